@@ -1,0 +1,29 @@
+//! How the library is linked: as little as a loader can load.
+//!
+//! Every program of a run maps this file at its start, so each page that it makes the loader touch is paid for by every
+//! `true` and `basename` of a shell script. The whole library is one page of code and constants and a few hundred bytes
+//! of data; without start files, notes and a page of its own for read-only data, loading it costs what an empty library
+//! costs.
+
+const LINK_ARGUMENTS: [&str; 9] = [
+    // The other linker that rustc may choose keeps constants and code in separate mappings.
+    "-fuse-ld=bfd",
+    "-nostartfiles",
+    "-Wl,-z,norelro",
+    // Imports are bound when they are first called, see `glibc.rs`.
+    "-Wl,-z,lazy",
+    "-Wl,-z,noseparate-code",
+    "-Wl,--hash-style=gnu",
+    "-Wl,--build-id=none",
+    // Unwind tables of precompiled parts of `core` name the personality routine. Nothing here unwinds (panic = abort),
+    // and the name must be neither looked up in the program nor offered to it.
+    "-Wl,--defsym=rust_eh_personality=0",
+    "-Wl,--strip-all",
+];
+
+fn main() {
+    for argument in LINK_ARGUMENTS {
+        println!("cargo::rustc-cdylib-link-arg={argument}");
+    }
+    println!("cargo::rerun-if-changed=build.rs");
+}

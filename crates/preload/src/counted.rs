@@ -1,0 +1,163 @@
+//! Counting: the functions that move bytes, each followed by a note in the ledger when a pipe was involved.
+//!
+//! What a descriptor is gets asked of the kernel after every transfer (one `fstat`). Remembering it would be faster and
+//! sometimes wrong: descriptors are closed and reused in places that nobody can stand in front of, inside glibc too.
+//! This library is only loaded when the user asked for statistics.
+//!
+//! Not seen: stdio, which calls the kernel from inside glibc, and programs that do not load this library.
+
+use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
+
+use millstream_sys::fd::BorrowedFd;
+use millstream_sys::ledger::{self, Direction, Ledger, Origin, Program};
+use millstream_sys::pipe;
+use millstream_sys::settings::Settings;
+
+use crate::glibc::counted as glibc;
+use crate::pipes::borrow;
+
+/// Null until the start, and for ever where there is no ledger to be had.
+static LEDGER: AtomicPtr<Ledger> = AtomicPtr::new(core::ptr::null_mut());
+/// The program's name, as in [`Program`].
+static NAME: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// Joins the run's ledger.
+///
+/// # Safety
+/// `arguments` is a null-terminated list of C strings.
+pub(crate) unsafe fn start(settings: &Settings<'_>, arguments: *const *const c_char) {
+    let Some(ledger) = settings.ledger.and_then(ledger::attach) else { return };
+    // SAFETY: a list has at least the null that ends it.
+    let first = unsafe { *arguments };
+    if !first.is_null() {
+        // SAFETY: a C string, by the caller's promise.
+        remember_name(unsafe { CStr::from_ptr(first) }.to_bytes());
+    }
+    LEDGER.store(core::ptr::from_ref(ledger).cast_mut(), Relaxed);
+}
+
+/// Notes a pipe that this process has just made.
+pub(crate) fn record(end: BorrowedFd<'_>, origin: Origin) {
+    if let Some(ledger) = ledger()
+        && let Some(identity) = pipe::identity(end)
+    {
+        ledger.record(identity.inode, origin, pipe::capacity(end).unwrap_or(0) as u64, Some(this_program()));
+    }
+}
+
+fn ledger() -> Option<&'static Ledger> {
+    // SAFETY: null, or a mapping that lasts as long as the process image; it only holds atomics.
+    unsafe { LEDGER.load(Relaxed).as_ref() }
+}
+
+fn remember_name(argument_zero: &[u8]) {
+    let name = argument_zero.rsplit(|&byte| byte == b'/').next().unwrap_or(argument_zero);
+    // A login shell calls itself "-bash".
+    let name = name.strip_prefix(b"-").unwrap_or(name);
+    let words = Program::new(0, name).name_words();
+    for (to, word) in NAME.iter().zip(words) {
+        to.store(word, Relaxed);
+    }
+}
+
+/// Asked anew each time: after a fork the number is another.
+fn this_program() -> Program {
+    let [first, last] = &NAME;
+    Program::from_words(millstream_sys::own_pid(), [first.load(Relaxed), last.load(Relaxed)])
+}
+
+/// Notes that `moved` bytes (if positive) went through `fd`, and passes the number on. Leaves errno alone.
+fn count(fd: c_int, direction: Direction, moved: isize) -> isize {
+    if moved > 0
+        && let Some(ledger) = ledger()
+        && let Some(end) = borrow(&fd)
+        && let Some(identity) = pipe::identity(end)
+        && identity.device == ledger.pipe_device()
+    {
+        let capacity = || pipe::capacity(end).unwrap_or(0) as u64;
+        ledger.count(identity.inode, direction, moved.unsigned_abs() as u64, capacity, this_program());
+    }
+    moved
+}
+
+/// `read(2)`.
+///
+/// # Safety
+/// As for `read(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, size: usize) -> isize {
+    // SAFETY: the caller's promise is the same.
+    count(fd, Direction::Read, unsafe { glibc::read(fd, buffer, size) })
+}
+
+/// `read(2)` as programs built with `_FORTIFY_SOURCE` call it.
+///
+/// # Safety
+/// As for `read(2)`; `room` is the size of the buffer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __read_chk(fd: c_int, buffer: *mut c_void, size: usize, room: usize) -> isize {
+    if size > room {
+        glibc::chk_fail();
+    }
+    // SAFETY: the caller's promise is the same.
+    count(fd, Direction::Read, unsafe { glibc::read(fd, buffer, size) })
+}
+
+/// `write(2)`.
+///
+/// # Safety
+/// As for `write(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn write(fd: c_int, buffer: *const c_void, size: usize) -> isize {
+    // SAFETY: the caller's promise is the same.
+    count(fd, Direction::Written, unsafe { glibc::write(fd, buffer, size) })
+}
+
+/// Defines a function that glibc exports under one name only: calls the one behind, then runs `$after` on its result.
+macro_rules! counted {
+    ($name:ident ( $($argument:ident: $kind:ty),* ), $moved:ident => $after:expr) => {
+        #[doc = concat!("`", stringify!($name), "(2)`.")]
+        ///
+        /// # Safety
+        /// As for the function of the same name in glibc.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C-unwind" fn $name($($argument: $kind),*) -> isize {
+            static BEHIND: glibc::Behind = glibc::Behind::new(
+                match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                    Ok(name) => name,
+                    Err(_) => panic!("the name of a function"),
+                },
+            );
+            // SAFETY: the signature is that of glibc's function.
+            let behind: unsafe extern "C-unwind" fn($($kind),*) -> isize = unsafe { BEHIND.function() };
+            // SAFETY: the caller's promise is the same.
+            let $moved = unsafe { behind($($argument),*) };
+            $after;
+            $moved
+        }
+    };
+}
+
+counted!(readv(fd: c_int, parts: *const c_void, parts_len: c_int),
+    moved => count(fd, Direction::Read, moved));
+counted!(writev(fd: c_int, parts: *const c_void, parts_len: c_int),
+    moved => count(fd, Direction::Written, moved));
+counted!(splice(from: c_int, from_offset: *mut i64, to: c_int, to_offset: *mut i64, size: usize, flags: c_uint),
+    moved => (count(from, Direction::Read, moved), count(to, Direction::Written, moved)));
+counted!(tee(from: c_int, to: c_int, size: usize, flags: c_uint),
+    moved => count(to, Direction::Written, moved));
+counted!(vmsplice(fd: c_int, parts: *const c_void, parts_len: usize, flags: c_uint),
+    moved => count(fd, vmsplice_direction(fd), moved));
+counted!(sendfile(to: c_int, from: c_int, offset: *mut i64, size: usize),
+    moved => (count(from, Direction::Read, moved), count(to, Direction::Written, moved)));
+counted!(sendfile64(to: c_int, from: c_int, offset: *mut i64, size: usize),
+    moved => (count(from, Direction::Read, moved), count(to, Direction::Written, moved)));
+
+/// `vmsplice` goes the way its end goes.
+fn vmsplice_direction(fd: c_int) -> Direction {
+    match borrow(&fd).map(pipe::is_writable) {
+        Some(Ok(true)) => Direction::Written,
+        _ => Direction::Read,
+    }
+}

@@ -1,0 +1,72 @@
+//! What happens once, as the program starts: the settings are read and the standard descriptors are looked at.
+
+use core::ffi::{CStr, c_char, c_int};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use millstream_sys::settings::{self, Settings};
+
+use crate::pipes;
+
+/// [`Settings::pipe_bytes`]; 0, that is hands off, until the start and when there are no settings.
+pub(crate) static PIPE_BYTES: AtomicU64 = AtomicU64::new(0);
+/// [`Settings::descriptor_limit`].
+pub(crate) static DESCRIPTOR_LIMIT: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: the loader calls the functions of this section once, with the program's arguments and environment, before the
+// program's own code. (glibc passes them; another C library would not, but does not load this library either, see
+// `docs/run.md`.)
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_START: unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_char) = start;
+
+unsafe extern "C" fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *const c_char) {
+    // SAFETY: glibc passes the environment, a null-terminated list of C strings that stays for now.
+    let Some(settings) = (unsafe { settings_in(envp) }) else { return };
+    PIPE_BYTES.store(settings.pipe_bytes, Relaxed);
+    DESCRIPTOR_LIMIT.store(settings.descriptor_limit, Relaxed);
+    #[cfg(feature = "count")]
+    // SAFETY: glibc passes the arguments, a null-terminated list of C strings.
+    unsafe {
+        crate::counted::start(&settings, _argv);
+    }
+    // A program that is not in the run's hands may have made these: a static shell, a Go program.
+    for fd in 0..2 {
+        pipes::enlarge_untouched(fd);
+    }
+}
+
+/// # Safety
+/// `environment` is a null-terminated list of C strings that outlive the result.
+unsafe fn settings_in<'a>(mut environment: *const *const c_char) -> Option<Settings<'a>> {
+    loop {
+        // SAFETY: the list has not ended yet.
+        let entry = unsafe { *environment };
+        if entry.is_null() {
+            return None;
+        }
+        // SAFETY: a C string, by the caller's promise.
+        if let Some(value) = unsafe { value_of(settings::VARIABLE, entry) } {
+            return Settings::parse(value);
+        }
+        // SAFETY: not past the end, because the null that ends the list has not been seen.
+        environment = unsafe { environment.add(1) };
+    }
+}
+
+/// What follows `name=` in an entry of the environment. Compares in place: most entries differ in their first bytes.
+///
+/// # Safety
+/// `entry` is a C string that outlives the result.
+unsafe fn value_of<'a>(name: &str, entry: *const c_char) -> Option<&'a CStr> {
+    let mut at = entry;
+    for &expected in name.as_bytes().iter().chain(b"=") {
+        // SAFETY: every byte before was one of the name's, so the string has not ended.
+        if unsafe { at.read() }.cast_unsigned() != expected {
+            return None;
+        }
+        // SAFETY: the byte just compared was not the final zero.
+        at = unsafe { at.add(1) };
+    }
+    // SAFETY: what remains of a C string is one.
+    Some(unsafe { CStr::from_ptr(at) })
+}

@@ -1,0 +1,57 @@
+//! Which CPUs a thread may run on.
+
+use std::vec::Vec;
+
+use rustix::thread::CpuSet;
+
+use crate::Errno;
+
+/// The CPUs that this thread may run on, in order.
+///
+/// # Errors
+/// `EINVAL`: the machine has more CPUs than the fixed set of 1024 holds.
+pub fn allowed() -> Result<Vec<usize>, Errno> {
+    let set = rustix::thread::sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
+}
+
+/// Lets this thread, and what it starts from now on, run on `cpus` only.
+///
+/// # Errors
+/// `EINVAL`: none of them exists or is allowed here.
+pub fn restrict_to(cpus: &[usize]) -> Result<(), Errno> {
+    let mut set = CpuSet::new();
+    for &cpu in cpus.iter().filter(|&&cpu| cpu < CpuSet::MAX_CPU) {
+        set.set(cpu);
+    }
+    rustix::thread::sched_setaffinity(None, &set)
+}
+
+/// Whether the kernel lets this process exceed the quotas on pipe memory (`CAP_SYS_RESOURCE` or `CAP_SYS_ADMIN`). Inside
+/// a user namespace the answer may be yes and the kernel still refuse.
+pub fn may_exceed_pipe_quota() -> bool {
+    use rustix::thread::CapabilitySet;
+    rustix::thread::capabilities(None)
+        .is_ok_and(|sets| sets.effective.intersects(CapabilitySet::SYS_RESOURCE | CapabilitySet::SYS_ADMIN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_restricted_thread_is_allowed_only_that_cpu() {
+        std::thread::spawn(|| {
+            let last = *allowed().unwrap().last().unwrap();
+            restrict_to(&[last]).unwrap();
+            assert_eq!(allowed(), Ok(std::vec![last]));
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn no_cpu_at_all_is_refused() {
+        assert_eq!(restrict_to(&[]), Err(Errno::INVAL));
+    }
+}

@@ -1,0 +1,386 @@
+//! The ledger of a run: shared memory in which every program of the tree counts what passes through its pipes.
+//!
+//! One memfd, made and held by the supervisor of `millstream run --stats`, mapped by each program that joins. It is a
+//! hash table with one entry for each pipe; nothing is ever removed, so an entry that was found stays where it is.
+//!
+//! ```text
+//!   0 ┌──────────────────────────────────────────────────────────┐
+//!     │ magic │ token │ pipe device │ next ordinal │ unrecorded  │ written once by the supervisor; the last two grow
+//!  64 ├──────────────────────────────────────────────────────────┤
+//!     │ entry 0: inode │ ordinal origin │ size │ maker           │ inode claimed by compare-and-swap from 0
+//!     │          written: bytes, program │ read: bytes, program  │ counters only ever grow
+//! 192 ├──────────────────────────────────────────────────────────┤
+//!     │ entry 1 ...                                              │ 65 536 entries, pages appear as they are touched
+//!     └──────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! Every word is an atomic, because other processes write it at any time and may be killed at any instruction. A
+//! process that scribbles over the ledger spoils the statistics of its run and nothing else: nobody follows a pointer
+//! or trusts a length found here. All accesses are relaxed but one: edge L1, [`Ledger::record`] stores the ordinal with
+//! release, [`Ledger::records`] loads it with acquire, so a reader sees a recorded entry whole.
+
+use core::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+mod mapping;
+
+pub use mapping::attach;
+#[cfg(feature = "std")]
+pub use mapping::create;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"mlldgr\0\x01");
+const ENTRIES: usize = 65_536;
+/// How far a full neighbourhood is searched before a pipe goes unrecorded.
+const PROBES: usize = 256;
+
+/// The shared table. Only ever seen behind a reference into mapped memory.
+#[repr(C)]
+pub struct Ledger {
+    magic: AtomicU64,
+    token: AtomicU64,
+    pipe_device: AtomicU64,
+    next_ordinal: AtomicU32,
+    unrecorded: AtomicU32,
+    _reserved: [AtomicU64; 4],
+    entries: [Entry; ENTRIES],
+}
+
+#[repr(C)]
+struct Entry {
+    inode: AtomicU64,
+    /// 0 until the entry is whole, then its place in the order of creation, from 1.
+    ordinal: AtomicU32,
+    origin: AtomicU32,
+    capacity: AtomicU64,
+    maker: SharedProgram,
+    written: SharedEnd,
+    read: SharedEnd,
+    _reserved: [AtomicU64; 2],
+}
+
+#[repr(C)]
+struct SharedEnd {
+    bytes: AtomicU64,
+    program: SharedProgram,
+}
+
+#[repr(C)]
+struct SharedProgram {
+    /// 0: nobody yet.
+    pid: AtomicU32,
+    /// 1: other processes did the same later.
+    more: AtomicU32,
+    name: [AtomicU64; 2],
+}
+
+const _: () = {
+    assert!(size_of::<Entry>() == 128);
+    assert!(core::mem::offset_of!(Ledger, entries) == 64);
+    assert!(size_of::<Ledger>() == 64 + ENTRIES * 128);
+};
+
+/// How a pipe came to the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Origin {
+    /// Seen in use by a program that counts, but made by one that does not (a static one, for example).
+    Unseen = 0,
+    /// Made by `pipe` or `pipe2`.
+    Pipe = 1,
+    /// Made inside `popen`.
+    Popen = 2,
+    /// Stood on the standard input when the run began.
+    Stdin = 3,
+    /// Stood on the standard output when the run began.
+    Stdout = 4,
+}
+
+impl Origin {
+    fn from_word(word: u32) -> Origin {
+        match word {
+            1 => Origin::Pipe,
+            2 => Origin::Popen,
+            3 => Origin::Stdin,
+            4 => Origin::Stdout,
+            _ => Origin::Unseen,
+        }
+    }
+}
+
+/// A process as the ledger knows it: its number and the first 16 bytes of its program's name, padded with zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// Process number, as the process itself sees it.
+    pub pid: u32,
+    /// File name of the program.
+    pub name: [u8; 16],
+}
+
+impl Program {
+    /// The process `pid` running the program called `name`, of which the first 16 bytes are kept.
+    pub fn new(pid: u32, name: &[u8]) -> Program {
+        let mut kept = [0; 16];
+        for (to, from) in kept.iter_mut().zip(name) {
+            *to = *from;
+        }
+        Program { pid, name: kept }
+    }
+
+    /// The name as two words, for keeping in atomics.
+    pub fn name_words(&self) -> [u64; 2] {
+        let (first, last) = self.name.split_at(8);
+        [first, last].map(|bytes| bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)))
+    }
+
+    /// The opposite of [`name_words`](Self::name_words).
+    pub fn from_words(pid: u32, words: [u64; 2]) -> Program {
+        let mut name = [0; 16];
+        for (bytes, word) in name.chunks_mut(8).zip(words) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        Program { pid, name }
+    }
+}
+
+/// Which way bytes went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Into the pipe.
+    Written,
+    /// Out of the pipe.
+    Read,
+}
+
+/// One pipe of a run, copied out of the ledger.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Place in the order of creation, from 1.
+    pub ordinal: u32,
+    /// How it came to the run.
+    pub origin: Origin,
+    /// Bytes it held when it was recorded; 0 if that is not known.
+    pub capacity: u64,
+    /// The process that made it; `None` for a pipe that stood there before the run, or was made unseen.
+    pub maker: Option<Program>,
+    /// The write end.
+    pub written: End,
+    /// The read end.
+    pub read: End,
+}
+
+/// What was counted at one end of a pipe.
+#[derive(Clone, Debug)]
+pub struct End {
+    /// Bytes that went through counted calls. Programs that do not count, and the stdio of the C library, add nothing.
+    pub bytes: u64,
+    /// The first process that moved a byte here; `None` if none was counted.
+    pub program: Option<Program>,
+    /// Whether other processes moved bytes here too.
+    pub more: bool,
+}
+
+impl Ledger {
+    /// The file system of anonymous pipes; see [`crate::pipe::Identity`].
+    pub fn pipe_device(&self) -> u64 {
+        self.pipe_device.load(Relaxed)
+    }
+
+    /// Pipes that found no room in the table.
+    pub fn unrecorded(&self) -> u32 {
+        self.unrecorded.load(Relaxed)
+    }
+
+    /// Notes a pipe at its creation. A pipe that is known already stays as it was noted first.
+    pub fn record(&self, inode: u64, origin: Origin, capacity: u64, maker: Option<Program>) {
+        let Some((entry, is_new)) = self.entry(inode) else {
+            self.unrecorded.fetch_add(1, Relaxed);
+            return;
+        };
+        if !is_new {
+            return;
+        }
+        entry.origin.store(origin as u32, Relaxed);
+        entry.capacity.store(capacity, Relaxed);
+        if let Some(maker) = maker {
+            entry.maker.note(maker);
+        }
+        let ordinal = self.next_ordinal.fetch_add(1, Relaxed).wrapping_add(1);
+        // Edge L1: everything above is visible to who sees the ordinal.
+        entry.ordinal.store(ordinal, Release);
+    }
+
+    /// Adds `bytes` to what went in or out of a pipe. A pipe that nobody recorded is recorded as [`Origin::Unseen`].
+    /// `capacity` is asked only in that case.
+    pub fn count(
+        &self,
+        inode: u64,
+        direction: Direction,
+        bytes: u64,
+        capacity: impl FnOnce() -> u64,
+        program: Program,
+    ) {
+        let Some((entry, is_new)) = self.entry(inode) else { return };
+        let end = match direction {
+            Direction::Written => &entry.written,
+            Direction::Read => &entry.read,
+        };
+        end.bytes.fetch_add(bytes, Relaxed);
+        end.program.note(program);
+        if is_new {
+            entry.capacity.store(capacity(), Relaxed);
+            let ordinal = self.next_ordinal.fetch_add(1, Relaxed).wrapping_add(1);
+            entry.ordinal.store(ordinal, Release); // L1
+        }
+    }
+
+    /// Copies out every pipe that is recorded now, in no particular order.
+    pub fn records(&self) -> impl Iterator<Item = Record> + '_ {
+        self.entries.iter().filter_map(Entry::copy_out)
+    }
+
+    /// The entry of the pipe `inode` and whether this call made it; `None` when the table is full around its place.
+    fn entry(&self, inode: u64) -> Option<(&Entry, bool)> {
+        // Fibonacci hashing (Knuth, volume 3, 6.4): inode numbers are consecutive, and this spreads those best.
+        let start = (inode.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 48) as usize;
+        for probe in 0..PROBES {
+            let entry = self.entries.get((start + probe) % ENTRIES)?;
+            match entry.inode.compare_exchange(0, inode, Relaxed, Relaxed) {
+                Ok(_) => return Some((entry, true)),
+                Err(found) if found == inode => return Some((entry, false)),
+                Err(_) => {}
+            }
+        }
+        None
+    }
+}
+
+impl Entry {
+    fn copy_out(&self) -> Option<Record> {
+        let ordinal = self.ordinal.load(Acquire); // L1
+        (ordinal != 0).then(|| Record {
+            ordinal,
+            origin: Origin::from_word(self.origin.load(Relaxed)),
+            capacity: self.capacity.load(Relaxed),
+            maker: self.maker.copy_out(),
+            written: self.written.copy_out(),
+            read: self.read.copy_out(),
+        })
+    }
+}
+
+impl SharedEnd {
+    fn copy_out(&self) -> End {
+        End {
+            bytes: self.bytes.load(Relaxed),
+            program: self.program.copy_out(),
+            more: self.program.more.load(Relaxed) != 0,
+        }
+    }
+}
+
+impl SharedProgram {
+    fn note(&self, program: Program) {
+        match self.pid.compare_exchange(0, program.pid, Relaxed, Relaxed) {
+            Ok(_) => {
+                for (to, word) in self.name.iter().zip(program.name_words()) {
+                    to.store(word, Relaxed);
+                }
+            }
+            Err(pid) if pid == program.pid => {}
+            Err(_) => self.more.store(1, Relaxed),
+        }
+    }
+
+    fn copy_out(&self) -> Option<Program> {
+        let pid = self.pid.load(Relaxed);
+        let [first, last] = &self.name;
+        (pid != 0).then(|| Program::from_words(pid, [first.load(Relaxed), last.load(Relaxed)]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    fn ledger() -> &'static Ledger {
+        create(7).unwrap().1
+    }
+
+    fn sorted(ledger: &Ledger) -> Vec<Record> {
+        let mut records: Vec<_> = ledger.records().collect();
+        records.sort_by_key(|record| record.ordinal);
+        records
+    }
+
+    #[test]
+    fn pipes_are_listed_in_the_order_of_their_making() {
+        let ledger = ledger();
+        let bash = Program::new(10, b"bash");
+        ledger.record(900, Origin::Pipe, 65_536, Some(bash));
+        ledger.record(17, Origin::Stdin, 4096, None);
+        let records = sorted(ledger);
+        assert_eq!(records.len(), 2);
+        assert_eq!((records[0].origin, records[0].capacity, records[0].maker), (Origin::Pipe, 65_536, Some(bash)));
+        assert_eq!((records[1].origin, records[1].capacity, records[1].maker), (Origin::Stdin, 4096, None));
+    }
+
+    #[test]
+    fn each_end_counts_for_itself_and_knows_who_was_first() {
+        let ledger = ledger();
+        let (cat, grep, wc) = (Program::new(1, b"cat"), Program::new(2, b"grep"), Program::new(3, b"wc"));
+        ledger.record(5, Origin::Pipe, 65_536, None);
+        ledger.count(5, Direction::Written, 100, || 0, cat);
+        ledger.count(5, Direction::Written, 20, || 0, cat);
+        ledger.count(5, Direction::Read, 70, || 0, grep);
+        ledger.count(5, Direction::Read, 50, || 0, wc);
+        let record = &sorted(ledger)[0];
+        assert_eq!((record.written.bytes, record.written.program, record.written.more), (120, Some(cat), false));
+        assert_eq!((record.read.bytes, record.read.program, record.read.more), (120, Some(grep), true));
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_announced_is_recorded_when_it_is_used() {
+        let ledger = ledger();
+        ledger.count(5, Direction::Read, 70, || 8192, Program::new(2, b"grep"));
+        let record = &sorted(ledger)[0];
+        assert_eq!((record.origin, record.capacity, record.read.bytes), (Origin::Unseen, 8192, 70));
+    }
+
+    #[test]
+    fn a_full_table_says_how_many_pipes_it_missed() {
+        let ledger = ledger();
+        let made = ENTRIES as u64 + 500;
+        for inode in 1..=made {
+            ledger.record(inode, Origin::Pipe, 1, None);
+        }
+        let listed = ledger.records().count() as u64;
+        assert!(listed > ENTRIES as u64 * 9 / 10, "{listed}");
+        assert_eq!(listed + u64::from(ledger.unrecorded()), made);
+    }
+
+    #[test]
+    fn names_are_cut_at_sixteen_bytes() {
+        assert_eq!(&Program::new(1, b"a-very-long-program-name").name, b"a-very-long-prog");
+        assert_eq!(&Program::new(1, b"wc").name[..3], b"wc\0");
+    }
+
+    #[test]
+    fn many_threads_lose_no_count() {
+        let ledger = ledger();
+        std::thread::scope(|scope| {
+            for pid in 1..=4 {
+                scope.spawn(move || {
+                    for inode in 1..=200 {
+                        ledger.count(inode, Direction::Written, 3, || 0, Program::new(pid, b"t"));
+                    }
+                });
+            }
+        });
+        let records = sorted(ledger);
+        assert_eq!(records.len(), 200);
+        assert!(records.iter().all(|record| record.written.bytes == 12));
+    }
+}

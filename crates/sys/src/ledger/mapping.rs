@@ -1,0 +1,115 @@
+//! Bringing the ledger into a process: made by the supervisor, found by everybody else.
+#![allow(unsafe_code)]
+
+use core::ptr;
+
+use rustix::fs::{Mode, OFlags, SealFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+
+use super::{Ledger, MAGIC};
+use crate::settings::LedgerAddress;
+
+/// With these the file behind the mapping can neither shrink, which would turn an access into SIGBUS, nor lose them.
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// Makes an empty ledger that carries `token`. It lives as long as the descriptor or a mapping does; the mapping made
+/// here stays until the process ends.
+///
+/// # Errors
+/// `EMFILE`, `ENFILE`: too many open files. `ENOMEM`. `ENOSYS`: no `memfd_create` (Linux before 3.17).
+#[cfg(feature = "std")]
+pub fn create(token: u64) -> Result<(rustix::fd::OwnedFd, &'static Ledger), crate::Errno> {
+    use core::sync::atomic::Ordering::Relaxed;
+    use rustix::fs::MemfdFlags;
+
+    let file = rustix::fs::memfd_create("millstream-ledger", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    rustix::fs::ftruncate(&file, size_of::<Ledger>() as u64)?;
+    rustix::fs::fcntl_add_seals(&file, SEALS)?;
+    let (probe, _) = crate::pipe::create()?;
+    let ledger = map(&file)?;
+    ledger.pipe_device.store(crate::pipe::identity(&probe).map_or(0, |pipe| pipe.device), Relaxed);
+    ledger.token.store(token, Relaxed);
+    ledger.magic.store(MAGIC, Relaxed);
+    Ok((file, ledger))
+}
+
+/// Finds the ledger that the supervisor holds. `None` when it is not there, not ours to open (another user), or not a
+/// ledger: the process then simply does not count. The mapping stays until the process ends or execs.
+pub fn attach(address: LedgerAddress<'_>) -> Option<&'static Ledger> {
+    use core::sync::atomic::Ordering::Relaxed;
+
+    let file = rustix::fs::open(address.path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()).ok()?;
+    // Whatever else stands at that path in another namespace: not a sealed memfd of exactly this size.
+    let is_sealed = rustix::fs::fcntl_get_seals(&file).ok()?.contains(SEALS);
+    let has_our_size = rustix::fs::fstat(&file).ok()?.st_size as usize == size_of::<Ledger>();
+    if !is_sealed || !has_our_size {
+        return None;
+    }
+    let ledger = map(&file).ok()?;
+    let is_ours = ledger.magic.load(Relaxed) == MAGIC && ledger.token.load(Relaxed) == address.token;
+    is_ours.then_some(ledger)
+}
+
+fn map(file: &rustix::fd::OwnedFd) -> Result<&'static Ledger, crate::Errno> {
+    // SAFETY: a new mapping at an address of the kernel's choosing touches no memory that Rust knows.
+    let address = unsafe {
+        rustix::mm::mmap(
+            ptr::null_mut(),
+            size_of::<Ledger>(),
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::SHARED,
+            file,
+            0,
+        )
+    }?;
+    // SAFETY: the mapping is page-aligned, as large as `Ledger`, never unmapped, and backed by a file that is sealed
+    // against shrinking. Every field is an atomic integer, so all bit patterns are valid and other writers are allowed.
+    Ok(unsafe { &*address.cast::<Ledger>() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::{Origin, Program};
+    use rustix::fd::AsRawFd;
+    use std::ffi::CString;
+    use std::format;
+
+    fn attach_to(file: &impl AsRawFd, token: u64) -> Option<&'static Ledger> {
+        let path = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
+        attach(LedgerAddress { token, path: &path })
+    }
+
+    #[test]
+    fn what_one_mapping_records_the_other_lists() {
+        let (file, ours) = create(42).unwrap();
+        let theirs = attach_to(&file, 42).unwrap();
+        theirs.record(5, Origin::Pipe, 4096, Some(Program::new(9, b"dash")));
+        assert_eq!(ours.records().next().unwrap().maker, Some(Program::new(9, b"dash")));
+        assert_eq!(ours.pipe_device(), theirs.pipe_device());
+    }
+
+    #[test]
+    fn another_token_is_another_run() {
+        let (file, _) = create(42).unwrap();
+        assert!(attach_to(&file, 43).is_none());
+    }
+
+    #[test]
+    fn a_file_that_is_no_ledger_is_left_alone() {
+        let file = rustix::fs::memfd_create("other", rustix::fs::MemfdFlags::ALLOW_SEALING).unwrap();
+        rustix::fs::ftruncate(&file, size_of::<Ledger>() as u64).unwrap();
+        assert!(attach_to(&file, 0).is_none(), "not sealed");
+        rustix::fs::fcntl_add_seals(&file, SEALS).unwrap();
+        assert!(attach_to(&file, 0).is_none(), "no magic");
+        let pipe = crate::pipe::create().unwrap();
+        assert!(attach_to(&pipe.0, 0).is_none(), "a pipe");
+        assert!(attach(LedgerAddress { token: 0, path: c"/proc/self/fd/99999" }).is_none(), "nothing there");
+    }
+
+    #[test]
+    fn the_ledger_cannot_be_truncated() {
+        let (file, _) = create(1).unwrap();
+        assert_eq!(rustix::fs::ftruncate(&file, 0), Err(crate::Errno::PERM));
+    }
+}

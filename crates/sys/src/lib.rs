@@ -1,0 +1,61 @@
+//! Every system call that millstream makes, and the few words that its processes share.
+//!
+//! This is the only crate that knows `libc` and `rustix`. It holds no policy: how large a pipe should be, what to do
+//! when the kernel refuses, which signal goes where is decided by its callers.
+//!
+//! ```
+//! use millstream_sys::pipe;
+//!
+//! let (reader, _writer) = pipe::create()?;
+//! let granted = pipe::set_capacity(&reader, 100_000)?;
+//! assert_eq!(granted, 131_072, "the kernel rounds up to a power of two");
+//! # Ok::<(), millstream_sys::Errno>(())
+//! ```
+//!
+//! Two layers:
+//!
+//! - **without `std`** ([`pipe`], [`settings`], [`ledger`]): what the library inside other programs needs. It allocates
+//!   nothing, never panics on the paths that library takes, and may be called from a signal handler.
+//! - **with `std`** (default; [`process`], [`signals`], [`inherited`], [`cpu`]): what the program itself
+//!   needs.
+//!
+//! Not here: anything that chooses, waits or retries. See `docs/architecture.md` for the whole.
+
+#![no_std]
+
+#[cfg(feature = "std")]
+extern crate std;
+
+pub mod ledger;
+pub mod pipe;
+pub mod settings;
+
+#[cfg(feature = "std")]
+pub mod cpu;
+#[cfg(feature = "std")]
+pub mod inherited;
+#[cfg(feature = "std")]
+pub mod process;
+#[cfg(feature = "std")]
+pub mod signals;
+
+/// What a system call answers when it fails: the kernel's own number, with its usual text as `Display`.
+pub use rustix::io::Errno;
+
+pub use rustix::fd;
+
+/// The number of the calling process, asked of the kernel each time: right in every child too.
+pub fn own_pid() -> u32 {
+    rustix::process::getpid().as_raw_pid().unsigned_abs()
+}
+
+/// In a program without `std` nobody else says what a panic does. It ends the process: this code runs inside programs
+/// that did not ask for it, and going on after a broken assumption could cost their data.
+#[cfg(not(feature = "std"))]
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    use rustix::process::{Signal, getpid, kill_process};
+    loop {
+        let _ = kill_process(getpid(), Signal::ABORT);
+    }
+}

@@ -1,0 +1,107 @@
+//! Kernel pipes and their size.
+
+use rustix::fd::AsFd;
+
+use crate::Errno;
+
+/// Bytes that a new kernel pipe holds: 16 pages of 4096 (`pipe(7)`, since Linux 2.6.11).
+pub const DEFAULT_CAPACITY: usize = 65_536;
+
+/// The number of the system call `pipe2`, for the C library's `syscall`.
+pub const PIPE2_CALL: core::ffi::c_long = linux_raw_sys::general::__NR_pipe2 as core::ffi::c_long;
+
+/// A new pipe, read end first; both ends are closed on exec.
+///
+/// # Errors
+/// `EMFILE`, `ENFILE`: too many open files, or (`ENFILE`) the hard limit on pipe memory of this user is reached.
+pub fn create() -> Result<(rustix::fd::OwnedFd, rustix::fd::OwnedFd), Errno> {
+    rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+}
+
+/// Bytes that the pipe behind `end` can hold.
+///
+/// # Errors
+/// `EBADF`: not open, or not a pipe or FIFO.
+pub fn capacity(end: impl AsFd) -> Result<usize, Errno> {
+    rustix::pipe::fcntl_getpipe_size(end)
+}
+
+/// Sets how many bytes the pipe behind `end` can hold and returns what the kernel granted: at least `bytes`, rounded up
+/// to a power of two of pages.
+///
+/// # Errors
+/// `EPERM`: above `/proc/sys/fs/pipe-max-size`, or the user's quota of pipe memory (`pipe-user-pages-soft`) is used up.
+/// `EBUSY`: more than `bytes` are waiting in the pipe. `EINVAL`: above 2 GiB. `ENOMEM`.
+pub fn set_capacity(end: impl AsFd, bytes: usize) -> Result<usize, Errno> {
+    rustix::pipe::fcntl_setpipe_size(end, bytes)
+}
+
+/// Which pipe an open descriptor belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The file system that pipes live on. Every anonymous pipe has the same; a FIFO has that of its directory.
+    pub device: u64,
+    /// The kernel's number for this pipe: unique until 2^32 more pipes, sockets and the like have been made.
+    pub inode: u64,
+}
+
+/// Which pipe or FIFO `end` belongs to, or `None` when it is something else or not open.
+pub fn identity(end: impl AsFd) -> Option<Identity> {
+    let stat = rustix::fs::fstat(end).ok()?;
+    let is_pipe = rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Fifo;
+    is_pipe.then_some(Identity { device: stat.st_dev, inode: stat.st_ino })
+}
+
+/// Whether `end` can be written to, which for an anonymous pipe tells its ends apart.
+///
+/// # Errors
+/// `EBADF`: not open.
+pub fn is_writable(end: impl AsFd) -> Result<bool, Errno> {
+    let flags = rustix::fs::fcntl_getfl(end)?;
+    Ok(flags.intersects(rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::RDWR))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_pipe_has_the_documented_size() {
+        let (reader, writer) = create().unwrap();
+        assert_eq!(capacity(&reader), Ok(DEFAULT_CAPACITY));
+        assert_eq!(capacity(&writer), Ok(DEFAULT_CAPACITY));
+    }
+
+    #[test]
+    fn both_ends_share_one_identity_and_two_pipes_do_not() {
+        let (reader, writer) = create().unwrap();
+        let (other, _keep) = create().unwrap();
+        assert_eq!(identity(&reader), identity(&writer));
+        assert_ne!(identity(&reader), identity(&other));
+        assert_eq!(identity(&reader).unwrap().device, identity(&other).unwrap().device);
+    }
+
+    #[test]
+    fn a_file_is_no_pipe() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert_eq!(identity(&file), None);
+        assert_eq!(capacity(&file), Err(Errno::BADF));
+    }
+
+    #[test]
+    fn the_writable_end_is_the_second() {
+        let (reader, writer) = create().unwrap();
+        assert_eq!(is_writable(&reader), Ok(false));
+        assert_eq!(is_writable(&writer), Ok(true));
+    }
+
+    #[test]
+    fn shrinking_below_the_content_is_refused_and_loses_nothing() {
+        let (reader, writer) = create().unwrap();
+        assert_eq!(rustix::io::write(&writer, &[7; 20_000]), Ok(20_000));
+        assert_eq!(set_capacity(&reader, 4096), Err(Errno::BUSY));
+        let mut bytes = [0; 30_000];
+        assert_eq!(rustix::io::read(&reader, &mut bytes), Ok(20_000));
+        assert!(bytes[..20_000].iter().all(|&byte| byte == 7));
+    }
+}

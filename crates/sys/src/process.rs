@@ -1,0 +1,156 @@
+//! Stepping aside for another program, or starting it and staying.
+#![allow(unsafe_code)]
+
+use core::ffi::{CStr, c_char};
+use std::ffi::{CString, OsString};
+use std::io::Read;
+use std::os::unix::ffi::OsStringExt;
+use std::vec::Vec;
+
+pub use rustix::process::{Pid, WaitStatus};
+
+use crate::Errno;
+use crate::signals::{self, Held};
+
+/// A program to run: its arguments (the first names it, looked up in `PATH` unless it has a slash) and its environment.
+pub struct Program {
+    arguments: Vec<CString>,
+    environment: Vec<CString>,
+}
+
+impl Program {
+    /// Puts a program together.
+    ///
+    /// # Errors
+    /// `EINVAL`: no arguments, or a zero byte inside one of the strings.
+    pub fn new(
+        arguments: impl IntoIterator<Item = OsString>,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<Program, Errno> {
+        let arguments =
+            arguments.into_iter().map(|argument| c_string(argument.into_vec())).collect::<Result<Vec<_>, _>>()?;
+        if arguments.is_empty() {
+            return Err(Errno::INVAL);
+        }
+        let environment = environment
+            .into_iter()
+            .map(|(name, value)| c_string([name.into_vec(), value.into_vec()].join(&b'=')))
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Program { arguments, environment })
+    }
+
+    /// Becomes the program, with the signals and standard descriptors that this process was started with. Returns only
+    /// when that failed, and says why: `ENOENT`, `EACCES` and the others of `execve(2)`.
+    pub fn exec(&self) -> Errno {
+        let arguments = pointers(&self.arguments);
+        let environment = pointers(&self.environment);
+        restore_what_was_inherited();
+        exec_raw(&arguments, &environment)
+    }
+
+    /// Starts the program as a child, which is killed if this process is. `held` is what this process does about
+    /// signals; the child gets the mask from before.
+    ///
+    /// # Errors
+    /// Those of [`exec`](Self::exec), reported here and not by the child, and `EAGAIN`, `ENOMEM`, `EMFILE`.
+    pub fn spawn(&self, held: &Held) -> Result<Pid, Errno> {
+        let arguments = pointers(&self.arguments);
+        let environment = pointers(&self.environment);
+        let (reader, writer) = crate::pipe::create()?;
+        let parent = rustix::process::getpid();
+        // SAFETY: between fork and exec the child only calls async-signal-safe functions and allocates nothing.
+        let forked = unsafe { libc::fork() };
+        if forked == 0 {
+            let _ = rustix::process::set_parent_process_death_signal(Some(signals::Signal::KILL));
+            if rustix::process::getppid() == Some(parent) {
+                restore_what_was_inherited();
+                held.restore_mask();
+                let errno = exec_raw(&arguments, &environment);
+                let _ = rustix::io::write(&writer, &errno.raw_os_error().to_le_bytes());
+            }
+            // SAFETY: ends the child at once, without running what was registered for the end of the parent.
+            unsafe { libc::_exit(127) };
+        }
+        let child = Pid::from_raw(forked).filter(|_| forked > 0).ok_or_else(last_errno)?;
+        drop(writer);
+        let mut report = Vec::new();
+        // Ends when the exec closed the child's end, or the child wrote why there was none.
+        let _ = std::fs::File::from(reader).read_to_end(&mut report);
+        match <[u8; 4]>::try_from(report.as_slice()) {
+            Ok(errno) => {
+                let _ = rustix::process::waitpid(Some(child), rustix::process::WaitOptions::empty());
+                Err(Errno::from_raw_os_error(i32::from_le_bytes(errno)))
+            }
+            Err(_) => Ok(child),
+        }
+    }
+}
+
+/// What has become of `child` since the last call, stops and continuations included; `None` if nothing.
+///
+/// # Errors
+/// `ECHILD`: no such child.
+pub fn news_of(child: Pid) -> Result<Option<WaitStatus>, Errno> {
+    use rustix::process::WaitOptions;
+    let options = WaitOptions::NOHANG | WaitOptions::UNTRACED | WaitOptions::CONTINUED;
+    Ok(rustix::process::waitpid(Some(child), options)?.map(|(_, status)| status))
+}
+
+/// Sleeps until `child` has ended and leaves it unreaped, so that `/proc` still tells about it.
+///
+/// # Errors
+/// `ECHILD`: no such child.
+pub fn wait_unreaped(child: Pid) -> Result<(), Errno> {
+    use rustix::process::{WaitId, WaitIdOptions};
+    rustix::io::retry_on_intr(|| {
+        rustix::process::waitid(WaitId::Pid(child), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).map(|_| ())
+    })
+}
+
+/// Sends `signal` to `process`.
+///
+/// # Errors
+/// `ESRCH`: it has ended and was reaped. `EPERM`.
+pub fn send(process: Pid, signal: signals::Signal) -> Result<(), Errno> {
+    rustix::process::kill_process(process, signal)
+}
+
+/// Stops this process as SIGSTOP does, until somebody continues it.
+pub fn stop_self() {
+    let _ = send(rustix::process::getpid(), signals::Signal::STOP);
+}
+
+/// Whether process number `pid` is in the process group of this process.
+pub fn is_in_our_group(pid: i32) -> bool {
+    let group = Pid::from_raw(pid).and_then(|pid| rustix::process::getpgid(Some(pid)).ok());
+    group == Some(rustix::process::getpgrp())
+}
+
+/// Async-signal-safe: runs between fork and exec.
+fn restore_what_was_inherited() {
+    signals::restore_sigpipe();
+    for fd in crate::inherited::closed_standard_descriptors() {
+        // SAFETY: the number was closed when the process started, so what it names now is the runtime's `/dev/null`.
+        unsafe { libc::close(fd) };
+    }
+}
+
+/// Async-signal-safe. `arguments` is not empty, both lists end with a null pointer.
+fn exec_raw(arguments: &[*const c_char], environment: &[*const c_char]) -> Errno {
+    // SAFETY: both lists are null-terminated, made of strings that outlive the call, and the first argument exists.
+    unsafe { libc::execvpe(arguments[0], arguments.as_ptr(), environment.as_ptr()) };
+    last_errno()
+}
+
+fn last_errno() -> Errno {
+    // SAFETY: the C library gives every thread its own, always valid.
+    Errno::from_raw_os_error(unsafe { *libc::__errno_location() })
+}
+
+fn c_string(bytes: Vec<u8>) -> Result<CString, Errno> {
+    CString::new(bytes).map_err(|_| Errno::INVAL)
+}
+
+fn pointers(strings: &[CString]) -> Vec<*const c_char> {
+    strings.iter().map(CString::as_c_str).map(CStr::as_ptr).chain([core::ptr::null()]).collect()
+}

@@ -1,0 +1,131 @@
+//! What `millstream run` tells every program of its tree, in one environment variable.
+//!
+//! The variable is read by the library inside each program as it starts, so its form is part of the agreement between
+//! the two: `1:SIZE:FDS` or `1:SIZE:FDS:TOKEN:PATH`, sizes in decimal, the token in hexadecimal, the path to the end of
+//! the value. The first field is the version; a library that does not know it leaves every pipe alone.
+
+use core::ffi::CStr;
+use core::fmt;
+
+/// The environment variable that carries [`Settings`].
+pub const VARIABLE: &str = "MILLSTREAM_RUN";
+
+const VERSION: u64 = 1;
+
+/// How the programs of one run treat the pipes that they make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings<'a> {
+    /// Bytes that a pipe is to hold. 0 leaves pipes as the kernel makes them.
+    pub pipe_bytes: u64,
+    /// Only pipes whose read end gets a lower descriptor than this are enlarged. Descriptors are handed out from the
+    /// lowest, so this bounds how many large pipes one process can hold, and with that what it takes of the user's
+    /// quota, without counting anything.
+    pub descriptor_limit: u64,
+    /// Where to count what passes, if the run counts.
+    pub ledger: Option<LedgerAddress<'a>>,
+}
+
+/// Where the ledger of a run is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LedgerAddress<'a> {
+    /// Stands at the head of the ledger too. In another process-number namespace the path may lead to somebody else's
+    /// file; this tells.
+    pub token: u64,
+    /// `/proc/PID/fd/FD`: an open descriptor of the supervising process.
+    pub path: &'a CStr,
+}
+
+impl<'a> Settings<'a> {
+    /// Reads what [`Display`](fmt::Display) wrote; `None` if it is anything else.
+    pub fn parse(value: &'a CStr) -> Option<Settings<'a>> {
+        let (version, rest) = number(value, 10)?;
+        let (pipe_bytes, rest) = number(after_colon(rest)?, 10)?;
+        let (descriptor_limit, rest) = number(after_colon(rest)?, 10)?;
+        let ledger = if rest.is_empty() {
+            None
+        } else {
+            let (token, rest) = number(after_colon(rest)?, 16)?;
+            Some(LedgerAddress { token, path: after_colon(rest)? })
+        };
+        (version == VERSION).then_some(Settings { pipe_bytes, descriptor_limit, ledger })
+    }
+}
+
+impl fmt::Display for Settings<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{VERSION}:{}:{}", self.pipe_bytes, self.descriptor_limit)?;
+        match self.ledger {
+            None => Ok(()),
+            Some(LedgerAddress { token, path }) => write!(f, ":{token:x}:{}", path.to_str().map_err(|_| fmt::Error)?),
+        }
+    }
+}
+
+/// The number that `text` begins with, and what follows it. Written out because the library that runs this carries
+/// none of the standard library's parsing and formatting.
+fn number(text: &CStr, radix: u32) -> Option<(u64, &CStr)> {
+    let mut value = 0_u64;
+    let mut rest = text;
+    let mut digits = 0;
+    while let Some(digit) = first(rest).and_then(|byte| char::from(byte).to_digit(radix)) {
+        value = value.checked_mul(u64::from(radix))?.checked_add(u64::from(digit))?;
+        rest = without_first(rest)?;
+        digits += 1;
+    }
+    (digits > 0).then_some((value, rest))
+}
+
+fn after_colon(text: &CStr) -> Option<&CStr> {
+    if first(text) == Some(b':') { without_first(text) } else { None }
+}
+
+fn first(text: &CStr) -> Option<u8> {
+    text.to_bytes().first().copied()
+}
+
+fn without_first(text: &CStr) -> Option<&CStr> {
+    CStr::from_bytes_until_nul(text.to_bytes_with_nul().get(1..)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CString;
+    use std::string::ToString;
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        for settings in [
+            Settings { pipe_bytes: 262_144, descriptor_limit: 128, ledger: None },
+            Settings {
+                pipe_bytes: 0,
+                descriptor_limit: u64::MAX,
+                ledger: Some(LedgerAddress { token: u64::MAX, path: c"/proc/1/fd/3" }),
+            },
+        ] {
+            let value = CString::new(settings.to_string()).unwrap();
+            assert_eq!(Settings::parse(&value), Some(settings));
+        }
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        for text in [
+            c"",
+            c"1",
+            c"1:",
+            c"1:5",
+            c"2:5:6",
+            c"1:5:6:",
+            c"1:5:6:7",
+            c"1:5:6:x:/p",
+            c"1:-5:6",
+            c"1:5:6 ",
+            c"1::6",
+            c"1:5:6:11111111111111111:/p",
+            c"1:99999999999999999999:6",
+        ] {
+            assert_eq!(Settings::parse(text), None, "{text:?}");
+        }
+    }
+}
