@@ -6,7 +6,7 @@
 //!
 //! Not seen: stdio, which calls the kernel from inside glibc, and programs that do not load this library.
 
-use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use core::ffi::{CStr, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
 use millstream_sys::fd::BorrowedFd;
@@ -14,7 +14,7 @@ use millstream_sys::ledger::{self, Direction, Ledger, Origin, Program};
 use millstream_sys::pipe;
 use millstream_sys::settings::Settings;
 
-use crate::glibc::counted as glibc;
+use crate::glibc::{Behind, counted as glibc};
 use crate::pipes::borrow;
 
 /// Null until the start, and for ever where there is no ledger to be had.
@@ -23,16 +23,10 @@ static LEDGER: AtomicPtr<Ledger> = AtomicPtr::new(core::ptr::null_mut());
 static NAME: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// Joins the run's ledger.
-///
-/// # Safety
-/// `arguments` is a null-terminated list of C strings.
-pub(crate) unsafe fn start(settings: &Settings<'_>, arguments: *const *const c_char) {
+pub(crate) fn start(settings: &Settings<'_>) {
     let Some(ledger) = settings.ledger.and_then(ledger::attach) else { return };
-    // SAFETY: a list has at least the null that ends it.
-    let first = unsafe { *arguments };
-    if !first.is_null() {
-        // SAFETY: a C string, by the caller's promise.
-        remember_name(unsafe { CStr::from_ptr(first) }.to_bytes());
+    for (to, word) in NAME.iter().zip(Program::new(0, &millstream_sys::own_name()).name_words()) {
+        to.store(word, Relaxed);
     }
     LEDGER.store(core::ptr::from_ref(ledger).cast_mut(), Relaxed);
 }
@@ -49,16 +43,6 @@ pub(crate) fn record(end: BorrowedFd<'_>, origin: Origin) {
 fn ledger() -> Option<&'static Ledger> {
     // SAFETY: null, or a mapping that lasts as long as the process image; it only holds atomics.
     unsafe { LEDGER.load(Relaxed).as_ref() }
-}
-
-fn remember_name(argument_zero: &[u8]) {
-    let name = argument_zero.rsplit(|&byte| byte == b'/').next().unwrap_or(argument_zero);
-    // A login shell calls itself "-bash".
-    let name = name.strip_prefix(b"-").unwrap_or(name);
-    let words = Program::new(0, name).name_words();
-    for (to, word) in NAME.iter().zip(words) {
-        to.store(word, Relaxed);
-    }
 }
 
 /// Asked anew each time: after a fork the number is another.
@@ -123,7 +107,7 @@ macro_rules! counted {
         /// As for the function of the same name in glibc.
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name($($argument: $kind),*) -> isize {
-            static BEHIND: glibc::Behind = glibc::Behind::new(
+            static BEHIND: Behind = Behind::new(
                 match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
                     Ok(name) => name,
                     Err(_) => panic!("the name of a function"),

@@ -1,12 +1,15 @@
 //! What is imported from the C library: the functions behind ours, by names that we do not stand in front of.
 //!
 //! Each import goes through one jump in the procedure linkage table and is bound at its first call, not when the
-//! library is loaded: four names looked up at every start of every program cost more than the rest of this library. The
+//! library is loaded: names looked up at every start of every program cost more than the rest of this library. The
 //! names carry no version, because the library is linked without `-lc`, so the loader binds them to whatever glibc the
-//! program brings. All but `dlsym` have been in it since glibc 2.2.5.
+//! program brings. They are weak, so another C library that is made to load this one finds nothing missing.
 
 use core::arch::global_asm;
-use core::ffi::{c_char, c_int, c_long};
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+use millstream_sys::Errno;
 
 /// A stdio stream, which only glibc looks into.
 #[repr(C)]
@@ -27,11 +30,13 @@ macro_rules! jump_to {
     };
 }
 
-/// Makes `$ours` a jump to glibc's `$theirs`. A jump and not a call: it leaves no frame, so it can be unwound through.
+/// Makes `$ours` a jump to the C library's `$theirs`. A jump and not a call: it leaves no frame, so it can be unwound
+/// through.
 macro_rules! lazily_bound {
     ($($ours:literal => $theirs:literal),* $(,)?) => {
         $(global_asm!(
             ".pushsection .text.millstream_imports,\"ax\",@progbits",
+            concat!(".weak ", $theirs),
             concat!(".globl ", $ours),
             concat!(".hidden ", $ours),
             concat!(".type ", $ours, ", @function"),
@@ -43,35 +48,89 @@ macro_rules! lazily_bound {
 }
 
 lazily_bound! {
-    "millstream_popen" => "_IO_popen",
     "millstream_fileno" => "fileno",
-    "millstream_syscall" => "syscall",
+    "millstream_errno_location" => "__errno_location",
+    "millstream_getenv" => "getenv",
+    "millstream_dlsym" => "dlsym",
 }
 
 // "C-unwind", because a thread that is cancelled inside one of these unwinds through our frame. No frame of ours holds
 // anything that needs dropping.
 unsafe extern "C-unwind" {
-    #[link_name = "millstream_popen"]
-    pub(crate) fn popen(command: *const c_char, mode: *const c_char) -> *mut File;
     #[link_name = "millstream_fileno"]
     pub(crate) fn fileno(stream: *mut File) -> c_int;
-    #[link_name = "millstream_syscall"]
-    pub(crate) fn syscall(number: c_long, ...) -> c_long;
+    #[link_name = "millstream_errno_location"]
+    fn errno_location() -> *mut c_int;
+    #[link_name = "millstream_getenv"]
+    pub(crate) fn getenv(name: *const c_char) -> *const c_char;
+    #[link_name = "millstream_dlsym"]
+    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+    /// A variable cannot be bound lazily; this is the one name that is looked up at the start.
+    static environ: *const *const c_char;
+}
+
+/// What a C function returns for the outcome of a system call: 0, or -1 and errno says why.
+pub(crate) fn returned(outcome: Result<(), Errno>) -> c_int {
+    match outcome {
+        Ok(()) => 0,
+        Err(errno) => {
+            // SAFETY: the C library gives every thread its own, always valid.
+            unsafe { *errno_location() = errno.raw_os_error() };
+            -1
+        }
+    }
+}
+
+/// The program's environment as it is now.
+pub(crate) fn environment() -> *const *const c_char {
+    // SAFETY: the C library's variable; it is read once, and programs that change it while others read have the same
+    // trouble without us.
+    unsafe { environ }
+}
+
+/// `RTLD_NEXT`: the definition that comes after this library's in the search order.
+const NEXT: *mut c_void = core::ptr::without_provenance_mut(usize::MAX);
+
+/// A function of the C library that ours hides. It is looked up at its first call.
+pub(crate) struct Behind {
+    name: &'static CStr,
+    address: AtomicPtr<c_void>,
+}
+
+impl Behind {
+    pub(crate) const fn new(name: &'static CStr) -> Behind {
+        Behind { name, address: AtomicPtr::new(core::ptr::null_mut()) }
+    }
+
+    /// The function, as the type it has.
+    ///
+    /// # Safety
+    /// `F` must be the function pointer type of the C function of this name.
+    pub(crate) unsafe fn function<F: Copy>(&self) -> F {
+        const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
+        let mut address = self.address.load(Relaxed);
+        if address.is_null() {
+            // SAFETY: the name is a C string. The C library has every function that this library stands in front of,
+            // or the program could not have called it.
+            address = unsafe { dlsym(NEXT, self.name.as_ptr()) };
+            self.address.store(address, Relaxed);
+        }
+        // SAFETY: the same size, as checked above; the caller vouches for the type.
+        unsafe { core::mem::transmute_copy::<*mut c_void, F>(&address) }
+    }
 }
 
 #[cfg(feature = "count")]
 pub(crate) mod counted {
-    //! The functions that move bytes.
+    //! The functions that move bytes and have a second name in glibc. As cancellation points they must be glibc's own.
 
     use core::arch::global_asm;
-    use core::ffi::{CStr, c_char, c_int, c_void};
-    use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+    use core::ffi::{c_int, c_void};
 
     lazily_bound! {
         "millstream_read" => "__read",
         "millstream_write" => "__write",
         "millstream_chk_fail" => "__chk_fail",
-        "millstream_dlsym" => "dlsym",
     }
 
     unsafe extern "C-unwind" {
@@ -82,39 +141,5 @@ pub(crate) mod counted {
         /// Ends the program as glibc does when a fortified call would overrun its buffer.
         #[link_name = "millstream_chk_fail"]
         pub(crate) safe fn chk_fail() -> !;
-        #[link_name = "millstream_dlsym"]
-        fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
-    }
-
-    /// `RTLD_NEXT`: the definition that comes after this library's in the search order.
-    const NEXT: *mut c_void = core::ptr::without_provenance_mut(usize::MAX);
-
-    /// A function that glibc exports under one name only, so that ours hides it. It is looked up at its first call.
-    pub(crate) struct Behind {
-        name: &'static CStr,
-        address: AtomicPtr<c_void>,
-    }
-
-    impl Behind {
-        pub(crate) const fn new(name: &'static CStr) -> Behind {
-            Behind { name, address: AtomicPtr::new(core::ptr::null_mut()) }
-        }
-
-        /// The function, as the type it has.
-        ///
-        /// # Safety
-        /// `F` must be the function pointer type of the C function of this name.
-        pub(crate) unsafe fn function<F: Copy>(&self) -> F {
-            const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
-            let mut address = self.address.load(Relaxed);
-            if address.is_null() {
-                // SAFETY: the name is a C string. glibc has every function that this library stands in front of, or the
-                // program could not have called it.
-                address = unsafe { dlsym(NEXT, self.name.as_ptr()) };
-                self.address.store(address, Relaxed);
-            }
-            // SAFETY: the same size, as checked above; the caller vouches for the type.
-            unsafe { core::mem::transmute_copy::<*mut c_void, F>(&address) }
-        }
     }
 }

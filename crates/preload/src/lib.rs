@@ -20,6 +20,7 @@
 
 #[cfg(feature = "count")]
 mod counted;
+mod exec;
 mod glibc;
 mod pipes;
 mod start;

@@ -5,9 +5,9 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use millstream_sys::fd::BorrowedFd;
 use millstream_sys::ledger::Origin;
-use millstream_sys::{Errno, pipe};
+use millstream_sys::{pipe, raw};
 
-use crate::glibc;
+use crate::glibc::{self, Behind};
 use crate::start::{DESCRIPTOR_LIMIT, PIPE_BYTES};
 
 /// `pipe(2)`.
@@ -26,15 +26,14 @@ pub unsafe extern "C" fn pipe(ends: *mut [c_int; 2]) -> c_int {
 /// As for `pipe2(2)`: `ends` points to room for two integers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pipe2(ends: *mut [c_int; 2], flags: c_int) -> c_int {
-    // The pointer goes to the kernel as it came: a bad one is answered with EFAULT, not with a crash in here.
-    // SAFETY: the arguments are those of this system call.
-    let result = unsafe { glibc::syscall(pipe::PIPE2_CALL, ends, flags) };
-    if result == 0 {
+    // SAFETY: the caller's promise is the same.
+    let outcome = unsafe { raw::pipe2(ends, flags) };
+    if outcome.is_ok() {
         // SAFETY: the kernel has just written both numbers there.
         let [reader, _] = unsafe { ends.read() };
         welcome(reader, Origin::Pipe);
     }
-    result as c_int
+    glibc::returned(outcome)
 }
 
 /// `popen(3)`. glibc makes the pipe inside, out of our sight; by the time it returns the command may already be using
@@ -44,8 +43,12 @@ pub unsafe extern "C" fn pipe2(ends: *mut [c_int; 2], flags: c_int) -> c_int {
 /// As for `popen(3)`: both are C strings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn popen(command: *const c_char, mode: *const c_char) -> *mut glibc::File {
+    static BEHIND: Behind = Behind::new(c"popen");
+    // SAFETY: the signature is that of glibc's function.
+    let behind: unsafe extern "C-unwind" fn(*const c_char, *const c_char) -> *mut glibc::File =
+        unsafe { BEHIND.function() };
     // SAFETY: the caller's promise is the same.
-    let stream = unsafe { glibc::popen(command, mode) };
+    let stream = unsafe { behind(command, mode) };
     if !stream.is_null() {
         // SAFETY: a stream that has just been opened.
         welcome(unsafe { glibc::fileno(stream) }, Origin::Popen);
@@ -53,13 +56,12 @@ pub unsafe extern "C-unwind" fn popen(command: *const c_char, mode: *const c_cha
     stream
 }
 
-/// Enlarges the pipe that `fd` is an end of if it still has the size that the kernel gave it. A program that chose a
-/// size of its own keeps it.
+/// Enlarges the pipe that `fd` is an end of, unless a program chose a size for it.
 pub(crate) fn enlarge_untouched(fd: c_int) {
     if let Some(end) = borrow(&fd)
-        && pipe::capacity(end) == Ok(pipe::DEFAULT_CAPACITY)
+        && pipe::is_untouched(end)
     {
-        enlarge(end, PIPE_BYTES.load(Relaxed));
+        enlarge(end);
     }
 }
 
@@ -67,20 +69,16 @@ pub(crate) fn enlarge_untouched(fd: c_int) {
 fn welcome(fd: c_int, _origin: Origin) {
     let Some(end) = borrow(&fd) else { return };
     if u64::from(fd.unsigned_abs()) < DESCRIPTOR_LIMIT.load(Relaxed) {
-        enlarge(end, PIPE_BYTES.load(Relaxed));
+        enlarge(end);
     }
     #[cfg(feature = "count")]
     crate::counted::record(end, _origin);
 }
 
-/// Asks for `bytes`, and for half of it, and so on, as long as the kernel says that it is too much for this user and
-/// half is still more than a pipe has anyway.
-fn enlarge(end: BorrowedFd<'_>, mut bytes: u64) {
-    if bytes == 0 {
-        return;
-    }
-    while pipe::set_capacity(end, bytes as usize) == Err(Errno::PERM) && bytes / 2 > pipe::DEFAULT_CAPACITY as u64 {
-        bytes /= 2;
+fn enlarge(end: BorrowedFd<'_>) {
+    match PIPE_BYTES.load(Relaxed) {
+        0 => {}
+        bytes => pipe::request_capacity(end, bytes as usize),
     }
 }
 

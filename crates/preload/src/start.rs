@@ -1,34 +1,31 @@
 //! What happens once, as the program starts: the settings are read and the standard descriptors are looked at.
 
-use core::ffi::{CStr, c_char, c_int};
+use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use millstream_sys::settings::{self, Settings};
 
-use crate::pipes;
+use crate::{glibc, pipes};
 
 /// [`Settings::pipe_bytes`]; 0, that is hands off, until the start and when there are no settings.
 pub(crate) static PIPE_BYTES: AtomicU64 = AtomicU64::new(0);
 /// [`Settings::descriptor_limit`].
 pub(crate) static DESCRIPTOR_LIMIT: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: the loader calls the functions of this section once, with the program's arguments and environment, before the
-// program's own code. (glibc passes them; another C library would not, but does not load this library either, see
-// `docs/run.md`.)
+// SAFETY: the loader calls the functions of this section once, before the program's own code. The function takes no
+// arguments, because only glibc passes any.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static AT_START: unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_char) = start;
+static AT_START: extern "C" fn() = start;
 
-unsafe extern "C" fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *const c_char) {
-    // SAFETY: glibc passes the environment, a null-terminated list of C strings that stays for now.
-    let Some(settings) = (unsafe { settings_in(envp) }) else { return };
+extern "C" fn start() {
+    // SAFETY: the C library keeps its environment a null-terminated list of C strings, and nothing runs that could
+    // change it.
+    let Some(settings) = (unsafe { settings_in(glibc::environment()) }) else { return };
     PIPE_BYTES.store(settings.pipe_bytes, Relaxed);
     DESCRIPTOR_LIMIT.store(settings.descriptor_limit, Relaxed);
     #[cfg(feature = "count")]
-    // SAFETY: glibc passes the arguments, a null-terminated list of C strings.
-    unsafe {
-        crate::counted::start(&settings, _argv);
-    }
+    crate::counted::start(&settings);
     // A program that is not in the run's hands may have made these: a static shell, a Go program.
     for fd in 0..2 {
         pipes::enlarge_untouched(fd);
@@ -36,8 +33,11 @@ unsafe extern "C" fn start(_argc: c_int, _argv: *const *const c_char, envp: *con
 }
 
 /// # Safety
-/// `environment` is a null-terminated list of C strings that outlive the result.
+/// `environment` is null or a null-terminated list of C strings that outlive the result.
 unsafe fn settings_in<'a>(mut environment: *const *const c_char) -> Option<Settings<'a>> {
+    if environment.is_null() {
+        return None;
+    }
     loop {
         // SAFETY: the list has not ended yet.
         let entry = unsafe { *environment };

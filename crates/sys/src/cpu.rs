@@ -1,4 +1,5 @@
-//! Which CPUs a thread may run on.
+//! Which CPUs a thread may run on, and what they are like.
+#![allow(unsafe_code)]
 
 use std::vec::Vec;
 
@@ -33,6 +34,13 @@ pub fn may_exceed_pipe_quota() -> bool {
     use rustix::thread::CapabilitySet;
     rustix::thread::capabilities(None)
         .is_ok_and(|sets| sets.effective.intersects(CapabilitySet::SYS_RESOURCE | CapabilitySet::SYS_ADMIN))
+}
+
+/// Bytes of second-level cache of one CPU; `None` where the C library cannot tell.
+pub fn second_level_cache_bytes() -> Option<u64> {
+    // SAFETY: takes a number, returns one.
+    let bytes = unsafe { libc::sysconf(libc::_SC_LEVEL2_CACHE_SIZE) };
+    u64::try_from(bytes).ok().filter(|&bytes| bytes > 0)
 }
 
 #[cfg(test)]

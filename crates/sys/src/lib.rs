@@ -14,9 +14,9 @@
 //!
 //! Two layers:
 //!
-//! - **without `std`** ([`pipe`], [`settings`], [`ledger`]): what the library inside other programs needs. It allocates
+//! - **without `std`** ([`pipe`], [`settings`], [`ledger`], [`executable`], [`raw`]): what the library inside other programs needs. It allocates
 //!   nothing, never panics on the paths that library takes, and may be called from a signal handler.
-//! - **with `std`** (default; [`process`], [`signals`], [`inherited`], [`cpu`]): what the program itself
+//! - **with `std`** (default; [`process`], [`signals`], [`inherited`], [`cpu`], [`clock`], [`memory`]): what the program itself
 //!   needs.
 //!
 //! Not here: anything that chooses, waits or retries. See `docs/architecture.md` for the whole.
@@ -26,14 +26,20 @@
 #[cfg(feature = "std")]
 extern crate std;
 
+pub mod executable;
 pub mod ledger;
 pub mod pipe;
+pub mod raw;
 pub mod settings;
 
+#[cfg(feature = "std")]
+pub mod clock;
 #[cfg(feature = "std")]
 pub mod cpu;
 #[cfg(feature = "std")]
 pub mod inherited;
+#[cfg(feature = "std")]
+pub mod memory;
 #[cfg(feature = "std")]
 pub mod process;
 #[cfg(feature = "std")]
@@ -47,6 +53,23 @@ pub use rustix::fd;
 /// The number of the calling process, asked of the kernel each time: right in every child too.
 pub fn own_pid() -> u32 {
     rustix::process::getpid().as_raw_pid().unsigned_abs()
+}
+
+/// The name of the program that the calling process runs, as the kernel keeps it: at most 15 bytes, then zeros.
+pub fn own_name() -> [u8; 16] {
+    let mut name = [0; 16];
+    // The thread's name is the program's unless the thread was given another; asked before there is time for that.
+    if let Ok(file) = rustix::fs::open(
+        c"/proc/self/comm",
+        rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC,
+        rustix::fs::Mode::empty(),
+    ) {
+        let len = rustix::io::read(file, &mut name).unwrap_or(0);
+        if let Some(end) = len.checked_sub(1).and_then(|last| name.get_mut(last)) {
+            *end = 0;
+        }
+    }
+    name
 }
 
 /// In a program without `std` nobody else says what a panic does. It ends the process: this code runs inside programs

@@ -7,9 +7,6 @@ use crate::Errno;
 /// Bytes that a new kernel pipe holds: 16 pages of 4096 (`pipe(7)`, since Linux 2.6.11).
 pub const DEFAULT_CAPACITY: usize = 65_536;
 
-/// The number of the system call `pipe2`, for the C library's `syscall`.
-pub const PIPE2_CALL: core::ffi::c_long = linux_raw_sys::general::__NR_pipe2 as core::ffi::c_long;
-
 /// A new pipe, read end first; both ends are closed on exec.
 ///
 /// # Errors
@@ -34,6 +31,20 @@ pub fn capacity(end: impl AsFd) -> Result<usize, Errno> {
 /// `EBUSY`: more than `bytes` are waiting in the pipe. `EINVAL`: above 2 GiB. `ENOMEM`.
 pub fn set_capacity(end: impl AsFd, bytes: usize) -> Result<usize, Errno> {
     rustix::pipe::fcntl_setpipe_size(end, bytes)
+}
+
+/// Asks for `bytes`, then for half of it, and so on, as long as the kernel answers that it is too much for this user
+/// (`EPERM`) and half is still more than a pipe has anyway. Whatever happens the pipe goes on working: with what was
+/// granted, or with what it had.
+pub fn request_capacity(end: impl AsFd, mut bytes: usize) {
+    while set_capacity(&end, bytes) == Err(Errno::PERM) && bytes / 2 > DEFAULT_CAPACITY {
+        bytes /= 2;
+    }
+}
+
+/// Whether the pipe behind `end` still has the size that the kernel gave it. False for anything else.
+pub fn is_untouched(end: impl AsFd) -> bool {
+    capacity(end) == Ok(DEFAULT_CAPACITY)
 }
 
 /// Which pipe an open descriptor belongs to.

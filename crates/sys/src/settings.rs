@@ -10,6 +10,9 @@ use core::fmt;
 /// The environment variable that carries [`Settings`].
 pub const VARIABLE: &str = "MILLSTREAM_RUN";
 
+/// The file names of the library that a run preloads: the plain one, and the one that counts.
+pub const LIBRARIES: [&str; 2] = ["libmillstream_preload.so", "libmillstream_count.so"];
+
 const VERSION: u64 = 1;
 
 /// How the programs of one run treat the pipes that they make.

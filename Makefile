@@ -1,0 +1,65 @@
+# make build    the program and its library, in target/release
+# make test     every check and every test, with all of their set-up
+# make demo     the main measurement on real data, in under a minute
+# make install  PREFIX=/usr/local by default, DESTDIR for packages
+
+PREFIX ?= /usr/local
+CARGO ?= cargo
+BUILD = target/release
+LIBRARY = $(BUILD)/lib/millstream
+
+.PHONY: all build demo test install uninstall clean setup-build setup-test
+.PHONY: check-format check-lints check-licences check-docs check-tests
+
+all: build
+
+setup-build:
+	@scripts/setup build
+
+setup-test:
+	@scripts/setup test
+
+# The library is built by itself, twice, because it must not get the features of dependencies that the program needs.
+build: setup-build
+	$(CARGO) build --release
+	$(CARGO) build --release -p millstream-preload --target-dir target/plain
+	$(CARGO) build --release -p millstream-preload --features count --target-dir target/count
+	@mkdir -p $(LIBRARY)
+	@install -m 755 target/plain/release/libmillstream_preload.so $(LIBRARY)/libmillstream_preload.so
+	@install -m 755 target/count/release/libmillstream_preload.so $(LIBRARY)/libmillstream_count.so
+
+demo: build
+	$(BUILD)/millstream bench grep --json $(BUILD)/demo.json
+	@echo "All samples: $(BUILD)/demo.json. Try it on your own: $(BUILD)/millstream run -c 'your | pipeline'"
+
+test: check-format check-lints check-licences check-docs check-tests
+	@echo "All checks and tests passed."
+
+check-format: setup-test
+	$(CARGO) fmt --all --check
+
+check-lints: setup-test
+	$(CARGO) clippy --all-targets -- -D warnings
+	$(CARGO) clippy -p millstream-preload --target-dir target/plain -- -D warnings
+	$(CARGO) clippy -p millstream-preload --target-dir target/count --features count -- -D warnings
+
+check-licences: setup-test
+	$(CARGO) deny --offline check licenses bans sources
+
+check-docs: setup-test
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --document-private-items
+
+check-tests: setup-test build
+	scripts/run-tests $(CARGO)
+
+install: build
+	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/lib/millstream"
+	install -m 755 $(BUILD)/millstream "$(DESTDIR)$(PREFIX)/bin/millstream"
+	install -m 755 $(LIBRARY)/*.so "$(DESTDIR)$(PREFIX)/lib/millstream/"
+
+uninstall:
+	rm -f "$(DESTDIR)$(PREFIX)/bin/millstream"
+	rm -rf "$(DESTDIR)$(PREFIX)/lib/millstream"
+
+clean:
+	$(CARGO) clean

@@ -1,0 +1,24 @@
+//! Measures pipes on the user's own machine, and says how sure it is.
+//!
+//! ```
+//! use millstream_bench::statistics::{median, median_interval};
+//!
+//! let milliseconds = [31.0, 30.0, 35.0, 30.5, 90.0];
+//! assert_eq!(median(&milliseconds), 31.0);
+//! let [low, high] = median_interval(&milliseconds);
+//! assert!(30.0 <= low && low <= 31.0 && high <= 90.0);
+//! ```
+//!
+//! In reading order: a [`pipeline`] is run with a CPU for each stage and observed; a method ([`unmodified`]) runs it over
+//! several transports in interleaved pairs and checks each run; [`statistics`] turns the samples into a median with its
+//! interval; each combination becomes a [`cell`]; a [`table`] shows them. `docs/benchmarks.md` has the reasons.
+//!
+//! Not for timing one function inside a process.
+#![forbid(unsafe_code)]
+
+pub mod cell;
+pub mod corpus;
+pub mod pipeline;
+pub mod statistics;
+pub mod table;
+pub mod unmodified;

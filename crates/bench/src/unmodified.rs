@@ -1,0 +1,334 @@
+//! Unmodified programs over kernel pipes and over `millstream run`.
+//!
+//! Each round runs every combination once, in an order shuffled anew, so the two transports of a pair are seconds apart
+//! and share whatever the machine is doing. What is timed is the whole command as a user waits for it, from its start
+//! to its end, the start of `millstream run` included. A run counts only if every stage ended as it should, on the CPU
+//! it was given, having moved every byte.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use millstream_sys::{clock, cpu, memory, settings};
+
+use crate::cell::Cell;
+use crate::pipeline::{Observation, SEPARATOR};
+use crate::statistics::Random;
+
+/// A pattern as people search for, which occurs in no text but this one.
+pub const ABSENT_PATTERN: &str = "nosuchwordinhere";
+
+/// The pipelines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workload {
+    /// `cat FILE | grep PATTERN`, the pattern absent: the oldest measurement of a pipe's worth.
+    Grep,
+    /// `cat FILE | cat >/dev/null`: nothing but the pipe.
+    CatCat,
+    /// `cat FILE | wc -c`: a reader with small reads.
+    CatWc,
+}
+
+/// What carries the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// A pipe as the kernel makes it.
+    Pipe,
+    /// The same command under `millstream run`.
+    Millstream,
+    /// No pipe: the last program reads the file itself.
+    File,
+}
+
+/// Where the stages run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// All on one CPU.
+    OneCpu,
+    /// Each on its own.
+    TwoCpus,
+}
+
+impl Workload {
+    /// All of them, in the order in which they are shown.
+    pub const ALL: [Workload; 3] = [Workload::CatCat, Workload::CatWc, Workload::Grep];
+
+    /// The name in options and results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Workload::Grep => "grep",
+            Workload::CatCat => "cat-cat",
+            Workload::CatWc => "cat-wc",
+        }
+    }
+
+    fn transports(self) -> &'static [Transport] {
+        match self {
+            Workload::Grep => &[Transport::Pipe, Transport::Millstream, Transport::File],
+            // cat has nothing to do without the pipe, and wc -c asks a file for its size instead of reading it.
+            Workload::CatCat | Workload::CatWc => &[Transport::Pipe, Transport::Millstream],
+        }
+    }
+
+    fn last_exit_status(self) -> i32 {
+        match self {
+            // grep found nothing.
+            Workload::Grep => 1,
+            Workload::CatCat | Workload::CatWc => 0,
+        }
+    }
+}
+
+impl Transport {
+    /// The name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Transport::Pipe => "pipe",
+            Transport::Millstream => "millstream",
+            Transport::File => "file",
+        }
+    }
+}
+
+impl Placement {
+    /// Both.
+    pub const ALL: [Placement; 2] = [Placement::TwoCpus, Placement::OneCpu];
+
+    /// The name in options and results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Placement::OneCpu => "1cpu",
+            Placement::TwoCpus => "2cpu",
+        }
+    }
+
+    /// A CPU for each of two stages.
+    fn cpus(self, allowed: &[usize]) -> Result<[usize; 2], String> {
+        match (self, allowed) {
+            (Placement::OneCpu, [first, ..]) => Ok([*first, *first]),
+            (Placement::TwoCpus, [first, second, ..]) => Ok([*first, *second]),
+            _ => Err("this process may use only one CPU".into()),
+        }
+    }
+}
+
+/// What to measure and how often.
+pub struct Plan {
+    /// The `millstream` program: it launches the pipelines, and is one of the transports.
+    pub program: PathBuf,
+    /// The text.
+    pub file: PathBuf,
+    /// Something that does not occur in it.
+    pub pattern: String,
+    /// Samples for each cell.
+    pub pairs: usize,
+    /// Which pipelines.
+    pub workloads: Vec<Workload>,
+    /// Which placements.
+    pub placements: Vec<Placement>,
+}
+
+/// Measures. `progress` is told how many runs of how many are done, between runs, never during one.
+///
+/// # Errors
+/// The text cannot be read, or there is no memory for the reports. What goes wrong in a run makes its cell invalid.
+pub fn measure(plan: &Plan, mut progress: impl FnMut(usize, usize)) -> io::Result<Vec<Cell>> {
+    let mut bench = Bench::new(plan)?;
+    let mut combinations = Vec::new();
+    for &workload in &plan.workloads {
+        for &placement in &plan.placements {
+            combinations.extend(workload.transports().iter().map(|&transport| Combination {
+                workload,
+                placement,
+                transport,
+            }));
+        }
+    }
+    let mut cells: Vec<Cell> = combinations.iter().map(|combination| combination.cell(bench.file_bytes)).collect();
+    let mut order: Vec<usize> = (0..combinations.len()).collect();
+    let mut random = Random(clock::raw_nanoseconds());
+    // One round more than is counted: the first warms caches and is thrown away, unless it failed.
+    let total = combinations.len() * (plan.pairs + 1);
+    let mut done = 0;
+    for round in 0..=plan.pairs {
+        random.shuffle(&mut order);
+        for &index in &order {
+            let cell = &mut cells[index];
+            if cell.why_invalid.is_none() {
+                match bench.run(combinations[index]) {
+                    Ok(milliseconds) if round > 0 => cell.samples.push(milliseconds),
+                    Ok(_) => {}
+                    Err(why) => cell.why_invalid = Some(why),
+                }
+            }
+            done += 1;
+            progress(done, total);
+        }
+    }
+    conclude(&combinations, &mut cells);
+    Ok(cells)
+}
+
+/// Gives each cell its figures, against the kernel pipe of the same workload and placement.
+fn conclude(combinations: &[Combination], cells: &mut [Cell]) {
+    let samples: Vec<Vec<f64>> = cells.iter().map(|cell| cell.samples.clone()).collect();
+    for (cell, combination) in cells.iter_mut().zip(combinations) {
+        let baseline = Combination { transport: Transport::Pipe, ..*combination };
+        let baseline = (combination.transport != Transport::Pipe)
+            .then(|| combinations.iter().position(|other| *other == baseline))
+            .flatten();
+        cell.conclude(baseline.map(|index| samples[index].as_slice()));
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Combination {
+    workload: Workload,
+    placement: Placement,
+    transport: Transport,
+}
+
+impl Combination {
+    fn cell(self, file_bytes: u64) -> Cell {
+        Cell {
+            method: "grep",
+            transport: self.transport.name(),
+            placement: self.placement.name(),
+            params: BTreeMap::from([("workload", self.workload.name().into()), ("size", file_bytes.into())]),
+            unit: "ms",
+            median: None,
+            ci95: None,
+            n: 0,
+            samples: Vec::new(),
+            valid: false,
+            why_invalid: None,
+            ratio: None,
+            ratio_ci95: None,
+        }
+    }
+}
+
+struct Bench<'a> {
+    plan: &'a Plan,
+    file_bytes: u64,
+    allowed: Vec<usize>,
+    report: File,
+}
+
+impl<'a> Bench<'a> {
+    fn new(plan: &'a Plan) -> io::Result<Bench<'a>> {
+        Ok(Bench {
+            plan,
+            file_bytes: read_into_cache(&plan.file)?,
+            allowed: cpu::allowed()?,
+            report: memory::anonymous_file()?,
+        })
+    }
+
+    /// One run: its milliseconds, or the check that it failed.
+    fn run(&mut self, combination: Combination) -> Result<f64, String> {
+        let Combination { workload, placement, transport } = combination;
+        let cpus = placement.cpus(&self.allowed)?;
+        let stages = self.stages(workload, transport);
+        let mut command = self.command(transport, &stages, &cpus[..stages.len()]);
+        command.stdin(Stdio::null()).stderr(Stdio::piped());
+        command.stdout(if workload == Workload::CatCat { Stdio::null() } else { Stdio::piped() });
+
+        let start = clock::raw_nanoseconds();
+        let output = command.output().map_err(|error| format!("cannot start the pipeline: {error}"))?;
+        let nanoseconds = clock::raw_nanoseconds() - start;
+
+        if !output.status.success() || !output.stderr.is_empty() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("the pipeline failed ({}): {}", output.status, said.trim()));
+        }
+        let seen = self.take_report().map_err(|error| format!("the pipeline left no report: {error}"))?;
+        self.check_stages(workload, &seen, &cpus)?;
+        self.check_output(workload, &output.stdout)?;
+        Ok(nanoseconds as f64 / 1e6)
+    }
+
+    fn stages(&self, workload: Workload, transport: Transport) -> Vec<Vec<OsString>> {
+        let file = self.plan.file.as_os_str();
+        let grep = || vec!["grep".into(), "-e".into(), OsString::from(&self.plan.pattern)];
+        let cat_file = vec!["cat".into(), "--".into(), file.to_owned()];
+        match (transport, workload) {
+            (Transport::File, _) => vec![[grep(), vec!["--".into(), file.to_owned()]].concat()],
+            (_, Workload::Grep) => vec![cat_file, grep()],
+            (_, Workload::CatCat) => vec![cat_file, vec!["cat".into()]],
+            (_, Workload::CatWc) => vec![cat_file, vec!["wc".into(), "-c".into()]],
+        }
+    }
+
+    fn command(&self, transport: Transport, stages: &[Vec<OsString>], cpus: &[usize]) -> Command {
+        let mut command = Command::new(&self.plan.program);
+        if transport == Transport::Millstream {
+            command.arg("run").arg("--").arg(&self.plan.program);
+        }
+        // Should this measurement itself be running under `millstream run`, the baseline must not.
+        command.env_remove(settings::VARIABLE);
+        let cpus: Vec<String> = cpus.iter().map(usize::to_string).collect();
+        command.args(["bench", "pipeline", "--cpus", &cpus.join(","), "--report"]);
+        command.arg(format!("/proc/{}/fd/{}", std::process::id(), self.report.as_raw_fd()));
+        command.arg("--").args(stages.join(&OsString::from(SEPARATOR)));
+        command
+    }
+
+    fn take_report(&mut self) -> io::Result<Vec<Observation>> {
+        let mut text = String::new();
+        self.report.rewind()?;
+        self.report.read_to_string(&mut text)?;
+        self.report.set_len(0)?;
+        Ok(serde_json::from_str(&text)?)
+    }
+
+    fn check_stages(&self, workload: Workload, seen: &[Observation], cpus: &[usize]) -> Result<(), String> {
+        let Some(last) = seen.len().checked_sub(1) else { return Err("no stage was observed".into()) };
+        for (index, (stage, &cpu)) in seen.iter().zip(cpus).enumerate() {
+            let wanted = if index == last { workload.last_exit_status() } else { 0 };
+            if stage.exit_status != Some(wanted) {
+                let hint = match (workload, stage.exit_status) {
+                    (Workload::Grep, Some(0)) => "; the pattern occurs in the text, choose another",
+                    _ => "",
+                };
+                return Err(format!(
+                    "stage {} ended with {:?} instead of {wanted}{hint}",
+                    index + 1,
+                    stage.exit_status
+                ));
+            }
+            if stage.cpu != cpu {
+                return Err(format!("stage {} ran on CPU {} instead of {cpu}", index + 1, stage.cpu));
+            }
+            if stage.bytes_read < self.file_bytes {
+                return Err(format!("stage {} read {} of {} bytes", index + 1, stage.bytes_read, self.file_bytes));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_output(&self, workload: Workload, output: &[u8]) -> Result<(), String> {
+        let output = String::from_utf8_lossy(output);
+        let expected = match workload {
+            Workload::CatWc => self.file_bytes.to_string(),
+            Workload::Grep | Workload::CatCat => String::new(),
+        };
+        match output.trim() == expected {
+            true => Ok(()),
+            false => Err(format!("the pipeline printed {:?} instead of {expected:?}", output.trim())),
+        }
+    }
+}
+
+/// Reads the text once, so that every run finds it in memory, and returns its size.
+fn read_into_cache(path: &Path) -> io::Result<u64> {
+    let size = io::copy(&mut File::open(path)?, &mut io::sink())?;
+    match size {
+        0 => Err(io::Error::new(io::ErrorKind::InvalidInput, "the text is empty")),
+        size => Ok(size),
+    }
+}

@@ -1,0 +1,66 @@
+//! How the program fails: one sentence on stderr and an exit status that a shell would give.
+
+use std::fmt::Display;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// The program was used wrongly.
+const USAGE: u8 = 2;
+/// The program itself could not do its work; what `env`, `nice` and `timeout` use too.
+const OWN: u8 = 125;
+/// The command was found and could not be run.
+const CANNOT_RUN: u8 = 126;
+/// The command was not found.
+const NOT_FOUND: u8 = 127;
+
+/// Why there is no result.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    sentence: String,
+    status: u8,
+}
+
+impl Failure {
+    /// Exit status 2.
+    pub(crate) fn usage(sentence: impl Into<String>) -> Failure {
+        Failure { sentence: sentence.into(), status: USAGE }
+    }
+
+    /// Exit status 125.
+    pub(crate) fn own(sentence: impl Into<String>) -> Failure {
+        Failure { sentence: sentence.into(), status: OWN }
+    }
+
+    /// Exit status 126.
+    pub(crate) fn cannot_run(sentence: impl Into<String>) -> Failure {
+        Failure { sentence: sentence.into(), status: CANNOT_RUN }
+    }
+
+    /// Exit status 127.
+    pub(crate) fn not_found(sentence: impl Into<String>) -> Failure {
+        Failure { sentence: sentence.into(), status: NOT_FOUND }
+    }
+
+    /// Prints the sentence and gives the status.
+    pub(crate) fn report(self) -> ExitCode {
+        warn(&self.sentence);
+        ExitCode::from(self.status)
+    }
+}
+
+/// Says something on stderr that does not end the program.
+pub(crate) fn warn(sentence: impl Display) {
+    // Nobody to tell when even this fails.
+    let _ = writeln!(std::io::stderr(), "millstream: {sentence}");
+}
+
+/// Prints to stdout. A reader that went away early is no error.
+pub(crate) fn print(text: &str) -> Result<ExitCode, Failure> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::own(format!("cannot write to the standard output: {error}")))
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}

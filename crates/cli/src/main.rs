@@ -1,0 +1,21 @@
+//! The command-line program: arguments in, library calls, exit status out.
+#![forbid(unsafe_code)]
+
+mod args;
+mod bench;
+mod failure;
+mod progress;
+mod run;
+
+use std::process::ExitCode;
+
+use args::Action;
+
+fn main() -> ExitCode {
+    let outcome = args::parse().and_then(|action| match action {
+        Action::Run(options) => run::run(options),
+        Action::Bench(options) => bench::bench(options),
+        Action::Print(text) => failure::print(&text),
+    });
+    outcome.unwrap_or_else(|failure| failure.report())
+}

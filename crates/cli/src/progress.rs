@@ -1,0 +1,46 @@
+//! One line on stderr that tells how far a measurement is, while somebody is looking.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+/// Redrawing more often than this would disturb what is measured, and nobody reads faster.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// The line; erased when dropped.
+pub(crate) struct Progress {
+    is_shown: bool,
+    start: Instant,
+    drawn: Option<Instant>,
+}
+
+impl Progress {
+    /// Shows nothing if stderr is not a terminal.
+    pub(crate) fn new() -> Progress {
+        Progress { is_shown: std::io::stderr().is_terminal(), start: Instant::now(), drawn: None }
+    }
+
+    /// `done` of `total` runs are over; expects the rest to take as long in proportion.
+    pub(crate) fn update(&mut self, done: usize, total: usize) {
+        if !self.is_shown || self.drawn.is_some_and(|drawn| drawn.elapsed() < PAUSE) {
+            return;
+        }
+        self.drawn = Some(Instant::now());
+        let left = self.start.elapsed().as_secs_f64() * (total - done) as f64 / done.max(1) as f64;
+        draw(&format!("{done} of {total} runs, {left:.0} s left"));
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.drawn.is_some() {
+            draw("");
+        }
+    }
+}
+
+/// Replaces the line (ECMA-48: carriage return, erase in line).
+fn draw(text: &str) {
+    let mut stderr = std::io::stderr().lock();
+    // A terminal that went away ends the progress, not the measurement.
+    let _ = write!(stderr, "\r\x1b[K{text}").and_then(|()| stderr.flush());
+}

@@ -1,0 +1,132 @@
+//! `millstream run`: the command with our library in its environment.
+//!
+//! Without `--stats` the process becomes the command (`exec`): same process number, same parent, nothing of ours left.
+//! With `--stats` it stays as the command's parent and hands everything on ([`supervise`]).
+
+mod library;
+mod report;
+mod size;
+mod supervise;
+
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsStr, OsString};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::ExitCode;
+
+use millstream_sys::executable::{self, Kind};
+use millstream_sys::process::Program;
+use millstream_sys::settings::{self, Settings};
+use millstream_sys::{Errno, pipe};
+
+use crate::args::RunOptions;
+use crate::failure::Failure;
+use library::Build;
+use size::Plan;
+
+/// The run as the options describe it.
+pub(crate) fn run(options: RunOptions) -> Result<ExitCode, Failure> {
+    let plan = options.pipe_size.map_or_else(Plan::for_this_machine, Plan::fixed);
+    let wants_stats = options.stats.is_some() || options.stats_file.is_some();
+    let output = wants_stats.then(|| report::Output::open(options.stats, options.stats_file.as_deref())).transpose()?;
+    let command = Command { words: command_words(options)?, plan };
+    enlarge_standing_pipes(plan);
+    match output {
+        None => Err(command.exec()),
+        Some(output) => supervise::run(&command, output),
+    }
+}
+
+/// What is to be run, and how its pipes are to be.
+struct Command {
+    words: Vec<OsString>,
+    plan: Plan,
+}
+
+impl Command {
+    fn exec(&self) -> Failure {
+        match self.program(Build::Plain, &self.plan.settings()) {
+            Ok(program) => self.explain(program.exec()),
+            Err(failure) => failure,
+        }
+    }
+
+    /// The command with the library in its environment, or without where that is no use or harmful: see
+    /// [`Kind`] and the library's own `exec`, which decides likewise for every further program.
+    fn program(&self, build: Build, settings: &Settings<'_>) -> Result<Program, Failure> {
+        let mut environment: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
+        let takes_library = match (self.kind(), build) {
+            (Kind::Foreign, _) | (Kind::Leaf, Build::Plain) => false,
+            (Kind::Leaf, Build::Counting) | (Kind::Other, _) => true,
+        };
+        if takes_library {
+            let present = environment.get(OsStr::new(library::LD_PRELOAD));
+            let preload = library::preload_value(build, present.map(OsString::as_os_str))?;
+            environment.insert(library::LD_PRELOAD.into(), preload);
+            environment.insert(settings::VARIABLE.into(), settings.to_string().into());
+        }
+        Program::new(self.words.clone(), environment).map_err(|errno| self.explain(errno))
+    }
+
+    fn kind(&self) -> Kind {
+        let Ok(name) = CString::new(self.words[0].as_bytes()) else { return Kind::Other };
+        if name.as_bytes().contains(&b'/') {
+            return executable::look_at_path(&name);
+        }
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        CString::new(path.as_bytes()).map_or(Kind::Other, |path| executable::look_in_path(&path, &name))
+    }
+
+    /// Why the command did not start, with the status that a shell gives.
+    fn explain(&self, errno: Errno) -> Failure {
+        let name = self.words[0].display();
+        let has_slash = self.words[0].as_encoded_bytes().contains(&b'/');
+        match errno {
+            Errno::NOENT if has_slash && Path::new(&self.words[0]).exists() => Failure::cannot_run(format!(
+                "cannot run '{name}': the interpreter or loader that it names does not exist"
+            )),
+            Errno::NOENT if has_slash => Failure::not_found(format!("cannot run '{name}': there is no such file")),
+            Errno::NOENT => Failure::not_found(format!("cannot run '{name}': no directory in PATH has it")),
+            Errno::NOTDIR => Failure::not_found(format!("cannot run '{name}': a part of its path is not a directory")),
+            Errno::ACCESS if Path::new(&self.words[0]).is_dir() => {
+                Failure::cannot_run(format!("cannot run '{name}': it is a directory"))
+            }
+            Errno::ACCESS => Failure::cannot_run(format!("cannot run '{name}': permission denied; is it executable?")),
+            errno => Failure::cannot_run(format!("cannot run '{name}': {errno}")),
+        }
+    }
+}
+
+impl Plan {
+    fn settings(&self) -> Settings<'static> {
+        Settings { pipe_bytes: self.bytes, descriptor_limit: self.descriptor_limit, ledger: None }
+    }
+}
+
+/// The command as given, or the shell with the script.
+fn command_words(options: RunOptions) -> Result<Vec<OsString>, Failure> {
+    let Some(script) = options.script else {
+        return match options.command.first() {
+            Some(name) if !name.is_empty() => Ok(options.command),
+            Some(_) => Err(Failure::not_found("cannot run '': the name of the command is empty")),
+            None => Err(Failure::usage(
+                "no command: give one after 'run --', or a script with -c; see 'millstream run --help'",
+            )),
+        };
+    };
+    let shell = options.shell.or_else(|| std::env::var_os("SHELL").filter(|shell| !shell.is_empty()));
+    let mut words = vec![shell.unwrap_or_else(|| "/bin/sh".into()), "-c".into(), script];
+    words.extend(options.command);
+    Ok(words)
+}
+
+/// Pipes that were on the standard input and output before us. Others may have chosen their size: then it stays.
+fn enlarge_standing_pipes(plan: Plan) {
+    let (stdin, stdout) = (std::io::stdin(), std::io::stdout());
+    for end in [stdin.as_fd(), stdout.as_fd()] {
+        if plan.bytes > 0 && pipe::is_untouched(end) {
+            pipe::request_capacity(end, plan.bytes as usize);
+        }
+    }
+}

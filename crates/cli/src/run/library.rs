@@ -1,0 +1,71 @@
+//! Finding the library that goes into the programs, and naming it to the loader.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use millstream_sys::settings;
+
+use crate::failure::Failure;
+
+/// The loader's variable.
+pub(super) const LD_PRELOAD: &str = "LD_PRELOAD";
+
+/// Where the library is, seen from the program: installed (`bin` beside `lib`), or in the build tree.
+const PLACES: [&str; 2] = ["../lib/millstream", "lib/millstream"];
+
+/// The two builds of the library.
+#[derive(Clone, Copy)]
+pub(super) enum Build {
+    /// Makes pipes large.
+    Plain,
+    /// Counts what passes as well.
+    Counting,
+}
+
+impl Build {
+    fn file_name(self) -> &'static str {
+        let [plain, counting] = settings::LIBRARIES;
+        match self {
+            Build::Plain => plain,
+            Build::Counting => counting,
+        }
+    }
+}
+
+/// The value of `LD_PRELOAD` for the run: what the user has there, then our library.
+pub(super) fn preload_value(build: Build, present: Option<&OsStr>) -> Result<OsString, Failure> {
+    let ours = path_of(build)?.into_os_string();
+    match present {
+        None => Ok(ours),
+        Some(present) if present.is_empty() => Ok(ours),
+        Some(present) if names(present, &ours) => Ok(present.into()),
+        Some(present) => Ok([present, OsStr::new(":"), &ours].into_iter().collect()),
+    }
+}
+
+/// Whether `ours` stands in the list already: a run inside a run.
+fn names(present: &OsStr, ours: &OsStr) -> bool {
+    present.as_bytes().split(|byte| b" :".contains(byte)).any(|entry| entry == ours.as_bytes())
+}
+
+fn path_of(build: Build) -> Result<PathBuf, Failure> {
+    let program =
+        std::env::current_exe().map_err(|error| Failure::own(format!("cannot find its own file: {error}")))?;
+    let beside = program.parent().unwrap_or(Path::new("/"));
+    let mut candidates = PLACES.iter().map(|place| beside.join(place).join(build.file_name()));
+    let found = candidates.find_map(|candidate| candidate.canonicalize().ok()).ok_or_else(|| {
+        Failure::own(format!(
+            "its library is missing: there is no {}; install millstream with 'make install', or build it with 'make build'",
+            beside.join(PLACES[0]).join(build.file_name()).display()
+        ))
+    })?;
+    match found.as_os_str().as_bytes().iter().any(|byte| b" :$".contains(byte)) {
+        false => Ok(found),
+        true => Err(Failure::own(format!(
+            "its library is at '{}', and the loader cannot load one from a path with a space, colon or dollar sign; \
+             install millstream elsewhere",
+            found.display()
+        ))),
+    }
+}

@@ -1,0 +1,232 @@
+//! What `--stats` prints: every pipe of the run.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use comfy_table::{CellAlignment, Table, presets};
+use millstream_sys::ledger::{self, Ledger, Origin, Record};
+use serde::Serialize;
+
+use super::size::Plan;
+use super::supervise;
+use crate::args::StatsFormat;
+use crate::failure::Failure;
+
+/// Where the statistics go and in which form.
+pub(super) struct Output {
+    format: StatsFormat,
+    file: Option<(File, std::path::PathBuf)>,
+}
+
+impl Output {
+    /// Opens the file before the run, so that a mistake in its name costs nothing.
+    pub(super) fn open(format: Option<StatsFormat>, path: Option<&Path>) -> Result<Output, Failure> {
+        let open = |path: &Path| {
+            let file = File::create(path).map_err(|error| {
+                Failure::usage(format!("cannot write the statistics to '{}': {error}", path.display()))
+            })?;
+            Ok((file, path.to_owned()))
+        };
+        Ok(Output { format: format.unwrap_or(StatsFormat::Table), file: path.map(open).transpose()? })
+    }
+
+    /// Writes the summary; the error is a sentence.
+    pub(super) fn write(mut self, summary: &Summary) -> Result<(), String> {
+        let text = match self.format {
+            StatsFormat::Table => summary.to_string(),
+            StatsFormat::Json => serde_json::to_string_pretty(summary).map_err(|error| error.to_string())? + "\n",
+        };
+        match &mut self.file {
+            None => std::io::stderr().write_all(text.as_bytes()).map_err(|error| error.to_string()),
+            Some((file, path)) => file
+                .write_all(text.as_bytes())
+                .map_err(|error| format!("cannot write the statistics to '{}': {error}", path.display())),
+        }
+    }
+}
+
+/// The run in figures. The field names are the JSON format, described in `docs/run.md`.
+#[derive(Serialize)]
+pub(super) struct Summary {
+    schema: &'static str,
+    command: Vec<String>,
+    exit_status: Option<u8>,
+    signal: Option<i32>,
+    seconds: f64,
+    pipe_size: Option<u64>,
+    unrecorded: u32,
+    pipes: Vec<Pipe>,
+}
+
+#[derive(Serialize)]
+struct Pipe {
+    id: u32,
+    origin: &'static str,
+    made_by: Option<Program>,
+    size: u64,
+    /// Bytes known to have gone through.
+    bytes: Option<u64>,
+    written: End,
+    read: End,
+}
+
+#[derive(Serialize)]
+struct End {
+    bytes: Option<u64>,
+    by: Option<Program>,
+    by_others_too: bool,
+}
+
+#[derive(Serialize)]
+struct Program {
+    pid: u32,
+    name: String,
+}
+
+impl Summary {
+    pub(super) fn new(
+        words: &[std::ffi::OsString],
+        plan: Plan,
+        end: supervise::End,
+        duration: Duration,
+        ledger: &Ledger,
+    ) -> Summary {
+        let mut records: Vec<Record> = ledger.records().collect();
+        records.sort_by_key(|record| record.ordinal);
+        let (exit_status, signal) = match end {
+            supervise::End::Exited(status) => (Some(status), None),
+            supervise::End::Killed(signal) => (None, Some(signal.as_raw())),
+        };
+        Summary {
+            schema: "millstream run stats 1",
+            command: words.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+            exit_status,
+            signal,
+            seconds: duration.as_secs_f64(),
+            pipe_size: (plan.bytes > 0).then_some(plan.bytes),
+            unrecorded: ledger.unrecorded(),
+            pipes: records.into_iter().map(Pipe::from).collect(),
+        }
+    }
+}
+
+impl From<Record> for Pipe {
+    fn from(record: Record) -> Pipe {
+        let (written, read) = (End::from(record.written), End::from(record.read));
+        Pipe {
+            id: record.ordinal,
+            origin: match record.origin {
+                Origin::Pipe => "pipe",
+                Origin::Popen => "popen",
+                Origin::Stdin => "stdin",
+                Origin::Stdout => "stdout",
+                _ => "unseen",
+            },
+            made_by: record.maker.map(Program::from),
+            size: record.capacity,
+            bytes: written.bytes.max(read.bytes),
+            written,
+            read,
+        }
+    }
+}
+
+impl From<ledger::End> for End {
+    fn from(end: ledger::End) -> End {
+        // An end where nothing was counted may have been idle, or in the hands of a program that does not count.
+        End { bytes: (end.bytes > 0).then_some(end.bytes), by: end.program.map(Program::from), by_others_too: end.more }
+    }
+}
+
+impl From<ledger::Program> for Program {
+    fn from(program: ledger::Program) -> Program {
+        let name: Vec<u8> = program.name.into_iter().take_while(|&byte| byte != 0).collect();
+        Program { pid: program.pid, name: String::from_utf8_lossy(&name).escape_default().to_string() }
+    }
+}
+
+impl std::fmt::Display for Summary {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let ending = match (self.exit_status, self.signal) {
+            (Some(status), _) => format!("exit status {status}"),
+            (None, signal) => format!("killed by signal {}", signal.unwrap_or(0)),
+        };
+        let count = match self.pipes.len() {
+            1 => "1 pipe".to_owned(),
+            count => format!("{count} pipes"),
+        };
+        writeln!(f, "millstream: {count}, {:.3} s, {ending}", self.seconds)?;
+        if !self.pipes.is_empty() {
+            writeln!(f, "{}", self.table())?;
+        }
+        if self.pipes.iter().any(|pipe| pipe.written.bytes.is_none() || pipe.read.bytes.is_none()) {
+            writeln!(
+                f,
+                "-: nothing was counted at that end: it was idle, or its program uses stdio or does not count"
+            )?;
+        }
+        match self.unrecorded {
+            0 => Ok(()),
+            missed => writeln!(f, "{missed} more pipes found no room in the table"),
+        }
+    }
+}
+
+impl Summary {
+    fn table(&self) -> Table {
+        let mut table = Table::new();
+        table
+            .load_style(presets::NOTHING)
+            .set_header(["pipe", "made by", "size", "writer", "written", "reader", "read"]);
+        for pipe in &self.pipes {
+            let maker = match &pipe.made_by {
+                Some(program) => program.to_string(),
+                None => format!("({})", pipe.origin),
+            };
+            table.add_row([
+                pipe.id.to_string(),
+                maker,
+                binary(pipe.size),
+                pipe.written.who(),
+                pipe.written.how_much(),
+                pipe.read.who(),
+                pipe.read.how_much(),
+            ]);
+        }
+        for column in [0, 2, 4, 6] {
+            if let Some(column) = table.column_mut(column) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        table
+    }
+}
+
+impl End {
+    fn who(&self) -> String {
+        let more = if self.by_others_too { " +" } else { "" };
+        self.by.as_ref().map_or("-".into(), |program| format!("{program}{more}"))
+    }
+
+    fn how_much(&self) -> String {
+        self.bytes.map_or("-".into(), |bytes| bytes.to_string())
+    }
+}
+
+impl std::fmt::Display for Program {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.name, self.pid)
+    }
+}
+
+/// A size that is usually a power of two.
+fn binary(bytes: u64) -> String {
+    match bytes {
+        0 => "-".into(),
+        _ if bytes % (1 << 20) == 0 => format!("{} MiB", bytes >> 20),
+        _ if bytes % (1 << 10) == 0 => format!("{} KiB", bytes >> 10),
+        _ => format!("{bytes} B"),
+    }
+}

@@ -1,0 +1,123 @@
+//! The run with a supervisor: the command is a child, and this process behaves as the command would.
+//!
+//! ```text
+//!   shell ──starts──▶ millstream (waits, holds the ledger) ──starts──▶ command ──▶ the tree
+//!     ▲                  │  ▲                                             │
+//!     └── same status ───┘  └──────── exits, dies, stops, continues ──────┘
+//! ```
+//!
+//! Both are in one process group, so keys at the terminal reach the command directly and are ignored here. A signal that
+//! somebody sends to this process alone is handed on. When the command stops, this process stops; when it dies of a
+//! signal, this process dies of the same. If this process is killed, the kernel kills the command.
+
+use std::ffi::CString;
+use std::io::Read;
+use std::os::fd::{AsFd, AsRawFd};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use millstream_sys::ledger::{self, Ledger, Origin};
+use millstream_sys::pipe;
+use millstream_sys::process::{self, Pid, WaitStatus};
+use millstream_sys::settings::LedgerAddress;
+use millstream_sys::signals::{self, Held, Received, Sender, Signal};
+
+use super::report::{Output, Summary};
+use super::{Build, Command};
+use crate::failure::{Failure, warn};
+
+/// How the command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Exited(u8),
+    Killed(Signal),
+}
+
+pub(super) fn run(command: &Command, output: Output) -> Result<ExitCode, Failure> {
+    let token = token()?;
+    let (file, ledger) = ledger::create(token)
+        .map_err(|errno| Failure::own(format!("cannot make the shared memory for --stats: {errno}")))?;
+    record_standing_pipes(ledger);
+    let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+    let path = CString::new(path).map_err(|_| Failure::own("cannot name the shared memory for --stats"))?;
+    let mut settings = command.plan.settings();
+    settings.ledger = Some(LedgerAddress { token, path: &path });
+    let program = command.program(Build::Counting, &settings)?;
+
+    let held = Held::hold();
+    let start = Instant::now();
+    let child = program.spawn(&held).map_err(|errno| command.explain(errno))?;
+    let end = see_through(child, &held)?;
+
+    let summary = Summary::new(&command.words, command.plan, end, start.elapsed(), ledger);
+    if let Err(failure) = output.write(&summary) {
+        warn(failure);
+    }
+    Ok(end_like(end))
+}
+
+/// Tells this run's ledger from whatever else may stand at its path in another namespace.
+fn token() -> Result<u64, Failure> {
+    let mut bytes = [0; 8];
+    std::fs::File::open("/dev/urandom")
+        .and_then(|mut file| file.read_exact(&mut bytes))
+        .map_err(|error| Failure::own(format!("cannot read /dev/urandom: {error}")))?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+fn record_standing_pipes(ledger: &Ledger) {
+    let (stdin, stdout) = (std::io::stdin(), std::io::stdout());
+    for (end, origin) in [(stdin.as_fd(), Origin::Stdin), (stdout.as_fd(), Origin::Stdout)] {
+        if let Some(identity) = pipe::identity(end)
+            && identity.device == ledger.pipe_device()
+        {
+            ledger.record(identity.inode, origin, pipe::capacity(end).unwrap_or(0) as u64, None);
+        }
+    }
+}
+
+/// Stays until the command has ended, handing signals to it and its stops to whoever watches us.
+fn see_through(child: Pid, held: &Held) -> Result<End, Failure> {
+    loop {
+        // Asked before each sleep: a SIGCHLD may stand for several events.
+        while let Some(status) =
+            process::news_of(child).map_err(|errno| Failure::own(format!("lost track of the command: {errno}")))?
+        {
+            if let Some(end) = ended(status) {
+                return Ok(end);
+            }
+            if status.stopped() {
+                process::stop_self();
+                // Whoever continued us means the command.
+                let _ = process::send(child, Signal::CONT);
+            }
+        }
+        hand_on(held.next(), child);
+    }
+}
+
+fn ended(status: WaitStatus) -> Option<End> {
+    let exited = status.exit_status().map(|code| End::Exited(code as u8));
+    exited.or_else(|| status.terminating_signal().and_then(Signal::from_named_raw).map(End::Killed))
+}
+
+fn hand_on(received: Received, child: Pid) {
+    let to_us_alone = match received.sender {
+        Sender::Kernel => false,
+        // The command's own process group got it with us, as from `kill 0`.
+        Sender::Process(pid) => !process::is_in_our_group(pid),
+    };
+    if received.signal != Signal::CHILD && to_us_alone {
+        let _ = process::send(child, received.signal);
+    }
+}
+
+fn end_like(end: End) -> ExitCode {
+    match end {
+        End::Exited(status) => ExitCode::from(status),
+        End::Killed(signal) => {
+            signals::die_of(signal);
+            ExitCode::from(128_u8.wrapping_add(signal.as_raw() as u8))
+        }
+    }
+}

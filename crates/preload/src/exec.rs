@@ -1,0 +1,221 @@
+//! `execve` and its relatives: as ever, but a program that has no use for this library, or whose loader cannot use it,
+//! is started without it.
+//!
+//! Loading the library costs a program 20 us, looking at its file 5 us. Shell scripts are mostly made of programs that
+//! neither make pipes nor start others. What is taken out of the environment is exactly what `millstream run` put
+//! there, and only if nobody added to it. Wrong guesses do no harm: a program without the library has ordinary pipes.
+//!
+//! `execl` and its kind have a variable number of arguments and go to glibc directly, as does what glibc starts itself;
+//! there the environment stays whole.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::mem::MaybeUninit;
+
+use millstream_sys::executable::{self, Kind};
+use millstream_sys::{raw, settings};
+
+use crate::glibc::{self, Behind};
+use crate::pipes::borrow;
+
+type Strings = *const *const c_char;
+
+/// `execve(2)`.
+///
+/// # Safety
+/// As for `execve(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execve(path: *const c_char, arguments: Strings, environment: Strings) -> c_int {
+    // SAFETY: the caller's promises are the same.
+    unsafe {
+        let mut room = Room::new();
+        let environment = room.environment_for(kind_at(path), environment);
+        glibc::returned(raw::execve(path, arguments, environment))
+    }
+}
+
+/// `execv(3)`.
+///
+/// # Safety
+/// As for `execv(3)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execv(path: *const c_char, arguments: Strings) -> c_int {
+    // SAFETY: the caller's promises are the same; the environment is the program's.
+    unsafe { execve(path, arguments, glibc::environment()) }
+}
+
+/// `execvp(3)`.
+///
+/// # Safety
+/// As for `execvp(3)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execvp(name: *const c_char, arguments: Strings) -> c_int {
+    // SAFETY: the caller's promises are the same; the environment is the program's.
+    unsafe { execvpe(name, arguments, glibc::environment()) }
+}
+
+/// `execvpe(3)`.
+///
+/// # Safety
+/// As for `execvpe(3)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execvpe(name: *const c_char, arguments: Strings, environment: Strings) -> c_int {
+    static BEHIND: Behind = Behind::new(c"execvpe");
+    // SAFETY: the signature is that of glibc's function, and the caller's promises are the same.
+    unsafe {
+        let behind: unsafe extern "C" fn(*const c_char, Strings, Strings) -> c_int = BEHIND.function();
+        let mut room = Room::new();
+        behind(name, arguments, room.environment_for(kind_in_path(name), environment))
+    }
+}
+
+/// `fexecve(3)`.
+///
+/// # Safety
+/// As for `fexecve(3)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fexecve(fd: c_int, arguments: Strings, environment: Strings) -> c_int {
+    static BEHIND: Behind = Behind::new(c"fexecve");
+    let kind = borrow(&fd).map_or(Kind::Other, executable::look);
+    // SAFETY: the signature is that of glibc's function, and the caller's promises are the same.
+    unsafe {
+        let behind: unsafe extern "C" fn(c_int, Strings, Strings) -> c_int = BEHIND.function();
+        let mut room = Room::new();
+        behind(fd, arguments, room.environment_for(kind, environment))
+    }
+}
+
+/// The type of `posix_spawn` and `posix_spawnp`.
+type Spawn = unsafe extern "C" fn(*mut c_int, *const c_char, *const c_void, *const c_void, Strings, Strings) -> c_int;
+
+/// `posix_spawn(3)`.
+///
+/// # Safety
+/// As for `posix_spawn(3)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_spawn(
+    pid: *mut c_int,
+    path: *const c_char,
+    actions: *const c_void,
+    attributes: *const c_void,
+    arguments: Strings,
+    environment: Strings,
+) -> c_int {
+    static BEHIND: Behind = Behind::new(c"posix_spawn");
+    // SAFETY: the type is that of glibc's function, and the caller's promises are the same.
+    unsafe {
+        let mut room = Room::new();
+        let environment = room.environment_for(kind_at(path), environment);
+        BEHIND.function::<Spawn>()(pid, path, actions, attributes, arguments, environment)
+    }
+}
+
+/// `posix_spawnp(3)`.
+///
+/// # Safety
+/// As for `posix_spawnp(3)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_spawnp(
+    pid: *mut c_int,
+    name: *const c_char,
+    actions: *const c_void,
+    attributes: *const c_void,
+    arguments: Strings,
+    environment: Strings,
+) -> c_int {
+    static BEHIND: Behind = Behind::new(c"posix_spawnp");
+    // SAFETY: the type is that of glibc's function, and the caller's promises are the same.
+    unsafe {
+        let mut room = Room::new();
+        let environment = room.environment_for(kind_in_path(name), environment);
+        BEHIND.function::<Spawn>()(pid, name, actions, attributes, arguments, environment)
+    }
+}
+
+/// # Safety
+/// `path` is null or a C string.
+unsafe fn kind_at(path: *const c_char) -> Kind {
+    if path.is_null() {
+        return Kind::Other;
+    }
+    // SAFETY: by the caller's promise.
+    executable::look_at_path(unsafe { CStr::from_ptr(path) })
+}
+
+/// The first file called `name` in the directories of PATH, as `execvp` finds it.
+///
+/// # Safety
+/// `name` is null or a C string.
+unsafe fn kind_in_path(name: *const c_char) -> Kind {
+    if name.is_null() {
+        return Kind::Other;
+    }
+    // SAFETY: by the caller's promise.
+    let name = unsafe { CStr::from_ptr(name) };
+    if name.to_bytes().contains(&b'/') {
+        return executable::look_at_path(name);
+    }
+    // SAFETY: a C string in, null or a C string out.
+    let path = unsafe { glibc::getenv(c"PATH".as_ptr()) };
+    if path.is_null() {
+        return Kind::Other;
+    }
+    // SAFETY: an entry of the environment.
+    executable::look_in_path(unsafe { CStr::from_ptr(path) }, name)
+}
+
+/// Room for an environment with fewer entries.
+struct Room {
+    /// Filled as far as it is used: most of it would be written for nothing, in a child that shares its pages.
+    entries: [MaybeUninit<*const c_char>; Room::ENTRIES],
+}
+
+impl Room {
+    /// A larger environment is passed on as it is.
+    const ENTRIES: usize = 256;
+
+    fn new() -> Room {
+        Room { entries: [MaybeUninit::uninit(); Room::ENTRIES] }
+    }
+
+    /// `environment`, or a copy of its list without our two entries if a program of this kind is better off.
+    ///
+    /// # Safety
+    /// `environment` is null or a null-terminated list of C strings; the result is used while it and `self` last.
+    unsafe fn environment_for(&mut self, kind: Kind, environment: Strings) -> Strings {
+        let is_better_off = match kind {
+            Kind::Foreign => true,
+            // What it moves is to be counted.
+            Kind::Leaf => cfg!(not(feature = "count")),
+            Kind::Other => false,
+        };
+        if !is_better_off || environment.is_null() {
+            return environment;
+        }
+        let mut kept = 0;
+        for index in 0.. {
+            // SAFETY: the list has not ended before this entry.
+            let entry = unsafe { *environment.add(index) };
+            let Some(place) = self.entries.get_mut(kept) else { return environment };
+            if entry.is_null() {
+                place.write(entry);
+                break;
+            }
+            // SAFETY: an entry of the list is a C string.
+            if !is_ours(unsafe { CStr::from_ptr(entry) }.to_bytes()) {
+                place.write(entry);
+                kept += 1;
+            }
+        }
+        self.entries.as_ptr().cast()
+    }
+}
+
+/// Whether an entry of the environment is one that `millstream run` made, and nobody's addition is in it.
+fn is_ours(entry: &[u8]) -> bool {
+    let is_settings = entry.strip_prefix(settings::VARIABLE.as_bytes()).is_some_and(|rest| rest.starts_with(b"="));
+    let is_preload = entry.strip_prefix(b"LD_PRELOAD=").is_some_and(|libraries| {
+        let is_one = !libraries.iter().any(|&byte| byte == b':' || byte == b' ');
+        is_one && settings::LIBRARIES.iter().any(|name| libraries.ends_with(name.as_bytes()))
+    });
+    is_settings || is_preload
+}

@@ -1,0 +1,96 @@
+//! System calls whose arguments come from a C caller and go to the kernel as they came.
+//!
+//! A bad pointer is the kernel's to refuse (`EFAULT`), so none is turned into a reference here. Written as instructions,
+//! because they run in the child of a `fork`, where binding a name of the C library costs ten page faults.
+#![allow(unsafe_code)]
+
+use core::arch::asm;
+use core::ffi::{c_char, c_int};
+
+use linux_raw_sys::general::{__NR_execve, __NR_pipe2};
+
+use crate::Errno;
+
+/// `pipe2(2)`.
+///
+/// # Errors
+/// Those of `pipe2(2)`.
+///
+/// # Safety
+/// `ends` points to room for two integers, or to memory that the kernel refuses to write.
+pub unsafe fn pipe2(ends: *mut [c_int; 2], flags: c_int) -> Result<(), Errno> {
+    // SAFETY: the caller's promise.
+    outcome(unsafe { call3(__NR_pipe2, ends as usize, flags as usize, 0) })
+}
+
+/// `execve(2)`; returns only if it failed.
+///
+/// # Safety
+/// Each argument is what `execve(2)` asks for, or memory that the kernel refuses to read.
+pub unsafe fn execve(
+    path: *const c_char,
+    arguments: *const *const c_char,
+    environment: *const *const c_char,
+) -> Result<(), Errno> {
+    // SAFETY: the caller's promise.
+    outcome(unsafe { call3(__NR_execve, path as usize, arguments as usize, environment as usize) })
+}
+
+/// The kernel answers -4095..=-1 for an error (`syscalls(2)`).
+fn outcome(result: isize) -> Result<(), Errno> {
+    match result {
+        -4095..=-1 => Err(Errno::from_raw_os_error(-result as i32)),
+        _ => Ok(()),
+    }
+}
+
+/// # Safety
+/// The call must be one that touches no memory of Rust's but what the caller's arguments allow.
+#[cfg(target_arch = "x86_64")]
+unsafe fn call3(number: u32, first: usize, second: usize, third: usize) -> isize {
+    let result: isize;
+    // SAFETY: the kernel's calling convention for x86-64 (System V ABI, A.2.1): it clobbers rcx and r11.
+    unsafe {
+        asm!("syscall", inlateout("rax") number as isize => result, in("rdi") first, in("rsi") second, in("rdx") third,
+            lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    result
+}
+
+/// # Safety
+/// The call must be one that touches no memory of Rust's but what the caller's arguments allow.
+#[cfg(target_arch = "aarch64")]
+unsafe fn call3(number: u32, first: usize, second: usize, third: usize) -> isize {
+    let result: isize;
+    // SAFETY: the kernel's calling convention for AArch64 (`syscall(2)`): the number in x8, the result in x0.
+    unsafe {
+        asm!("svc 0", in("x8") number as usize, inlateout("x0") first as isize => result, in("x1") second,
+            in("x2") third, options(nostack));
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_is_made_and_a_bad_pointer_is_refused() {
+        let mut ends = [-1; 2];
+        // SAFETY: room for two integers.
+        assert_eq!(unsafe { pipe2(&mut ends, 0) }, Ok(()));
+        assert!(ends[0] >= 0 && ends[1] > ends[0]);
+        // SAFETY: the kernel refuses to write there.
+        assert_eq!(unsafe { pipe2(core::ptr::without_provenance_mut(8), 0) }, Err(Errno::FAULT));
+        // SAFETY: room for two integers.
+        assert_eq!(unsafe { pipe2(&mut ends, -1) }, Err(Errno::INVAL));
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_not_executed() {
+        let none = [core::ptr::null()];
+        // SAFETY: C strings and null-terminated lists.
+        let outcome = unsafe { execve(c"/nonexistent".as_ptr(), none.as_ptr(), none.as_ptr()) };
+        assert_eq!(outcome, Err(Errno::NOENT));
+    }
+}
