@@ -14,7 +14,7 @@ use millstream_sys::ledger::{self, Direction, Ledger, Origin, Program};
 use millstream_sys::pipe;
 use millstream_sys::settings::Settings;
 
-use crate::glibc::{Behind, counted as glibc};
+use crate::glibc::{self, Behind};
 use crate::pipes::borrow;
 
 /// Null until the start, and for ever where there is no ledger to be had.
@@ -65,16 +65,6 @@ fn count(fd: c_int, direction: Direction, moved: isize) -> isize {
     moved
 }
 
-/// `read(2)`.
-///
-/// # Safety
-/// As for `read(2)`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, size: usize) -> isize {
-    // SAFETY: the caller's promise is the same.
-    count(fd, Direction::Read, unsafe { glibc::read(fd, buffer, size) })
-}
-
 /// `read(2)` as programs built with `_FORTIFY_SOURCE` call it.
 ///
 /// # Safety
@@ -85,20 +75,11 @@ pub unsafe extern "C-unwind" fn __read_chk(fd: c_int, buffer: *mut c_void, size:
         glibc::chk_fail();
     }
     // SAFETY: the caller's promise is the same.
-    count(fd, Direction::Read, unsafe { glibc::read(fd, buffer, size) })
+    unsafe { read(fd, buffer, size) }
 }
 
-/// `write(2)`.
-///
-/// # Safety
-/// As for `write(2)`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn write(fd: c_int, buffer: *const c_void, size: usize) -> isize {
-    // SAFETY: the caller's promise is the same.
-    count(fd, Direction::Written, unsafe { glibc::write(fd, buffer, size) })
-}
-
-/// Defines a function that glibc exports under one name only: calls the one behind, then runs `$after` on its result.
+/// Defines a function that calls the one behind it, so cancellation and errno are the C library's own, and then runs
+/// `$after` on its result.
 macro_rules! counted {
     ($name:ident ( $($argument:ident: $kind:ty),* ), $moved:ident => $after:expr) => {
         #[doc = concat!("`", stringify!($name), "(2)`.")]
@@ -123,6 +104,8 @@ macro_rules! counted {
     };
 }
 
+counted!(read(fd: c_int, buffer: *mut c_void, size: usize), moved => count(fd, Direction::Read, moved));
+counted!(write(fd: c_int, buffer: *const c_void, size: usize), moved => count(fd, Direction::Written, moved));
 counted!(readv(fd: c_int, parts: *const c_void, parts_len: c_int),
     moved => count(fd, Direction::Read, moved));
 counted!(writev(fd: c_int, parts: *const c_void, parts_len: c_int),

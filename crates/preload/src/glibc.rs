@@ -54,6 +54,11 @@ lazily_bound! {
     "millstream_dlsym" => "dlsym",
 }
 
+#[cfg(feature = "count")]
+lazily_bound! {
+    "millstream_chk_fail" => "__chk_fail",
+}
+
 // "C-unwind", because a thread that is cancelled inside one of these unwinds through our frame. No frame of ours holds
 // anything that needs dropping.
 unsafe extern "C-unwind" {
@@ -65,6 +70,10 @@ unsafe extern "C-unwind" {
     pub(crate) fn getenv(name: *const c_char) -> *const c_char;
     #[link_name = "millstream_dlsym"]
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+    /// Ends the program as glibc does when a fortified call would overrun its buffer.
+    #[cfg(feature = "count")]
+    #[link_name = "millstream_chk_fail"]
+    pub(crate) safe fn chk_fail() -> !;
     /// A variable cannot be bound lazily; this is the one name that is looked up at the start.
     static environ: *const *const c_char;
 }
@@ -117,29 +126,5 @@ impl Behind {
         }
         // SAFETY: the same size, as checked above; the caller vouches for the type.
         unsafe { core::mem::transmute_copy::<*mut c_void, F>(&address) }
-    }
-}
-
-#[cfg(feature = "count")]
-pub(crate) mod counted {
-    //! The functions that move bytes and have a second name in glibc. As cancellation points they must be glibc's own.
-
-    use core::arch::global_asm;
-    use core::ffi::{c_int, c_void};
-
-    lazily_bound! {
-        "millstream_read" => "__read",
-        "millstream_write" => "__write",
-        "millstream_chk_fail" => "__chk_fail",
-    }
-
-    unsafe extern "C-unwind" {
-        #[link_name = "millstream_read"]
-        pub(crate) fn read(fd: c_int, buffer: *mut c_void, count: usize) -> isize;
-        #[link_name = "millstream_write"]
-        pub(crate) fn write(fd: c_int, buffer: *const c_void, count: usize) -> isize;
-        /// Ends the program as glibc does when a fortified call would overrun its buffer.
-        #[link_name = "millstream_chk_fail"]
-        pub(crate) safe fn chk_fail() -> !;
     }
 }

@@ -1,0 +1,175 @@
+//! `millstream bench grep`: what it writes, what it checks, and how it refuses. No test here asserts a time.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::{Scratch, Seen, millstream, output, set_mode};
+
+fn bench(arguments: &[&str]) -> Seen {
+    output(&mut millstream([&["bench", "grep"], arguments].concat()))
+}
+
+/// Big enough to fill a pipe several times.
+fn text(scratch: &Scratch) -> String {
+    scratch.file("text", &"the quick brown fox\n".repeat(50_000))
+}
+
+fn cells(path: &Path) -> Vec<serde_json::Value> {
+    let document: serde_json::Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    assert_eq!(document["schema"], "millstream bench 1");
+    assert!(document["machine"]["cpus"].as_u64().unwrap() >= 1);
+    document["cells"].as_array().unwrap().clone()
+}
+
+#[test]
+fn every_cell_has_its_figures_and_its_raw_samples() {
+    let scratch = Scratch::new();
+    let json = scratch.path("out.json");
+    let seen = bench(&["--file", &text(&scratch), "--pairs", "3", "--json", json.to_str().unwrap()]);
+    assert_eq!((seen.code, seen.stderr.as_str()), (Some(0), ""), "{seen:?}");
+    let cells = cells(&json);
+    // Two transports for each of three pipelines at two placements, and grep on the file itself.
+    assert_eq!(cells.len(), 14);
+    for cell in &cells {
+        assert_eq!(
+            (&cell["method"], &cell["unit"], &cell["valid"], &cell["n"]),
+            (&"grep".into(), &"ms".into(), &true.into(), &3.into())
+        );
+        assert_eq!(cell["samples"].as_array().unwrap().len(), 3);
+        assert_eq!(cell["params"]["size"], 1_000_000);
+        let median = cell["median"].as_f64().unwrap();
+        let interval: Vec<f64> = cell["ci95"].as_array().unwrap().iter().map(|bound| bound.as_f64().unwrap()).collect();
+        assert!(median > 0.0 && interval[0] <= median && median <= interval[1]);
+        let is_baseline = cell["transport"] == "pipe";
+        assert_eq!(cell["ratio"].is_null(), is_baseline);
+        assert_eq!(cell["ratio_ci95"].is_null(), is_baseline);
+    }
+    for workload in ["grep", "cat-cat", "cat-wc"] {
+        for placement in ["1cpu", "2cpu"] {
+            for transport in ["pipe", "millstream"] {
+                let matching = cells.iter().filter(|cell| {
+                    cell["params"]["workload"] == workload
+                        && cell["placement"] == placement
+                        && cell["transport"] == transport
+                });
+                assert_eq!(matching.count(), 1, "{workload} {placement} {transport}");
+            }
+        }
+    }
+    for shown in ["cat FILE | grep ABSENT", "+165 %", "95 % interval", "1 MB"] {
+        assert!(seen.stdout.contains(shown), "{shown}: {}", seen.stdout);
+    }
+}
+
+#[test]
+fn a_pattern_that_occurs_makes_its_cells_invalid_and_the_exit_status_3() {
+    let scratch = Scratch::new();
+    let json = scratch.path("out.json");
+    let seen = bench(&[
+        "--file",
+        &text(&scratch),
+        "--pairs",
+        "3",
+        "--pattern",
+        "brown",
+        "--workload",
+        "grep",
+        "--json",
+        json.to_str().unwrap(),
+    ]);
+    assert_eq!(seen.code, Some(3));
+    assert!(seen.stdout.contains("the pattern occurs in the text"), "{seen:?}");
+    for cell in cells(&json) {
+        assert_eq!(
+            (&cell["valid"], &cell["median"], &cell["ratio"]),
+            (&false.into(), &serde_json::Value::Null, &serde_json::Value::Null)
+        );
+        assert!(cell["why_invalid"].as_str().unwrap().contains("the pattern occurs"));
+    }
+}
+
+#[test]
+fn two_cpus_that_are_not_there_are_not_measured() {
+    let scratch = Scratch::new();
+    let text = text(&scratch);
+    let arguments = ["bench", "grep", "--file", &text, "--pairs", "3", "--workload", "cat-wc"];
+    let seen = output(std::process::Command::new("taskset").args(["-c", "0", common::program()]).args(arguments));
+    assert_eq!(seen.code, Some(3), "{seen:?}");
+    assert!(
+        seen.stdout.contains("not valid: cat-wc over millstream at 2cpu: this process may use only one CPU"),
+        "{seen:?}"
+    );
+}
+
+/// A `cat` that drops bytes must not become a fast cell.
+#[test]
+fn a_stage_that_loses_bytes_is_found_out() {
+    let scratch = Scratch::new();
+    let text = text(&scratch);
+    scratch.file("cat", "#!/bin/sh\nexec head -c 1000\n");
+    set_mode(&scratch.path("cat"), 0o755);
+    let path = format!("{}:/usr/bin:/bin", scratch.path("").display());
+    for workload in ["cat-cat", "cat-wc", "grep"] {
+        let seen = output(
+            millstream(["bench", "grep", "--file", &text, "--pairs", "3", "--workload", workload]).env("PATH", &path),
+        );
+        assert_eq!(seen.code, Some(3), "{workload}: {seen:?}");
+    }
+}
+
+#[test]
+fn the_text_is_gathered_once_and_kept() {
+    let scratch = Scratch::new();
+    let cache = scratch.path("cache");
+    let run = || {
+        let seen = output(
+            millstream(["bench", "grep", "--pairs", "3", "--workload", "cat-cat", "--placement", "1cpu"])
+                .env("XDG_CACHE_HOME", &cache),
+        );
+        assert_eq!(seen.code, Some(0), "{seen:?}");
+        fs::metadata(cache.join("millstream/text-50MB")).unwrap()
+    };
+    let (first, second) = (run(), run());
+    assert_eq!(first.len(), 50_000_000);
+    assert_eq!(first.modified().unwrap(), second.modified().unwrap());
+    assert_eq!(fs::read_dir(cache.join("millstream")).unwrap().count(), 1, "nothing half-written is left");
+}
+
+#[test]
+fn mistakes_are_one_sentence() {
+    let scratch = Scratch::new();
+    let empty = scratch.file("empty", "");
+    for (arguments, code, says) in [
+        (&["--file", "/nonexistent"][..], 125, "cannot measure over '/nonexistent'"),
+        (&["--file", &empty], 125, "the text is empty"),
+        (&["--json", "/nonexistent/out.json"], 2, "cannot write '/nonexistent/out.json'"),
+        (&["--pairs", "2"], 2, "--pairs"),
+        (&["--workload", "tac"], 2, "tac"),
+        (&["--placement", "3cpu"], 2, "3cpu"),
+    ] {
+        let seen = bench(arguments);
+        assert_eq!((seen.code, seen.stderr.lines().count()), (Some(code), 1), "{arguments:?}: {seen:?}");
+        assert!(seen.stderr.contains(says), "{says:?} in {seen:?}");
+    }
+}
+
+#[test]
+fn a_full_disk_for_the_json_is_an_error() {
+    let scratch = Scratch::new();
+    let seen = bench(&[
+        "--file",
+        &text(&scratch),
+        "--pairs",
+        "3",
+        "--workload",
+        "cat-cat",
+        "--placement",
+        "1cpu",
+        "--json",
+        "/dev/full",
+    ]);
+    assert_eq!(seen.code, Some(125), "{seen:?}");
+    assert!(seen.stderr.contains("cannot write '/dev/full'"), "{seen:?}");
+}

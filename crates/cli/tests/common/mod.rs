@@ -1,0 +1,145 @@
+//! What the black-box tests share: the program as it was built, scratch directories, C programs, and waiting.
+#![allow(dead_code)]
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// The program under test; `make build` puts its library beside it.
+pub(crate) fn program() -> &'static str {
+    let program = env!("CARGO_BIN_EXE_millstream");
+    let library = Path::new(program).with_file_name("lib/millstream/libmillstream_preload.so");
+    assert!(library.exists(), "{} is missing: run the tests with 'make test'", library.display());
+    program
+}
+
+/// `millstream ARGUMENTS`, with nothing of an outer run in its environment.
+pub(crate) fn millstream<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(arguments: I) -> Command {
+    let mut command = Command::new(program());
+    command.args(arguments).env_remove("LD_PRELOAD").env_remove("MILLSTREAM_RUN").stdin(Stdio::null());
+    command
+}
+
+/// Runs to the end and returns what it left.
+pub(crate) fn output(command: &mut Command) -> Seen {
+    Seen::from(command.output().unwrap_or_else(|error| panic!("{command:?}: {error}")))
+}
+
+/// `millstream run ARGUMENTS`, to the end.
+pub(crate) fn run(arguments: &[&str]) -> Seen {
+    output(&mut millstream([&["run"], arguments].concat()))
+}
+
+/// What a finished command left behind, easy to compare and to read in a failure.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) code: Option<i32>,
+    pub(crate) signal: Option<i32>,
+}
+
+impl From<Output> for Seen {
+    fn from(output: Output) -> Seen {
+        Seen {
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            code: output.status.code(),
+            signal: output.status.signal(),
+        }
+    }
+}
+
+/// A directory that is gone after the test.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    /// Readable by everybody, so that tests can use it as another user.
+    pub(crate) fn new() -> Scratch {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("millstream-test-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
+        set_mode(&path, 0o755);
+        Scratch(path)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Writes a file and returns its path.
+    pub(crate) fn file(&self, name: &str, content: &str) -> String {
+        let path = self.path(name);
+        fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// Compiles a C program and returns its path.
+    pub(crate) fn c_program(&self, name: &str, source: &str, options: &[&str]) -> String {
+        self.compile("cc", name, source, options)
+    }
+
+    pub(crate) fn compile(&self, compiler: &str, name: &str, source: &str, options: &[&str]) -> String {
+        let source = self.file(&format!("{name}.c"), source);
+        let program = self.path(name);
+        let seen = output(Command::new(compiler).arg("-O1").args(options).arg(source).arg("-o").arg(&program));
+        assert_eq!(seen.code, Some(0), "{compiler}: {}", seen.stderr);
+        program.to_str().unwrap().to_owned()
+    }
+
+    /// The program and its library as `make install` lays them out, for tests that run it as another user.
+    pub(crate) fn installed(&self) -> PathBuf {
+        let (bin, lib) = (self.path("bin"), self.path("lib/millstream"));
+        fs::create_dir_all(&bin).unwrap();
+        fs::create_dir_all(&lib).unwrap();
+        fs::copy(program(), bin.join("millstream")).unwrap();
+        for entry in fs::read_dir(Path::new(program()).with_file_name("lib/millstream")).unwrap() {
+            let entry = entry.unwrap();
+            fs::copy(entry.path(), lib.join(entry.file_name())).unwrap();
+        }
+        bin.join("millstream")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+pub(crate) fn set_mode(path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// Waits until `condition` holds. A watchdog, not a measurement: the time only bounds how long a failure takes.
+pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(60), "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The state letter of a process (`proc(5)`), or `None` when it is gone.
+pub(crate) fn state(pid: u32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.trim_start().chars().next()
+}
+
+/// Prints the capacity of each pipe on a descriptor that is given as an argument.
+pub(crate) const PIPE_SIZES: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(int count, char **arguments) {
+    for (int i = 1; i < count; i++) printf("%d\n", fcntl(atoi(arguments[i]), F_GETPIPE_SZ));
+    return 0;
+}
+"#;

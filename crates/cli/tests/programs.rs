@@ -1,0 +1,364 @@
+//! Programs of every kind: dynamic C programs that make pipes in each possible way, static ones, other architectures,
+//! other C libraries, and those that the loader treats specially.
+
+mod common;
+
+use std::fs;
+use std::process::Command;
+
+use common::{PIPE_SIZES, Scratch, Seen, millstream, output, set_mode};
+
+fn run_c(source: &str, options: &[&str]) -> Seen {
+    let scratch = Scratch::new();
+    let program = scratch.c_program("program", source, options);
+    let bare = output(&mut Command::new(&program));
+    let seen = output(&mut millstream(["run", "--pipe-size", "256K", "--", &program]));
+    let counted = output(&mut millstream(["run", "--pipe-size", "256K", "--stats-file", "/dev/null", "--", &program]));
+    assert_eq!(seen, counted);
+    assert_eq!((bare.code, bare.signal), (seen.code, seen.signal), "{seen:?}");
+    seen
+}
+
+#[test]
+fn pipe_and_pipe2_and_popen_make_large_pipes() {
+    let seen = run_c(
+        r#"
+        #define _GNU_SOURCE
+        #include <fcntl.h>
+        #include <stdio.h>
+        #include <unistd.h>
+        int main(void) {
+            int a[2], b[2];
+            if (pipe(a) || pipe2(b, O_CLOEXEC | O_NONBLOCK)) return 1;
+            FILE *r = popen("exec cat /dev/null", "r"), *w = popen("exec cat >/dev/null", "w");
+            printf("%d %d %d %d\n", fcntl(a[0], F_GETPIPE_SZ), fcntl(b[1], F_GETPIPE_SZ),
+                fcntl(fileno(r), F_GETPIPE_SZ), fcntl(fileno(w), F_GETPIPE_SZ));
+            printf("%d %d %d\n", fcntl(a[0], F_GETFD), fcntl(b[0], F_GETFD), fcntl(b[0], F_GETFL) & O_NONBLOCK ? 1 : 0);
+            return pclose(r) || pclose(w);
+        }"#,
+        &[],
+    );
+    assert_eq!(seen.stdout, "262144 262144 262144 262144\n0 1 1\n");
+}
+
+#[test]
+fn popen_carries_the_data_and_the_status() {
+    let seen = run_c(
+        r#"
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <sys/wait.h>
+        int main(void) {
+            char line[64];
+            FILE *r = popen("seq 300000; exit 5", "r");
+            long sum = 0;
+            while (fgets(line, sizeof line, r)) sum += atol(line);
+            printf("%ld %d\n", sum, WEXITSTATUS(pclose(r)));
+            fflush(stdout);
+            FILE *w = popen("wc -l", "w");
+            for (int i = 0; i < 300000; i++) fprintf(w, "%d\n", i);
+            return pclose(w);
+        }"#,
+        &[],
+    );
+    assert_eq!(seen.stdout, "45000150000 5\n300000\n");
+}
+
+#[test]
+fn errors_are_those_of_the_kernel() {
+    let seen = run_c(
+        r#"
+        #define _GNU_SOURCE
+        #include <errno.h>
+        #include <fcntl.h>
+        #include <stdio.h>
+        #include <sys/resource.h>
+        #include <unistd.h>
+        #define SHOW(call) do { errno = 77; int result = call; printf("%d %d\n", result, errno); } while (0)
+        int main(void) {
+            int ends[2] = {-7, -7};
+            SHOW(pipe((int *)8));
+            SHOW(pipe2(ends, 0x10));
+            SHOW(pipe(ends));
+            struct rlimit limit = {4, 4};
+            setrlimit(RLIMIT_NOFILE, &limit);
+            ends[0] = ends[1] = -7;
+            SHOW(pipe(ends));
+            printf("%d %d\n", ends[0], ends[1]);
+            SHOW(execve("/nonexistent", (char *[]){"x", 0}, (char *[]){0}));
+            SHOW(execv("/etc", (char *[]){"x", 0}));
+            SHOW(execvp("no-such-program", (char *[]){"x", 0}));
+            SHOW(execve((char *)8, (char *[]){"x", 0}, (char *[]){0}));
+            return 0;
+        }"#,
+        &[],
+    );
+    // EFAULT 14, EINVAL 22, errno untouched by success, EMFILE 24, ENOENT 2, EACCES 13.
+    assert_eq!(seen.stdout, "-1 14\n-1 22\n0 77\n-1 24\n-7 -7\n-1 2\n-1 13\n-1 2\n-1 14\n");
+}
+
+#[test]
+fn fortified_reads_are_checked_as_ever() {
+    let source = r#"
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <unistd.h>
+        int main(void) {
+            char small[8]; int ends[2];
+            pipe(ends); write(ends[1], "0123456789", 10);
+            size_t size = atoi(getenv("SIZE"));
+            printf("%zd\n", read(ends[0], small, size));
+            return 0;
+        }"#;
+    let scratch = Scratch::new();
+    let program = scratch.c_program("program", source, &["-O2", "-D_FORTIFY_SOURCE=2", "-w"]);
+    for (size, code, signal) in [("5", Some(0), None), ("9", None, Some(6))] {
+        for options in [&[][..], &["--stats-file", "/dev/null"]] {
+            let arguments = [&["run"], options, &["--", &program]].concat();
+            let seen = output(millstream(arguments).env("SIZE", size));
+            assert_eq!((seen.code, seen.signal), (code, signal), "{options:?} {seen:?}");
+        }
+    }
+}
+
+#[test]
+fn a_thread_that_is_cancelled_in_a_read_ends() {
+    let seen = run_c(
+        r#"
+        #include <pthread.h>
+        #include <stdio.h>
+        #include <unistd.h>
+        #include <sys/uio.h>
+        static int ends[2];
+        static void cleaned(void *what) { printf("cleaned %s\n", (char *)what); fflush(stdout); }
+        static void *reader(void *what) {
+            char byte;
+            pthread_cleanup_push(cleaned, what);
+            read(ends[0], &byte, 1);
+            pthread_cleanup_pop(0);
+            return 0;
+        }
+        static void *vector_reader(void *what) {
+            char byte;
+            struct iovec part = {&byte, 1};
+            pthread_cleanup_push(cleaned, what);
+            readv(ends[0], &part, 1);
+            pthread_cleanup_pop(0);
+            return 0;
+        }
+        int main(void) {
+            pthread_t thread; void *result;
+            pipe(ends);
+            pthread_create(&thread, 0, reader, "read"); usleep(50000); pthread_cancel(thread); pthread_join(thread, &result);
+            printf("%d\n", result == PTHREAD_CANCELED);
+            pthread_create(&thread, 0, vector_reader, "readv"); usleep(50000); pthread_cancel(thread); pthread_join(thread, &result);
+            printf("%d\n", result == PTHREAD_CANCELED);
+            return 0;
+        }"#,
+        &["-pthread", "-w"],
+    );
+    assert_eq!(seen.stdout, "cleaned read\n1\ncleaned readv\n1\n");
+}
+
+#[test]
+fn every_way_to_start_a_program_starts_it() {
+    let seen = run_c(
+        r#"
+        #define _GNU_SOURCE
+        #include <fcntl.h>
+        #include <spawn.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        extern char **environ;
+        static char *arguments[] = {"echo", "said", 0};
+        #define CHILD(how) do { fflush(stdout); if (fork() == 0) { how; _exit(99); } wait(&status); \
+            printf("%s: %d\n", #how, WEXITSTATUS(status)); } while (0)
+        int main(void) {
+            int status; pid_t pid;
+            int fd = open("/bin/echo", O_RDONLY | O_CLOEXEC);
+            setvbuf(stdout, 0, _IOLBF, 0);
+            CHILD(execv("/bin/echo", arguments));
+            CHILD(execve("/bin/echo", arguments, environ));
+            CHILD(execve("/bin/echo", arguments, (char *[]){0}));
+            CHILD(execve("/bin/echo", arguments, 0));
+            CHILD(execvp("echo", arguments));
+            CHILD(execvpe("echo", arguments, environ));
+            CHILD(execl("/bin/echo", "echo", "said", (char *)0));
+            CHILD(execlp("echo", "echo", "said", (char *)0));
+            CHILD(fexecve(fd, arguments, environ));
+            printf("%d\n", posix_spawn(&pid, "/bin/echo", 0, 0, arguments, environ)); waitpid(pid, &status, 0);
+            printf("%d\n", posix_spawnp(&pid, "echo", 0, 0, arguments, environ)); waitpid(pid, &status, 0);
+            printf("%d\n", posix_spawnp(&pid, "no-such-program", 0, 0, arguments, environ));
+            fflush(stdout);
+            if (vfork() == 0) { execve("/bin/echo", arguments, environ); _exit(99); }
+            wait(&status);
+            return system("exit 4") >> 8;
+        }"#,
+        &["-w"],
+    );
+    assert_eq!(seen.stdout.matches("said\n").count(), 12, "{seen:?}");
+    assert_eq!(seen.stdout.matches(": 0\n").count(), 9, "{seen:?}");
+    assert_eq!((seen.code, seen.stderr.as_str()), (Some(4), ""));
+}
+
+#[test]
+fn an_environment_too_large_to_copy_is_passed_on_whole() {
+    let mut command = millstream(["run", "-c", "env | grep -c '^FILL'"]);
+    for index in 0..600 {
+        command.env(format!("FILL{index}"), "x");
+    }
+    assert_eq!(output(&mut command).stdout, "600\n");
+}
+
+/// The library is kept out of the small program's environment; what the user put there stays.
+#[test]
+fn programs_that_make_no_pipes_run_without_the_library() {
+    let seen = output(
+        millstream([
+            "run",
+            "-c",
+            "/bin/cat /proc/self/environ | tr '\\0' '\\n' | grep -E 'MINE|LD_PRELOAD|MILLSTREAM'",
+        ])
+        .env("MINE", "1"),
+    );
+    assert_eq!(seen.stdout, "MINE=1\n");
+    let mapped = output(&mut millstream([
+        "run",
+        "-c",
+        "python3 -c 'print(open(\"/proc/self/maps\").read().count(\"millstream\") > 0)'",
+    ]));
+    assert_eq!(mapped.stdout, "True\n");
+}
+
+#[test]
+fn a_static_program_in_the_middle_of_a_pipeline() {
+    let scratch = Scratch::new();
+    let sizes = scratch.c_program("sizes", PIPE_SIZES, &["-static"]);
+    let copy = scratch.c_program(
+        "copy",
+        "#include <unistd.h>\nint main(void) { char b[70000]; ssize_t n; while ((n = read(0, b, sizeof b)) > 0) write(1, b, n); return 0; }\n",
+        &["-static", "-w"],
+    );
+    let seen = output(&mut millstream([
+        "run",
+        "--pipe-size",
+        "256K",
+        "-c",
+        &format!("seq 200000 | {copy} | tail -n 1; {sizes} 0 </dev/null; : | {sizes} 0 1 | cat"),
+    ]));
+    assert_eq!((seen.stdout.as_str(), seen.stderr.as_str()), ("200000\n-1\n262144\n262144\n", ""));
+}
+
+/// A static shell is out of reach, but the dynamic programs that it connects enlarge the pipes they find.
+#[test]
+fn pipes_made_by_a_static_program_are_enlarged_by_the_dynamic_ones_on_them() {
+    let scratch = Scratch::new();
+    let sizes = scratch.c_program("sizes", PIPE_SIZES, &["-static"]);
+    let shell = scratch.c_program(
+        "shell",
+        r#"
+        #include <sys/wait.h>
+        #include <unistd.h>
+        int main(int count, char **arguments) {
+            int ends[2];
+            pipe(ends);
+            if (fork() == 0) { dup2(ends[0], 0); execl("/usr/bin/python3", "python3", "-c",
+                "import os, sys; os.execv(sys.argv[1], [sys.argv[1], '0'])", arguments[1], (char *)0); }
+            wait(0);
+            return 0;
+        }"#,
+        &["-static", "-w"],
+    );
+    assert_eq!(output(&mut millstream(["run", "--pipe-size", "256K", "--", &shell, &sizes])).stdout, "262144\n");
+}
+
+const HELLO: &str = "#include <stdio.h>\nint main(void) { puts(\"hello\"); return 0; }\n";
+
+/// Started by `millstream` itself, by a shell, and past our `exec` functions by `execl`.
+fn hello_from_everywhere(hello: &str, scratch: &Scratch) -> Vec<Seen> {
+    let execl =
+        format!("#include <unistd.h>\nint main(void) {{ execl(\"{hello}\", \"hello\", (char *)0); return 1; }}\n");
+    let execl = scratch.c_program("execl", &execl, &[]);
+    let script = format!("{hello} | cat");
+    let mut seen = Vec::new();
+    for options in [&[][..], &["--stats-file", "/dev/null"]] {
+        for command in [&["--", hello][..], &["-c", &script], &["--", "env", hello], &["--", &execl]] {
+            seen.push(output(&mut millstream([&["run"], options, command].concat())));
+        }
+    }
+    seen
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn programs_of_another_architecture_just_run() {
+    let scratch = Scratch::new();
+    let hello = scratch.c_program("hello", HELLO, &["-m32"]);
+    let seen = hello_from_everywhere(&hello, &scratch);
+    for (index, seen) in seen.into_iter().enumerate() {
+        assert_eq!((seen.stdout.as_str(), seen.code), ("hello\n", Some(0)));
+        // execl is out of our reach: the loader of the 32-bit program says that it ignores the library.
+        let is_execl = index % 4 == 3;
+        assert_eq!(seen.stderr.is_empty(), !is_execl, "{index}: {}", seen.stderr);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn programs_of_another_c_library_just_run() {
+    let scratch = Scratch::new();
+    let source = r#"
+        #include <stdio.h>
+        #include <unistd.h>
+        int main(void) {
+            int ends[2]; char byte;
+            if (pipe(ends) || write(ends[1], "x", 1) != 1 || read(ends[0], &byte, 1) != 1) return 1;
+            pclose(popen(":", "r"));
+            puts("hello");
+            return 0;
+        }"#;
+    let hello = scratch.compile("musl-gcc", "hello", source, &["-w"]);
+    for seen in hello_from_everywhere(&hello, &scratch) {
+        assert_eq!((seen.stdout.as_str(), seen.stderr.as_str(), seen.code), ("hello\n", "", Some(0)));
+    }
+}
+
+#[test]
+fn a_setuid_program_just_runs() {
+    let scratch = Scratch::new();
+    let source = "#include <stdio.h>\n#include <unistd.h>\nint main(void) { printf(\"%d %d\\n\", getuid(), geteuid()); return 0; }\n";
+    scratch.c_program("who", source, &[]);
+    let who = scratch.path("who");
+    assert_eq!(output(Command::new("chown").arg("1:1").arg(&who)).code, Some(0), "this test needs root");
+    set_mode(&who, 0o6755);
+    let installed = scratch.installed();
+    let seen = output(
+        Command::new("setpriv").args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(installed).args([
+            "run",
+            "-c",
+            &format!("{} | cat", who.display()),
+        ]),
+    );
+    assert_eq!((seen.stdout.as_str(), seen.stderr.as_str(), seen.code), ("65534 1\n", "", Some(0)));
+}
+
+/// What every program of a run maps: small, needing no other library, offering no names but those it stands in front of.
+#[test]
+fn the_library_is_as_small_as_it_must_be() {
+    let directory = std::path::Path::new(common::program()).with_file_name("lib/millstream");
+    for (name, names) in [("libmillstream_preload.so", 10), ("libmillstream_count.so", 20)] {
+        let library = directory.join(name);
+        assert!(fs::metadata(&library).unwrap().len() < 32 << 10);
+        let dynamic = output(Command::new("readelf").arg("-dW").arg(&library)).stdout;
+        assert!(!dynamic.contains("NEEDED"), "{dynamic}");
+        let segments = output(Command::new("readelf").arg("-lW").arg(&library)).stdout;
+        assert_eq!(segments.matches("LOAD ").count(), 2, "{segments}");
+        assert!(!segments.contains(" TLS ") && !segments.contains("RWE"), "{segments}");
+        let symbols = output(Command::new("readelf").args(["-W", "--dyn-syms"]).arg(&library)).stdout;
+        let offered = symbols.lines().filter(|line| line.contains(" FUNC ") && !line.contains(" UND ")).count();
+        assert!(offered <= names, "{symbols}");
+        assert!(!symbols.contains("GLIBC_"), "versions tie it to one glibc: {symbols}");
+    }
+}

@@ -1,0 +1,89 @@
+//! A user's pipes together may take only so much; a run must not make that worse for anybody.
+
+mod common;
+
+use std::process::Command;
+
+use common::{Scratch, Seen, output};
+
+/// A user of the test's own, so that nobody else's pipes count.
+const USER: &str = "64123";
+
+fn as_user(scratch: &Scratch, arguments: &[&str]) -> Seen {
+    let installed = scratch.installed();
+    output(
+        Command::new("setpriv")
+            .args(["--reuid", USER, "--regid", USER, "--clear-groups"])
+            .arg(installed)
+            .args(arguments)
+            .env("PATH", "/usr/bin:/bin")
+            .env_remove("LD_PRELOAD")
+            .env_remove("MILLSTREAM_RUN"),
+    )
+}
+
+fn soft_quota_bytes() -> u64 {
+    let pages: u64 = std::fs::read_to_string("/proc/sys/fs/pipe-user-pages-soft").unwrap().trim().parse().unwrap();
+    assert_ne!(pages, 0, "this test needs a quota: sysctl fs.pipe-user-pages-soft=16384");
+    pages * 4096
+}
+
+/// Makes 1000 pipes, sends a byte through each, prints the size of the largest and what the large ones take together.
+const THOUSAND: &str = r#"
+import os, fcntl, resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096)) if resource.getrlimit(resource.RLIMIT_NOFILE)[1] >= 4096 else None
+pipes = [os.pipe() for _ in range(1000)]
+for index, (r, w) in enumerate(pipes):
+    os.write(w, bytes([index % 256]))
+assert all(os.read(r, 9) == bytes([index % 256]) for index, (r, w) in enumerate(pipes))
+sizes = [fcntl.fcntl(r, 1032) for r, w in pipes]
+print(max(sizes), sum(size for size in sizes if size > 65536))
+"#;
+
+#[test]
+fn a_thousand_pipes_of_one_process_leave_the_user_its_quota() {
+    let scratch = Scratch::new();
+    let seen = as_user(&scratch, &["run", "--", "python3", "-c", THOUSAND]);
+    assert_eq!((seen.code, seen.stderr.as_str()), (Some(0), ""));
+    let figures: Vec<u64> = seen.stdout.split_whitespace().map(|figure| figure.parse().unwrap()).collect();
+    let [largest, large_together] = figures[..] else { panic!("{seen:?}") };
+    assert!(largest >= 262_144, "the first pipes are large: {seen:?}");
+    assert!(large_together <= soft_quota_bytes() / 4, "{seen:?}");
+}
+
+#[test]
+fn a_thousand_pipes_with_a_size_that_the_quota_cannot_hold_still_work() {
+    let scratch = Scratch::new();
+    let seen = as_user(&scratch, &["run", "--pipe-size", "1M", "--", "python3", "-c", THOUSAND]);
+    assert_eq!((seen.code, seen.stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_run_that_starts_with_the_quota_used_up_leaves_pipes_alone() {
+    let scratch = Scratch::new();
+    let millstream = scratch.installed();
+    // The quota is taken by this process, and the run starts inside it.
+    let hoard = format!(
+        "import os, fcntl, subprocess\n\
+         held = []\n\
+         while True:\n\
+         \x20   r, w = os.pipe(); held.append((r, w))\n\
+         \x20   try: fcntl.fcntl(r, 1031, 1 << 20)\n\
+         \x20   except PermissionError: break\n\
+         \x20   assert len(held) < 9000\n\
+         print(subprocess.run(['{0}', 'run', '-c', 'seq 100000 | cat | tail -n 1'], stdout=subprocess.PIPE).stdout)\n\
+         print(subprocess.run(['{0}', 'run', '--', 'python3', '-c', 'import os, fcntl; print(fcntl.fcntl(os.pipe()[0], 1032))'], \
+         stdout=subprocess.PIPE).stdout)\n",
+        millstream.display()
+    );
+    let seen = output(
+        Command::new("setpriv")
+            .args(["--reuid", "64124", "--regid", "64124", "--clear-groups", "python3", "-c", &hoard])
+            .env("PATH", "/usr/bin:/bin")
+            .env("SHELL", "/bin/sh"),
+    );
+    let (result, size) = seen.stdout.split_once('\n').unwrap_or_else(|| panic!("{seen:?}"));
+    assert_eq!((result, seen.stderr.as_str()), (r"b'100000\n'", ""));
+    let size: u64 = size.trim_matches(|c: char| !c.is_ascii_digit()).parse().unwrap_or_else(|_| panic!("{seen:?}"));
+    assert!(size <= 65_536, "{seen:?}");
+}

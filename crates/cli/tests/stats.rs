@@ -1,0 +1,186 @@
+//! `--stats`: what it shows, where it goes, and that it disturbs nothing.
+
+mod common;
+
+use std::fs;
+use std::process::Command;
+
+use common::{Scratch, millstream, output, run};
+
+fn json_of(arguments: &[&str]) -> serde_json::Value {
+    let scratch = Scratch::new();
+    let file = scratch.path("stats.json");
+    let file = file.to_str().unwrap();
+    let seen = run(&[&["--stats=json", "--stats-file", file], arguments].concat());
+    assert_eq!(seen.stderr, "", "nothing else is written");
+    serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap()
+}
+
+#[test]
+fn each_pipe_has_its_maker_its_size_and_its_bytes() {
+    let stats = json_of(&[
+        "--pipe-size",
+        "256K",
+        "--shell",
+        "dash",
+        "-c",
+        "head -c 3000000 /dev/zero | cat | tail -c 1 >/dev/null",
+    ]);
+    assert_eq!(stats["schema"], "millstream run stats 1");
+    assert_eq!((&stats["exit_status"], &stats["signal"]), (&0.into(), &serde_json::Value::Null));
+    assert_eq!(stats["pipe_size"], 262_144);
+    let pipes: Vec<_> = stats["pipes"].as_array().unwrap().iter().filter(|pipe| pipe["origin"] == "pipe").collect();
+    assert_eq!(pipes.len(), 2);
+    for (pipe, reader) in pipes.iter().zip(["cat", "tail"]) {
+        assert_eq!(pipe["made_by"]["name"], "dash");
+        assert!(pipe["made_by"]["pid"].as_u64().unwrap() > 1);
+        assert_eq!((&pipe["size"], &pipe["bytes"]), (&262_144.into(), &3_000_000.into()));
+        assert_eq!((&pipe["read"]["bytes"], &pipe["read"]["by"]["name"]), (&3_000_000.into(), &reader.into()));
+    }
+    assert_eq!(pipes[1]["written"]["bytes"], 3_000_000, "cat uses write");
+}
+
+#[test]
+fn bytes_that_nobody_counted_are_not_made_up() {
+    let scratch = Scratch::new();
+    let copy = scratch.c_program(
+        "copy",
+        "#include <unistd.h>\nint main(void) { char b[70000]; ssize_t n; while ((n = read(0, b, sizeof b)) > 0) write(1, b, n); return 0; }\n",
+        &["-static", "-w"],
+    );
+    let stats = json_of(&["--shell", "dash", "-c", &format!("echo hello | {copy} | {copy} >/dev/null")]);
+    let pipes = stats["pipes"].as_array().unwrap();
+    let unseen = pipes.iter().filter(|pipe| pipe["origin"] == "pipe").nth(1).unwrap();
+    assert_eq!(
+        (&unseen["bytes"], &unseen["written"]["bytes"], &unseen["read"]["by"]),
+        (&serde_json::Value::Null, &serde_json::Value::Null, &serde_json::Value::Null)
+    );
+}
+
+#[test]
+fn every_call_that_moves_bytes_is_counted() {
+    let source = r#"
+        #define _GNU_SOURCE
+        #include <fcntl.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <sys/sendfile.h>
+        #include <sys/uio.h>
+        #include <unistd.h>
+        static char bytes[8192];
+        int main(void) {
+            int a[2], b[2], null = open("/dev/null", O_WRONLY), zero = open("/etc/passwd", O_RDONLY);
+            struct iovec parts[2] = {{bytes, 100}, {bytes + 100, 11}};
+            pipe(a); pipe(b);
+            write(a[1], bytes, 1000);                              /* a +1000 */
+            writev(a[1], parts, 2);                                /* a +111 */
+            vmsplice(a[1], parts, 1, 0);                           /* a +100 */
+            sendfile(a[1], zero, 0, 7);                            /* a +7 = 1218 */
+            tee(a[0], b[1], 500, 0);                               /* b +500 */
+            splice(a[0], 0, b[1], 0, 200, 0);                      /* a -200, b +200 */
+            read(a[0], bytes, 18);                                 /* a -18 */
+            readv(a[0], parts, 2);                                 /* a -111 */
+            splice(a[0], 0, null, 0, 40, 0);                       /* a -40 = 369 */
+            return 0;
+        }"#;
+    let scratch = Scratch::new();
+    let program = scratch.c_program("moves", source, &["-w"]);
+    let stats = json_of(&["--", &program]);
+    let pipes: Vec<_> = stats["pipes"].as_array().unwrap().iter().filter(|pipe| pipe["origin"] == "pipe").collect();
+    assert_eq!((&pipes[0]["written"]["bytes"], &pipes[0]["read"]["bytes"]), (&1218.into(), &369.into()));
+    assert_eq!((&pipes[1]["written"]["bytes"], &pipes[1]["read"]["bytes"]), (&700.into(), &serde_json::Value::Null));
+    assert_eq!(pipes[0]["written"]["by"]["name"], "moves");
+}
+
+#[test]
+fn pipes_made_inside_popen_and_standing_ones_are_listed_as_such() {
+    let script = format!(
+        "echo in | {} run --stats=json --stats-file /dev/stderr -- python3 -c \
+         'import os, ctypes; c = ctypes.CDLL(None); c.popen.restype = ctypes.c_void_p; c.popen(b\"true\", b\"r\"); os.read(0, 9); os.write(1, b\"out\")' | cat >/dev/null",
+        common::program()
+    );
+    let seen = output(Command::new("sh").args(["-c", &script]));
+    let stats: serde_json::Value = serde_json::from_str(&seen.stderr).unwrap();
+    let of = |origin: &str| {
+        stats["pipes"].as_array().unwrap().iter().find(|pipe| pipe["origin"] == origin).cloned().unwrap()
+    };
+    assert_eq!((&of("stdin")["read"]["bytes"], &of("stdin")["made_by"]), (&3.into(), &serde_json::Value::Null));
+    assert_eq!(of("stdout")["written"]["bytes"], 3);
+    assert_eq!(of("popen")["made_by"]["name"], "python3");
+}
+
+#[test]
+fn the_table_goes_to_stderr_and_never_into_the_output() {
+    let seen = run(&["--stats", "--shell", "dash", "-c", "head -c 100000 /dev/zero | wc -c"]);
+    assert_eq!(seen.stdout, "100000\n");
+    assert!(seen.stderr.starts_with("millstream: "), "{seen:?}");
+    for shown in ["exit status 0", "made by", "dash ", "100000"] {
+        assert!(seen.stderr.contains(shown), "{shown:?} in {}", seen.stderr);
+    }
+}
+
+#[test]
+fn statistics_of_a_run_that_was_killed_are_complete() {
+    let stats =
+        json_of(&["--shell", "bash", "-c", "head -c 50000 /dev/zero | cat | { wc -c >/dev/null; kill -9 $$; }"]);
+    assert_eq!((&stats["signal"], &stats["exit_status"]), (&9.into(), &serde_json::Value::Null));
+    assert_eq!(stats["pipes"].as_array().unwrap().iter().filter(|pipe| pipe["bytes"] == 50_000).count(), 2);
+}
+
+#[test]
+fn a_full_disk_costs_the_statistics_and_not_the_result() {
+    let seen = run(&["--stats", "--stats-file", "/dev/full", "--", "sh", "-c", "echo result; exit 5"]);
+    assert_eq!((seen.stdout.as_str(), seen.code), ("result\n", Some(5)));
+    assert!(seen.stderr.contains("cannot write the statistics to '/dev/full'"), "{seen:?}");
+}
+
+#[test]
+fn a_signal_to_the_supervisor_alone_reaches_the_command() {
+    for (signal, expected) in [("TERM", "got TERM\n"), ("USR1", "got USR1\n"), ("HUP", "got HUP\n")] {
+        let script = format!("trap 'echo got {signal}; exit 0' {signal}; echo ready; while :; do sleep 0.01; done");
+        let mut child = millstream(["run", "--stats", "--stats-file", "/dev/null", "--", "sh", "-c", &script])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        // From another process group, as `kill` in a shell is.
+        output(Command::new("setsid").args(["kill", &format!("-{signal}"), &child.id().to_string()]));
+        line.clear();
+        std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+        assert_eq!(line, expected);
+        assert!(child.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn killing_the_supervisor_kills_the_command() {
+    let mut child = millstream(["run", "--stats", "--", "sh", "-c", "echo $$; exec sleep 1000"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.as_mut().unwrap()), &mut line).unwrap();
+    let pid: u32 = line.trim().parse().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    common::wait_for("the command to die", || matches!(common::state(pid), None | Some('Z')));
+}
+
+#[test]
+fn a_program_of_another_user_in_the_tree_runs_uncounted() {
+    let seen = run(&[
+        "--stats=json",
+        "--stats-file",
+        "/dev/stderr",
+        "--shell",
+        "bash",
+        "-c",
+        "echo x | setpriv --reuid 65534 cat | tail -c 5",
+    ]);
+    assert_eq!((seen.stdout.as_str(), seen.code), ("x\n", Some(0)));
+    let stats: serde_json::Value = serde_json::from_str(&seen.stderr).unwrap();
+    assert!(stats["pipes"].as_array().unwrap().len() >= 2);
+}
