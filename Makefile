@@ -44,7 +44,7 @@ check-lints: setup-test
 	$(CARGO) clippy -p millstream-preload --target-dir target/count --features count -- -D warnings
 
 check-licences: setup-test
-	$(CARGO) deny --offline check licenses bans sources
+	$(CARGO) deny check licenses bans sources
 
 check-docs: setup-test
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --document-private-items

@@ -25,6 +25,9 @@ pub unsafe fn pipe2(ends: *mut [c_int; 2], flags: c_int) -> Result<(), Errno> {
 
 /// `execve(2)`; returns only if it failed.
 ///
+/// # Errors
+/// Those of `execve(2)`.
+///
 /// # Safety
 /// Each argument is what `execve(2)` asks for, or memory that the kernel refuses to read.
 pub unsafe fn execve(

@@ -1,0 +1,146 @@
+//! The documents cannot drift from the program: links lead somewhere, shell sessions print what they show, and every
+//! option is described.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{Scratch, millstream, output, program};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn documents() -> Vec<(PathBuf, String)> {
+    let (root, mut found) = (root(), Vec::new());
+    for directory in [root.clone(), root.join("docs")] {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "md") {
+                let text = fs::read_to_string(&path).unwrap();
+                found.push((path, text));
+            }
+        }
+    }
+    assert!(found.len() >= 6, "{found:?}");
+    found
+}
+
+/// Targets of `[text](target)` outside of code blocks.
+fn links(text: &str) -> Vec<&str> {
+    let prose = text.split("```").step_by(2);
+    prose.flat_map(|part| part.split("](").skip(1)).filter_map(|rest| rest.split(')').next()).collect()
+}
+
+/// The anchor of a heading, as code hosts make it.
+fn anchors(text: &str) -> Vec<String> {
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    headings
+        .map(|line| {
+            let kept = line.trim_start_matches('#').trim().to_lowercase();
+            kept.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c)).collect::<String>().replace(' ', "-")
+        })
+        .collect()
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let mut checked = 0;
+    for (path, text) in documents() {
+        for link in links(&text) {
+            if link.starts_with("https://") {
+                continue;
+            }
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() { path.clone() } else { path.parent().unwrap().join(file) };
+            assert!(target.exists(), "{}: {link}", path.display());
+            if !anchor.is_empty() {
+                let anchors = anchors(&fs::read_to_string(&target).unwrap());
+                assert!(anchors.iter().any(|known| known == anchor), "{}: {link}: {anchors:?}", path.display());
+            }
+            checked += 1;
+        }
+    }
+    assert!(checked > 10, "only {checked} links were found");
+}
+
+/// Each `$ command` of a console block, with the lines that follow it.
+fn sessions(text: &str) -> Vec<(String, Vec<String>)> {
+    let mut sessions: Vec<(String, Vec<String>)> = Vec::new();
+    let blocks = text.split("```").skip(1).step_by(2).filter_map(|block| block.strip_prefix("console\n"));
+    for line in blocks.flat_map(str::lines) {
+        match (line.strip_prefix("$ "), sessions.last_mut()) {
+            (Some(command), _) => sessions.push((command.to_owned(), Vec::new())),
+            (None, Some((_, shown))) => shown.push(line.to_owned()),
+            (None, None) => panic!("output before a command: {line}"),
+        }
+    }
+    sessions
+}
+
+/// `...` in a document stands for anything.
+fn matches(shown: &str, line: &str) -> bool {
+    let mut rest = line;
+    let parts: Vec<&str> = shown.split("...").collect();
+    for (index, part) in parts.iter().enumerate() {
+        match rest.find(part) {
+            Some(at) if index > 0 || at == 0 => rest = &rest[at + part.len()..],
+            _ => return false,
+        }
+    }
+    rest.is_empty() || shown.ends_with("...")
+}
+
+#[test]
+fn every_shell_session_prints_what_it_shows() {
+    let path = format!("{}:{}", Path::new(program()).parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let mut ran = 0;
+    for (document, text) in documents() {
+        let scratch = Scratch::new();
+        for (command, shown) in sessions(&text) {
+            let seen = output(
+                Command::new("bash")
+                    .args(["-c", &command])
+                    .current_dir(scratch.path(""))
+                    .env("PATH", &path)
+                    .env("SHELL", "/bin/bash")
+                    .env("XDG_CACHE_HOME", scratch.path("cache"))
+                    .env_remove("LD_PRELOAD"),
+            );
+            let printed: Vec<&str> = seen.stdout.lines().chain(seen.stderr.lines()).collect();
+            let is_same =
+                printed.len() == shown.len() && shown.iter().zip(&printed).all(|(shown, line)| matches(shown, line));
+            assert!(is_same, "{}: $ {command}\nshown: {shown:#?}\nprinted: {printed:#?}", document.display());
+            ran += 1;
+        }
+    }
+    assert!(ran >= 8, "only {ran} commands were found");
+}
+
+#[test]
+fn every_option_is_described() {
+    for (command, document) in [(&["run"][..], "docs/run.md"), (&["bench", "grep"], "docs/benchmarks.md")] {
+        let help = output(&mut millstream([command, &["--help"]].concat())).stdout;
+        let text = fs::read_to_string(root().join(document)).unwrap();
+        let lines_of_options = help.lines().filter(|line| line.trim().starts_with('-'));
+        let options: Vec<&str> = lines_of_options
+            .flat_map(|line| line.split(|c: char| c.is_whitespace() || "[]=,".contains(c)))
+            .filter(|word| word.starts_with("--") && *word != "--help")
+            .collect();
+        assert!(options.len() >= 4, "{help}");
+        for option in options {
+            assert!(text.contains(option), "{document} does not mention {option}");
+        }
+    }
+}
+
+#[test]
+fn the_readme_names_both_commands_and_the_licences_are_there() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    assert!(readme.contains("make demo") && readme.contains("make test"));
+    for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {
+        assert!(fs::metadata(root().join(licence)).unwrap().len() > 1000);
+    }
+}

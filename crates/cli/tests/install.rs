@@ -1,0 +1,127 @@
+//! Where the program and its library find each other, and what a run needs of the machine: no directory to write to.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use common::{Scratch, Seen, millstream, output};
+
+const PIPE_SIZE: &str = "import os, fcntl; print(fcntl.fcntl(os.pipe()[0], 1032) > 65536)";
+
+fn make(arguments: &[&str]) -> Seen {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    // `-o build`: what is tested is what stands there; building it again beside running tests would replace it.
+    let seen =
+        output(Command::new("make").args(["-o", "build", "-C"]).arg(root).args(arguments).env_remove("MAKEFLAGS"));
+    assert_eq!(seen.code, Some(0), "{seen:?}");
+    seen
+}
+
+#[test]
+fn make_install_puts_both_where_they_find_each_other_and_uninstall_takes_them_away() {
+    let scratch = Scratch::new();
+    let prefix = format!("PREFIX={}", scratch.path("prefix").display());
+    make(&["install", &prefix]);
+    let program = scratch.path("prefix/bin/millstream");
+    let seen = output(Command::new(&program).args(["run", "--", "python3", "-c", PIPE_SIZE]).env_remove("LD_PRELOAD"));
+    assert_eq!((seen.stdout.as_str(), seen.stderr.as_str()), ("True\n", ""));
+    // By a link from elsewhere, as people put programs into their PATH.
+    let link = scratch.path("link");
+    std::os::unix::fs::symlink(&program, &link).unwrap();
+    assert_eq!(output(Command::new(&link).args(["run", "--", "python3", "-c", PIPE_SIZE])).stdout, "True\n");
+    make(&["uninstall", &prefix]);
+    assert!(!program.exists() && !scratch.path("prefix/lib/millstream").exists());
+}
+
+#[test]
+fn packages_are_staged_with_destdir() {
+    let scratch = Scratch::new();
+    make(&["install", "PREFIX=/usr", &format!("DESTDIR={}", scratch.path("stage").display())]);
+    assert!(scratch.path("stage/usr/bin/millstream").exists());
+    assert!(scratch.path("stage/usr/lib/millstream/libmillstream_preload.so").exists());
+}
+
+#[test]
+fn a_missing_library_is_said_and_nothing_runs() {
+    let scratch = Scratch::new();
+    let program = scratch.installed();
+    fs::remove_dir_all(scratch.path("lib")).unwrap();
+    let seen = output(Command::new(&program).args(["run", "-c", "echo ran"]));
+    assert_eq!((seen.code, seen.stdout.as_str()), (Some(125), ""));
+    assert!(seen.stderr.contains("its library is missing") && seen.stderr.contains("make install"), "{seen:?}");
+}
+
+#[test]
+fn a_path_that_the_loader_cannot_take_is_said() {
+    let scratch = Scratch::new();
+    scratch.installed();
+    for name in ["with space", "with:colon", "with$dollar"] {
+        let place = scratch.path(name);
+        fs::create_dir(&place).unwrap();
+        assert_eq!(
+            output(Command::new("cp").arg("-r").arg(scratch.path("bin")).arg(scratch.path("lib")).arg(&place)).code,
+            Some(0)
+        );
+        let seen = output(Command::new(place.join("bin/millstream")).args(["run", "-c", "echo ran"]));
+        assert_eq!((seen.code, seen.stdout.as_str()), (Some(125), ""), "{name}");
+        assert!(seen.stderr.contains("install millstream elsewhere"), "{seen:?}");
+    }
+}
+
+/// Another user, to whom no directory belongs, and directories that are not there.
+#[test]
+fn a_run_needs_no_directory_to_write_to() {
+    let scratch = Scratch::new();
+    let program = scratch.installed();
+    let as_nobody = |arguments: &[&str]| {
+        output(
+            Command::new("setpriv")
+                .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
+                .arg(&program)
+                .args(arguments)
+                .env_clear()
+                .env("PATH", "/usr/bin:/bin")
+                .env("SHELL", "/bin/sh")
+                .env("TMPDIR", "/nonexistent")
+                .env("XDG_RUNTIME_DIR", "/nonexistent")
+                .env("XDG_CACHE_HOME", "/proc")
+                .env("HOME", "/nonexistent")
+                .current_dir("/"),
+        )
+    };
+    let seen = as_nobody(&["run", "-c", "seq 100000 | cat | tail -n 1"]);
+    assert_eq!((seen.stdout.as_str(), seen.stderr.as_str(), seen.code), ("100000\n", "", Some(0)));
+    let seen = as_nobody(&["run", "--stats", "-c", "seq 100000 | cat | tail -n 1"]);
+    assert_eq!((seen.stdout.as_str(), seen.code), ("100000\n", Some(0)));
+    assert!(seen.stderr.contains("made by"), "{seen:?}");
+    // The measurement needs a text, and says how to go on without a place to keep one.
+    let seen = as_nobody(&["bench", "grep", "--pairs", "3"]);
+    assert_eq!((seen.code, seen.stderr.lines().count()), (Some(125), 1), "{seen:?}");
+    assert!(seen.stderr.contains("cannot gather a text") && seen.stderr.contains("--file"), "{seen:?}");
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    let scratch = Scratch::new();
+    let (temp, runtime) = (scratch.path("temp"), scratch.path("runtime"));
+    fs::create_dir(&temp).unwrap();
+    fs::create_dir(&runtime).unwrap();
+    let shared = || {
+        fs::read_dir("/dev/shm")
+            .unwrap()
+            .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().contains("millstream"))
+            .count()
+    };
+    let before = shared();
+    for script in ["seq 100000 | wc -l", "kill -9 $$", "yes | head -n 1"] {
+        for options in [&["run"][..], &["run", "--stats"]] {
+            output(
+                millstream([options, &["-c", script]].concat()).env("TMPDIR", &temp).env("XDG_RUNTIME_DIR", &runtime),
+            );
+        }
+    }
+    assert_eq!(fs::read_dir(&temp).unwrap().count() + fs::read_dir(&runtime).unwrap().count(), 0);
+    assert_eq!(shared(), before);
+}
