@@ -188,8 +188,8 @@ fn every_way_to_start_a_program_starts_it() {
             CHILD(execl("/bin/echo", "echo", "said", (char *)0));
             CHILD(execlp("echo", "echo", "said", (char *)0));
             CHILD(fexecve(fd, arguments, environ));
-            printf("%d\n", posix_spawn(&pid, "/bin/echo", 0, 0, arguments, environ)); waitpid(pid, &status, 0);
-            printf("%d\n", posix_spawnp(&pid, "echo", 0, 0, arguments, environ)); waitpid(pid, &status, 0);
+            status = posix_spawn(&pid, "/bin/echo", 0, 0, arguments, environ); waitpid(pid, 0, 0); printf("%d\n", status);
+            status = posix_spawnp(&pid, "echo", 0, 0, arguments, environ); waitpid(pid, 0, 0); printf("%d\n", status);
             printf("%d\n", posix_spawnp(&pid, "no-such-program", 0, 0, arguments, environ));
             fflush(stdout);
             if (vfork() == 0) { execve("/bin/echo", arguments, environ); _exit(99); }

@@ -83,7 +83,7 @@ fn standard_input_is_a_terminal_and_can_be_read() {
 
 #[test]
 fn the_size_of_the_window_is_seen_and_its_change_is_told() {
-    let resize = "import fcntl, termios, struct\nwait(b'ready')\nfcntl.ioctl(screen, termios.TIOCSWINSZ, struct.pack('HHHH', 33, 77, 0, 0))";
+    let resize = "import fcntl, termios, struct\nwait(b'ready\\r\\n')\nfcntl.ioctl(screen, termios.TIOCSWINSZ, struct.pack('HHHH', 33, 77, 0, 0))";
     let python = "import os, signal, time\nsignal.signal(signal.SIGWINCH, lambda *a: (print(tuple(os.get_terminal_size())), os._exit(0)) if os.get_terminal_size()[0] == 77 else 0)\nprint('ready', flush=True)\nwhile True: time.sleep(0.01)";
     let screen = same_everywhere(resize, &["python3", "-u", "-c", python]);
     assert!(screen.contains("(77, 33)"), "{screen}");

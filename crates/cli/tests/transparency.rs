@@ -108,13 +108,13 @@ fn a_sigpipe_that_is_ignored_stays_ignored() {
 #[test]
 fn masks_and_dispositions_of_signals_are_handed_on() {
     let show = "grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status";
-    let python = format!(
-        "import signal, os, sys\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1, signal.SIGTERM])\n\
-         signal.signal(signal.SIGHUP, signal.SIG_IGN)\nos.execvp(sys.argv[1], sys.argv[1:])"
+    let python = concat!(
+        "import signal, os, sys\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1, signal.SIGTERM])\n",
+        "signal.signal(signal.SIGHUP, signal.SIG_IGN)\nos.execvp(sys.argv[1], sys.argv[1:])"
     );
     let seen = |prefix: &[&str]| {
         let words = [prefix, &["sh", "-c", show]].concat();
-        output(Command::new("python3").args(["-c", &python]).args(words))
+        output(Command::new("python3").args(["-c", python]).args(words))
     };
     let bare = seen(&[]);
     assert_eq!(bare, seen(&[common::program(), "run", "--"]));
