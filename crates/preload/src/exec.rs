@@ -28,7 +28,7 @@ pub unsafe extern "C" fn execve(path: *const c_char, arguments: Strings, environ
     // SAFETY: the caller's promises are the same.
     unsafe {
         let mut room = Room::new();
-        let environment = room.environment_for(kind_at(path), environment);
+        let environment = room.environment_for(executable::look_at_raw_path(path), environment);
         glibc::returned(raw::execve(path, arguments, environment))
     }
 }
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn posix_spawn(
     // SAFETY: the type is that of glibc's function, and the caller's promises are the same.
     unsafe {
         let mut room = Room::new();
-        let environment = room.environment_for(kind_at(path), environment);
+        let environment = room.environment_for(executable::look_at_raw_path(path), environment);
         BEHIND.function::<Spawn>()(pid, path, actions, attributes, arguments, environment)
     }
 }
@@ -129,16 +129,6 @@ pub unsafe extern "C" fn posix_spawnp(
         let environment = room.environment_for(kind_in_path(name), environment);
         BEHIND.function::<Spawn>()(pid, name, actions, attributes, arguments, environment)
     }
-}
-
-/// # Safety
-/// `path` is null or a C string.
-unsafe fn kind_at(path: *const c_char) -> Kind {
-    if path.is_null() {
-        return Kind::Other;
-    }
-    // SAFETY: by the caller's promise.
-    executable::look_at_path(unsafe { CStr::from_ptr(path) })
 }
 
 /// The first file called `name` in the directories of PATH, as `execvp` finds it.

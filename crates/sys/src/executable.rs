@@ -3,6 +3,7 @@
 //! Reads a few hundred bytes of the ELF file (System V ABI, chapters 4 and 5): the header, the dynamic section and its
 //! strings. It allocates nothing and uses 2 KiB of stack, because it runs between fork and exec.
 
+use core::ffi::{CStr, c_char};
 use core::mem::MaybeUninit;
 
 use rustix::fd::AsFd;
@@ -65,17 +66,24 @@ pub fn look(file: impl AsFd) -> Kind {
 }
 
 /// Looks at the file at `path`, as far as it can be opened.
-pub fn look_at_path(path: &core::ffi::CStr) -> Kind {
-    use rustix::fs::{Mode, OFlags};
-    // Non-blocking: should it be a FIFO, nobody is kept waiting.
-    match rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty()) {
-        Ok(file) => look(file),
-        Err(_) => Kind::Other,
-    }
+///
+/// # Safety
+/// `path` is a C string, or memory that the kernel refuses to read.
+#[allow(unsafe_code)]
+pub unsafe fn look_at_raw_path(path: *const c_char) -> Kind {
+    // SAFETY: the caller's promise.
+    unsafe { crate::raw::open_for_reading(path) }.map_or(Kind::Other, look)
+}
+
+/// Looks at the file at `path`, as far as it can be opened.
+#[allow(unsafe_code)]
+pub fn look_at_path(path: &CStr) -> Kind {
+    // SAFETY: a C string.
+    unsafe { look_at_raw_path(path.as_ptr()) }
 }
 
 /// Looks at the first file called `name` that can be opened in the directories of `path`, a list as in `PATH`.
-pub fn look_in_path(path: &core::ffi::CStr, name: &core::ffi::CStr) -> Kind {
+pub fn look_in_path(path: &CStr, name: &CStr) -> Kind {
     let mut room = [0; 512];
     for directory in path.to_bytes().split(|&byte| byte == b':') {
         let Some(candidate) = join(&mut room, directory, name.to_bytes()) else { return Kind::Other };
@@ -87,7 +95,7 @@ pub fn look_in_path(path: &core::ffi::CStr, name: &core::ffi::CStr) -> Kind {
 }
 
 /// `directory/name` in `room`, if it fits; an empty directory is the current one.
-fn join<'a>(room: &'a mut [u8], directory: &[u8], name: &[u8]) -> Option<&'a core::ffi::CStr> {
+fn join<'a>(room: &'a mut [u8], directory: &[u8], name: &[u8]) -> Option<&'a CStr> {
     let parts = [if directory.is_empty() { b"." } else { directory }, b"/", name, b"\0"];
     let mut len = 0;
     for part in parts {
@@ -96,7 +104,7 @@ fn join<'a>(room: &'a mut [u8], directory: &[u8], name: &[u8]) -> Option<&'a cor
             len += 1;
         }
     }
-    core::ffi::CStr::from_bytes_until_nul(room).ok()
+    CStr::from_bytes_until_nul(room).ok()
 }
 
 /// What the program headers say.

@@ -7,7 +7,9 @@
 use core::arch::asm;
 use core::ffi::{c_char, c_int};
 
-use linux_raw_sys::general::{__NR_execve, __NR_pipe2};
+use linux_raw_sys::general::{__NR_execve, __NR_openat, __NR_pipe2, AT_FDCWD};
+use rustix::fd::{FromRawFd, OwnedFd};
+use rustix::fs::OFlags;
 
 use crate::Errno;
 
@@ -39,12 +41,31 @@ pub unsafe fn execve(
     outcome(unsafe { call3(__NR_execve, path as usize, arguments as usize, environment as usize) })
 }
 
+/// `open(2)` for reading, without waiting should it be a FIFO; closed on exec.
+///
+/// # Errors
+/// Those of `open(2)`.
+///
+/// # Safety
+/// `path` is a C string, or memory that the kernel refuses to read.
+pub unsafe fn open_for_reading(path: *const c_char) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    // SAFETY: the caller's promise; AT_FDCWD is the current directory.
+    let fd = value(unsafe { call3(__NR_openat, AT_FDCWD as usize, path as usize, flags.bits() as usize) })?;
+    // SAFETY: the kernel has just handed out this number, to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
+}
+
 /// The kernel answers -4095..=-1 for an error (`syscalls(2)`).
-fn outcome(result: isize) -> Result<(), Errno> {
+fn value(result: isize) -> Result<isize, Errno> {
     match result {
         -4095..=-1 => Err(Errno::from_raw_os_error(-result as i32)),
-        _ => Ok(()),
+        value => Ok(value),
     }
+}
+
+fn outcome(result: isize) -> Result<(), Errno> {
+    value(result).map(|_| ())
 }
 
 /// # Safety
@@ -87,6 +108,15 @@ mod tests {
         assert_eq!(unsafe { pipe2(core::ptr::without_provenance_mut(8), 0) }, Err(Errno::FAULT));
         // SAFETY: room for two integers.
         assert_eq!(unsafe { pipe2(&mut ends, -1) }, Err(Errno::INVAL));
+    }
+
+    #[test]
+    fn a_file_is_opened_and_a_bad_pointer_is_refused() {
+        // SAFETY: a C string, and an address that the kernel refuses to read.
+        let (opened, refused) =
+            unsafe { (open_for_reading(c"/bin/true".as_ptr()), open_for_reading(core::ptr::without_provenance(8))) };
+        assert!(opened.is_ok());
+        assert_eq!(refused.err(), Some(Errno::FAULT));
     }
 
     #[test]
