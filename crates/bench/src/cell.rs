@@ -81,6 +81,31 @@ impl Machine {
 }
 
 impl Cell {
+    /// A cell without samples.
+    pub fn new(
+        method: &'static str,
+        transport: &'static str,
+        placement: &'static str,
+        params: BTreeMap<&'static str, serde_json::Value>,
+        unit: &'static str,
+    ) -> Cell {
+        Cell {
+            method,
+            transport,
+            placement,
+            params,
+            unit,
+            median: None,
+            ci95: None,
+            n: 0,
+            samples: Vec::new(),
+            valid: false,
+            why_invalid: None,
+            ratio: None,
+            ratio_ci95: None,
+        }
+    }
+
     /// Fills in the figures; a cell that is not valid gets none.
     pub fn conclude(&mut self, baseline: Option<&[f64]>) {
         self.n = self.samples.len();
@@ -103,21 +128,10 @@ mod tests {
     use super::*;
 
     fn cell(samples: &[f64], why_invalid: Option<&str>) -> Cell {
-        Cell {
-            method: "grep",
-            transport: "millstream",
-            placement: "1cpu",
-            params: BTreeMap::new(),
-            unit: "ms",
-            median: None,
-            ci95: None,
-            n: 0,
-            samples: samples.to_vec(),
-            valid: false,
-            why_invalid: why_invalid.map(str::to_owned),
-            ratio: None,
-            ratio_ci95: None,
-        }
+        let mut cell = Cell::new("grep", "millstream", "1cpu", BTreeMap::new(), "ms");
+        cell.samples = samples.to_vec();
+        cell.why_invalid = why_invalid.map(str::to_owned);
+        cell
     }
 
     #[test]

@@ -120,21 +120,11 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn cell(workload: &str, transport: &'static str, placement: &'static str, samples: &[f64]) -> Cell {
-        Cell {
-            method: "grep",
-            transport,
-            placement,
-            params: BTreeMap::from([("workload", workload.into()), ("size", 50_000_000.into())]),
-            unit: "ms",
-            median: None,
-            ci95: None,
-            n: 0,
-            samples: samples.to_vec(),
-            valid: false,
-            why_invalid: samples.is_empty().then(|| "stage 2 ran on CPU 0 instead of 1".into()),
-            ratio: None,
-            ratio_ci95: None,
-        }
+        let params = BTreeMap::from([("workload", workload.into()), ("size", 50_000_000.into())]);
+        let mut cell = Cell::new("grep", transport, placement, params, "ms");
+        cell.samples = samples.to_vec();
+        cell.why_invalid = samples.is_empty().then(|| "stage 2 ran on CPU 0 instead of 1".into());
+        cell
     }
 
     fn rendered(mut cells: Vec<Cell>) -> String {

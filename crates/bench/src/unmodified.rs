@@ -194,21 +194,8 @@ struct Combination {
 
 impl Combination {
     fn cell(self, file_bytes: u64) -> Cell {
-        Cell {
-            method: "grep",
-            transport: self.transport.name(),
-            placement: self.placement.name(),
-            params: BTreeMap::from([("workload", self.workload.name().into()), ("size", file_bytes.into())]),
-            unit: "ms",
-            median: None,
-            ci95: None,
-            n: 0,
-            samples: Vec::new(),
-            valid: false,
-            why_invalid: None,
-            ratio: None,
-            ratio_ci95: None,
-        }
+        let params = BTreeMap::from([("workload", self.workload.name().into()), ("size", file_bytes.into())]);
+        Cell::new("grep", self.transport.name(), self.placement.name(), params, "ms")
     }
 }
 

@@ -14,8 +14,8 @@ use millstream_sys::ledger::{self, Direction, Ledger, Origin, Program};
 use millstream_sys::pipe;
 use millstream_sys::settings::Settings;
 
+use crate::descriptor::borrow;
 use crate::glibc::{self, Behind};
-use crate::pipes::borrow;
 
 /// Null until the start, and for ever where there is no ledger to be had.
 static LEDGER: AtomicPtr<Ledger> = AtomicPtr::new(core::ptr::null_mut());

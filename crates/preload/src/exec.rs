@@ -14,8 +14,8 @@ use core::mem::MaybeUninit;
 use millstream_sys::executable::{self, Kind};
 use millstream_sys::{raw, settings};
 
+use crate::descriptor::borrow;
 use crate::glibc::{self, Behind};
-use crate::pipes::borrow;
 
 type Strings = *const *const c_char;
 

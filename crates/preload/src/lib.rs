@@ -20,6 +20,7 @@
 
 #[cfg(feature = "count")]
 mod counted;
+mod descriptor;
 mod exec;
 mod glibc;
 mod pipes;

@@ -1,14 +1,30 @@
 //! `pipe`, `pipe2` and `popen`: as ever, and then the new pipe is made large.
 
 use core::ffi::{c_char, c_int};
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use millstream_sys::fd::BorrowedFd;
 use millstream_sys::ledger::Origin;
+use millstream_sys::settings::Settings;
 use millstream_sys::{pipe, raw};
 
+use crate::descriptor::borrow;
 use crate::glibc::{self, Behind};
-use crate::start::{DESCRIPTOR_LIMIT, PIPE_BYTES};
+
+/// [`Settings::pipe_bytes`]; 0, that is hands off, until the start and when there are no settings.
+static PIPE_BYTES: AtomicU64 = AtomicU64::new(0);
+/// [`Settings::descriptor_limit`].
+static DESCRIPTOR_LIMIT: AtomicU64 = AtomicU64::new(0);
+
+/// Begins to enlarge: pipes that are made from now on, and those that stand on the standard input and output. A program
+/// that is not in the run's hands may have made these: a static shell, a Go program.
+pub(crate) fn start(settings: &Settings<'_>) {
+    PIPE_BYTES.store(settings.pipe_bytes, Relaxed);
+    DESCRIPTOR_LIMIT.store(settings.descriptor_limit, Relaxed);
+    for fd in 0..2 {
+        enlarge_untouched(fd);
+    }
+}
 
 /// `pipe(2)`.
 ///
@@ -57,7 +73,7 @@ pub unsafe extern "C-unwind" fn popen(command: *const c_char, mode: *const c_cha
 }
 
 /// Enlarges the pipe that `fd` is an end of, unless a program chose a size for it.
-pub(crate) fn enlarge_untouched(fd: c_int) {
+fn enlarge_untouched(fd: c_int) {
     if let Some(end) = borrow(&fd)
         && pipe::is_untouched(end)
     {
@@ -80,11 +96,4 @@ fn enlarge(end: BorrowedFd<'_>) {
         0 => {}
         bytes => pipe::request_capacity(end, bytes as usize),
     }
-}
-
-/// The descriptor as a type, for the length of a call. It belongs to the program, which may even have passed a number
-/// that is not open: the kernel then answers EBADF, and no memory is at stake.
-pub(crate) fn borrow(fd: &c_int) -> Option<BorrowedFd<'_>> {
-    // SAFETY: not -1, which the type reserves; used for calls that are valid for any open file.
-    (*fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(*fd) })
 }

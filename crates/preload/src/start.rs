@@ -1,16 +1,10 @@
-//! What happens once, as the program starts: the settings are read and the standard descriptors are looked at.
+//! What happens once, as the program starts: the settings are read and handed to those who act on them.
 
 use core::ffi::{CStr, c_char};
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use millstream_sys::settings::{self, Settings};
 
 use crate::{glibc, pipes};
-
-/// [`Settings::pipe_bytes`]; 0, that is hands off, until the start and when there are no settings.
-pub(crate) static PIPE_BYTES: AtomicU64 = AtomicU64::new(0);
-/// [`Settings::descriptor_limit`].
-pub(crate) static DESCRIPTOR_LIMIT: AtomicU64 = AtomicU64::new(0);
 
 // SAFETY: the loader calls the functions of this section once, before the program's own code. The function takes no
 // arguments, because only glibc passes any.
@@ -22,14 +16,9 @@ extern "C" fn start() {
     // SAFETY: the C library keeps its environment a null-terminated list of C strings, and nothing runs that could
     // change it.
     let Some(settings) = (unsafe { settings_in(glibc::environment()) }) else { return };
-    PIPE_BYTES.store(settings.pipe_bytes, Relaxed);
-    DESCRIPTOR_LIMIT.store(settings.descriptor_limit, Relaxed);
     #[cfg(feature = "count")]
     crate::counted::start(&settings);
-    // A program that is not in the run's hands may have made these: a static shell, a Go program.
-    for fd in 0..2 {
-        pipes::enlarge_untouched(fd);
-    }
+    pipes::start(&settings);
 }
 
 /// # Safety

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table, presets};
 use millstream_sys::ledger::{self, Ledger, Origin, Record};
+use millstream_sys::signals::Signal;
 use serde::Serialize;
 
 use super::size::Plan;
-use super::supervise;
 use crate::args::StatsFormat;
 use crate::failure::Failure;
 
@@ -47,6 +47,13 @@ impl Output {
     }
 }
 
+/// How the command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Exited(u8),
+    Killed(Signal),
+}
+
 /// The run in figures. The field names are the JSON format, described in `docs/run.md`.
 #[derive(Serialize)]
 pub(super) struct Summary {
@@ -68,12 +75,12 @@ struct Pipe {
     size: u64,
     /// Bytes known to have gone through.
     bytes: Option<u64>,
-    written: End,
-    read: End,
+    written: PipeEnd,
+    read: PipeEnd,
 }
 
 #[derive(Serialize)]
-struct End {
+struct PipeEnd {
     bytes: Option<u64>,
     by: Option<Program>,
     by_others_too: bool,
@@ -89,15 +96,15 @@ impl Summary {
     pub(super) fn new(
         words: &[std::ffi::OsString],
         plan: Plan,
-        end: supervise::End,
+        end: End,
         duration: Duration,
         ledger: &Ledger,
     ) -> Summary {
         let mut records: Vec<Record> = ledger.records().collect();
         records.sort_by_key(|record| record.ordinal);
         let (exit_status, signal) = match end {
-            supervise::End::Exited(status) => (Some(status), None),
-            supervise::End::Killed(signal) => (None, Some(signal.as_raw())),
+            End::Exited(status) => (Some(status), None),
+            End::Killed(signal) => (None, Some(signal.as_raw())),
         };
         Summary {
             schema: "millstream run stats 1",
@@ -114,7 +121,7 @@ impl Summary {
 
 impl From<Record> for Pipe {
     fn from(record: Record) -> Pipe {
-        let (written, read) = (End::from(record.written), End::from(record.read));
+        let (written, read) = (PipeEnd::from(record.written), PipeEnd::from(record.read));
         Pipe {
             id: record.ordinal,
             origin: match record.origin {
@@ -133,10 +140,14 @@ impl From<Record> for Pipe {
     }
 }
 
-impl From<ledger::End> for End {
-    fn from(end: ledger::End) -> End {
+impl From<ledger::End> for PipeEnd {
+    fn from(end: ledger::End) -> PipeEnd {
         // An end where nothing was counted may have been idle, or in the hands of a program that does not count.
-        End { bytes: (end.bytes > 0).then_some(end.bytes), by: end.program.map(Program::from), by_others_too: end.more }
+        PipeEnd {
+            bytes: (end.bytes > 0).then_some(end.bytes),
+            by: end.program.map(Program::from),
+            by_others_too: end.more,
+        }
     }
 }
 
@@ -204,7 +215,7 @@ impl Summary {
     }
 }
 
-impl End {
+impl PipeEnd {
     fn who(&self) -> String {
         let more = if self.by_others_too { " +" } else { "" };
         self.by.as_ref().map_or("-".into(), |program| format!("{program}{more}"))

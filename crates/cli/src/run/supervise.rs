@@ -22,16 +22,9 @@ use millstream_sys::process::{self, Pid, WaitStatus};
 use millstream_sys::settings::LedgerAddress;
 use millstream_sys::signals::{self, Held, Received, Sender, Signal};
 
-use super::report::{Output, Summary};
+use super::report::{End, Output, Summary};
 use super::{Build, Command};
 use crate::failure::{Failure, warn};
-
-/// How the command ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    Exited(u8),
-    Killed(Signal),
-}
 
 pub(super) fn run(command: &Command, output: Output) -> Result<ExitCode, Failure> {
     let token = token()?;
