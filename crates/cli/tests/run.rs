@@ -113,7 +113,7 @@ fn exit_statuses_are_the_commands_own() {
 
 #[test]
 fn death_by_a_signal_is_passed_on_as_death_by_that_signal() {
-    for signal in [1, 2, 6, 9, 11, 13, 15] {
+    for signal in [1, 2, 6, 9, 11, 13, 15, 34, 64] {
         for stats in [&[][..], &["--stats"]] {
             let script = format!("kill -{signal} $$");
             let seen = run(&[stats, &["--", "sh", "-c", &script]].concat());

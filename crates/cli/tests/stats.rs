@@ -155,6 +155,33 @@ fn a_signal_to_the_supervisor_alone_reaches_the_command() {
     }
 }
 
+/// A parent that ignores SIGCHLD hands that on, and a process with SIGCHLD ignored finds no children to wait for.
+#[test]
+fn a_parent_that_ignores_sigchld_changes_nothing() {
+    let show = "import signal, subprocess; print(signal.getsignal(signal.SIGCHLD).name); exit(6)";
+    let outer =
+        "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])";
+    for options in [&["run"][..], &["run", "--stats", "--stats-file", "/dev/null"]] {
+        let words = [&[common::program()], options, &["--", "python3", "-c", show]].concat();
+        let seen = output(Command::new("python3").args(["-c", outer]).args(words));
+        assert_eq!((seen.stdout.as_str(), seen.code), ("SIG_IGN\n", Some(6)), "{options:?}: {seen:?}");
+    }
+}
+
+#[test]
+fn a_real_time_signal_to_the_supervisor_reaches_the_command() {
+    let script = "import signal, sys\nsignal.pthread_sigmask(signal.SIG_BLOCK, [40])\nprint('ready', flush=True)\nprint(signal.sigwait([40]), flush=True)";
+    let mut child = millstream(["run", "--stats", "--stats-file", "/dev/null", "--", "python3", "-c", script])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    assert_eq!(lines.next().unwrap().unwrap(), "ready");
+    output(Command::new("setsid").args(["kill", "-40", &child.id().to_string()]));
+    assert_eq!(lines.next().unwrap().unwrap(), "40");
+    assert!(child.wait().unwrap().success());
+}
+
 #[test]
 fn killing_the_supervisor_kills_the_command() {
     let mut child = millstream(["run", "--stats", "--", "sh", "-c", "echo $$; exec sleep 1000"])

@@ -61,10 +61,10 @@ impl Program {
         // SAFETY: between fork and exec the child only calls async-signal-safe functions and allocates nothing.
         let forked = unsafe { libc::fork() };
         if forked == 0 {
-            let _ = rustix::process::set_parent_process_death_signal(Some(signals::Signal::KILL));
+            let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
             if rustix::process::getppid() == Some(parent) {
                 restore_what_was_inherited();
-                held.restore_mask();
+                held.restore();
                 let errno = exec_raw(&arguments, &environment);
                 let _ = rustix::io::write(&writer, &errno.raw_os_error().to_le_bytes());
             }
@@ -107,17 +107,9 @@ pub fn wait_unreaped(child: Pid) -> Result<(), Errno> {
     })
 }
 
-/// Sends `signal` to `process`.
-///
-/// # Errors
-/// `ESRCH`: it has ended and was reaped. `EPERM`.
-pub fn send(process: Pid, signal: signals::Signal) -> Result<(), Errno> {
-    rustix::process::kill_process(process, signal)
-}
-
 /// Stops this process as SIGSTOP does, until somebody continues it.
 pub fn stop_self() {
-    let _ = send(rustix::process::getpid(), signals::Signal::STOP);
+    signals::send(rustix::process::getpid(), libc::SIGSTOP);
 }
 
 /// Whether process number `pid` is in the process group of this process.

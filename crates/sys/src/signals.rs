@@ -4,22 +4,17 @@
 use core::mem::MaybeUninit;
 use core::ptr;
 
-pub use rustix::process::Signal;
+/// A signal's number. Not an enumeration: real-time signals have numbers only.
+pub type Signal = i32;
 
-/// The signals that can be sent to a process to tell it something: a supervisor hands these on.
-const SENDABLE: [Signal; 11] = [
-    Signal::HUP,
-    Signal::INT,
-    Signal::QUIT,
-    Signal::TERM,
-    Signal::USR1,
-    Signal::USR2,
-    Signal::ALARM,
-    Signal::WINCH,
-    Signal::CONT,
-    Signal::TSTP,
-    Signal::IO,
-];
+/// `SIGCHLD`: something has become of a child.
+pub const CHILD: Signal = libc::SIGCHLD;
+/// `SIGCONT`: go on after a stop.
+pub const CONTINUE: Signal = libc::SIGCONT;
+
+/// What a program does to itself. If it happens here it is a fault of this program, not a message for another.
+const FAULTS: [Signal; 7] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT, libc::SIGSYS];
 
 /// Who sent a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,38 +28,40 @@ pub enum Sender {
 /// One signal as it was received.
 #[derive(Clone, Copy, Debug)]
 pub struct Received {
-    /// Its number.
+    /// Which.
     pub signal: Signal,
     /// Where it came from.
     pub sender: Sender,
 }
 
-/// Holds back SIGCHLD and every signal that a supervisor hands on, so that [`Held::next`] receives them instead of the
-/// process being ended or stopped by them.
+/// Holds back every signal that can be held back, so that [`Held::next`] receives it instead of this process being ended
+/// or stopped by it, and sees to it that children can be waited for.
 pub struct Held {
     set: libc::sigset_t,
-    before: libc::sigset_t,
+    mask_before: libc::sigset_t,
+    /// A process that was started with SIGCHLD ignored would find no child to wait for (`waitpid(2)`).
+    child_before: libc::sighandler_t,
 }
 
 impl Held {
     /// Starts holding signals back on this thread, which should be the only one.
     pub fn hold() -> Held {
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: `sigemptyset` initialises the set, `sigaddset` takes an initialised one and known numbers.
+        // SAFETY: `sigfillset` initialises the set, `sigdelset` takes an initialised one and known numbers.
         let set = unsafe {
-            libc::sigemptyset(set.as_mut_ptr());
-            for signal in SENDABLE.into_iter().chain([Signal::CHILD]) {
-                libc::sigaddset(set.as_mut_ptr(), signal.as_raw());
+            libc::sigfillset(set.as_mut_ptr());
+            for fault in FAULTS {
+                libc::sigdelset(set.as_mut_ptr(), fault);
             }
             set.assume_init()
         };
-        let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: both sets are valid for the call, which fills `before`.
-        let before = unsafe {
-            libc::pthread_sigmask(libc::SIG_BLOCK, &set, before.as_mut_ptr());
-            before.assume_init()
+        let mut mask_before = MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: both sets are valid for the call, which fills `mask_before`; no handler is installed.
+        let (mask_before, child_before) = unsafe {
+            libc::pthread_sigmask(libc::SIG_BLOCK, &set, mask_before.as_mut_ptr());
+            (mask_before.assume_init(), libc::signal(libc::SIGCHLD, libc::SIG_DFL))
         };
-        Held { set, before }
+        Held { set, mask_before, child_before }
     }
 
     /// Sleeps until a held signal arrives.
@@ -72,9 +69,11 @@ impl Held {
         loop {
             let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
             // SAFETY: the set is initialised and `info` is large enough for what the kernel writes.
-            let number = unsafe { libc::sigwaitinfo(&self.set, info.as_mut_ptr()) };
-            // EINTR: a signal outside the set was handled, or the process was stopped and continued.
-            let Some(signal) = Signal::from_named_raw(number) else { continue };
+            let signal = unsafe { libc::sigwaitinfo(&self.set, info.as_mut_ptr()) };
+            // EINTR: the process was stopped and continued.
+            if signal <= 0 {
+                continue;
+            }
             // SAFETY: all zeros is a valid `siginfo_t`, and the kernel filled it for this signal.
             let info = unsafe { info.assume_init() };
             let sender = match info.si_code {
@@ -86,11 +85,15 @@ impl Held {
         }
     }
 
-    /// Sets the calling process's mask back to what it was before. For a child between fork and exec:
+    /// Gives the calling process the mask and the meaning of SIGCHLD from before. For a child between fork and exec:
     /// async-signal-safe.
-    pub(crate) fn restore_mask(&self) {
-        // SAFETY: `before` is the initialised set that this thread had.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, ptr::null_mut()) };
+    pub(crate) fn restore(&self) {
+        // SAFETY: the meaning is the one that this process was started with, which is no handler; `mask_before` is the
+        // initialised set that this thread had.
+        unsafe {
+            libc::signal(libc::SIGCHLD, self.child_before);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &self.mask_before, ptr::null_mut());
+        }
     }
 }
 
@@ -110,10 +113,16 @@ pub fn die_of(signal: Signal) {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: the standard meaning is no handler; the set is initialised before it is used.
     unsafe {
-        libc::signal(signal.as_raw(), libc::SIG_DFL);
+        libc::signal(signal, libc::SIG_DFL);
         libc::sigemptyset(set.as_mut_ptr());
-        libc::sigaddset(set.as_mut_ptr(), signal.as_raw());
+        libc::sigaddset(set.as_mut_ptr(), signal);
         libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), ptr::null_mut());
     }
-    let _ = rustix::process::kill_process(rustix::process::getpid(), signal);
+    send(rustix::process::getpid(), signal);
+}
+
+/// Sends `signal` to `process`, if that is still there.
+pub fn send(process: rustix::process::Pid, signal: Signal) {
+    // SAFETY: takes numbers only.
+    unsafe { libc::kill(process.as_raw_pid(), signal) };
 }

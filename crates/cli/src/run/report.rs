@@ -104,7 +104,7 @@ impl Summary {
         records.sort_by_key(|record| record.ordinal);
         let (exit_status, signal) = match end {
             End::Exited(status) => (Some(status), None),
-            End::Killed(signal) => (None, Some(signal.as_raw())),
+            End::Killed(signal) => (None, Some(signal)),
         };
         Summary {
             schema: "millstream run stats 1",

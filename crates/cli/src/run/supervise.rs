@@ -20,7 +20,7 @@ use millstream_sys::ledger::{self, Ledger, Origin};
 use millstream_sys::pipe;
 use millstream_sys::process::{self, Pid, WaitStatus};
 use millstream_sys::settings::LedgerAddress;
-use millstream_sys::signals::{self, Held, Received, Sender, Signal};
+use millstream_sys::signals::{self, Held, Received, Sender};
 
 use super::report::{End, Output, Summary};
 use super::{Build, Command};
@@ -82,7 +82,7 @@ fn see_through(child: Pid, held: &Held) -> Result<End, Failure> {
             if status.stopped() {
                 process::stop_self();
                 // Whoever continued us means the command.
-                let _ = process::send(child, Signal::CONT);
+                signals::send(child, signals::CONTINUE);
             }
         }
         hand_on(held.next(), child);
@@ -91,7 +91,7 @@ fn see_through(child: Pid, held: &Held) -> Result<End, Failure> {
 
 fn ended(status: WaitStatus) -> Option<End> {
     let exited = status.exit_status().map(|code| End::Exited(code as u8));
-    exited.or_else(|| status.terminating_signal().and_then(Signal::from_named_raw).map(End::Killed))
+    exited.or_else(|| status.terminating_signal().map(End::Killed))
 }
 
 fn hand_on(received: Received, child: Pid) {
@@ -100,8 +100,8 @@ fn hand_on(received: Received, child: Pid) {
         // The command's own process group got it with us, as from `kill 0`.
         Sender::Process(pid) => !process::is_in_our_group(pid),
     };
-    if received.signal != Signal::CHILD && to_us_alone {
-        let _ = process::send(child, received.signal);
+    if received.signal != signals::CHILD && to_us_alone {
+        signals::send(child, received.signal);
     }
 }
 
@@ -110,7 +110,7 @@ fn end_like(end: End) -> ExitCode {
         End::Exited(status) => ExitCode::from(status),
         End::Killed(signal) => {
             signals::die_of(signal);
-            ExitCode::from(128_u8.wrapping_add(signal.as_raw() as u8))
+            ExitCode::from(128_u8.wrapping_add(signal as u8))
         }
     }
 }
