@@ -1,7 +1,7 @@
 //! Unmodified programs over kernel pipes and over `millstream run`.
 //!
-//! Each round runs every combination once, in an order shuffled anew, so the two transports of a pair are seconds apart
-//! and share whatever the machine is doing. What is timed is the whole command as a user waits for it, from its start
+//! Each round runs every combination once: what is compared runs one after the other, in an order shuffled anew, so the
+//! transports of a pair are milliseconds apart and share whatever the machine is doing. What is timed is the whole command as a user waits for it, from its start
 //! to its end, the start of `millstream run` included. A run counts only if every stage ended as it should, on the CPU
 //! it was given, having moved every byte.
 
@@ -138,25 +138,16 @@ pub struct Plan {
 /// The text cannot be read, or there is no memory for the reports. What goes wrong in a run makes its cell invalid.
 pub fn measure(plan: &Plan, mut progress: impl FnMut(usize, usize)) -> io::Result<Vec<Cell>> {
     let mut bench = Bench::new(plan)?;
-    let mut combinations = Vec::new();
-    for &workload in &plan.workloads {
-        for &placement in &plan.placements {
-            combinations.extend(workload.transports().iter().map(|&transport| Combination {
-                workload,
-                placement,
-                transport,
-            }));
-        }
-    }
+    let (combinations, mut groups) = combinations(plan);
     let mut cells: Vec<Cell> = combinations.iter().map(|combination| combination.cell(bench.file_bytes)).collect();
-    let mut order: Vec<usize> = (0..combinations.len()).collect();
     let mut random = Random(clock::raw_nanoseconds());
     // One round more than is counted: the first warms caches and is thrown away, unless it failed.
     let total = combinations.len() * (plan.pairs + 1);
     let mut done = 0;
     for round in 0..=plan.pairs {
-        random.shuffle(&mut order);
-        for &index in &order {
+        random.shuffle(&mut groups);
+        groups.iter_mut().for_each(|group| random.shuffle(group));
+        for &index in groups.iter().flatten() {
             let cell = &mut cells[index];
             if cell.why_invalid.is_none() {
                 match bench.run(combinations[index]) {
@@ -171,6 +162,20 @@ pub fn measure(plan: &Plan, mut progress: impl FnMut(usize, usize)) -> io::Resul
     }
     conclude(&combinations, &mut cells);
     Ok(cells)
+}
+
+/// Every combination, and the indices of those that are compared with each other.
+fn combinations(plan: &Plan) -> (Vec<Combination>, Vec<Vec<usize>>) {
+    let (mut combinations, mut groups) = (Vec::new(), Vec::new());
+    for &workload in &plan.workloads {
+        for &placement in &plan.placements {
+            let first = combinations.len();
+            let transports = workload.transports().iter();
+            combinations.extend(transports.map(|&transport| Combination { workload, placement, transport }));
+            groups.push((first..combinations.len()).collect());
+        }
+    }
+    (combinations, groups)
 }
 
 /// Gives each cell its figures, against the kernel pipe of the same workload and placement.

@@ -98,7 +98,7 @@ const GREP_EXAMPLES: &str = "\
 Examples:
   millstream bench grep
   millstream bench grep --file access.log --pattern 'no such line' --json grep.json
-  millstream bench grep --placement 2cpu --workload cat-cat --pairs 41";
+  millstream bench grep --placement 2cpu --workload cat-cat --pairs 101";
 
 /// Options of `millstream bench grep`.
 #[derive(Args)]
@@ -113,7 +113,7 @@ pub(crate) struct GrepOptions {
     pub(crate) pattern: String,
 
     /// Interleaved pairs for each row
-    #[arg(long, value_name = "N", default_value_t = 25, value_parser = clap::value_parser!(u32).range(3..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 41, value_parser = clap::value_parser!(u32).range(3..=10_000))]
     pub(crate) pairs: u32,
 
     /// Which pipelines [default: all]
