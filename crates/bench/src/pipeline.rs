@@ -7,8 +7,8 @@ use std::ffi::OsString;
 use std::io;
 use std::process::{Child, Command, Stdio};
 
-use millstream_sys::cpu;
 use millstream_sys::process::{Pid, wait_unreaped};
+use millstream_sys::{cpu, pipe};
 use serde::{Deserialize, Serialize};
 
 /// Stands between stages on the launcher's command line.
@@ -29,18 +29,28 @@ pub struct Observation {
     pub bytes_written: u64,
 }
 
+/// What was observed of a whole pipeline.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// What each pipe can hold, in bytes.
+    pub pipe_bytes: Vec<usize>,
+    /// The stages, in order.
+    pub stages: Vec<Observation>,
+}
+
 /// Runs `stages` connected by pipes, each on its CPU, and waits for all. The first reads our standard input and the last
 /// writes our standard output.
 ///
 /// # Errors
 /// What making pipes, setting affinities and starting programs answers; the stages that were started are then killed
 /// and reaped. `InvalidInput` if a stage is empty or has no CPU.
-pub fn run(stages: &[Vec<OsString>], cpus: &[usize]) -> io::Result<Vec<Observation>> {
+pub fn run(stages: &[Vec<OsString>], cpus: &[usize]) -> io::Result<Report> {
     if stages.is_empty() || stages.len() != cpus.len() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "one CPU for each stage"));
     }
     let mut children = Children(Vec::with_capacity(stages.len()));
     let mut input = None;
+    let mut pipe_bytes = Vec::with_capacity(stages.len());
     for (index, (stage, &cpu)) in stages.iter().zip(cpus).enumerate() {
         // The affinity goes to what is started from here on.
         cpu::restrict_to(&[cpu])?;
@@ -52,6 +62,7 @@ pub fn run(stages: &[Vec<OsString>], cpus: &[usize]) -> io::Result<Vec<Observati
         }
         if index + 1 < stages.len() {
             let (reader, writer) = io::pipe()?;
+            pipe_bytes.push(pipe::capacity(&reader)?);
             input = Some(Stdio::from(reader));
             command.stdout(writer);
         }
@@ -61,7 +72,8 @@ pub fn run(stages: &[Vec<OsString>], cpus: &[usize]) -> io::Result<Vec<Observati
             })?,
         );
     }
-    children.0.iter_mut().map(observe).collect()
+    let stages = children.0.iter_mut().map(observe).collect::<io::Result<_>>()?;
+    Ok(Report { pipe_bytes, stages })
 }
 
 /// Kills and reaps what is still running when the launcher gives up half-way.
@@ -76,20 +88,39 @@ impl Drop for Children {
     }
 }
 
-/// Waits for the end, reads what `/proc` still tells, reaps.
+/// Waits for the end, reads where it ran, reaps. What a child has read and written is added to its parent's counters
+/// when it is reaped (`proc(5)`); its own may not be read any more by then.
 fn observe(child: &mut Child) -> io::Result<Observation> {
     let pid = child.id();
     wait_unreaped(Pid::from_child(child))?;
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    let counters = std::fs::read_to_string(format!("/proc/{pid}/io"))?;
-    let missing = |what: &str| io::Error::other(format!("/proc/{pid} does not tell {what}"));
+    let before = Counters::now()?;
+    let exit_status = child.wait()?.code();
+    let after = Counters::now()?;
+    let missing = || io::Error::other(format!("/proc/{pid}/stat does not tell the CPU"));
     Ok(Observation {
         pid,
-        cpu: last_cpu(&stat).ok_or_else(|| missing("the CPU"))?,
-        bytes_read: counter(&counters, "rchar").ok_or_else(|| missing("the bytes read"))?,
-        bytes_written: counter(&counters, "wchar").ok_or_else(|| missing("the bytes written"))?,
-        exit_status: child.wait()?.code(),
+        cpu: last_cpu(&stat).ok_or_else(missing)?,
+        exit_status,
+        bytes_read: (after.read - before.read).saturating_sub(before.size),
+        bytes_written: after.written - before.written,
     })
+}
+
+/// What this process and its reaped children have read and written.
+struct Counters {
+    read: u64,
+    written: u64,
+    /// Bytes of the text that this was read from: the next reading counts them.
+    size: u64,
+}
+
+impl Counters {
+    fn now() -> io::Result<Counters> {
+        let text = std::fs::read_to_string("/proc/self/io")?;
+        let of = |name| counter(&text, name).ok_or_else(|| io::Error::other(format!("/proc/self/io has no {name}")));
+        Ok(Counters { read: of("rchar")?, written: of("wchar")?, size: text.len() as u64 })
+    }
 }
 
 /// Field 39 of `/proc/PID/stat`, counted behind the program's name, which may contain anything.
@@ -117,7 +148,9 @@ mod tests {
         let (first, last) = (all[0], all[all.len() - 1]);
         let stages =
             words(&[&["head", "-c", "1000000", "/dev/zero"], &["cat"], &["sh", "-c", "cat >/dev/null; exit 3"]]);
-        let seen = std::thread::spawn(move || run(&stages, &[first, last, first])).join().unwrap().unwrap();
+        let report = std::thread::spawn(move || run(&stages, &[first, last, first])).join().unwrap().unwrap();
+        let seen = report.stages;
+        assert_eq!(report.pipe_bytes.len(), 2);
         assert_eq!(seen.iter().map(|stage| stage.cpu).collect::<Vec<_>>(), [first, last, first]);
         assert_eq!(seen.iter().map(|stage| stage.exit_status).collect::<Vec<_>>(), [Some(0), Some(0), Some(3)]);
         assert_eq!((seen[0].bytes_written, seen[1].bytes_written), (1_000_000, 1_000_000));

@@ -13,10 +13,10 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use millstream_sys::{clock, cpu, memory, settings};
+use millstream_sys::{clock, cpu, memory, pipe, settings};
 
 use crate::cell::Cell;
-use crate::pipeline::{Observation, SEPARATOR};
+use crate::pipeline::{Report, SEPARATOR};
 use crate::statistics::Random;
 
 /// A pattern as people search for, which occurs in no text but this one.
@@ -238,8 +238,9 @@ impl<'a> Bench<'a> {
             let said = String::from_utf8_lossy(&output.stderr);
             return Err(format!("the pipeline failed ({}): {}", output.status, said.trim()));
         }
-        let seen = self.take_report().map_err(|error| format!("the pipeline left no report: {error}"))?;
-        self.check_stages(workload, &seen, &cpus)?;
+        let report = self.take_report().map_err(|error| format!("the pipeline left no report: {error}"))?;
+        check_pipes(transport, &report.pipe_bytes)?;
+        self.check_stages(workload, &report, &cpus[..stages.len()])?;
         self.check_output(workload, &output.stdout)?;
         Ok(nanoseconds as f64 / 1e6)
     }
@@ -270,7 +271,7 @@ impl<'a> Bench<'a> {
         command
     }
 
-    fn take_report(&mut self) -> io::Result<Vec<Observation>> {
+    fn take_report(&mut self) -> io::Result<Report> {
         let mut text = String::new();
         self.report.rewind()?;
         self.report.read_to_string(&mut text)?;
@@ -278,26 +279,30 @@ impl<'a> Bench<'a> {
         Ok(serde_json::from_str(&text)?)
     }
 
-    fn check_stages(&self, workload: Workload, seen: &[Observation], cpus: &[usize]) -> Result<(), String> {
-        let Some(last) = seen.len().checked_sub(1) else { return Err("no stage was observed".into()) };
-        for (index, (stage, &cpu)) in seen.iter().zip(cpus).enumerate() {
-            let wanted = if index == last { workload.last_exit_status() } else { 0 };
+    fn check_stages(&self, workload: Workload, report: &Report, cpus: &[usize]) -> Result<(), String> {
+        let stages = &report.stages;
+        if stages.len() != cpus.len() {
+            return Err(format!("{} stages were observed instead of {}", stages.len(), cpus.len()));
+        }
+        for (index, (stage, &cpu)) in stages.iter().zip(cpus).enumerate() {
+            let (number, is_last) = (index + 1, index + 1 == stages.len());
+            let wanted = if is_last { workload.last_exit_status() } else { 0 };
             if stage.exit_status != Some(wanted) {
                 let hint = match (workload, stage.exit_status) {
                     (Workload::Grep, Some(0)) => "; the pattern occurs in the text, choose another",
                     _ => "",
                 };
-                return Err(format!(
-                    "stage {} ended with {:?} instead of {wanted}{hint}",
-                    index + 1,
-                    stage.exit_status
-                ));
+                return Err(format!("stage {number} ended with {:?} instead of {wanted}{hint}", stage.exit_status));
             }
             if stage.cpu != cpu {
-                return Err(format!("stage {} ran on CPU {} instead of {cpu}", index + 1, stage.cpu));
+                return Err(format!("stage {number} ran on CPU {} instead of {cpu}", stage.cpu));
             }
             if stage.bytes_read < self.file_bytes {
-                return Err(format!("stage {} read {} of {} bytes", index + 1, stage.bytes_read, self.file_bytes));
+                return Err(format!("stage {number} read {} of {} bytes", stage.bytes_read, self.file_bytes));
+            }
+            let passes_all_on = !is_last || workload == Workload::CatCat;
+            if passes_all_on && stage.bytes_written != self.file_bytes {
+                return Err(format!("stage {number} wrote {} of {} bytes", stage.bytes_written, self.file_bytes));
             }
         }
         Ok(())
@@ -313,6 +318,19 @@ impl<'a> Bench<'a> {
             true => Ok(()),
             false => Err(format!("the pipeline printed {:?} instead of {expected:?}", output.trim())),
         }
+    }
+}
+
+/// The baseline must be what a program gets by default, and ours must be something else.
+fn check_pipes(transport: Transport, pipe_bytes: &[usize]) -> Result<(), String> {
+    let unexpected = |wanted| format!("the pipe holds {pipe_bytes:?} bytes, {wanted}; is the user's quota used up?");
+    let is_default = |&bytes: &usize| bytes == pipe::DEFAULT_CAPACITY;
+    match transport {
+        Transport::Pipe if !pipe_bytes.iter().all(is_default) => Err(unexpected("not the kernel's default")),
+        Transport::Millstream if !pipe_bytes.iter().all(|&bytes| bytes > pipe::DEFAULT_CAPACITY) => {
+            Err(unexpected("no more than the kernel's default"))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -113,7 +113,7 @@ pub(crate) struct GrepOptions {
     pub(crate) pattern: String,
 
     /// Interleaved pairs for each row
-    #[arg(long, value_name = "N", default_value_t = 41, value_parser = clap::value_parser!(u32).range(3..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 41, value_parser = clap::value_parser!(u32).range(5..=10_000))]
     pub(crate) pairs: u32,
 
     /// Which pipelines [default: all]

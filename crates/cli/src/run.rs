@@ -8,16 +8,15 @@ mod report;
 mod size;
 mod supervise;
 
-use std::collections::BTreeMap;
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CString, OsString};
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::ExitCode;
 
 use millstream_sys::executable::{self, Kind};
-use millstream_sys::process::Program;
-use millstream_sys::settings::{self, Settings};
+use millstream_sys::process::{self, Program};
+use millstream_sys::settings::{self, LedgerAddress, Settings};
 use millstream_sys::{Errno, pipe};
 
 use crate::args::RunOptions;
@@ -46,7 +45,11 @@ struct Command {
 
 impl Command {
     fn exec(&self) -> Failure {
-        match self.program(Build::Plain, &self.plan.settings()) {
+        let outer = std::env::var_os(settings::VARIABLE).and_then(|value| CString::new(value.into_vec()).ok());
+        let outer_ledger = outer.as_deref().and_then(Settings::parse).and_then(|settings| settings.ledger);
+        // Inside a run that counts, this one counts for it.
+        let build = if outer_ledger.is_some() { Build::Counting } else { Build::Plain };
+        match self.program(build, &self.plan.settings(outer_ledger)) {
             Ok(program) => self.explain(program.exec()),
             Err(failure) => failure,
         }
@@ -55,17 +58,17 @@ impl Command {
     /// The command with the library in its environment, or without where that is no use or harmful: see
     /// [`Kind`] and the library's own `exec`, which decides likewise for every further program.
     fn program(&self, build: Build, settings: &Settings<'_>) -> Result<Program, Failure> {
-        let mut environment: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
+        let mut environment = process::environment();
         let takes_library = match (self.kind(), build) {
             (Kind::Foreign, _) | (Kind::Leaf, Build::Plain) => false,
             (Kind::Leaf, Build::Counting) | (Kind::Other, _) => true,
         };
-        if takes_library {
-            let present = environment.get(OsStr::new(library::LD_PRELOAD));
-            let preload = library::preload_value(build, present.map(OsString::as_os_str))?;
-            environment.insert(library::LD_PRELOAD.into(), preload);
-            environment.insert(settings::VARIABLE.into(), settings.to_string().into());
-        }
+        let (settings, preload) = match takes_library {
+            true => (Some(settings.to_string().into()), Some(library::preload_value(build)?)),
+            false => (None, library::preloads_of_others()),
+        };
+        set(&mut environment, settings::VARIABLE, settings);
+        set(&mut environment, library::LD_PRELOAD, preload);
         Program::new(self.words.clone(), environment).map_err(|errno| self.explain(errno))
     }
 
@@ -98,9 +101,22 @@ impl Command {
     }
 }
 
+/// Replaces, appends or removes an entry; the others stay as and where they are.
+fn set(environment: &mut Vec<CString>, name: &str, value: Option<OsString>) {
+    let is_it = |entry: &CString| {
+        entry.as_bytes().strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'='))
+    };
+    let value = value.map(|value| [name.as_bytes(), b"=", value.as_bytes()].concat());
+    match (value.and_then(|entry| CString::new(entry).ok()), environment.iter_mut().find(|entry| is_it(entry))) {
+        (Some(entry), Some(place)) => *place = entry,
+        (Some(entry), None) => environment.push(entry),
+        (None, _) => environment.retain(|entry| !is_it(entry)),
+    }
+}
+
 impl Plan {
-    fn settings(&self) -> Settings<'static> {
-        Settings { pipe_bytes: self.bytes, descriptor_limit: self.descriptor_limit, ledger: None }
+    fn settings<'a>(&self, ledger: Option<LedgerAddress<'a>>) -> Settings<'a> {
+        Settings { pipe_bytes: self.bytes, descriptor_limit: self.descriptor_limit, ledger }
     }
 }
 

@@ -15,7 +15,7 @@ fn run_c(source: &str, options: &[&str]) -> Seen {
     let seen = output(&mut millstream(["run", "--pipe-size", "256K", "--", &program]));
     let counted = output(&mut millstream(["run", "--pipe-size", "256K", "--stats-file", "/dev/null", "--", &program]));
     assert_eq!(seen, counted);
-    assert_eq!((bare.code, bare.signal), (seen.code, seen.signal), "{seen:?}");
+    assert_eq!((bare.code, bare.signal, bare.stderr), (seen.code, seen.signal, seen.stderr.clone()), "{seen:?}");
     seen
 }
 
@@ -201,6 +201,51 @@ fn every_way_to_start_a_program_starts_it() {
     assert_eq!(seen.stdout.matches("said\n").count(), 12, "{seen:?}");
     assert_eq!(seen.stdout.matches(": 0\n").count(), 9, "{seen:?}");
     assert_eq!((seen.code, seen.stderr.as_str()), (Some(4), ""));
+}
+
+/// The start of a program is the only time at which we look names up: the loader's error is the program's own.
+#[test]
+fn a_pending_error_of_the_loader_stays() {
+    let seen = run_c(
+        r#"
+        #include <dlfcn.h>
+        #include <stdio.h>
+        #include <unistd.h>
+        int main(void) {
+            dlopen("/nonexistent.so", RTLD_NOW);
+            pclose(popen(":", "r"));
+            write(1, "", 0);
+            printf("%d\n", dlerror() != NULL);
+            return 0;
+        }"#,
+        &["-w"],
+    );
+    assert_eq!(seen.stdout, "1\n");
+}
+
+#[test]
+fn a_program_built_with_address_sanitizer_runs() {
+    let scratch = Scratch::new();
+    let hello = scratch.c_program("hello", HELLO, &["-fsanitize=address"]);
+    for command in [&["--", &hello][..], &["-c", &format!("{hello} | cat")]] {
+        let seen = output(&mut millstream([&["run"], command].concat()));
+        assert_eq!((seen.stdout.as_str(), seen.stderr.as_str(), seen.code), ("hello\n", "", Some(0)));
+    }
+}
+
+/// Looking at what is to be executed must not wake the writer of a FIFO.
+#[test]
+fn executing_a_fifo_does_not_open_it() {
+    let scratch = Scratch::new();
+    let fifo = scratch.path("fifo");
+    assert_eq!(output(Command::new("mkfifo").args(["-m", "777"]).arg(&fifo)).code, Some(0));
+    let mut writer = Command::new("sh").args(["-c", &format!("echo x >{}", fifo.display())]).spawn().unwrap();
+    let execute = "import os, sys, time\ntime.sleep(0.2)\ntry: os.execv(sys.argv[1], ['x'])\nexcept PermissionError: print('refused')";
+    let seen = output(millstream(["run", "--", "python3", "-c", execute]).arg(&fifo));
+    assert_eq!(seen.stdout, "refused\n", "{seen:?}");
+    assert!(writer.try_wait().unwrap().is_none(), "the writer was let go");
+    writer.kill().unwrap();
+    writer.wait().unwrap();
 }
 
 #[test]

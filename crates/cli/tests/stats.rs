@@ -155,6 +155,84 @@ fn a_signal_to_the_supervisor_alone_reaches_the_command() {
     }
 }
 
+const SUPERVISED: [&str; 5] = [program_path(), "run", "--stats", "--stats-file", "/dev/null"];
+
+const fn program_path() -> &'static str {
+    env!("CARGO_BIN_EXE_millstream")
+}
+
+/// Runs a Python program with the supervised command line in `sys.argv[1:]`.
+fn python(script: &str, command: &[&str]) -> common::Seen {
+    output(Command::new("python3").args(["-c", script]).args(SUPERVISED).arg("--").args(command))
+}
+
+/// As from `subprocess.terminate()`: nearly every parent is in the process group of its children.
+#[test]
+fn a_signal_from_the_same_process_group_reaches_the_command() {
+    let script = "import subprocess, sys, time\np = subprocess.Popen(sys.argv[1:]); time.sleep(0.3); p.terminate(); print(p.wait(60))";
+    assert_eq!(python(script, &["sleep", "1000"]).stdout, "-15\n");
+}
+
+#[test]
+fn an_alarm_that_was_set_before_ends_the_command() {
+    let script = "import os, signal, sys\nsignal.alarm(1); os.execv(sys.argv[1], sys.argv[1:])";
+    assert_eq!(python(script, &["sleep", "1000"]).signal, Some(14));
+}
+
+#[test]
+fn a_hangup_of_the_terminal_ends_the_command() {
+    let script = "import os, pty, sys, time\npid, screen = pty.fork()\nif pid == 0: os.execv(sys.argv[1], sys.argv[1:])\n\
+                  os.read(screen, 9); os.close(screen); print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))";
+    assert_eq!(python(script, &["sh", "-c", "echo ready; exec sleep 1000"]).stdout, "-1\n");
+}
+
+#[test]
+fn a_command_that_closes_its_output_has_closed_it() {
+    let script = "import subprocess, sys\np = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n\
+                  print(p.stdout.read()); p.stdin.close(); print(p.wait(60))";
+    let seen = python(script, &["sh", "-c", "echo request; exec >&-; read reply; exit 4"]);
+    assert_eq!(seen.stdout, "b'request\\n'\n4\n");
+}
+
+#[test]
+fn a_command_that_is_stopped_and_continued_by_others_goes_on() {
+    let seen = run(&[
+        "--stats",
+        "--stats-file",
+        "/dev/null",
+        "--",
+        "sh",
+        "-c",
+        "(sleep 0.2; kill -CONT $$) & kill -STOP $$; echo resumed",
+    ]);
+    assert_eq!((seen.stdout.as_str(), seen.code), ("resumed\n", Some(0)));
+}
+
+#[test]
+fn a_run_inside_a_run_that_counts_is_counted() {
+    let inner =
+        format!("{} run --shell dash -c 'head -c 70000 /dev/zero | cat | tail -c 1 >/dev/null'", common::program());
+    let stats = json_of(&["--shell", "dash", "-c", &inner]);
+    assert_eq!(stats["pipes"].as_array().unwrap().iter().filter(|pipe| pipe["bytes"] == 70_000).count(), 2, "{stats}");
+    let counting = format!(
+        "{} run --stats=json --stats-file /dev/stdout --shell dash -c 'head -c 70000 /dev/zero | cat >/dev/null'",
+        common::program()
+    );
+    let seen = run(&["--shell", "dash", "-c", &counting]);
+    let stats: serde_json::Value = serde_json::from_str(&seen.stdout).unwrap();
+    assert_eq!(stats["pipes"].as_array().unwrap().iter().filter(|pipe| pipe["bytes"] == 70_000).count(), 1, "{stats}");
+}
+
+#[test]
+fn statistics_into_a_file_that_is_open_already_are_appended() {
+    let scratch = Scratch::new();
+    let log = scratch.file("log", "what was there\n");
+    let script = format!("{} run --stats --stats-file /dev/stderr -- true 2>>{log}", common::program());
+    output(Command::new("sh").args(["-c", &script]));
+    let text = fs::read_to_string(&log).unwrap();
+    assert!(text.starts_with("what was there\nmillstream: "), "{text}");
+}
+
 /// A parent that ignores SIGCHLD hands that on, and a process with SIGCHLD ignored finds no children to wait for.
 #[test]
 fn a_parent_that_ignores_sigchld_changes_nothing() {
@@ -209,5 +287,10 @@ fn a_program_of_another_user_in_the_tree_runs_uncounted() {
     ]);
     assert_eq!((seen.stdout.as_str(), seen.code), ("x\n", Some(0)));
     let stats: serde_json::Value = serde_json::from_str(&seen.stderr).unwrap();
-    assert!(stats["pipes"].as_array().unwrap().len() >= 2);
+    let pipes = stats["pipes"].as_array().unwrap();
+    let made: Vec<_> = pipes.iter().filter(|pipe| pipe["origin"] == "pipe").collect();
+    assert_eq!(made.len(), 2);
+    // The other user's cat read the first and wrote the second.
+    assert!(made[0]["read"]["by"].is_null() && made[1]["written"]["by"].is_null(), "{stats}");
+    assert_eq!(made[1]["read"]["bytes"], 2);
 }

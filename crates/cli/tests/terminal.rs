@@ -128,7 +128,7 @@ fn progress_is_drawn_on_a_terminal_and_erased() {
     let text = scratch.file("text", &"some text\n".repeat(1000));
     let seen = terminal(
         "",
-        &[program(), "bench", "grep", "--file", &text, "--pairs", "3", "--workload", "cat-cat", "--placement", "1cpu"],
+        &[program(), "bench", "grep", "--file", &text, "--pairs", "5", "--workload", "cat-cat", "--placement", "1cpu"],
     );
     let last_progress = seen.stdout.rfind(" s left").expect("progress");
     assert!(seen.stdout[last_progress..].contains("\r\u{1b}[K"), "{seen:?}");

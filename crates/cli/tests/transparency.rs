@@ -78,8 +78,21 @@ fn pipelines_in_python() {
 }
 
 #[test]
-fn the_program_name_and_the_parent_are_unchanged() {
+fn the_name_of_the_program_is_unchanged() {
     same_everywhere("sh", "cat /proc/$$/comm; echo $0");
+}
+
+#[test]
+fn the_order_and_the_oddities_of_the_environment_are_kept() {
+    let show = "print(open('/proc/self/environ').read().replace('\\0', ' '))";
+    let seen = output(Command::new("env").args(["-i", "Z=1", "A=2", "=odd", "M=3"]).arg(common::program()).args([
+        "run",
+        "--",
+        "/usr/bin/python3",
+        "-c",
+        show,
+    ]));
+    assert!(seen.stdout.starts_with("Z=1 A=2 =odd M=3 MILLSTREAM_RUN="), "{seen:?}");
 }
 
 /// In `bash -c` the first command of a pipeline that is left early dies of SIGPIPE: 141.

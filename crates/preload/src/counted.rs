@@ -6,7 +6,7 @@
 //!
 //! Not seen: stdio, which calls the kernel from inside glibc, and programs that do not load this library.
 
-use core::ffi::{CStr, c_int, c_uint, c_void};
+use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
 use millstream_sys::fd::BorrowedFd;
@@ -15,7 +15,7 @@ use millstream_sys::pipe;
 use millstream_sys::settings::Settings;
 
 use crate::descriptor::borrow;
-use crate::glibc::{self, Behind};
+use crate::glibc;
 
 /// Null until the start, and for ever where there is no ledger to be had.
 static LEDGER: AtomicPtr<Ledger> = AtomicPtr::new(core::ptr::null_mut());
@@ -24,6 +24,7 @@ static NAME: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// Joins the run's ledger.
 pub(crate) fn start(settings: &Settings<'_>) {
+    behind::find_all();
     let Some(ledger) = settings.ledger.and_then(ledger::attach) else { return };
     for (to, word) in NAME.iter().zip(Program::new(0, &millstream_sys::own_name()).name_words()) {
         to.store(word, Relaxed);
@@ -78,48 +79,58 @@ pub unsafe extern "C-unwind" fn __read_chk(fd: c_int, buffer: *mut c_void, size:
     unsafe { read(fd, buffer, size) }
 }
 
-/// Defines a function that calls the one behind it, so cancellation and errno are the C library's own, and then runs
+/// Defines functions that call the one behind them, so cancellation and errno are the C library's own, and then run
 /// `$after` on its result.
 macro_rules! counted {
-    ($name:ident ( $($argument:ident: $kind:ty),* ), $moved:ident => $after:expr) => {
-        #[doc = concat!("`", stringify!($name), "(2)`.")]
-        ///
-        /// # Safety
-        /// As for the function of the same name in glibc.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C-unwind" fn $name($($argument: $kind),*) -> isize {
-            static BEHIND: Behind = Behind::new(
-                match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                    Ok(name) => name,
-                    Err(_) => panic!("the name of a function"),
-                },
-            );
-            // SAFETY: the signature is that of glibc's function.
-            let behind: unsafe extern "C-unwind" fn($($kind),*) -> isize = unsafe { BEHIND.function() };
-            // SAFETY: the caller's promise is the same.
-            let $moved = unsafe { behind($($argument),*) };
-            $after;
-            $moved
+    ($($name:ident ( $($argument:ident: $kind:ty),* ), $moved:ident => $after:expr;)*) => {
+        mod behind {
+            use crate::glibc::Behind;
+            $(
+                #[allow(non_upper_case_globals)]
+                pub(super) static $name: Behind = Behind::new(
+                    match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                        Ok(name) => name,
+                        Err(_) => panic!("the name of a function"),
+                    },
+                );
+            )*
+            pub(super) fn find_all() {
+                $($name.find();)*
+            }
         }
+        $(
+            #[doc = concat!("`", stringify!($name), "(2)`.")]
+            ///
+            /// # Safety
+            /// As for the function of the same name in glibc.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C-unwind" fn $name($($argument: $kind),*) -> isize {
+                // SAFETY: the signature is that of glibc's function.
+                let behind: unsafe extern "C-unwind" fn($($kind),*) -> isize = unsafe { behind::$name.function() };
+                // SAFETY: the caller's promise is the same.
+                let $moved = unsafe { behind($($argument),*) };
+                $after;
+                $moved
+            }
+        )*
     };
 }
 
-counted!(read(fd: c_int, buffer: *mut c_void, size: usize), moved => count(fd, Direction::Read, moved));
-counted!(write(fd: c_int, buffer: *const c_void, size: usize), moved => count(fd, Direction::Written, moved));
-counted!(readv(fd: c_int, parts: *const c_void, parts_len: c_int),
-    moved => count(fd, Direction::Read, moved));
-counted!(writev(fd: c_int, parts: *const c_void, parts_len: c_int),
-    moved => count(fd, Direction::Written, moved));
-counted!(splice(from: c_int, from_offset: *mut i64, to: c_int, to_offset: *mut i64, size: usize, flags: c_uint),
-    moved => (count(from, Direction::Read, moved), count(to, Direction::Written, moved)));
-counted!(tee(from: c_int, to: c_int, size: usize, flags: c_uint),
-    moved => count(to, Direction::Written, moved));
-counted!(vmsplice(fd: c_int, parts: *const c_void, parts_len: usize, flags: c_uint),
-    moved => count(fd, vmsplice_direction(fd), moved));
-counted!(sendfile(to: c_int, from: c_int, offset: *mut i64, size: usize),
-    moved => (count(from, Direction::Read, moved), count(to, Direction::Written, moved)));
-counted!(sendfile64(to: c_int, from: c_int, offset: *mut i64, size: usize),
-    moved => (count(from, Direction::Read, moved), count(to, Direction::Written, moved)));
+counted! {
+    read(fd: c_int, buffer: *mut c_void, size: usize), moved => count(fd, Direction::Read, moved);
+    write(fd: c_int, buffer: *const c_void, size: usize), moved => count(fd, Direction::Written, moved);
+    readv(fd: c_int, parts: *const c_void, parts_len: c_int), moved => count(fd, Direction::Read, moved);
+    writev(fd: c_int, parts: *const c_void, parts_len: c_int), moved => count(fd, Direction::Written, moved);
+    splice(from: c_int, from_offset: *mut i64, to: c_int, to_offset: *mut i64, size: usize, flags: c_uint),
+        moved => (count(from, Direction::Read, moved), count(to, Direction::Written, moved));
+    tee(from: c_int, to: c_int, size: usize, flags: c_uint), moved => count(to, Direction::Written, moved);
+    vmsplice(fd: c_int, parts: *const c_void, parts_len: usize, flags: c_uint),
+        moved => count(fd, vmsplice_direction(fd), moved);
+    sendfile(to: c_int, from: c_int, offset: *mut i64, size: usize),
+        moved => (count(from, Direction::Read, moved), count(to, Direction::Written, moved));
+    sendfile64(to: c_int, from: c_int, offset: *mut i64, size: usize),
+        moved => (count(from, Direction::Read, moved), count(to, Direction::Written, moved));
+}
 
 /// `vmsplice` goes the way its end goes.
 fn vmsplice_direction(fd: c_int) -> Direction {

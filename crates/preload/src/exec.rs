@@ -19,6 +19,18 @@ use crate::glibc::{self, Behind};
 
 type Strings = *const *const c_char;
 
+static EXECVPE: Behind = Behind::new(c"execvpe");
+static FEXECVE: Behind = Behind::new(c"fexecve");
+static POSIX_SPAWN: Behind = Behind::new(c"posix_spawn");
+static POSIX_SPAWNP: Behind = Behind::new(c"posix_spawnp");
+
+/// Finds the functions behind, see [`Behind::find`].
+pub(crate) fn start() {
+    for behind in [&EXECVPE, &FEXECVE, &POSIX_SPAWN, &POSIX_SPAWNP] {
+        behind.find();
+    }
+}
+
 /// `execve(2)`.
 ///
 /// # Safety
@@ -59,10 +71,9 @@ pub unsafe extern "C" fn execvp(name: *const c_char, arguments: Strings) -> c_in
 /// As for `execvpe(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execvpe(name: *const c_char, arguments: Strings, environment: Strings) -> c_int {
-    static BEHIND: Behind = Behind::new(c"execvpe");
     // SAFETY: the signature is that of glibc's function, and the caller's promises are the same.
     unsafe {
-        let behind: unsafe extern "C" fn(*const c_char, Strings, Strings) -> c_int = BEHIND.function();
+        let behind: unsafe extern "C" fn(*const c_char, Strings, Strings) -> c_int = EXECVPE.function();
         let mut room = Room::new();
         behind(name, arguments, room.environment_for(kind_in_path(name), environment))
     }
@@ -74,11 +85,10 @@ pub unsafe extern "C" fn execvpe(name: *const c_char, arguments: Strings, enviro
 /// As for `fexecve(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fexecve(fd: c_int, arguments: Strings, environment: Strings) -> c_int {
-    static BEHIND: Behind = Behind::new(c"fexecve");
     let kind = borrow(&fd).map_or(Kind::Other, executable::look);
     // SAFETY: the signature is that of glibc's function, and the caller's promises are the same.
     unsafe {
-        let behind: unsafe extern "C" fn(c_int, Strings, Strings) -> c_int = BEHIND.function();
+        let behind: unsafe extern "C" fn(c_int, Strings, Strings) -> c_int = FEXECVE.function();
         let mut room = Room::new();
         behind(fd, arguments, room.environment_for(kind, environment))
     }
@@ -100,12 +110,11 @@ pub unsafe extern "C" fn posix_spawn(
     arguments: Strings,
     environment: Strings,
 ) -> c_int {
-    static BEHIND: Behind = Behind::new(c"posix_spawn");
     // SAFETY: the type is that of glibc's function, and the caller's promises are the same.
     unsafe {
         let mut room = Room::new();
         let environment = room.environment_for(executable::look_at_raw_path(path), environment);
-        BEHIND.function::<Spawn>()(pid, path, actions, attributes, arguments, environment)
+        POSIX_SPAWN.function::<Spawn>()(pid, path, actions, attributes, arguments, environment)
     }
 }
 
@@ -122,12 +131,11 @@ pub unsafe extern "C" fn posix_spawnp(
     arguments: Strings,
     environment: Strings,
 ) -> c_int {
-    static BEHIND: Behind = Behind::new(c"posix_spawnp");
     // SAFETY: the type is that of glibc's function, and the caller's promises are the same.
     unsafe {
         let mut room = Room::new();
         let environment = room.environment_for(kind_in_path(name), environment);
-        BEHIND.function::<Spawn>()(pid, name, actions, attributes, arguments, environment)
+        POSIX_SPAWNP.function::<Spawn>()(pid, name, actions, attributes, arguments, environment)
     }
 }
 

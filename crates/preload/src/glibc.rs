@@ -100,7 +100,7 @@ pub(crate) fn environment() -> *const *const c_char {
 /// `RTLD_NEXT`: the definition that comes after this library's in the search order.
 const NEXT: *mut c_void = core::ptr::without_provenance_mut(usize::MAX);
 
-/// A function of the C library that ours hides. It is looked up at its first call.
+/// A function of the C library that ours hides.
 pub(crate) struct Behind {
     name: &'static CStr,
     address: AtomicPtr<c_void>,
@@ -111,6 +111,16 @@ impl Behind {
         Behind { name, address: AtomicPtr::new(core::ptr::null_mut()) }
     }
 
+    /// Looks the function up. Done once at the start of the program: later `dlsym` would take the loader's lock, which
+    /// the caller of our function may be waiting for, and forget the error that the program's own `dlerror` is to report.
+    pub(crate) fn find(&self) -> *mut c_void {
+        // SAFETY: the name is a C string. The C library has every function that this library stands in front of, or the
+        // program could not call it.
+        let address = unsafe { dlsym(NEXT, self.name.as_ptr()) };
+        self.address.store(address, Relaxed);
+        address
+    }
+
     /// The function, as the type it has.
     ///
     /// # Safety
@@ -119,10 +129,8 @@ impl Behind {
         const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
         let mut address = self.address.load(Relaxed);
         if address.is_null() {
-            // SAFETY: the name is a C string. The C library has every function that this library stands in front of,
-            // or the program could not have called it.
-            address = unsafe { dlsym(NEXT, self.name.as_ptr()) };
-            self.address.store(address, Relaxed);
+            // Called before our start function, from that of another library.
+            address = self.find();
         }
         // SAFETY: the same size, as checked above; the caller vouches for the type.
         unsafe { core::mem::transmute_copy::<*mut c_void, F>(&address) }

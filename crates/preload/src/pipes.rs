@@ -16,11 +16,14 @@ static PIPE_BYTES: AtomicU64 = AtomicU64::new(0);
 /// [`Settings::descriptor_limit`].
 static DESCRIPTOR_LIMIT: AtomicU64 = AtomicU64::new(0);
 
+static POPEN: Behind = Behind::new(c"popen");
+
 /// Begins to enlarge: pipes that are made from now on, and those that stand on the standard input and output. A program
 /// that is not in the run's hands may have made these: a static shell, a Go program.
 pub(crate) fn start(settings: &Settings<'_>) {
     PIPE_BYTES.store(settings.pipe_bytes, Relaxed);
     DESCRIPTOR_LIMIT.store(settings.descriptor_limit, Relaxed);
+    POPEN.find();
     for fd in 0..2 {
         enlarge_untouched(fd);
     }
@@ -59,10 +62,9 @@ pub unsafe extern "C" fn pipe2(ends: *mut [c_int; 2], flags: c_int) -> c_int {
 /// As for `popen(3)`: both are C strings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn popen(command: *const c_char, mode: *const c_char) -> *mut glibc::File {
-    static BEHIND: Behind = Behind::new(c"popen");
     // SAFETY: the signature is that of glibc's function.
     let behind: unsafe extern "C-unwind" fn(*const c_char, *const c_char) -> *mut glibc::File =
-        unsafe { BEHIND.function() };
+        unsafe { POPEN.function() };
     // SAFETY: the caller's promise is the same.
     let stream = unsafe { behind(command, mode) };
     if !stream.is_null() {

@@ -4,7 +4,7 @@ use core::ffi::{CStr, c_char};
 
 use millstream_sys::settings::{self, Settings};
 
-use crate::{glibc, pipes};
+use crate::{exec, glibc, pipes};
 
 // SAFETY: the loader calls the functions of this section once, before the program's own code. The function takes no
 // arguments, because only glibc passes any.
@@ -18,6 +18,7 @@ extern "C" fn start() {
     let Some(settings) = (unsafe { settings_in(glibc::environment()) }) else { return };
     #[cfg(feature = "count")]
     crate::counted::start(&settings);
+    exec::start();
     pipes::start(&settings);
 }
 

@@ -11,8 +11,9 @@ use rustix::fd::AsFd;
 /// What a file is when it is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Its loader must not be told to preload our library: it is for another architecture, or of another C library. The
-    /// first kind prints an error for each library that it cannot use, the second may refuse to start the program.
+    /// It must not be given a library to preload: it is for another architecture, whose loader prints an error for each
+    /// library that it cannot use, or of another C library, or built with AddressSanitizer, whose runtime refuses to start
+    /// behind another library.
     Foreign,
     /// It makes no pipes and starts no programs: it imports none of the functions for that and no library that might.
     Leaf,
@@ -27,8 +28,20 @@ const FUNCTIONS: [&[u8]; 12] = [
 ];
 /// The same for whole families.
 const PREFIXES: [&[u8]; 2] = [b"exec", b"posix_spawn"];
-/// Libraries that do none of it unless they are told to by a function above.
-const INERT_LIBRARIES: [&[u8]; 2] = [b"libc.so.6", b"libm.so.6"];
+/// The libraries of small tools that do none of it for them, whatever else they might do for others.
+const INERT_LIBRARIES: [&[u8]; 8] = [
+    b"libc.so.6",
+    b"libm.so.6",
+    b"libacl.so.1",
+    b"libattr.so.1",
+    b"libcap.so.2",
+    b"libgmp.so.10",
+    b"libpcre2-8.so.0",
+    b"libselinux.so.1",
+];
+
+/// The beginning of the name of a library that puts up with none before it.
+const MUST_COME_FIRST: &[u8] = b"libasan.so";
 
 /// Enough for the headers of any program, and for the strings of a small one; a larger one is no leaf.
 const ROOM: usize = 2048;
@@ -60,8 +73,7 @@ pub fn look(file: impl AsFd) -> Kind {
     match Outline::of(head) {
         Some(Outline { loader: Loader::None, .. }) | None => Kind::Other,
         Some(Outline { loader: Loader::Foreign, .. }) => Kind::Foreign,
-        Some(outline) if is_leaf(&file, &outline, &mut room) == Some(true) => Kind::Leaf,
-        Some(_) => Kind::Other,
+        Some(outline) => kind_by_links(&file, &outline, &mut room).unwrap_or(Kind::Other),
     }
 }
 
@@ -72,7 +84,7 @@ pub fn look(file: impl AsFd) -> Kind {
 #[allow(unsafe_code)]
 pub unsafe fn look_at_raw_path(path: *const c_char) -> Kind {
     // SAFETY: the caller's promise.
-    unsafe { crate::raw::open_for_reading(path) }.map_or(Kind::Other, look)
+    unsafe { crate::raw::open_regular(path) }.map_or(Kind::Other, look)
 }
 
 /// Looks at the file at `path`, as far as it can be opened.
@@ -149,11 +161,22 @@ fn is_glibc_loader(path: &[u8]) -> bool {
     path.rsplit(|&byte| byte == b'/').next().is_some_and(|name| name.starts_with(b"ld-linux"))
 }
 
-fn is_leaf(file: impl AsFd, outline: &Outline, room: &mut [MaybeUninit<u8>; ROOM]) -> Option<bool> {
+fn kind_by_links(file: impl AsFd, outline: &Outline, room: &mut [MaybeUninit<u8>; ROOM]) -> Option<Kind> {
     let dynamic = outline.dynamic?;
     let links = Links::of(read_at(&file, room, dynamic.offset, dynamic.size)?)?;
-    let strings = read_at(&file, room, outline.offset_of(links.strings_address)?, links.strings_size)?;
-    Some(links.needs_only_inert(strings) && imports_nothing_of_interest(strings))
+    let strings = outline.offset_of(links.strings_address)?;
+    if links.strings_size > ROOM as u64 {
+        // Too large for a leaf; what is needed first is still of interest.
+        let first = read_at(&file, room, strings.checked_add(links.needed[0]?)?, MUST_COME_FIRST.len() as u64)?;
+        return Some(if first == MUST_COME_FIRST { Kind::Foreign } else { Kind::Other });
+    }
+    let strings = read_at(&file, room, strings, links.strings_size)?;
+    let first = links.needed[0].and_then(|offset| strings.get(offset as usize..));
+    Some(match () {
+        () if first.is_some_and(|first| first.starts_with(MUST_COME_FIRST)) => Kind::Foreign,
+        () if links.needs_only_inert(strings) && imports_nothing_of_interest(strings) => Kind::Leaf,
+        () => Kind::Other,
+    })
 }
 
 fn imports_nothing_of_interest(strings: &[u8]) -> bool {
@@ -256,6 +279,7 @@ mod tests {
     fn small_tools_are_leaves_and_shells_are_not() {
         assert_eq!(kind_of("/bin/true"), Kind::Leaf);
         assert_eq!(kind_of("/bin/cat"), Kind::Leaf);
+        assert_eq!(kind_of("/bin/ls"), Kind::Leaf);
         assert_eq!(kind_of("/bin/sh"), Kind::Other);
         assert_eq!(kind_of("/bin/bash"), Kind::Other);
         assert_eq!(kind_of("/usr/bin/env"), Kind::Other, "it executes");

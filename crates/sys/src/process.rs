@@ -19,24 +19,17 @@ pub struct Program {
 }
 
 impl Program {
-    /// Puts a program together.
+    /// Puts a program together. The entries of the environment are `NAME=value`.
     ///
     /// # Errors
-    /// `EINVAL`: no arguments, or a zero byte inside one of the strings.
-    pub fn new(
-        arguments: impl IntoIterator<Item = OsString>,
-        environment: impl IntoIterator<Item = (OsString, OsString)>,
-    ) -> Result<Program, Errno> {
-        let arguments =
-            arguments.into_iter().map(|argument| c_string(argument.into_vec())).collect::<Result<Vec<_>, _>>()?;
-        if arguments.is_empty() {
-            return Err(Errno::INVAL);
+    /// `EINVAL`: no arguments, or a zero byte inside one of them.
+    pub fn new(arguments: impl IntoIterator<Item = OsString>, environment: Vec<CString>) -> Result<Program, Errno> {
+        let strings = arguments.into_iter().map(|argument| CString::new(argument.into_vec()));
+        let arguments = strings.collect::<Result<Vec<_>, _>>().map_err(|_| Errno::INVAL)?;
+        match arguments.is_empty() {
+            true => Err(Errno::INVAL),
+            false => Ok(Program { arguments, environment }),
         }
-        let environment = environment
-            .into_iter()
-            .map(|(name, value)| c_string([name.into_vec(), value.into_vec()].join(&b'=')))
-            .collect::<Result<Vec<_>, _>>()?;
-        Ok(Program { arguments, environment })
     }
 
     /// Becomes the program, with the signals and standard descriptors that this process was started with. Returns only
@@ -107,15 +100,33 @@ pub fn wait_unreaped(child: Pid) -> Result<(), Errno> {
     })
 }
 
-/// Stops this process as SIGSTOP does, until somebody continues it.
-pub fn stop_self() {
-    signals::send(rustix::process::getpid(), libc::SIGSTOP);
+/// Gives up the standard input and output: whoever is at the other end of a pipe then sees it closed when the others
+/// that hold it close it. `/dev/null` takes their place.
+///
+/// # Errors
+/// `ENOENT`: no `/dev/null`. `EMFILE`.
+pub fn let_go_of_input_and_output() -> Result<(), Errno> {
+    use rustix::fs::{Mode, OFlags};
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)
 }
 
-/// Whether process number `pid` is in the process group of this process.
-pub fn is_in_our_group(pid: i32) -> bool {
-    let group = Pid::from_raw(pid).and_then(|pid| rustix::process::getpgid(Some(pid)).ok());
-    group == Some(rustix::process::getpgrp())
+/// The environment of this process as it was given, entry for entry.
+pub fn environment() -> Vec<CString> {
+    unsafe extern "C" {
+        static environ: *const *const c_char;
+    }
+    let mut entries = Vec::new();
+    // SAFETY: a null-terminated list of C strings, or null; this program does not change it.
+    unsafe {
+        let mut at = environ;
+        while !at.is_null() && !(*at).is_null() {
+            entries.push(CString::from(CStr::from_ptr(*at)));
+            at = at.add(1);
+        }
+    }
+    entries
 }
 
 /// Async-signal-safe: runs between fork and exec.
@@ -137,10 +148,6 @@ fn exec_raw(arguments: &[*const c_char], environment: &[*const c_char]) -> Errno
 fn last_errno() -> Errno {
     // SAFETY: the C library gives every thread its own, always valid.
     Errno::from_raw_os_error(unsafe { *libc::__errno_location() })
-}
-
-fn c_string(bytes: Vec<u8>) -> Result<CString, Errno> {
-    CString::new(bytes).map_err(|_| Errno::INVAL)
 }
 
 fn pointers(strings: &[CString]) -> Vec<*const c_char> {

@@ -6,10 +6,11 @@
 
 use core::arch::asm;
 use core::ffi::{c_char, c_int};
+use core::mem::MaybeUninit;
 
-use linux_raw_sys::general::{__NR_execve, __NR_openat, __NR_pipe2, AT_FDCWD};
+use linux_raw_sys::general::{__NR_execve, __NR_newfstatat, __NR_openat, __NR_pipe2, AT_FDCWD, stat};
 use rustix::fd::{FromRawFd, OwnedFd};
-use rustix::fs::OFlags;
+use rustix::fs::{FileType, OFlags};
 
 use crate::Errno;
 
@@ -22,7 +23,7 @@ use crate::Errno;
 /// `ends` points to room for two integers, or to memory that the kernel refuses to write.
 pub unsafe fn pipe2(ends: *mut [c_int; 2], flags: c_int) -> Result<(), Errno> {
     // SAFETY: the caller's promise.
-    outcome(unsafe { call3(__NR_pipe2, ends as usize, flags as usize, 0) })
+    outcome(unsafe { call4(__NR_pipe2, ends as usize, flags as usize, 0, 0) })
 }
 
 /// `execve(2)`; returns only if it failed.
@@ -38,20 +39,30 @@ pub unsafe fn execve(
     environment: *const *const c_char,
 ) -> Result<(), Errno> {
     // SAFETY: the caller's promise.
-    outcome(unsafe { call3(__NR_execve, path as usize, arguments as usize, environment as usize) })
+    outcome(unsafe { call4(__NR_execve, path as usize, arguments as usize, environment as usize, 0) })
 }
 
-/// `open(2)` for reading, without waiting should it be a FIFO; closed on exec.
+/// Opens a regular file for reading, closed on exec. Anything else is not even opened: opening a FIFO wakes its writers,
+/// and a device may do anything.
 ///
 /// # Errors
-/// Those of `open(2)`.
+/// Those of `stat(2)` and `open(2)`; `EACCES` for what is no regular file, as `execve(2)` has it.
 ///
 /// # Safety
 /// `path` is a C string, or memory that the kernel refuses to read.
-pub unsafe fn open_for_reading(path: *const c_char) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-    // SAFETY: the caller's promise; AT_FDCWD is the current directory.
-    let fd = value(unsafe { call3(__NR_openat, AT_FDCWD as usize, path as usize, flags.bits() as usize) })?;
+pub unsafe fn open_regular(path: *const c_char) -> Result<OwnedFd, Errno> {
+    let here = AT_FDCWD as usize;
+    let mut status = MaybeUninit::<stat>::uninit();
+    // SAFETY: the caller's promise; the kernel fills `status`, or says that it did not.
+    outcome(unsafe { call4(__NR_newfstatat, here, path as usize, status.as_mut_ptr() as usize, 0) })?;
+    // SAFETY: filled.
+    let mode = unsafe { status.assume_init() }.st_mode;
+    if FileType::from_raw_mode(mode) != FileType::RegularFile {
+        return Err(Errno::ACCESS);
+    }
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    // SAFETY: the caller's promise.
+    let fd = value(unsafe { call4(__NR_openat, here, path as usize, flags.bits() as usize, 0) })?;
     // SAFETY: the kernel has just handed out this number, to nobody else.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
 }
@@ -71,12 +82,12 @@ fn outcome(result: isize) -> Result<(), Errno> {
 /// # Safety
 /// The call must be one that touches no memory of Rust's but what the caller's arguments allow.
 #[cfg(target_arch = "x86_64")]
-unsafe fn call3(number: u32, first: usize, second: usize, third: usize) -> isize {
+unsafe fn call4(number: u32, first: usize, second: usize, third: usize, fourth: usize) -> isize {
     let result: isize;
     // SAFETY: the kernel's calling convention for x86-64 (System V ABI, A.2.1): it clobbers rcx and r11.
     unsafe {
         asm!("syscall", inlateout("rax") number as isize => result, in("rdi") first, in("rsi") second, in("rdx") third,
-            lateout("rcx") _, lateout("r11") _, options(nostack));
+            in("r10") fourth, lateout("rcx") _, lateout("r11") _, options(nostack));
     }
     result
 }
@@ -84,12 +95,12 @@ unsafe fn call3(number: u32, first: usize, second: usize, third: usize) -> isize
 /// # Safety
 /// The call must be one that touches no memory of Rust's but what the caller's arguments allow.
 #[cfg(target_arch = "aarch64")]
-unsafe fn call3(number: u32, first: usize, second: usize, third: usize) -> isize {
+unsafe fn call4(number: u32, first: usize, second: usize, third: usize, fourth: usize) -> isize {
     let result: isize;
     // SAFETY: the kernel's calling convention for AArch64 (`syscall(2)`): the number in x8, the result in x0.
     unsafe {
         asm!("svc 0", in("x8") number as usize, inlateout("x0") first as isize => result, in("x1") second,
-            in("x2") third, options(nostack));
+            in("x2") third, in("x3") fourth, options(nostack));
     }
     result
 }
@@ -111,12 +122,18 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_opened_and_a_bad_pointer_is_refused() {
-        // SAFETY: a C string, and an address that the kernel refuses to read.
-        let (opened, refused) =
-            unsafe { (open_for_reading(c"/bin/true".as_ptr()), open_for_reading(core::ptr::without_provenance(8))) };
-        assert!(opened.is_ok());
-        assert_eq!(refused.err(), Some(Errno::FAULT));
+    fn only_a_regular_file_is_opened_and_a_bad_pointer_is_refused() {
+        let open = |path: &core::ffi::CStr| {
+            // SAFETY: a C string.
+            unsafe { open_regular(path.as_ptr()) }.err()
+        };
+        assert_eq!(open(c"/bin/true"), None);
+        assert_eq!(
+            (open(c"/dev/null"), open(c"/"), open(c"/nonexistent")),
+            (Some(Errno::ACCESS), Some(Errno::ACCESS), Some(Errno::NOENT))
+        );
+        // SAFETY: an address that the kernel refuses to read.
+        assert_eq!(unsafe { open_regular(core::ptr::without_provenance(8)) }.err(), Some(Errno::FAULT));
     }
 
     #[test]

@@ -9,12 +9,10 @@ pub type Signal = i32;
 
 /// `SIGCHLD`: something has become of a child.
 pub const CHILD: Signal = libc::SIGCHLD;
-/// `SIGCONT`: go on after a stop.
-pub const CONTINUE: Signal = libc::SIGCONT;
 
-/// What a program does to itself. If it happens here it is a fault of this program, not a message for another.
-const FAULTS: [Signal; 7] =
-    [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT, libc::SIGSYS];
+/// What the terminal sends to a whole process group: keys, a new size, and a background job that touches the terminal.
+pub const OF_THE_TERMINAL: [Signal; 6] =
+    [libc::SIGINT, libc::SIGQUIT, libc::SIGTSTP, libc::SIGWINCH, libc::SIGTTIN, libc::SIGTTOU];
 
 /// Who sent a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,12 +45,10 @@ impl Held {
     /// Starts holding signals back on this thread, which should be the only one.
     pub fn hold() -> Held {
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: `sigfillset` initialises the set, `sigdelset` takes an initialised one and known numbers.
+        // SAFETY: `sigfillset` initialises the set. It may hold faults too: one that happens here ends the process even if
+        // it is blocked (`sigprocmask(2)`).
         let set = unsafe {
             libc::sigfillset(set.as_mut_ptr());
-            for fault in FAULTS {
-                libc::sigdelset(set.as_mut_ptr(), fault);
-            }
             set.assume_init()
         };
         let mut mask_before = MaybeUninit::<libc::sigset_t>::uninit();
@@ -85,6 +81,11 @@ impl Held {
         }
     }
 
+    /// Lets signals do to this process what they did before.
+    pub fn release(self) {
+        self.restore();
+    }
+
     /// Gives the calling process the mask and the meaning of SIGCHLD from before. For a child between fork and exec:
     /// async-signal-safe.
     pub(crate) fn restore(&self) {
@@ -110,15 +111,23 @@ pub fn die_of(signal: Signal) {
     let no_core = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
     // A refusal costs nothing but a core file too many.
     let _ = rustix::process::setrlimit(rustix::process::Resource::Core, no_core);
+    // SAFETY: the standard meaning is no handler.
+    unsafe { libc::signal(signal, libc::SIG_DFL) };
+    raise_unblocked(signal);
+}
+
+/// Does to this process what `signal` does, even if it is held back.
+pub fn raise_unblocked(signal: Signal) {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: the standard meaning is no handler; the set is initialised before it is used.
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    send(rustix::process::getpid(), signal);
+    // SAFETY: the sets are initialised, by the first and the third call, before they are read.
     unsafe {
-        libc::signal(signal, libc::SIG_DFL);
         libc::sigemptyset(set.as_mut_ptr());
         libc::sigaddset(set.as_mut_ptr(), signal);
-        libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), ptr::null_mut());
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), before.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut());
     }
-    send(rustix::process::getpid(), signal);
 }
 
 /// Sends `signal` to `process`, if that is still there.

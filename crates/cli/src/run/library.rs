@@ -34,19 +34,21 @@ impl Build {
 }
 
 /// The value of `LD_PRELOAD` for the run: what the user has there, then our library.
-pub(super) fn preload_value(build: Build, present: Option<&OsStr>) -> Result<OsString, Failure> {
+pub(super) fn preload_value(build: Build) -> Result<OsString, Failure> {
     let ours = path_of(build)?.into_os_string();
-    match present {
-        None => Ok(ours),
-        Some(present) if present.is_empty() => Ok(ours),
-        Some(present) if names(present, &ours) => Ok(present.into()),
-        Some(present) => Ok([present, OsStr::new(":"), &ours].into_iter().collect()),
-    }
+    Ok(match preloads_of_others() {
+        None => ours,
+        Some(others) => [others.as_os_str(), OsStr::new(":"), &ours].into_iter().collect(),
+    })
 }
 
-/// Whether `ours` stands in the list already: a run inside a run.
-fn names(present: &OsStr, ours: &OsStr) -> bool {
-    present.as_bytes().split(|byte| b" :".contains(byte)).any(|entry| entry == ours.as_bytes())
+/// What is in `LD_PRELOAD` now, without a library of ours: this may be a run inside a run.
+pub(super) fn preloads_of_others() -> Option<OsString> {
+    let present = std::env::var_os(LD_PRELOAD)?;
+    let is_ours = |entry: &[u8]| settings::LIBRARIES.iter().any(|name| entry.ends_with(name.as_bytes()));
+    let entries = present.as_bytes().split(|byte| b" :".contains(byte));
+    let others: Vec<&[u8]> = entries.filter(|entry| !entry.is_empty() && !is_ours(entry)).collect();
+    (!others.is_empty()).then(|| OsStr::from_bytes(&others.join(&b':')).to_owned())
 }
 
 fn path_of(build: Build) -> Result<PathBuf, Failure> {

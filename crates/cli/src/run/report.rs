@@ -1,7 +1,8 @@
 //! What `--stats` prints: every pipe of the run.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -24,10 +25,10 @@ impl Output {
     /// Opens the file before the run, so that a mistake in its name costs nothing.
     pub(super) fn open(format: Option<StatsFormat>, path: Option<&Path>) -> Result<Output, Failure> {
         let open = |path: &Path| {
-            let file = File::create(path).map_err(|error| {
+            let opened = create_or_append(path).map_err(|error| {
                 Failure::usage(format!("cannot write the statistics to '{}': {error}", path.display()))
             })?;
-            Ok((file, path.to_owned()))
+            Ok((opened, path.to_owned()))
         };
         Ok(Output { format: format.unwrap_or(StatsFormat::Table), file: path.map(open).transpose()? })
     }
@@ -44,6 +45,20 @@ impl Output {
                 .write_all(text.as_bytes())
                 .map_err(|error| format!("cannot write the statistics to '{}': {error}", path.display())),
         }
+    }
+}
+
+/// An empty file, unless it is one that this process has open already, as `/dev/stderr` is: what others wrote stays.
+fn create_or_append(path: &Path) -> std::io::Result<File> {
+    let is_open_here = |metadata: &Metadata| {
+        [1, 2]
+            .iter()
+            .filter_map(|fd| std::fs::metadata(format!("/proc/self/fd/{fd}")).ok())
+            .any(|standard| (standard.dev(), standard.ino()) == (metadata.dev(), metadata.ino()))
+    };
+    match std::fs::metadata(path) {
+        Ok(metadata) if is_open_here(&metadata) => File::options().append(true).open(path),
+        _ => File::create(path),
     }
 }
 

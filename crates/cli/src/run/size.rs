@@ -23,8 +23,9 @@ const LEAST: u64 = 256 << 10;
 const MOST: u64 = 1 << 20;
 /// What one process may hold in large pipes where no quota is in force: 128 pipes of 256 KiB.
 const PER_PROCESS_MOST: u64 = 32 << 20;
-/// As far as the free quota is explored, one pipe of [`MOST`] bytes at a time; each costs some microseconds.
-const EXPLORED: usize = 32;
+/// As far as the free quota is explored, one pipe of [`MOST`] bytes at a time. Each costs some microseconds, and while
+/// they are held other programs of the user have so much less: an eighth of the usual quota.
+const EXPLORED: usize = 8;
 /// Standard input, output and error come before the pipes.
 const STANDARD_DESCRIPTORS: u64 = 3;
 

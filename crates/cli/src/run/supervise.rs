@@ -6,9 +6,11 @@
 //!     └── same status ───┘  └──────── exits, dies, stops, continues ──────┘
 //! ```
 //!
-//! Both are in one process group, so keys at the terminal reach the command directly and are ignored here. A signal that
-//! somebody sends to this process alone is handed on. When the command stops, this process stops; when it dies of a
-//! signal, this process dies of the same. If this process is killed, the kernel kills the command.
+//! Both are in one process group, so keys at the terminal reach the command directly and are ignored here. Every other
+//! signal is handed on: nothing tells one that was sent to this process alone from one that was sent to the group, and
+//! losing one is worse than doubling it. When the terminal stops the command, this process stops; when it dies of a
+//! signal, this process dies of the same. If this process is killed, the kernel kills the command. The standard input
+//! and output are let go of as soon as the command has them, so closing them means what it meant.
 
 use std::ffi::CString;
 use std::io::Read;
@@ -33,14 +35,16 @@ pub(super) fn run(command: &Command, output: Output) -> Result<ExitCode, Failure
     record_standing_pipes(ledger);
     let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
     let path = CString::new(path).map_err(|_| Failure::own("cannot name the shared memory for --stats"))?;
-    let mut settings = command.plan.settings();
-    settings.ledger = Some(LedgerAddress { token, path: &path });
+    let settings = command.plan.settings(Some(LedgerAddress { token, path: &path }));
     let program = command.program(Build::Counting, &settings)?;
 
     let held = Held::hold();
     let start = Instant::now();
     let child = program.spawn(&held).map_err(|errno| command.explain(errno))?;
+    // Should it fail, an end of a pipe stays open longer than without us; no reason to stop the command.
+    let _ = process::let_go_of_input_and_output();
     let end = see_through(child, &held)?;
+    held.release();
 
     let summary = Summary::new(&command.words, command.plan, end, start.elapsed(), ledger);
     if let Err(failure) = output.write(&summary) {
@@ -79,10 +83,9 @@ fn see_through(child: Pid, held: &Held) -> Result<End, Failure> {
             if let Some(end) = ended(status) {
                 return Ok(end);
             }
-            if status.stopped() {
-                process::stop_self();
-                // Whoever continued us means the command.
-                signals::send(child, signals::CONTINUE);
+            // A stop that somebody asked of the command alone is not ours.
+            if let Some(signal) = status.stopping_signal().filter(|signal| signals::OF_THE_TERMINAL.contains(signal)) {
+                signals::raise_unblocked(signal);
             }
         }
         hand_on(held.next(), child);
@@ -95,12 +98,8 @@ fn ended(status: WaitStatus) -> Option<End> {
 }
 
 fn hand_on(received: Received, child: Pid) {
-    let to_us_alone = match received.sender {
-        Sender::Kernel => false,
-        // The command's own process group got it with us, as from `kill 0`.
-        Sender::Process(pid) => !process::is_in_our_group(pid),
-    };
-    if received.signal != signals::CHILD && to_us_alone {
+    let reached_the_group = received.sender == Sender::Kernel && signals::OF_THE_TERMINAL.contains(&received.signal);
+    if received.signal != signals::CHILD && !reached_the_group {
         signals::send(child, received.signal);
     }
 }

@@ -38,8 +38,13 @@ pub fn create(token: u64) -> Result<(rustix::fd::OwnedFd, &'static Ledger), crat
 pub fn attach(address: LedgerAddress<'_>) -> Option<&'static Ledger> {
     use core::sync::atomic::Ordering::Relaxed;
 
+    // In another namespace the path may lead to anything; a FIFO or a device is not even opened.
+    let stat = rustix::fs::stat(address.path).ok()?;
+    if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::RegularFile {
+        return None;
+    }
     let file = rustix::fs::open(address.path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()).ok()?;
-    // Whatever else stands at that path in another namespace: not a sealed memfd of exactly this size.
+    // Nor is any other file a sealed memfd of exactly this size.
     let is_sealed = rustix::fs::fcntl_get_seals(&file).ok()?.contains(SEALS);
     let has_our_size = rustix::fs::fstat(&file).ok()?.st_size as usize == size_of::<Ledger>();
     if !is_sealed || !has_our_size {
