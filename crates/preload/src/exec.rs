@@ -39,8 +39,9 @@ pub(crate) fn start() {
 pub unsafe extern "C" fn execve(path: *const c_char, arguments: Strings, environment: Strings) -> c_int {
     // SAFETY: the caller's promises are the same.
     unsafe {
+        let kind = executable::look_at_raw_path(path);
         let mut room = Room::new();
-        let environment = room.environment_for(executable::look_at_raw_path(path), environment);
+        let environment = room.environment_for(kind, environment);
         glibc::returned(raw::execve(path, arguments, environment))
     }
 }
@@ -74,8 +75,9 @@ pub unsafe extern "C" fn execvpe(name: *const c_char, arguments: Strings, enviro
     // SAFETY: the signature is that of glibc's function, and the caller's promises are the same.
     unsafe {
         let behind: unsafe extern "C" fn(*const c_char, Strings, Strings) -> c_int = EXECVPE.function();
+        let kind = kind_in_path(name);
         let mut room = Room::new();
-        behind(name, arguments, room.environment_for(kind_in_path(name), environment))
+        behind(name, arguments, room.environment_for(kind, environment))
     }
 }
 
@@ -112,8 +114,9 @@ pub unsafe extern "C" fn posix_spawn(
 ) -> c_int {
     // SAFETY: the type is that of glibc's function, and the caller's promises are the same.
     unsafe {
+        let kind = executable::look_at_raw_path(path);
         let mut room = Room::new();
-        let environment = room.environment_for(executable::look_at_raw_path(path), environment);
+        let environment = room.environment_for(kind, environment);
         POSIX_SPAWN.function::<Spawn>()(pid, path, actions, attributes, arguments, environment)
     }
 }
@@ -133,8 +136,9 @@ pub unsafe extern "C" fn posix_spawnp(
 ) -> c_int {
     // SAFETY: the type is that of glibc's function, and the caller's promises are the same.
     unsafe {
+        let kind = kind_in_path(name);
         let mut room = Room::new();
-        let environment = room.environment_for(kind_in_path(name), environment);
+        let environment = room.environment_for(kind, environment);
         POSIX_SPAWNP.function::<Spawn>()(pid, name, actions, attributes, arguments, environment)
     }
 }
@@ -161,7 +165,8 @@ unsafe fn kind_in_path(name: *const c_char) -> Kind {
     executable::look_in_path(unsafe { CStr::from_ptr(path) }, name)
 }
 
-/// Room for an environment with fewer entries.
+/// Room for an environment with fewer entries. Taken after the program was looked at, so that the two need the same
+/// stack: a forked child copies each page of it that it touches, and some children have only two.
 struct Room {
     /// Filled as far as it is used: most of it would be written for nothing, in a child that shares its pages.
     entries: [MaybeUninit<*const c_char>; Room::ENTRIES],

@@ -60,6 +60,7 @@ const MACHINE: u16 = 62;
 const MACHINE: u16 = 183;
 
 /// Looks at an open file. What cannot be read or understood is [`Kind::Other`].
+#[inline(never)] // gives its stack back before the caller needs its own
 pub fn look(file: impl AsFd) -> Kind {
     // One buffer for all that is read: each further page of stack is copied when a forked child touches it.
     let mut room = [MaybeUninit::uninit(); ROOM];

@@ -7,17 +7,22 @@
 //!   0 ┌──────────────────────────────────────────────────────────┐
 //!     │ magic │ token │ pipe device │ next ordinal │ unrecorded  │ written once by the supervisor; the last two grow
 //!  64 ├──────────────────────────────────────────────────────────┤
+//!     │ order: the place of the first entry, of the second ...   │ 65 536 words, 0 where none was made yet
+//!     ├──────────────────────────────────────────────────────────┤
 //!     │ entry 0: inode │ ordinal origin │ size │ maker           │ inode claimed by compare-and-swap from 0
 //!     │          written: bytes, program │ read: bytes, program  │ counters only ever grow
-//! 192 ├──────────────────────────────────────────────────────────┤
+//!     ├──────────────────────────────────────────────────────────┤
 //!     │ entry 1 ...                                              │ 65 536 entries, pages appear as they are touched
 //!     └──────────────────────────────────────────────────────────┘
 //! ```
 //!
 //! Every word is an atomic, because other processes write it at any time and may be killed at any instruction. A
 //! process that scribbles over the ledger spoils the statistics of its run and nothing else: nobody follows a pointer
-//! or trusts a length found here. All accesses are relaxed but one: edge L1, [`Ledger::record`] stores the ordinal with
-//! release, [`Ledger::records`] loads it with acquire, so a reader sees a recorded entry whole.
+//! or trusts a length found here. All accesses are relaxed but one: edge L1, a recorder stores the entry's place in the
+//! order with release, [`Ledger::records`] loads it with acquire, so a reader sees a recorded entry whole.
+//!
+//! The order is also why a report takes no longer than there are pipes: reading the whole table would touch, and so
+//! allocate, 8 MiB.
 
 use core::sync::atomic::{
     AtomicU32, AtomicU64,
@@ -44,15 +49,16 @@ pub struct Ledger {
     next_ordinal: AtomicU32,
     unrecorded: AtomicU32,
     _reserved: [AtomicU64; 4],
+    /// One more than the index of the entry that was made first, second and so on; 0 until it is whole.
+    order: [AtomicU32; ENTRIES],
     entries: [Entry; ENTRIES],
 }
 
 #[repr(C)]
 struct Entry {
     inode: AtomicU64,
-    /// 0 until the entry is whole, then its place in the order of creation, from 1.
-    ordinal: AtomicU32,
     origin: AtomicU32,
+    _padding: AtomicU32,
     capacity: AtomicU64,
     maker: SharedProgram,
     written: SharedEnd,
@@ -77,8 +83,9 @@ struct SharedProgram {
 
 const _: () = {
     assert!(size_of::<Entry>() == 128);
-    assert!(core::mem::offset_of!(Ledger, entries) == 64);
-    assert!(size_of::<Ledger>() == 64 + ENTRIES * 128);
+    assert!(core::mem::offset_of!(Ledger, order) == 64);
+    assert!(core::mem::offset_of!(Ledger, entries) == 64 + ENTRIES * 4);
+    assert!(size_of::<Ledger>() == 64 + ENTRIES * (4 + 128));
 };
 
 /// How a pipe came to the run.
@@ -194,21 +201,19 @@ impl Ledger {
 
     /// Notes a pipe at its creation. A pipe that is known already stays as it was noted first.
     pub fn record(&self, inode: u64, origin: Origin, capacity: u64, maker: Option<Program>) {
-        let Some((entry, is_new)) = self.entry(inode) else {
+        let Some(place) = self.place_of(inode) else {
             self.unrecorded.fetch_add(1, Relaxed);
             return;
         };
-        if !is_new {
+        if !place.is_new {
             return;
         }
-        entry.origin.store(origin as u32, Relaxed);
-        entry.capacity.store(capacity, Relaxed);
+        place.entry.origin.store(origin as u32, Relaxed);
+        place.entry.capacity.store(capacity, Relaxed);
         if let Some(maker) = maker {
-            entry.maker.note(maker);
+            place.entry.maker.note(maker);
         }
-        let ordinal = self.next_ordinal.fetch_add(1, Relaxed).wrapping_add(1);
-        // Edge L1: everything above is visible to who sees the ordinal.
-        entry.ordinal.store(ordinal, Release);
+        self.publish(&place);
     }
 
     /// Adds `bytes` to what went in or out of a pipe. A pipe that nobody recorded is recorded as [`Origin::Unseen`].
@@ -221,52 +226,69 @@ impl Ledger {
         capacity: impl FnOnce() -> u64,
         program: Program,
     ) {
-        let Some((entry, is_new)) = self.entry(inode) else { return };
+        let Some(place) = self.place_of(inode) else { return };
         let end = match direction {
-            Direction::Written => &entry.written,
-            Direction::Read => &entry.read,
+            Direction::Written => &place.entry.written,
+            Direction::Read => &place.entry.read,
         };
         end.bytes.fetch_add(bytes, Relaxed);
         end.program.note(program);
-        if is_new {
-            entry.capacity.store(capacity(), Relaxed);
-            let ordinal = self.next_ordinal.fetch_add(1, Relaxed).wrapping_add(1);
-            entry.ordinal.store(ordinal, Release); // L1
+        if place.is_new {
+            place.entry.capacity.store(capacity(), Relaxed);
+            self.publish(&place);
         }
     }
 
-    /// Copies out every pipe that is recorded now, in no particular order.
+    /// Copies out every pipe that is recorded now, in the order of their making.
     pub fn records(&self) -> impl Iterator<Item = Record> + '_ {
-        self.entries.iter().filter_map(Entry::copy_out)
+        let made = self.next_ordinal.load(Relaxed) as usize;
+        self.order.iter().take(made).zip(1..).filter_map(|(place, ordinal)| {
+            let index = place.load(Acquire).checked_sub(1)?; // L1
+            Some(self.entries.get(index as usize)?.copy_out(ordinal))
+        })
     }
 
-    /// The entry of the pipe `inode` and whether this call made it; `None` when the table is full around its place.
-    fn entry(&self, inode: u64) -> Option<(&Entry, bool)> {
+    /// The entry of the pipe `inode`, which is made if there is none; `None` when the table is full around its place.
+    fn place_of(&self, inode: u64) -> Option<Place<'_>> {
         // Fibonacci hashing (Knuth, volume 3, 6.4): inode numbers are consecutive, and this spreads those best.
         let start = (inode.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 48) as usize;
         for probe in 0..PROBES {
-            let entry = self.entries.get((start + probe) % ENTRIES)?;
+            let index = (start + probe) % ENTRIES;
+            let entry = self.entries.get(index)?;
             match entry.inode.compare_exchange(0, inode, Relaxed, Relaxed) {
-                Ok(_) => return Some((entry, true)),
-                Err(found) if found == inode => return Some((entry, false)),
+                Ok(_) => return Some(Place { index, entry, is_new: true }),
+                Err(found) if found == inode => return Some(Place { index, entry, is_new: false }),
                 Err(_) => {}
             }
         }
         None
     }
+
+    /// Lets [`records`](Self::records) see a new entry.
+    fn publish(&self, place: &Place<'_>) {
+        let ordinal = self.next_ordinal.fetch_add(1, Relaxed) as usize;
+        if let Some(word) = self.order.get(ordinal) {
+            word.store(place.index as u32 + 1, Release); // L1
+        }
+    }
+}
+
+struct Place<'a> {
+    index: usize,
+    entry: &'a Entry,
+    is_new: bool,
 }
 
 impl Entry {
-    fn copy_out(&self) -> Option<Record> {
-        let ordinal = self.ordinal.load(Acquire); // L1
-        (ordinal != 0).then(|| Record {
+    fn copy_out(&self, ordinal: u32) -> Record {
+        Record {
             ordinal,
             origin: Origin::from_word(self.origin.load(Relaxed)),
             capacity: self.capacity.load(Relaxed),
             maker: self.maker.copy_out(),
             written: self.written.copy_out(),
             read: self.read.copy_out(),
-        })
+        }
     }
 }
 
@@ -309,10 +331,8 @@ mod tests {
         create(7).unwrap().1
     }
 
-    fn sorted(ledger: &Ledger) -> Vec<Record> {
-        let mut records: Vec<_> = ledger.records().collect();
-        records.sort_by_key(|record| record.ordinal);
-        records
+    fn listed(ledger: &Ledger) -> Vec<Record> {
+        ledger.records().collect()
     }
 
     #[test]
@@ -321,7 +341,7 @@ mod tests {
         let bash = Program::new(10, b"bash");
         ledger.record(900, Origin::Pipe, 65_536, Some(bash));
         ledger.record(17, Origin::Stdin, 4096, None);
-        let records = sorted(ledger);
+        let records = listed(ledger);
         assert_eq!(records.len(), 2);
         assert_eq!((records[0].origin, records[0].capacity, records[0].maker), (Origin::Pipe, 65_536, Some(bash)));
         assert_eq!((records[1].origin, records[1].capacity, records[1].maker), (Origin::Stdin, 4096, None));
@@ -336,7 +356,7 @@ mod tests {
         ledger.count(5, Direction::Written, 20, || 0, cat);
         ledger.count(5, Direction::Read, 70, || 0, grep);
         ledger.count(5, Direction::Read, 50, || 0, wc);
-        let record = &sorted(ledger)[0];
+        let record = &listed(ledger)[0];
         assert_eq!((record.written.bytes, record.written.program, record.written.more), (120, Some(cat), false));
         assert_eq!((record.read.bytes, record.read.program, record.read.more), (120, Some(grep), true));
     }
@@ -345,7 +365,7 @@ mod tests {
     fn a_pipe_that_nobody_announced_is_recorded_when_it_is_used() {
         let ledger = ledger();
         ledger.count(5, Direction::Read, 70, || 8192, Program::new(2, b"grep"));
-        let record = &sorted(ledger)[0];
+        let record = &listed(ledger)[0];
         assert_eq!((record.origin, record.capacity, record.read.bytes), (Origin::Unseen, 8192, 70));
     }
 
@@ -379,7 +399,7 @@ mod tests {
                 });
             }
         });
-        let records = sorted(ledger);
+        let records = listed(ledger);
         assert_eq!(records.len(), 200);
         assert!(records.iter().all(|record| record.written.bytes == 12));
     }

@@ -115,8 +115,6 @@ impl Summary {
         duration: Duration,
         ledger: &Ledger,
     ) -> Summary {
-        let mut records: Vec<Record> = ledger.records().collect();
-        records.sort_by_key(|record| record.ordinal);
         let (exit_status, signal) = match end {
             End::Exited(status) => (Some(status), None),
             End::Killed(signal) => (None, Some(signal)),
@@ -129,7 +127,7 @@ impl Summary {
             seconds: duration.as_secs_f64(),
             pipe_size: (plan.bytes > 0).then_some(plan.bytes),
             unrecorded: ledger.unrecorded(),
-            pipes: records.into_iter().map(Pipe::from).collect(),
+            pipes: ledger.records().map(Pipe::from).collect(),
         }
     }
 }
