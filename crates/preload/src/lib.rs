@@ -1,14 +1,16 @@
 //! The library that `millstream run` puts into every dynamically linked program of its tree.
 //!
-//! It stands in front of a few functions of the C library. Today it makes pipes large as they are created ([`pipes`]);
-//! built with the feature `count` it also counts what passes through them (`counted`). Nothing else about the program
-//! may change: return values, errno, cancellation and signals are those of the function behind.
+//! It stands in front of a few functions of the C library. Today it makes pipes large as they are created ([`pipes`]) and
+//! keeps itself out of programs that have no use for it ([`exec`]); built with the feature `count` it also counts what
+//! passes through pipes (`counted`). Nothing else about the program may change: return values, errno, cancellation and
+//! signals are those of the function behind.
 //!
 //! The rules for code in here:
 //!
 //! - **No `std`, no allocation, no lock, no thread-local, no panic.** A call may come from a signal handler, from the
 //!   child of a `vfork`, or while the program holds the allocator's lock.
-//! - **errno stays as it is** unless the call fails. Our own system calls do not touch it; they come from `rustix`.
+//! - **errno stays as it is** unless the call fails. Our own system calls do not touch it; they are
+//!   instructions (`millstream_sys::raw`) or come from `rustix`, which uses no libc here.
 //! - **Nothing but glibc's own names is imported, without versions**, so the library loads into programs that bring an
 //!   older glibc than the one it was built beside. That is why [`glibc`] lists every import.
 //! - **Loading must be nearly free** (see `build.rs`): a script of small commands loads it for each of them.

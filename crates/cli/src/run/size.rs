@@ -6,8 +6,7 @@
 //!   both programs: a quarter of that cache. At least 256 KiB, because the common programs move 128 KiB in a call, and
 //!   a pipe that holds two such blocks lets writer and reader go on without waking each other: over 50 MB from `cat` to
 //!   `cat` on two CPUs the writer slept 653 times with 64 KiB, 36 times with 128 KiB, twice with 256 KiB and twice with
-//!   1 MiB. (AMD EPYC, family 26, 1 MiB of L2, Linux 6.18.) One CPU gains less but loses nothing, unlike with the patches
-//!   of 2002, because this size stays in the cache.
+//!   1 MiB. (AMD EPYC, family 26, 1 MiB of L2, Linux 6.18.) On one CPU no size from 128 KiB to 1 MiB lost anything there.
 //! - **The system's limit** for one pipe, `/proc/sys/fs/pipe-max-size`.
 //! - **The user's quota.** All pipes of an unprivileged user together may hold `/proc/sys/fs/pipe-user-pages-soft` pages;
 //!   past that, new pipes get two pages, also in programs that have nothing to do with us. So a run looks how much is
