@@ -155,15 +155,10 @@ fn a_signal_to_the_supervisor_alone_reaches_the_command() {
     }
 }
 
-const SUPERVISED: [&str; 5] = [program_path(), "run", "--stats", "--stats-file", "/dev/null"];
-
-const fn program_path() -> &'static str {
-    env!("CARGO_BIN_EXE_millstream")
-}
-
 /// Runs a Python program with the supervised command line in `sys.argv[1:]`.
 fn python(script: &str, command: &[&str]) -> common::Seen {
-    output(Command::new("python3").args(["-c", script]).args(SUPERVISED).arg("--").args(command))
+    let supervised = [common::program(), "run", "--stats", "--stats-file", "/dev/null", "--"];
+    output(Command::new("python3").args(["-c", script]).args(supervised).args(command))
 }
 
 /// As from `subprocess.terminate()`: nearly every parent is in the process group of its children.
@@ -221,6 +216,15 @@ fn a_run_inside_a_run_that_counts_is_counted() {
     let seen = run(&["--shell", "dash", "-c", &counting]);
     let stats: serde_json::Value = serde_json::from_str(&seen.stdout).unwrap();
     assert_eq!(stats["pipes"].as_array().unwrap().iter().filter(|pipe| pipe["bytes"] == 70_000).count(), 1, "{stats}");
+}
+
+/// A signal that comes with the command's end, for which nobody waits any more, costs no statistics.
+#[test]
+fn a_signal_at_the_end_of_the_command_costs_no_statistics() {
+    for _ in 0..20 {
+        let seen = run(&["--stats", "--", "sh", "-c", "kill -TERM $PPID; kill -40 $PPID; exit 3"]);
+        assert!(seen.stderr.contains("millstream: "), "{seen:?}");
+    }
 }
 
 #[test]

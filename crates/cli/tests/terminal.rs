@@ -122,6 +122,16 @@ fn statistics_follow_the_output_on_the_screen() {
     assert!(output.contains("shown") && statistics.contains("made by"), "{seen:?}");
 }
 
+/// The key reaches the supervisor too, and must not end it before it has reported.
+#[test]
+fn statistics_are_shown_after_ctrl_c() {
+    for _ in 0..10 {
+        let command = [program(), "run", "--stats", "--", "sh", "-c", "echo ready; exec sleep 1000"];
+        let seen = terminal("wait(b'ready'); key(b'\\x03')", &command);
+        assert!(seen.stdout.contains("killed by signal 2") && seen.stdout.ends_with("ended: -2\n"), "{seen:?}");
+    }
+}
+
 #[test]
 fn progress_is_drawn_on_a_terminal_and_erased() {
     let scratch = common::Scratch::new();

@@ -81,8 +81,12 @@ impl Held {
         }
     }
 
-    /// Lets signals do to this process what they did before.
+    /// Forgets the signals that have arrived and lets those to come do to this process what they did before. What has
+    /// arrived was meant for the command, which has ended: it must not end this process with its work half done.
     pub fn release(self) {
+        let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the set and the time are initialised; no information about the signal is asked for.
+        while unsafe { libc::sigtimedwait(&self.set, ptr::null_mut(), &at_once) } > 0 {}
         self.restore();
     }
 
