@@ -28,6 +28,17 @@ pub fn restrict_to(cpus: &[usize]) -> Result<(), Errno> {
     rustix::thread::sched_setaffinity(None, &set)
 }
 
+/// The CPU that the calling thread runs on now.
+pub fn current() -> u32 {
+    // SAFETY: takes nothing, returns a number; a kernel without the call gives -1, which is no CPU either.
+    unsafe { libc::sched_getcpu() }.cast_unsigned()
+}
+
+/// Lets another thread that waits for this CPU go first, if there is one.
+pub fn give_way() {
+    rustix::thread::sched_yield();
+}
+
 /// Whether the kernel lets this process exceed the quotas on pipe memory (`CAP_SYS_RESOURCE` or `CAP_SYS_ADMIN`). Inside
 /// a user namespace the answer may be yes and the kernel still refuse.
 pub fn may_exceed_pipe_quota() -> bool {

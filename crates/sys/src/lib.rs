@@ -16,8 +16,8 @@
 //!
 //! - **without `std`** ([`pipe`], [`settings`], [`ledger`], [`executable`], [`raw`]): what the library inside other programs needs. It allocates
 //!   nothing, never panics on the paths that library takes, and may be called from a signal handler.
-//! - **with `std`** (default; [`process`], [`signals`], [`inherited`], [`cpu`], [`clock`], [`memory`]): what the program itself
-//!   needs.
+//! - **with `std`** (default; [`process`], [`signals`], [`inherited`], [`cpu`], [`clock`], [`memory`], [`futex`], [`transfer`]): what the
+//!   program itself and the pipe library need.
 //!
 //! Not here: anything that chooses, waits or retries. See `docs/architecture.md` for the whole.
 
@@ -37,6 +37,8 @@ pub mod clock;
 #[cfg(feature = "std")]
 pub mod cpu;
 #[cfg(feature = "std")]
+pub mod futex;
+#[cfg(feature = "std")]
 pub mod inherited;
 #[cfg(feature = "std")]
 pub mod memory;
@@ -44,6 +46,8 @@ pub mod memory;
 pub mod process;
 #[cfg(feature = "std")]
 pub mod signals;
+#[cfg(feature = "std")]
+pub mod transfer;
 
 /// What a system call answers when it fails: the kernel's own number, with its usual text as `Display`.
 pub use rustix::io::Errno;

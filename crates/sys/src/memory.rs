@@ -1,6 +1,13 @@
-//! Files that exist in memory only.
+//! Memory that processes share, and files that exist in memory only.
+#![allow(unsafe_code)]
 
+use core::ffi::c_void;
+use core::ptr::{self, NonNull};
 use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::Errno;
 
@@ -9,5 +16,162 @@ use crate::Errno;
 /// # Errors
 /// `EMFILE`, `ENFILE`: too many open files. `ENOMEM`.
 pub fn anonymous_file() -> Result<File, Errno> {
-    rustix::fs::memfd_create("millstream", rustix::fs::MemfdFlags::CLOEXEC).map(File::from)
+    rustix::fs::memfd_create("millstream", MemfdFlags::CLOEXEC).map(File::from)
+}
+
+/// As [`anonymous_file`], and its size can be sealed.
+///
+/// # Errors
+/// As there.
+pub fn sealable_file() -> Result<OwnedFd, Errno> {
+    rustix::fs::memfd_create("millstream-ring", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+}
+
+/// Gives an empty file its size for good: no process can change it afterwards, so no access can run off its end. Done
+/// by several at once, or again, it is done once.
+///
+/// # Errors
+/// `EFBIG`: above the process's limit on file sizes (`RLIMIT_FSIZE`), found without the signal that the kernel would
+/// send. `EPERM`: sealed at another size. `EINVAL`: not a file in memory.
+pub fn seal_at(file: impl AsFd, size: u64) -> Result<(), Errno> {
+    if is_sealed_at(&file, size)? {
+        return Ok(());
+    }
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    if limit.is_some_and(|limit| limit < size) {
+        return Err(Errno::FBIG);
+    }
+    // Another process may seal between the two calls, at the same size.
+    if let Err(error) = rustix::fs::ftruncate(&file, size) {
+        return if is_sealed_at(&file, size)? { Ok(()) } else { Err(error) };
+    }
+    match rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL) {
+        Err(error) if !is_sealed_at(&file, size)? => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Whether `file` is one in memory whose size is `size` for good.
+///
+/// # Errors
+/// `EINVAL`: not a file in memory.
+pub fn is_sealed_at(file: impl AsFd, size: u64) -> Result<bool, Errno> {
+    let seals = rustix::fs::fcntl_get_seals(&file)?;
+    let length = rustix::fs::fstat(file)?.st_size;
+    Ok(seals.contains(SealFlags::SHRINK | SealFlags::GROW) && u64::try_from(length) == Ok(size))
+}
+
+/// Memory that other processes may change at any time: addresses, never references.
+#[derive(Debug)]
+pub struct SharedMapping {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: an address range, which belongs to no thread. What is done with the bytes is for their users to argue.
+unsafe impl Send for SharedMapping {}
+// SAFETY: as above.
+unsafe impl Sync for SharedMapping {}
+
+impl SharedMapping {
+    /// Maps the first `len` bytes of `file`, which is sealed at no less.
+    ///
+    /// # Errors
+    /// `EINVAL`: `file` is not sealed at `len` bytes, so that an access could run off its end. `ENOMEM`: no address
+    /// space, or too many mappings. `EACCES`: not open for both reading and writing.
+    pub fn of_sealed(file: impl AsFd, len: usize) -> Result<SharedMapping, Errno> {
+        if !is_sealed_at(&file, len as u64)? {
+            return Err(Errno::INVAL);
+        }
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let start = unsafe {
+            let protection = ProtFlags::READ | ProtFlags::WRITE;
+            rustix::mm::mmap(ptr::null_mut(), len, protection, MapFlags::SHARED, file, 0)?
+        };
+        Ok(SharedMapping { start: NonNull::new(start.cast()).ok_or(Errno::NOMEM)?, len })
+    }
+
+    /// The first byte.
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// Bytes mapped.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nothing is mapped: never.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Sees to it that the pages of `offset..offset + len` (multiples of a page) exist and are mapped, so that using
+    /// them takes no fault and cannot fail. Kernels before Linux 5.14 do nothing.
+    ///
+    /// # Errors
+    /// `ENOMEM`, `ENOSPC`: there is no memory for them.
+    pub fn populate(&self, offset: usize, len: usize) -> Result<(), Errno> {
+        let range = self.range(offset, len)?;
+        // SAFETY: within the mapping; populating changes no byte.
+        match unsafe { rustix::mm::madvise(range, len, Advice::LinuxPopulateWrite) } {
+            Err(Errno::INVAL) | Ok(()) => Ok(()),
+            // Where touching the page would have raised SIGBUS.
+            Err(Errno::FAULT) => Err(Errno::NOSPC),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives the memory of these pages (multiples of a page) back to the system; they are zeros afterwards, for every
+    /// process.
+    pub fn discard(&self, offset: usize, len: usize) {
+        if let Ok(range) = self.range(offset, len) {
+            // SAFETY: within the mapping; the bytes are the caller's to give up. Failing costs memory and nothing else.
+            let _ = unsafe { rustix::mm::madvise(range, len, Advice::LinuxRemove) };
+        }
+    }
+
+    fn range(&self, offset: usize, len: usize) -> Result<*mut c_void, Errno> {
+        let end = offset.checked_add(len).filter(|&end| end <= self.len);
+        end.map(|_| self.start.as_ptr().wrapping_add(offset).cast()).ok_or(Errno::INVAL)
+    }
+}
+
+impl Drop for SharedMapping {
+    fn drop(&mut self) {
+        // SAFETY: ours, and with `self` the last user of the addresses is gone.
+        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sealed_file_cannot_be_resized_and_sealing_twice_is_sealing_once() {
+        let file = sealable_file().unwrap();
+        seal_at(&file, 8192).unwrap();
+        seal_at(&file, 8192).unwrap();
+        assert_eq!(seal_at(&file, 4096), Err(Errno::PERM));
+        assert_eq!(rustix::fs::ftruncate(&file, 0), Err(Errno::PERM));
+    }
+
+    #[test]
+    fn only_a_sealed_file_is_mapped() {
+        let file = sealable_file().unwrap();
+        rustix::fs::ftruncate(&file, 8192).unwrap();
+        assert_eq!(SharedMapping::of_sealed(&file, 8192).err(), Some(Errno::INVAL));
+        seal_at(&file, 8192).unwrap();
+        assert_eq!(SharedMapping::of_sealed(&file, 16384).err(), Some(Errno::INVAL));
+        let mapping = SharedMapping::of_sealed(&file, 8192).unwrap();
+        assert_eq!(mapping.populate(4096, 4096), Ok(()));
+        assert_eq!(mapping.populate(4096, 8192), Err(Errno::INVAL));
+    }
+
+    #[test]
+    fn a_file_on_disk_is_no_ring() {
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        assert_eq!(is_sealed_at(&file, 1), Err(Errno::INVAL));
+    }
 }

@@ -139,3 +139,26 @@ pub fn send(process: rustix::process::Pid, signal: Signal) {
     // SAFETY: takes numbers only.
     unsafe { libc::kill(process.as_raw_pid(), signal) };
 }
+/// Whether a system call that a signal handler interrupted is to be done again, as the kernel does it by itself where it
+/// can: every handler that is installed says so (`SA_RESTART`). Where handlers disagree nobody can know which one ran.
+pub fn handlers_ask_for_restart() -> bool {
+    (1..=libc::SIGRTMAX()).all(|signal| {
+        let mut action = core::mem::MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: a null new action changes nothing; the kernel fills `action`, for which all zeros is valid too.
+        let action = unsafe {
+            libc::sigaction(signal, core::ptr::null(), action.as_mut_ptr());
+            action.assume_init()
+        };
+        let is_handled = !matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN);
+        !is_handled || action.sa_flags & libc::SA_RESTART != 0
+    })
+}
+
+/// Sends the calling thread SIGPIPE, as the kernel does when a write finds no reader.
+pub fn send_sigpipe_to_this_thread() {
+    // SAFETY: raise sends a signal to the calling thread and touches no memory.
+    unsafe {
+        libc::raise(libc::SIGPIPE);
+    }
+}
+

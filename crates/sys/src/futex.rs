@@ -1,0 +1,221 @@
+//! Waiting for a word of shared memory to change (`futex(2)`), and locks that the kernel opens when their owner dies.
+//!
+//! The kernel frees a lock for a dead owner if the owner had registered it. Each thread has one list of such locks,
+//! which belongs to the C library, and beside the list one slot for "the lock I am just taking or giving back". The
+//! slot is all that is used here: it holds one address, in memory that is private to the thread. Links of the list
+//! would lie in the shared memory itself, where another process could change them.
+#![allow(unsafe_code)]
+
+use core::cell::Cell;
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed, compiler_fence};
+use core::time::Duration;
+use std::sync::OnceLock;
+
+use rustix::thread::futex;
+
+use crate::Errno;
+
+/// Sleeps while `word` holds `expected`, at most for `limit`. Returns early on a wake, a signal or no reason at all.
+pub fn wait(word: &AtomicU32, expected: u32, limit: Duration) {
+    let limit = futex::Timespec {
+        tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(limit.subsec_nanos()),
+    };
+    // Not PRIVATE: the word is shared between processes. Whatever the outcome, the caller looks at the word again.
+    let _ = futex::wait(word, futex::Flags::empty(), expected, Some(&limit));
+}
+
+/// Wakes one of those that sleep on `word`.
+pub fn wake_one(word: &AtomicU32) {
+    // Fails only for an address that is not mapped.
+    let _ = futex::wake(word, futex::Flags::empty(), 1);
+}
+
+/// As the kernel knows it (`struct robust_list_head`, `set_robust_list(2)`).
+#[repr(C)]
+struct RobustList {
+    first: *mut RobustList,
+    /// From an entry of the list to its lock word, the same for all entries.
+    offset_of_word: isize,
+    /// The entry that is just being locked or unlocked.
+    pending: AtomicPtr<u8>,
+}
+
+/// What a thread is called in a lock word, and where the kernel looks for the lock that it may hold.
+#[derive(Clone, Copy)]
+pub struct Thread {
+    id: u32,
+    list: *const RobustList,
+}
+
+/// A lock that was announced before another, to be announced again afterwards.
+#[derive(Clone, Copy)]
+pub struct Announced(*mut u8);
+
+impl Thread {
+    /// The calling thread. After a fork the child's thread is another.
+    pub fn current() -> Thread {
+        std::thread_local! {
+            static KNOWN: Cell<(u32, Thread)> = const { Cell::new((0, Thread { id: 0, list: ptr::null() })) };
+        }
+        let generation = generation();
+        let (known_in, thread) = KNOWN.get();
+        if known_in == generation {
+            return thread;
+        }
+        let thread = Thread {
+            id: rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs(),
+            list: registered_list().unwrap_or_else(register_list),
+        };
+        KNOWN.set((generation, thread));
+        thread
+    }
+
+    /// The kernel's number for the thread, which it compares with the lock word when the thread dies.
+    pub fn id(self) -> u32 {
+        self.id
+    }
+
+    /// From now on, should the thread die and `word` hold its number, the kernel replaces the number by
+    /// `FUTEX_OWNER_DIED` and wakes one sleeper. Returns what was announced before; only one word is at a time.
+    pub fn announce(self, word: &AtomicU32) -> Announced {
+        // SAFETY: the list of a living thread, registered by the C library or by us, stays where it is; its offset is
+        // not changed after registration.
+        let offset = unsafe { (*self.list).offset_of_word };
+        self.exchange(ptr::from_ref(word).cast_mut().cast::<u8>().wrapping_offset(-offset))
+    }
+
+    /// Announces what was announced before.
+    pub fn restore(self, before: Announced) {
+        self.exchange(before.0);
+    }
+
+    fn exchange(self, entry: *mut u8) -> Announced {
+        // SAFETY: as in `announce`; the field is only used by this thread, and by the kernel once the thread is dead.
+        let pending = unsafe { &(*self.list).pending };
+        compiler_fence(core::sync::atomic::Ordering::SeqCst);
+        let before = pending.load(Relaxed);
+        pending.store(entry, Relaxed);
+        compiler_fence(core::sync::atomic::Ordering::SeqCst);
+        Announced(before)
+    }
+}
+
+/// Whether a thread of this number may still run: it exists and is neither dead nor a zombie.
+pub fn may_be_alive(id: u32) -> bool {
+    match std::fs::read(std::format!("/proc/{id}/stat")) {
+        // The state follows the name, which is in parentheses and may contain anything.
+        Ok(stat) => {
+            let after_name = stat.iter().rposition(|&byte| byte == b')').map_or(0, |at| at + 2);
+            !matches!(stat.get(after_name), Some(b'Z' | b'X'))
+        }
+        Err(_) => {
+            let id = i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw);
+            id.is_some_and(|id| rustix::process::test_kill_process(id) != Err(Errno::SRCH))
+        }
+    }
+}
+
+/// A number that is another in every process of a line of forks, kept in a page that the kernel empties on fork.
+fn generation() -> u32 {
+    static PAGE: OnceLock<&'static AtomicU32> = OnceLock::new();
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    let page = PAGE.get_or_init(wiped_on_fork);
+    match page.load(Relaxed) {
+        0 => {
+            let next = LAST.fetch_add(1, Relaxed) + 1;
+            // Another thread of a new process may have been first.
+            page.compare_exchange(0, next, Relaxed, Relaxed).map_or_else(|first| first, |_| next)
+        }
+        generation => generation,
+    }
+}
+
+fn wiped_on_fork() -> &'static AtomicU32 {
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
+    let (size, protection) = (4096, ProtFlags::READ | ProtFlags::WRITE);
+    // SAFETY: a new mapping at an address of the kernel's choice, never unmapped.
+    let page = unsafe { mmap_anonymous(ptr::null_mut(), size, protection, MapFlags::PRIVATE) }
+        .expect("no memory for one page");
+    // SAFETY: the mapping just made; the advice empties it in the child of a fork, where zero is a valid value.
+    unsafe { madvise(page, size, Advice::LinuxWipeOnFork) }.expect("the kernel is older than Linux 4.14");
+    // SAFETY: mapped for good, aligned to a page, zero.
+    unsafe { &*page.cast::<AtomicU32>() }
+}
+
+/// The list that the C library registered for this thread.
+fn registered_list() -> Option<*const RobustList> {
+    let (mut list, mut size) = (ptr::null::<RobustList>(), 0_usize);
+    // SAFETY: the kernel writes a pointer and a size.
+    let result = unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut list, &raw mut size) };
+    (result == 0 && !list.is_null() && size == size_of::<RobustList>()).then_some(list)
+}
+
+/// Registers an empty list, for a thread whose C library has not.
+fn register_list() -> *const RobustList {
+    std::thread_local! {
+        static LIST: RobustList = const {
+            RobustList { first: ptr::null_mut(), offset_of_word: 0, pending: AtomicPtr::new(ptr::null_mut()) }
+        };
+    }
+    LIST.with(|list| {
+        let list = ptr::from_ref(list).cast_mut();
+        // SAFETY: this thread's own list, which nobody else has seen; an empty one points to itself.
+        unsafe {
+            (&raw mut (*list).first).write(list);
+            libc::syscall(libc::SYS_set_robust_list, list, size_of::<RobustList>());
+        }
+        list.cast_const()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn the_kernel_marks_the_announced_word_of_a_dead_thread() {
+        let word = Arc::new(AtomicU32::new(0));
+        let held = word.clone();
+        std::thread::spawn(move || {
+            let me = Thread::current();
+            me.announce(&held);
+            held.store(me.id(), Relaxed);
+            // The word outlives the thread: `word` holds it too.
+        })
+        .join()
+        .unwrap();
+        // `join` returns when the thread's memory is free, which is after its death as far as locks are concerned.
+        while word.load(Relaxed) != libc::FUTEX_OWNER_DIED {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_word_that_is_no_longer_announced_is_left_alone() {
+        let word = Arc::new(AtomicU32::new(0));
+        let held = word.clone();
+        let id = std::thread::spawn(move || {
+            let me = Thread::current();
+            let before = me.announce(&held);
+            held.store(me.id(), Relaxed);
+            me.restore(before);
+            me.id()
+        })
+        .join()
+        .unwrap();
+        while may_be_alive(id) {
+            std::thread::yield_now();
+        }
+        assert_eq!(word.load(Relaxed), id);
+    }
+
+    #[test]
+    fn a_wait_ends_at_once_when_the_word_differs_and_at_its_limit_when_not() {
+        let word = AtomicU32::new(7);
+        wait(&word, 8, Duration::from_secs(3600));
+        wait(&word, 7, Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,263 @@
+//! Bytes through a kernel pipe without ever being put to sleep, and sleeping until something can be moved.
+#![allow(unsafe_code)]
+
+use std::io::{IoSlice, IoSliceMut};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::ReadWriteFlags;
+
+use crate::Errno;
+
+/// What `poll(2)` says of one end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Readiness {
+    /// Bytes wait (`POLLIN`).
+    pub readable: bool,
+    /// There is room for a page (`POLLOUT`).
+    pub writable: bool,
+    /// Nobody is left at the other end (`POLLHUP` for a reader, `POLLERR` for a writer).
+    pub peer_gone: bool,
+}
+
+impl Readiness {
+    fn of(events: PollFlags) -> Readiness {
+        Readiness {
+            readable: events.contains(PollFlags::IN),
+            writable: events.contains(PollFlags::OUT),
+            peer_gone: events.intersects(PollFlags::HUP | PollFlags::ERR),
+        }
+    }
+}
+
+/// What `end` is ready for now.
+///
+/// # Errors
+/// `EBADF`: not open. `ENOMEM`.
+pub fn readiness(end: impl AsFd) -> Result<Readiness, Errno> {
+    polled(end, PollFlags::IN | PollFlags::OUT, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))
+}
+
+/// Sleeps until there is something to read, or nobody is left who could write.
+///
+/// # Errors
+/// `EINTR`: a signal handler ran.
+pub fn sleep_until_readable(end: impl AsFd) -> Result<Readiness, Errno> {
+    polled(end, PollFlags::IN, None)
+}
+
+/// Sleeps until there is room for a page, or nobody is left who could read.
+///
+/// # Errors
+/// `EINTR`: a signal handler ran.
+pub fn sleep_until_writable(end: impl AsFd) -> Result<Readiness, Errno> {
+    polled(end, PollFlags::OUT, None)
+}
+
+fn polled(end: impl AsFd, events: PollFlags, limit: Option<&Timespec>) -> Result<Readiness, Errno> {
+    let mut polled = [PollFd::new(&end, events)];
+    poll(&mut polled, limit)?;
+    match polled[0].revents() {
+        events if events.contains(PollFlags::NVAL) => Err(Errno::BADF),
+        events => Ok(Readiness::of(events)),
+    }
+}
+
+/// Reads what waits; 0 when nobody is left who could write.
+///
+/// # Errors
+/// `EAGAIN`: nothing waits.
+pub fn read_now(end: impl AsFd, buffers: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
+    match rustix::io::preadv2(&end, buffers, CURRENT_POSITION, ReadWriteFlags::NOWAIT) {
+        Err(Errno::OPNOTSUPP) => {
+            let ready = readiness(&end)?;
+            match ready.readable || ready.peer_gone {
+                true => rustix::io::readv(end, buffers),
+                false => Err(Errno::AGAIN),
+            }
+        }
+        outcome => outcome,
+    }
+}
+
+/// Writes what there is room for: all or nothing up to `PIPE_BUF` bytes.
+///
+/// # Errors
+/// `EAGAIN`: there is no room. `EPIPE`: nobody is left who could read; the thread was sent SIGPIPE too.
+pub fn write_now(end: impl AsFd, buffers: &[IoSlice<'_>]) -> Result<usize, Errno> {
+    match rustix::io::pwritev2(&end, buffers, CURRENT_POSITION, ReadWriteFlags::NOWAIT) {
+        Err(Errno::OPNOTSUPP) => {
+            let ready = readiness(&end)?;
+            if !ready.writable && !ready.peer_gone {
+                return Err(Errno::AGAIN);
+            }
+            // A page is free: that much does not block. What the first buffer has beyond it waits for the next call.
+            let first = buffers.iter().find(|buffer| !buffer.is_empty()).map_or(&[][..], |buffer| buffer);
+            let total: usize = buffers.iter().map(|buffer| buffer.len()).sum();
+            match total <= PIPE_BUF {
+                true => rustix::io::writev(end, buffers),
+                false => rustix::io::write(end, &first[..first.len().min(PIPE_BUF)]),
+            }
+        }
+        outcome => outcome,
+    }
+}
+
+/// Largest write that is never interleaved with another (`pipe(7)`).
+pub const PIPE_BUF: usize = 4096;
+
+/// Asks `preadv2(2)` to read as `read(2)` does: a pipe has no positions.
+const CURRENT_POSITION: u64 = u64::MAX;
+
+/// Bytes that wait in the pipe (`FIONREAD`).
+///
+/// # Errors
+/// `EBADF`: not open.
+pub fn bytes_waiting(end: impl AsFd) -> Result<usize, Errno> {
+    rustix::io::ioctl_fionread(end).map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
+}
+
+/// How the same pipe is opened once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// The read end.
+    Read,
+    /// The write end.
+    Write,
+    /// Both: while it is open neither end sees the other gone.
+    Both,
+}
+
+/// Opens the pipe behind `end` once more: an open file description of its own, closed on exec, with its own flags.
+///
+/// # Errors
+/// `ENOENT`: `/proc` is not mounted. `EACCES`: the pipe belongs to another user. `EMFILE`, `ENFILE`.
+pub fn reopened(end: impl AsFd, access: Access, nonblocking: bool) -> Result<OwnedFd, Errno> {
+    use std::os::fd::AsRawFd;
+    let mut flags = OFlags::CLOEXEC | if nonblocking { OFlags::NONBLOCK } else { OFlags::empty() };
+    flags |= match access {
+        Access::Read => OFlags::RDONLY,
+        Access::Write => OFlags::WRONLY,
+        Access::Both => OFlags::RDWR,
+    };
+    rustix::fs::open(std::format!("/proc/self/fd/{}", end.as_fd().as_raw_fd()), flags, Mode::empty())
+}
+
+/// Whether reads and writes through `end` return `EAGAIN` instead of blocking.
+///
+/// # Errors
+/// `EBADF`: not open.
+pub fn is_nonblocking(end: impl AsFd) -> Result<bool, Errno> {
+    Ok(rustix::fs::fcntl_getfl(end)?.contains(OFlags::NONBLOCK))
+}
+
+/// Changes that, for every descriptor of the same open file description.
+///
+/// # Errors
+/// `EBADF`: not open.
+pub fn set_nonblocking(end: impl AsFd, yes: bool) -> Result<(), Errno> {
+    let mut flags = rustix::fs::fcntl_getfl(&end)?;
+    flags.set(OFlags::NONBLOCK, yes);
+    rustix::fs::fcntl_setfl(end, flags)
+}
+
+/// A byte range on the pipe that is locked by one open file description, as long as that is open anywhere.
+///
+/// Such a lock is a note that every holder of the pipe can read, and that vanishes with the last descriptor of the one
+/// that it was put on: no process has to be alive to take it away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark(pub u64);
+
+/// Puts a mark on `end`: a position below 2^63.
+///
+/// # Errors
+/// `EAGAIN`: another writing description has the same mark. `ENOLCK`.
+pub fn mark(end: impl AsFd, Mark(position): Mark) -> Result<(), Errno> {
+    let writable = crate::pipe::is_writable(&end)?;
+    let kind = if writable { libc::F_WRLCK } else { libc::F_RDLCK };
+    lock(end, libc::F_OFD_SETLK, kind, position, 1).map(drop)
+}
+
+/// Some mark on the pipe that is not on `end` itself.
+///
+/// # Errors
+/// `EBADF`: not open.
+pub fn any_mark(end: impl AsFd) -> Result<Option<Mark>, Errno> {
+    let found = lock(end, libc::F_OFD_GETLK, libc::F_WRLCK, 0, 0)?;
+    let is_set = i32::from(found.l_type) != libc::F_UNLCK;
+    Ok(is_set.then(|| Mark(u64::try_from(found.l_start).unwrap_or(0))))
+}
+
+fn lock(end: impl AsFd, command: i32, kind: i32, start: u64, len: i64) -> Result<libc::flock, Errno> {
+    use std::os::fd::AsRawFd;
+    // SAFETY: a structure of integers, for which zero is valid.
+    let mut lock: libc::flock = unsafe { core::mem::zeroed() };
+    lock.l_type = kind as i16;
+    lock.l_whence = libc::SEEK_SET as i16;
+    lock.l_start = i64::try_from(start).map_err(|_| Errno::INVAL)?;
+    lock.l_len = len;
+    // SAFETY: the kernel reads and writes one `flock`.
+    let result = unsafe { libc::fcntl(end.as_fd().as_raw_fd(), command, &raw mut lock) };
+    match result {
+        -1 => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
+        _ => Ok(lock),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipe;
+
+    #[test]
+    fn nothing_sleeps_on_an_empty_or_a_full_pipe() {
+        let (reader, writer) = pipe::create().unwrap();
+        let mut bytes = [0; 10];
+        assert_eq!(read_now(&reader, &mut [IoSliceMut::new(&mut bytes)]), Err(Errno::AGAIN));
+        assert_eq!(write_now(&writer, &[IoSlice::new(&[1; 65_536])]), Ok(65_536));
+        assert_eq!(write_now(&writer, &[IoSlice::new(&[1])]), Err(Errno::AGAIN));
+        assert_eq!(bytes_waiting(&writer), Ok(65_536));
+    }
+
+    #[test]
+    fn a_pipe_opened_once_more_has_no_nowait_and_still_does_not_sleep() {
+        let (reader, writer) = pipe::create().unwrap();
+        let (reader, writer) =
+            (reopened(&reader, Access::Read, false).unwrap(), reopened(&writer, Access::Write, false).unwrap());
+        let mut bytes = [0; 10];
+        assert_eq!(read_now(&reader, &mut [IoSliceMut::new(&mut bytes)]), Err(Errno::AGAIN));
+        for _ in 0..16 {
+            assert_eq!(write_now(&writer, &[IoSlice::new(&[1; 5000])]), Ok(4096));
+        }
+        assert_eq!(write_now(&writer, &[IoSlice::new(&[1; 5000])]), Err(Errno::AGAIN));
+        assert_eq!(read_now(&reader, &mut [IoSliceMut::new(&mut bytes)]), Ok(10));
+    }
+
+    #[test]
+    fn a_mark_is_seen_by_the_others_and_goes_with_its_description() {
+        let (reader, writer) = pipe::create().unwrap();
+        for (end, access) in [(&reader, Access::Read), (&writer, Access::Write)] {
+            let marked = reopened(end, access, false).unwrap();
+            mark(&marked, Mark(123_456_789_012_345)).unwrap();
+            assert_eq!(any_mark(&reader), Ok(Some(Mark(123_456_789_012_345))));
+            assert_eq!(any_mark(&writer), Ok(Some(Mark(123_456_789_012_345))));
+            assert_eq!(any_mark(&marked), Ok(None), "its own");
+            let copy = marked.try_clone().unwrap();
+            drop(marked);
+            assert!(any_mark(&reader).unwrap().is_some(), "a descriptor of it is still open");
+            drop(copy);
+            assert_eq!(any_mark(&reader), Ok(None));
+        }
+    }
+
+    #[test]
+    fn readiness_tells_data_room_and_loneliness_apart() {
+        let (reader, writer) = pipe::create().unwrap();
+        assert_eq!(readiness(&writer), Ok(Readiness { writable: true, ..Readiness::default() }));
+        assert_eq!(readiness(&reader), Ok(Readiness::default()));
+        rustix::io::write(&writer, b"x").unwrap();
+        drop(writer);
+        assert_eq!(readiness(&reader), Ok(Readiness { readable: true, peer_gone: true, writable: false }));
+    }
+}
