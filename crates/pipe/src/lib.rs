@@ -1,163 +1,54 @@
-//! SKELETON of the API. Behaviour for now: the kernel's pipe.
-#![allow(missing_docs, clippy::missing_errors_doc)]
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::io::{self, Read, Write};
+//! Pipes with the semantics of `pipe(2)` whose bytes go through shared memory.
+//!
+//! ```
+//! use std::io::{Read, Write};
+//!
+//! let (mut reader, mut writer) = millstream_pipe::pipe()?;
+//! let child = std::thread::spawn(move || writer.write_all(&[7; 1_000_000]));
+//! let mut bytes = Vec::new();
+//! assert_eq!(reader.read_to_end(&mut bytes)?, 1_000_000);
+//! child.join().unwrap()?;
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! Everything that `pipe(7)` promises holds: order, atomic writes of up to [`PIPE_BUF`] bytes, any number of readers and
+//! writers in threads and forked processes, end of stream when the last writer is gone, `EPIPE` and SIGPIPE when the last
+//! reader is, however they went: a process that is killed leaves what it had written, and a peer that notices.
+//!
+//! In reading order: [`pipe`] and [`Builder`] make a pipe; [`Reader`] and [`Writer`] are its ends; [`WaitPolicy`] says
+//! how they wait; [`Statistics`] what they did. `docs/pipe.md` explains the design, with its measurements.
+//!
+//! # Ends and other processes
+//! - **fork**: the child has both ends, as always.
+//! - **another program**: [`Reader::into_fd`] and [`Writer::into_fd`] turn an end into a descriptor for
+//!   [`Command`](std::process::Command) or a Unix socket. There it is a plain kernel pipe, which any program can use.
+//! - **a program that uses this crate** calls [`Reader::attach`] or [`Writer::attach`] on it and is on the ring again.
+//!
+//! # When not to use this
+//! - Between threads of one program that could share a queue of values.
+//! - In a signal handler: unlike `write(2)`, an end may not be used there while the same end is in use outside it. The
+//!   call then fails instead of waiting for itself.
+//! - Between `vfork` and `exec`, or across a change of PID namespace by `unshare`.
+//!
+//! # Trust
+//! Processes that share a pipe share its memory. One that breaks the rules can end the stream, garble it or keep the
+//! others waiting while it lives; it cannot make them touch other memory.
+#![deny(unsafe_code)]
 
-/// How an end waits when it cannot go on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WaitPolicy {
-    #[default]
-    Adaptive,
-    Spin,
-    Block,
-}
+mod builder;
+mod end;
+mod handover;
+mod mirror;
+mod parking;
+mod reader;
+mod segment;
+mod statistics;
+mod wait;
+mod writer;
 
-/// Counted by one end (and its clones in this process).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Statistics {
-    pub bytes: u64,
-    pub bytes_through_kernel: u64,
-    pub calls: u64,
-    pub spins: u64,
-    pub yields: u64,
-    pub sleeps: u64,
-    pub wakes: u64,
-}
-
-/// Options for a new pipe.
-#[derive(Clone, Debug, Default)]
-pub struct Builder {
-    capacity: Option<usize>,
-    nonblocking: bool,
-    wait: WaitPolicy,
-}
-
-impl Builder {
-    pub fn new() -> Builder {
-        Builder::default()
-    }
-    pub fn capacity(mut self, bytes: usize) -> Builder {
-        self.capacity = Some(bytes);
-        self
-    }
-    pub fn nonblocking(mut self, yes: bool) -> Builder {
-        self.nonblocking = yes;
-        self
-    }
-    pub fn wait(mut self, policy: WaitPolicy) -> Builder {
-        self.wait = policy;
-        self
-    }
-    pub fn create(&self) -> io::Result<(Reader, Writer)> {
-        let _ = self.wait;
-        let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-        let (reader, writer) = (Reader { fd: reader }, Writer { fd: writer });
-        if let Some(bytes) = self.capacity {
-            reader.set_capacity(bytes)?;
-        }
-        reader.set_nonblocking(self.nonblocking)?;
-        writer.set_nonblocking(self.nonblocking)?;
-        Ok((reader, writer))
-    }
-}
-
-pub fn pipe() -> io::Result<(Reader, Writer)> {
-    Builder::new().create()
-}
-
-#[derive(Debug)]
-pub struct Reader {
-    fd: OwnedFd,
-}
-
-#[derive(Debug)]
-pub struct Writer {
-    fd: OwnedFd,
-}
-
-macro_rules! common {
-    ($end:ident) => {
-        impl $end {
-            /// Another handle to the same open end (like dup).
-            pub fn try_clone(&self) -> io::Result<$end> {
-                Ok($end { fd: self.fd.try_clone()? })
-            }
-            pub fn set_nonblocking(&self, yes: bool) -> io::Result<()> {
-                let mut flags = rustix::fs::fcntl_getfl(&self.fd)?;
-                flags.set(rustix::fs::OFlags::NONBLOCK, yes);
-                Ok(rustix::fs::fcntl_setfl(&self.fd, flags)?)
-            }
-            pub fn capacity(&self) -> io::Result<usize> {
-                Ok(rustix::pipe::fcntl_getpipe_size(&self.fd)?)
-            }
-            /// As F_SETPIPE_SZ: returns what was granted.
-            pub fn set_capacity(&self, bytes: usize) -> io::Result<usize> {
-                Ok(rustix::pipe::fcntl_setpipe_size(&self.fd, bytes)?)
-            }
-            /// FIONREAD.
-            pub fn bytes_readable(&self) -> io::Result<usize> {
-                Ok(rustix::io::ioctl_fionread(&self.fd)? as usize)
-            }
-            pub fn statistics(&self) -> Statistics {
-                Statistics::default()
-            }
-            /// A descriptor to be polled only (poll, select, epoll): ready exactly when a kernel pipe's end would be.
-            pub fn readiness(&self) -> io::Result<BorrowedFd<'_>> {
-                Ok(self.fd.as_fd())
-            }
-            /// Gives the end to a program that may not know millstream: from now on a plain kernel pipe end, with every
-            /// byte that waits.
-            pub fn into_fd(self) -> io::Result<OwnedFd> {
-                Ok(self.fd)
-            }
-            /// Takes an end that came by inheritance or over a Unix socket, whoever sent it.
-            pub fn attach(fd: OwnedFd) -> io::Result<$end> {
-                Ok($end { fd })
-            }
-        }
-    };
-}
-common!(Reader);
-common!(Writer);
-
-impl Read for &Reader {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        Ok(rustix::io::read(&self.fd, buffer)?)
-    }
-    fn read_vectored(&mut self, buffers: &mut [io::IoSliceMut<'_>]) -> io::Result<usize> {
-        Ok(rustix::io::readv(&self.fd, buffers)?)
-    }
-}
-
-impl Read for Reader {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        (&*self).read(buffer)
-    }
-    fn read_vectored(&mut self, buffers: &mut [io::IoSliceMut<'_>]) -> io::Result<usize> {
-        (&*self).read_vectored(buffers)
-    }
-}
-
-impl Write for &Writer {
-    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        Ok(rustix::io::write(&self.fd, buffer)?)
-    }
-    fn write_vectored(&mut self, buffers: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        Ok(rustix::io::writev(&self.fd, buffers)?)
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Write for Writer {
-    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        (&*self).write(buffer)
-    }
-    fn write_vectored(&mut self, buffers: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        (&*self).write_vectored(buffers)
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+pub use builder::{Builder, DEFAULT_CAPACITY, pipe};
+pub use millstream_ring::PIPE_BUF;
+pub use reader::Reader;
+pub use statistics::Statistics;
+pub use wait::WaitPolicy;
+pub use writer::Writer;

@@ -61,6 +61,29 @@ pub fn is_sealed_at(file: impl AsFd, size: u64) -> Result<bool, Errno> {
     Ok(seals.contains(SealFlags::SHRINK | SealFlags::GROW) && u64::try_from(length) == Ok(size))
 }
 
+/// Opens what another process has open as `descriptor`, for reading and writing.
+///
+/// # Errors
+/// `ENOENT`: no such process or descriptor, or `/proc` is not mounted. `EACCES`, `EPERM`: another user's.
+pub fn open_of_process(process: u32, descriptor: u32) -> Result<OwnedFd, Errno> {
+    use rustix::fs::{Mode, OFlags};
+    let path = std::format!("/proc/{process}/fd/{descriptor}");
+    // Opening a device or a FIFO can do things; a file in memory is a regular file.
+    let status = rustix::fs::stat(&path)?;
+    if rustix::fs::FileType::from_raw_mode(status.st_mode) != rustix::fs::FileType::RegularFile {
+        return Err(Errno::ACCESS);
+    }
+    rustix::fs::open(&path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())
+}
+
+/// Bytes in a file.
+///
+/// # Errors
+/// `EBADF`: not open.
+pub fn length(file: impl AsFd) -> Result<u64, Errno> {
+    Ok(rustix::fs::fstat(file)?.st_size.unsigned_abs())
+}
+
 /// Memory that other processes may change at any time: addresses, never references.
 #[derive(Debug)]
 pub struct SharedMapping {

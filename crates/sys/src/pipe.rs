@@ -72,6 +72,14 @@ pub fn is_writable(end: impl AsFd) -> Result<bool, Errno> {
     Ok(flags.intersects(rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::RDWR))
 }
 
+/// Lets a descriptor stay open when its process executes another program.
+///
+/// # Errors
+/// `EBADF`: not open.
+pub fn survive_exec(end: impl AsFd) -> Result<(), Errno> {
+    rustix::io::fcntl_setfd(end, rustix::io::FdFlags::empty())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -104,6 +104,22 @@ pub fn write_now(end: impl AsFd, buffers: &[IoSlice<'_>]) -> Result<usize, Errno
     }
 }
 
+/// `readv(2)`.
+///
+/// # Errors
+/// Those of `read(2)`.
+pub fn read(end: impl AsFd, buffers: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
+    rustix::io::readv(end, buffers)
+}
+
+/// `writev(2)`.
+///
+/// # Errors
+/// Those of `write(2)`.
+pub fn write(end: impl AsFd, buffers: &[IoSlice<'_>]) -> Result<usize, Errno> {
+    rustix::io::writev(end, buffers)
+}
+
 /// Largest write that is never interleaved with another (`pipe(7)`).
 pub const PIPE_BUF: usize = 4096;
 
@@ -142,6 +158,19 @@ pub fn reopened(end: impl AsFd, access: Access, nonblocking: bool) -> Result<Own
         Access::Both => OFlags::RDWR,
     };
     rustix::fs::open(std::format!("/proc/self/fd/{}", end.as_fd().as_raw_fd()), flags, Mode::empty())
+}
+
+/// Whether `end` is open for that, or for more.
+///
+/// # Errors
+/// `EBADF`: not open.
+pub fn is_open_for(end: impl AsFd, access: Access) -> Result<bool, Errno> {
+    let mode = rustix::fs::fcntl_getfl(end)? & OFlags::RWMODE;
+    Ok(match access {
+        Access::Read => mode == OFlags::RDONLY || mode == OFlags::RDWR,
+        Access::Write => mode == OFlags::WRONLY || mode == OFlags::RDWR,
+        Access::Both => mode == OFlags::RDWR,
+    })
 }
 
 /// Whether reads and writes through `end` return `EAGAIN` instead of blocking.

@@ -1,0 +1,125 @@
+//! Making a pipe.
+
+use std::io;
+use std::sync::Arc;
+
+use millstream_ring::MIN_BYTES;
+use millstream_sys::{memory, pipe, transfer};
+
+use crate::end::{End, Pipe, permitted_capacity, size_for};
+use crate::reader::Reader;
+use crate::wait::WaitPolicy;
+use crate::writer::Writer;
+
+/// Bytes that a pipe holds unless told otherwise: half of the second-level cache of most processors of the last ten
+/// years. Larger rings are read from the next, slower level; smaller ones are full sooner and make both sides wait more
+/// often. `docs/pipe.md` has the measurements.
+pub const DEFAULT_CAPACITY: usize = 512 << 10;
+
+/// A new pipe with default options: 512 KiB, blocking, both ends closed on exec.
+///
+/// ```
+/// use std::io::{Read, Write};
+///
+/// let (mut reader, mut writer) = millstream_pipe::pipe()?;
+/// writer.write_all(b"hello")?;
+/// drop(writer);
+/// let mut text = String::new();
+/// reader.read_to_string(&mut text)?;
+/// assert_eq!(text, "hello");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`Builder::create`].
+pub fn pipe() -> io::Result<(Reader, Writer)> {
+    Builder::new().create()
+}
+
+/// Options for a new pipe.
+///
+/// ```
+/// use millstream_pipe::{Builder, WaitPolicy};
+///
+/// let (reader, _writer) = Builder::new().capacity(100_000).nonblocking(true).wait(WaitPolicy::Block).create()?;
+/// assert_eq!(reader.capacity()?, 131_072);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Builder {
+    capacity: usize,
+    nonblocking: bool,
+    cloexec: bool,
+    wait: WaitPolicy,
+}
+
+impl Default for Builder {
+    fn default() -> Builder {
+        Builder { capacity: DEFAULT_CAPACITY, nonblocking: false, cloexec: true, wait: WaitPolicy::default() }
+    }
+}
+
+impl Builder {
+    /// The defaults of [`pipe`].
+    pub fn new() -> Builder {
+        Builder::default()
+    }
+
+    /// Bytes that the pipe holds, rounded up to a power of two of at least 4096.
+    #[must_use]
+    pub fn capacity(mut self, bytes: usize) -> Builder {
+        self.capacity = bytes;
+        self
+    }
+
+    /// Whether both ends are non-blocking at first.
+    #[must_use]
+    pub fn nonblocking(mut self, yes: bool) -> Builder {
+        self.nonblocking = yes;
+        self
+    }
+
+    /// Whether both ends are closed when this process, or a child, executes another program. If not, any program may
+    /// come to hold them, so the kernel's pipe carries the bytes; to give a program one end, rather use
+    /// [`Reader::into_fd`].
+    #[must_use]
+    pub fn cloexec(mut self, yes: bool) -> Builder {
+        self.cloexec = yes;
+        self
+    }
+
+    /// How both ends wait.
+    #[must_use]
+    pub fn wait(mut self, policy: WaitPolicy) -> Builder {
+        self.wait = policy;
+        self
+    }
+
+    /// Makes the pipe.
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENFILE`: too many open files; a pipe needs three. `EPERM`, `EINVAL`: the capacity, as for
+    /// [`Reader::set_capacity`]. `ENOMEM`.
+    pub fn create(&self) -> io::Result<(Reader, Writer)> {
+        let capacity = match self.capacity {
+            DEFAULT_CAPACITY => DEFAULT_CAPACITY,
+            other => permitted_capacity(other, DEFAULT_CAPACITY)?,
+        };
+        let (reader, writer) = pipe::create()?;
+        let pipe = if self.cloexec {
+            Pipe::new(Some(memory::sealable_file()?), size_for(capacity)?)
+        } else {
+            pipe::survive_exec(&reader)?;
+            pipe::survive_exec(&writer)?;
+            pipe::set_capacity(&reader, capacity)?;
+            Pipe::new(None, size_for(MIN_BYTES)?)
+        };
+        if self.nonblocking {
+            transfer::set_nonblocking(&reader, true)?;
+            transfer::set_nonblocking(&writer, true)?;
+        }
+        let pipe = Arc::new(pipe);
+        let reader = Reader::new(End::new(reader, pipe.clone(), self.wait));
+        Ok((reader, Writer::new(End::new(writer, pipe, self.wait))))
+    }
+}

@@ -1,0 +1,198 @@
+//! What both ends have in common: a descriptor of the shadow, the segment, and control.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
+
+use millstream_ring::{Broken, Geometry, ReadSide, Resize, Ring, Route, WriteSide};
+use millstream_sys::{Errno, cpu, pipe, transfer};
+
+use crate::mirror::Mirror;
+use crate::parking::Parker;
+use crate::segment::{Segment, Size};
+use crate::statistics::{Counters, Statistics};
+use crate::wait::{Patience, WaitPolicy};
+
+/// A pipe, in this process.
+#[derive(Debug)]
+pub(crate) struct Pipe {
+    /// The segment's file, or `None` for a pipe that only the kernel carries.
+    pub(crate) file: Option<OwnedFd>,
+    pub(crate) size: Size,
+    /// Mapped when first used: a pipe that is made and closed, or inherited and closed, costs no mapping.
+    segment: OnceLock<Segment>,
+}
+
+impl Pipe {
+    pub(crate) fn new(file: Option<OwnedFd>, size: Size) -> Pipe {
+        Pipe { file, size, segment: OnceLock::new() }
+    }
+
+    pub(crate) fn with_segment(file: OwnedFd, segment: Segment, size: Size) -> Pipe {
+        Pipe { file: Some(file), size, segment: OnceLock::from(segment) }
+    }
+}
+
+/// One end: what [`crate::Reader`] and [`crate::Writer`] are made of.
+#[derive(Debug)]
+pub(crate) struct End {
+    /// Taken only when the end is given away.
+    fd: Option<OwnedFd>,
+    pub(crate) pipe: Arc<Pipe>,
+    pub(crate) counters: Counters,
+    pub(crate) patience: Patience,
+}
+
+impl End {
+    pub(crate) fn new(fd: OwnedFd, pipe: Arc<Pipe>, policy: WaitPolicy) -> End {
+        End { fd: Some(fd), pipe, counters: Counters::default(), patience: Patience::new(policy) }
+    }
+
+    #[inline]
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_ref().expect("an end has its descriptor until it is given away").as_fd()
+    }
+
+    pub(crate) fn take_fd(mut self) -> OwnedFd {
+        self.fd.take().expect("an end has its descriptor until it is given away")
+    }
+
+    #[inline]
+    pub(crate) fn parker(&self) -> Parker<'_> {
+        Parker::at(self.fd())
+    }
+
+    pub(crate) fn mirror(&self) -> Mirror<'_> {
+        Mirror(self.fd())
+    }
+
+    /// The segment, mapped now if it is not; `None` if the kernel alone carries this pipe.
+    #[inline]
+    pub(crate) fn segment(&self) -> Result<Option<&Segment>, Errno> {
+        match self.pipe.segment.get() {
+            Some(segment) => Ok(Some(segment)),
+            None => self.map_segment(),
+        }
+    }
+
+    #[cold]
+    fn map_segment(&self) -> Result<Option<&Segment>, Errno> {
+        let Some(file) = &self.pipe.file else { return Ok(None) };
+        let identity = pipe::identity(self.fd()).ok_or(Errno::BADF)?;
+        let segment = Segment::of_own(file.as_fd(), identity, self.pipe.size)?;
+        // Another thread may have been first; its mapping is as good, and this one is undone.
+        Ok(Some(self.pipe.segment.get_or_init(|| segment)))
+    }
+
+    pub(crate) fn try_clone(&self) -> io::Result<End> {
+        let fd = self.fd().try_clone_to_owned()?;
+        Ok(End::new(fd, self.pipe.clone(), self.patience.policy()))
+    }
+
+    pub(crate) fn statistics(&self) -> Statistics {
+        self.counters.snapshot()
+    }
+
+    pub(crate) fn bytes_readable(&self) -> io::Result<usize> {
+        let Some(segment) = self.segment()? else { return Ok(transfer::bytes_waiting(self.fd())?) };
+        let in_ring = segment.ring().readable().map_err(broken)?;
+        let in_shadow = match segment.ring().route() {
+            Route::Ring => 0,
+            Route::Shadow | Route::Moving => transfer::bytes_waiting(self.fd())?,
+        };
+        Ok(in_ring + in_shadow)
+    }
+
+    pub(crate) fn capacity(&self) -> io::Result<usize> {
+        match self.segment()?.map(|segment| (segment.ring(), segment.ring().route())) {
+            Some((ring, Route::Ring)) => ring.capacity().map_err(broken),
+            _ => Ok(pipe::capacity(self.fd())?),
+        }
+    }
+
+    pub(crate) fn set_capacity(&self, bytes: usize) -> io::Result<usize> {
+        let Some(segment) = self.segment()? else { return Ok(pipe::set_capacity(self.fd(), bytes)?) };
+        let ring = segment.ring();
+        let freed = {
+            let parker = self.parker();
+            let (writers, readers) = lock_both(ring, &parker)?;
+            if ring.route() != Route::Ring {
+                return Ok(pipe::set_capacity(self.fd(), bytes)?);
+            }
+            let bytes = permitted_capacity(bytes, ring.capacity().map_err(broken)?)?;
+            let freed = writers.resize(&readers, bytes).map_err(|error| match error {
+                Resize::Busy => Errno::BUSY.into(),
+                Resize::TooLarge => io::Error::from(Errno::PERM),
+                Resize::Broken => broken(Broken),
+            })?;
+            segment.discard(freed);
+            bytes
+        };
+        self.room_may_have_changed(ring)?;
+        Ok(freed)
+    }
+
+    /// Writers may be asleep that would now find room.
+    fn room_may_have_changed(&self, ring: Ring<'_>) -> io::Result<()> {
+        if ring.writers_wait() {
+            let both = transfer::reopened(self.fd(), transfer::Access::Both, true)?;
+            ring.bell().lower(&self.parker(), &Mirror(both.as_fd())).map_err(broken)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        if let Some(fd) = self.fd.take() {
+            // First closed, then told: whoever is told asks the kernel.
+            drop(fd);
+            if let Some(segment) = self.pipe.segment.get() {
+                segment.ring().note_close();
+            }
+        }
+    }
+}
+
+/// Both sides of a ring, locked in the order that everybody takes them in.
+pub(crate) type BothSides<'a> = (WriteSide<'a, Parker<'a>>, ReadSide<'a, Parker<'a>>);
+
+pub(crate) fn lock_both<'a>(ring: Ring<'a>, parker: &'a Parker<'a>) -> io::Result<BothSides<'a>> {
+    let writers = ring.lock_writers(parker).map_err(broken)?;
+    let readers = ring.lock_readers(parker).map_err(broken)?;
+    Ok((writers, readers))
+}
+
+/// What the kernel would make of a wish for this capacity (`F_SETPIPE_SZ` in `fcntl(2)`).
+pub(crate) fn permitted_capacity(bytes: usize, now: usize) -> Result<usize, Errno> {
+    if bytes > 1 << 31 {
+        return Err(Errno::INVAL);
+    }
+    let rounded = bytes.next_power_of_two().max(millstream_ring::MIN_BYTES);
+    // As there: who only shrinks is not asked for permission.
+    if rounded > now && rounded > largest_capacity() && !cpu::may_exceed_pipe_quota() {
+        return Err(Errno::PERM);
+    }
+    Ok(rounded)
+}
+
+/// Bytes that an unprivileged user may give a pipe.
+pub(crate) fn largest_capacity() -> usize {
+    let setting = std::fs::read_to_string("/proc/sys/fs/pipe-max-size").ok();
+    setting.and_then(|text| text.trim().parse().ok()).unwrap_or(1 << 20)
+}
+
+/// The size of a segment whose ring holds `capacity` at first and can be made as large as the user may.
+pub(crate) fn size_for(capacity: usize) -> Result<Size, Errno> {
+    let initial = Geometry::of(capacity).ok_or(Errno::INVAL)?;
+    Ok(Size { bank_bytes: capacity.max(LARGEST_BY_DEFAULT), initial })
+}
+
+/// Address space, not memory, that each pipe has for growing.
+const LARGEST_BY_DEFAULT: usize = 1 << 20;
+
+/// The stream cannot go on, whoever's fault it is.
+#[cold]
+pub(crate) fn broken(_: Broken) -> io::Error {
+    io::Error::other(Broken)
+}

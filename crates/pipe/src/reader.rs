@@ -1,0 +1,316 @@
+//! The read end.
+
+use std::io::{self, IoSliceMut, Read};
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use millstream_ring::{Ring, Route};
+use millstream_sys::{Errno, cpu, signals, transfer};
+
+use crate::end::{End, broken};
+use crate::handover;
+use crate::segment::Segment;
+use crate::statistics::Statistics;
+use crate::wait::{Effort, Look};
+
+/// The read end of a pipe.
+///
+/// Several handles ([`Reader::try_clone`]), threads (`&Reader` is [`Read`]) and processes (fork) may read; each byte goes
+/// to one of them.
+///
+/// # Reading
+/// A read returns what waits, up to the size of the buffer. It sleeps while the pipe is empty and a writer is left. It
+/// returns 0 when no writer is left and nothing waits, and from then on every time; also for an empty buffer. A writer
+/// that was killed counts as closed: what it had written is delivered first.
+///
+/// Errors: [`WouldBlock`](io::ErrorKind::WouldBlock) if nothing waits and the end is non-blocking;
+/// [`Interrupted`](io::ErrorKind::Interrupted) if a signal handler without `SA_RESTART` ran while it slept;
+/// [`Other`](io::ErrorKind::Other) if another process has broken the shared memory. No error has consumed a byte.
+///
+/// Costs one copy, and no system call unless it has to wait or to wake somebody.
+///
+/// References: `read(2)`, `pipe(7)`.
+#[derive(Debug)]
+pub struct Reader {
+    pub(crate) end: End,
+}
+
+/// What one attempt came to.
+enum Attempt {
+    Moved(usize),
+    Nothing,
+    EndOfStream,
+}
+
+/// What waiting came to.
+enum Outcome {
+    TryAgain,
+    EndOfStream,
+}
+
+impl Reader {
+    pub(crate) fn new(end: End) -> Reader {
+        Reader { end }
+    }
+
+    /// Another handle to the same open end, as `dup(2)` makes it: it shares the non-blocking flag, and the end is closed
+    /// when all of them are.
+    ///
+    /// # Errors
+    /// Too many open files (`EMFILE`).
+    pub fn try_clone(&self) -> io::Result<Reader> {
+        self.end.try_clone().map(Reader::new)
+    }
+
+    /// Whether reading an empty pipe returns [`WouldBlock`](io::ErrorKind::WouldBlock) instead of sleeping. Holds for
+    /// every clone and every process that has inherited this end.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub fn set_nonblocking(&self, yes: bool) -> io::Result<()> {
+        Ok(transfer::set_nonblocking(self.end.fd(), yes)?)
+    }
+
+    /// Bytes that the pipe holds when full: a power of two, at least 4096.
+    ///
+    /// # Errors
+    /// The shared memory cannot be mapped, or was broken by another process.
+    pub fn capacity(&self) -> io::Result<usize> {
+        self.end.capacity()
+    }
+
+    /// Makes the pipe larger or smaller while it is in use; returns its new capacity, which is `bytes` rounded up to a
+    /// power of two of at least 4096. Bytes that wait are kept.
+    ///
+    /// # Errors
+    /// As for `F_SETPIPE_SZ` in `fcntl(2)`: `EBUSY` if more bytes wait than it would hold, `EPERM` above
+    /// `/proc/sys/fs/pipe-max-size` without `CAP_SYS_RESOURCE`, `EINVAL` above 2 GiB. Also `EPERM` above both 1 MiB and
+    /// the capacity that the pipe was made with, for which it has no addresses.
+    pub fn set_capacity(&self, bytes: usize) -> io::Result<usize> {
+        self.end.set_capacity(bytes)
+    }
+
+    /// Bytes that wait to be read (`FIONREAD`).
+    ///
+    /// # Errors
+    /// The shared memory cannot be mapped, or was broken by another process.
+    pub fn bytes_readable(&self) -> io::Result<usize> {
+        self.end.bytes_readable()
+    }
+
+    /// What this handle has done so far.
+    pub fn statistics(&self) -> Statistics {
+        self.end.statistics()
+    }
+
+    /// A descriptor for `poll(2)`, `select(2)`, `epoll(7)` and whatever is built on them: ready exactly when a kernel
+    /// pipe's read end would be. Only to be watched: reading from it would take bytes that mean nothing.
+    ///
+    /// From the first call on, every change between empty and not empty costs whoever makes it a system call.
+    ///
+    /// # Errors
+    /// The shared memory cannot be mapped; too many open files; `/proc` is not mounted.
+    pub fn readiness(&self) -> io::Result<BorrowedFd<'_>> {
+        if let Some(segment) = self.end.segment()? {
+            handover::mirror_for_watchers(&self.end, segment, |bell| bell.watch_for_bytes())?;
+        }
+        Ok(self.end.fd())
+    }
+
+    /// Gives the end away, to a program that need not know millstream: a plain descriptor of a kernel pipe, in which
+    /// the bytes that wait have been put first. It is closed on exec unless it is made standard input or the like:
+    ///
+    /// ```
+    /// use std::io::Write;
+    /// use std::process::{Command, Stdio};
+    ///
+    /// let (reader, mut writer) = millstream_pipe::pipe()?;
+    /// writer.write_all(b"one\ntwo\n")?;
+    /// let counter = Command::new("wc").arg("-l").stdin(reader.into_fd()?).stdout(Stdio::piped()).spawn()?;
+    /// writer.write_all(b"three\n")?;
+    /// drop(writer);
+    /// assert_eq!(counter.wait_with_output()?.stdout, b"3\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// While such a descriptor is open anywhere the kernel carries the bytes. A program that does know millstream gets
+    /// them back on the ring with [`Reader::attach`].
+    ///
+    /// # Errors
+    /// `ENOBUFS`: more bytes wait than the kernel allows this user in a pipe; read some first. Too many open files;
+    /// `/proc` is not mounted. The end is closed then.
+    pub fn into_fd(self) -> io::Result<OwnedFd> {
+        handover::give_away(self.end, transfer::Access::Read)
+    }
+
+    /// Takes the read end of any pipe or FIFO: inherited, or received over a Unix socket. If it comes from
+    /// [`Reader::into_fd`] of a process of the same user that still has the other end, and no other copy of the
+    /// descriptor is left, the ring carries the bytes again; otherwise the kernel does, and everything works the same.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput): not the read end of a pipe or FIFO.
+    pub fn attach(fd: OwnedFd) -> io::Result<Reader> {
+        handover::attach(fd, transfer::Access::Read).map(Reader::new)
+    }
+
+    fn read_some(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let wanted = buffers.iter().map(|buffer| buffer.len()).sum();
+        if wanted == 0 {
+            return Ok(0);
+        }
+        let Some(segment) = self.end.segment()? else { return self.read_from_kernel(buffers) };
+        let mut false_wakes = 0;
+        loop {
+            match self.attempt(segment, buffers, wanted)? {
+                Attempt::Moved(count) => return Ok(count),
+                Attempt::EndOfStream => return Ok(0),
+                Attempt::Nothing => {}
+            }
+            match self.wait(segment, &mut false_wakes)? {
+                Outcome::TryAgain => {}
+                Outcome::EndOfStream => return Ok(0),
+            }
+        }
+    }
+
+    #[inline]
+    fn attempt(&self, segment: &Segment, buffers: &mut [IoSliceMut<'_>], wanted: usize) -> io::Result<Attempt> {
+        let (ring, parker) = (segment.ring(), self.end.parker());
+        let readers = ring.lock_readers(&parker).map_err(broken)?;
+        let waiting = readers.waiting(wanted).map_err(broken)?;
+        match ring.route() {
+            Route::Moving => {
+                drop(readers);
+                handover::finish_moving(&self.end, segment)?;
+                return Ok(Attempt::Nothing);
+            }
+            Route::Ring if waiting.is_empty() => return Ok(Attempt::Nothing),
+            Route::Shadow if waiting.is_empty() => return self.attempt_shadow(buffers),
+            Route::Ring | Route::Shadow => {}
+        }
+        segment.populate(waiting.touches(wanted.min(waiting.len())))?;
+        let count = readers.read(waiting, buffers.iter_mut().map(|buffer| &mut **buffer), cpu::current());
+        self.end.counters.moved(count);
+        drop(readers);
+        let emptied = count == waiting.len();
+        if ring.writers_wait() || (emptied && ring.bell().is_watched_for_bytes()) {
+            self.lower_bell(ring)?;
+        }
+        Ok(Attempt::Moved(count))
+    }
+
+    /// With the readers locked: no other of us takes bytes from the shadow now.
+    fn attempt_shadow(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<Attempt> {
+        match transfer::read_now(self.end.fd(), buffers) {
+            Ok(0) => Ok(Attempt::EndOfStream),
+            Ok(count) => {
+                self.end.counters.moved_through_kernel(count);
+                Ok(Attempt::Moved(count))
+            }
+            Err(Errno::AGAIN) => Ok(Attempt::Nothing),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    #[cold]
+    fn lower_bell(&self, ring: Ring<'_>) -> io::Result<()> {
+        if ring.bell().lower(&self.end.parker(), &self.end.mirror()).map_err(broken)? {
+            self.end.counters.woke_somebody();
+        }
+        Ok(())
+    }
+
+    fn wait(&self, segment: &Segment, false_wakes: &mut u32) -> io::Result<Outcome> {
+        let ring = segment.ring();
+        if transfer::is_nonblocking(self.end.fd())? {
+            return match self.ask_kernel(ring)? {
+                Some(outcome) => Ok(outcome),
+                None => Err(Errno::AGAIN.into()),
+            };
+        }
+        let closes = ring.closes();
+        let is_over = || has_bytes(ring) || ring.closes() != closes || ring.route() != Route::Ring;
+        if ring.route() == Route::Ring {
+            let mut effort = Effort::default();
+            let look = self.end.patience.look(ring.writers_cpu(), is_over, &mut effort);
+            self.end.counters.waited(effort);
+            match look {
+                Look::Found if has_bytes(ring) => return Ok(Outcome::TryAgain),
+                Look::KeepLooking => return Ok(self.ask_kernel(ring)?.unwrap_or(Outcome::TryAgain)),
+                Look::Found | Look::AskKernel => {}
+            }
+        }
+        self.sleep(ring, false_wakes)
+    }
+
+    /// Whether the kernel knows a reason not to wait: bytes, or the end of the stream.
+    fn ask_kernel(&self, ring: Ring<'_>) -> io::Result<Option<Outcome>> {
+        let ready = transfer::readiness(self.end.fd())?;
+        // The kernel first, the ring second: a writer that died had written before.
+        if has_bytes(ring) || (ring.route() != Route::Ring && ready.readable) {
+            return Ok(Some(Outcome::TryAgain));
+        }
+        Ok(ready.peer_gone.then_some(Outcome::EndOfStream))
+    }
+
+    fn sleep(&self, ring: Ring<'_>, false_wakes: &mut u32) -> io::Result<Outcome> {
+        let (bell, parker, mirror) = (ring.bell(), self.end.parker(), self.end.mirror());
+        let route = ring.route();
+        if *false_wakes > 3 && route == Route::Ring {
+            // Somebody wrote into the shadow who should not have.
+            handover::clear_strange_bytes(&self.end, ring)?;
+        }
+        let counted = bell.reader_will_sleep(&parker, &mirror);
+        let slept = match counted {
+            Ok(()) if !has_bytes(ring) && ring.route() == route => {
+                self.end.counters.slept();
+                Some(transfer::sleep_until_readable(self.end.fd()))
+            }
+            _ => None,
+        };
+        bell.reader_woke();
+        counted.map_err(broken)?;
+        match slept {
+            None => Ok(Outcome::TryAgain),
+            Some(Ok(ready)) => {
+                let has_bytes = has_bytes(ring);
+                *false_wakes += u32::from(!has_bytes && ready.readable);
+                let is_over = ready.peer_gone && !ready.readable && !has_bytes;
+                Ok(if is_over { Outcome::EndOfStream } else { Outcome::TryAgain })
+            }
+            Some(Err(Errno::INTR)) if signals::handlers_ask_for_restart() => Ok(Outcome::TryAgain),
+            Some(Err(error)) => Err(error.into()),
+        }
+    }
+
+    fn read_from_kernel(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let count = transfer::read(self.end.fd(), buffers)?;
+        self.end.counters.moved_through_kernel(count);
+        Ok(count)
+    }
+}
+
+/// Also true if the ring is broken: the next attempt says so.
+#[inline]
+fn has_bytes(ring: Ring<'_>) -> bool {
+    ring.readable() != Ok(0)
+}
+
+impl Read for &Reader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.read_some(&mut [IoSliceMut::new(buffer)])
+    }
+
+    fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        self.read_some(buffers)
+    }
+}
+
+impl Read for Reader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(buffer)
+    }
+
+    fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        (&*self).read_vectored(buffers)
+    }
+}

@@ -1,0 +1,121 @@
+//! The shared memory of one pipe, as this process has mapped it.
+#![allow(unsafe_code)]
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use millstream_ring::{Bytes, Foreign, Geometry, HEADER_BYTES, Header, Ring};
+use millstream_sys::memory::{self, SharedMapping};
+use millstream_sys::pipe::Identity;
+use millstream_sys::{Errno, fd::BorrowedFd};
+
+/// Pages are made and mapped in steps of this size: few calls, and little memory for a pipe that carries little.
+const STEP: usize = 64 << 10;
+
+/// A mapped segment: a page of header and two banks.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    mapping: SharedMapping,
+    /// Bytes of each bank, from its start, that are known to be backed and mapped here.
+    populated: [AtomicUsize; 2],
+}
+
+impl Segment {
+    /// Maps the segment of a pipe that this process, or one that it was forked from, has made, and says whose it is in
+    /// case nobody has.
+    pub(crate) fn of_own(file: BorrowedFd<'_>, shadow: Identity, size: Size) -> Result<Segment, Errno> {
+        memory::seal_at(file, size.segment() as u64)?;
+        let segment = Segment::map(file, size)?;
+        segment.ring().found((shadow.device, shadow.inode), size.initial);
+        Ok(segment)
+    }
+
+    /// Maps the segment of a pipe whose end came from elsewhere, if it is what it should be.
+    pub(crate) fn of_peer(file: impl AsFd, shadow: Identity, bank_bytes: usize) -> Result<Segment, Unfit> {
+        let initial = Geometry::of(bank_bytes).ok_or(Unfit::Foreign(Foreign::Size))?;
+        let segment = Segment::map(file, Size { bank_bytes, initial })?;
+        segment.ring().check((shadow.device, shadow.inode))?;
+        Ok(segment)
+    }
+
+    fn map(file: impl AsFd, size: Size) -> Result<Segment, Errno> {
+        let mapping = SharedMapping::of_sealed(file, size.segment())?;
+        mapping.populate(0, HEADER_BYTES)?;
+        Ok(Segment { mapping, populated: [const { AtomicUsize::new(0) }; 2] })
+    }
+
+    #[inline]
+    pub(crate) fn ring(&self) -> Ring<'_> {
+        let start = self.mapping.start();
+        // SAFETY: the header lies at the start of the mapping, which is aligned to a page, longer than a header (`Size`)
+        // and lives as long as `self`. Every field is an atomic integer, for which any value is valid.
+        let header = unsafe { start.cast::<Header>().as_ref() };
+        // SAFETY: the rest of the mapping, which lives as long as `self`; the file is sealed, so it cannot be cut.
+        let bytes = unsafe { Bytes::new(start.add(HEADER_BYTES), self.mapping.len() - HEADER_BYTES) };
+        Ring::new(header, bytes)
+    }
+
+    /// Sees to it that the first `len` bytes of a bank can be touched without a fault and without SIGBUS.
+    #[inline]
+    pub(crate) fn populate(&self, (bank, len): (usize, usize)) -> Result<(), Errno> {
+        if len <= self.populated[bank].load(Relaxed) { Ok(()) } else { self.populate_more(bank, len) }
+    }
+
+    #[cold]
+    fn populate_more(&self, bank: usize, len: usize) -> Result<(), Errno> {
+        let from = self.populated[bank].load(Relaxed);
+        let ring = self.ring();
+        let to = len.next_multiple_of(STEP).min(ring.bank_bytes());
+        if from < to {
+            self.mapping.populate(ring.bank_offset(bank) + from, to - from)?;
+            self.populated[bank].store(to, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Gives back memory that the ring no longer uses.
+    pub(crate) fn discard(&self, (offset, len): (usize, usize)) {
+        for populated in &self.populated {
+            populated.store(0, Relaxed);
+        }
+        self.mapping.discard(offset, len);
+    }
+}
+
+/// How large a segment is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    pub(crate) bank_bytes: usize,
+    pub(crate) initial: Geometry,
+}
+
+impl Size {
+    fn segment(self) -> usize {
+        HEADER_BYTES + 2 * self.bank_bytes
+    }
+
+    /// Of the banks in a file of this length, if that can be a segment.
+    pub(crate) fn bank_bytes_of(file_bytes: u64) -> Option<usize> {
+        let banks = usize::try_from(file_bytes).ok()?.checked_sub(HEADER_BYTES)?;
+        Some(banks / 2).filter(|bytes| bytes.is_power_of_two() && banks % 2 == 0)
+    }
+}
+
+/// Why a segment from elsewhere is not used.
+#[derive(Debug)]
+pub(crate) enum Unfit {
+    Foreign(#[allow(dead_code, reason = "shown by Debug")] Foreign),
+    System(#[allow(dead_code, reason = "shown by Debug")] Errno),
+}
+
+impl From<Foreign> for Unfit {
+    fn from(difference: Foreign) -> Unfit {
+        Unfit::Foreign(difference)
+    }
+}
+
+impl From<Errno> for Unfit {
+    fn from(error: Errno) -> Unfit {
+        Unfit::System(error)
+    }
+}

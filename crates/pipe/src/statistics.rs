@@ -1,0 +1,77 @@
+//! What an end has done.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::wait::Effort;
+
+/// What one handle has done since it was made. Clones and forks count for themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// Bytes moved, by whatever way.
+    pub bytes: u64,
+    /// Of these, the bytes that went through the kernel's pipe.
+    pub bytes_through_kernel: u64,
+    /// Times that bytes were moved.
+    pub transfers: u64,
+    /// Looks at the ring while waiting for the other side.
+    pub spins: u64,
+    /// Times that the CPU was offered to the other side.
+    pub yields: u64,
+    /// Times that this end went to sleep.
+    pub sleeps: u64,
+    /// Times that this end woke the other side, or told somebody who watches it.
+    pub wakes: u64,
+}
+
+/// Counters of a handle that several threads may use.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    bytes: AtomicU64,
+    bytes_through_kernel: AtomicU64,
+    transfers: AtomicU64,
+    spins: AtomicU64,
+    yields: AtomicU64,
+    sleeps: AtomicU64,
+    wakes: AtomicU64,
+}
+
+impl Counters {
+    /// Only with the lock of the side held: that makes load and store as good as one atomic step, and cheaper.
+    #[inline]
+    pub(crate) fn moved(&self, bytes: usize) {
+        self.bytes.store(self.bytes.load(Relaxed) + bytes as u64, Relaxed);
+        self.transfers.store(self.transfers.load(Relaxed) + 1, Relaxed);
+    }
+
+    pub(crate) fn moved_through_kernel(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Relaxed);
+        self.bytes_through_kernel.fetch_add(bytes as u64, Relaxed);
+        self.transfers.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn waited(&self, effort: Effort) {
+        self.spins.fetch_add(effort.looks, Relaxed);
+        self.yields.fetch_add(effort.offers, Relaxed);
+    }
+
+    pub(crate) fn slept(&self) {
+        self.sleeps.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn woke_somebody(&self) {
+        self.wakes.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn snapshot(&self) -> Statistics {
+        Statistics {
+            bytes: self.bytes.load(Relaxed),
+            bytes_through_kernel: self.bytes_through_kernel.load(Relaxed),
+            transfers: self.transfers.load(Relaxed),
+            spins: self.spins.load(Relaxed),
+            yields: self.yields.load(Relaxed),
+            sleeps: self.sleeps.load(Relaxed),
+            wakes: self.wakes.load(Relaxed),
+        }
+    }
+}

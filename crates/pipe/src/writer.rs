@@ -1,0 +1,379 @@
+//! The write end.
+
+use std::io::{self, IoSlice, Write};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use millstream_ring::{PIPE_BUF, Ring, Route};
+use millstream_sys::{Errno, clock, cpu, signals, transfer};
+
+use crate::end::{End, broken};
+use crate::handover;
+use crate::segment::Segment;
+use crate::statistics::Statistics;
+use crate::wait::{Effort, Look};
+
+/// Between two questions to the kernel whether a reader is left, in ticks: 10 to 20 microseconds, less than it takes to
+/// learn of another process's death in any other way. A reader that closes tells us itself.
+const ASK_EVERY: u64 = 40_000;
+
+/// Between two attempts to leave the shadow for the ring, in ticks: about a millisecond.
+const RETURN_EVERY: u64 = 3_000_000;
+
+/// The write end of a pipe.
+///
+/// Several handles ([`Writer::try_clone`]), threads (`&Writer` is [`Write`]) and processes (fork) may write.
+///
+/// # Writing
+/// A write of up to [`PIPE_BUF`](crate::PIPE_BUF) bytes is atomic: no other write is mixed with it, and if there is no
+/// room for all of it, it sleeps. A larger one may be mixed with others; it sleeps until all of it is written, or, if
+/// the end is non-blocking, writes what there is room for. A write of nothing returns 0.
+///
+/// Errors: [`BrokenPipe`](io::ErrorKind::BrokenPipe) if no reader is left, and the thread is sent SIGPIPE (which Rust
+/// programs ignore unless told otherwise); [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room and the end is
+/// non-blocking; [`Interrupted`](io::ErrorKind::Interrupted) if a signal handler without `SA_RESTART` ran while it slept;
+/// [`Other`](io::ErrorKind::Other) if another process has broken the shared memory; `ENOMEM` or `ENOSPC` if there is no
+/// memory for it. If part was written already its count is returned instead, and the error next time.
+///
+/// Costs one copy, and no system call unless it has to wait or to wake somebody, and a short one at most every 10
+/// microseconds to see whether a reader is left.
+///
+/// References: `write(2)`, `pipe(7)`.
+#[derive(Debug)]
+pub struct Writer {
+    pub(crate) end: End,
+    readers_seen_at: AtomicU64,
+    closes_seen: AtomicU32,
+    return_tried_at: AtomicU64,
+}
+
+/// What one attempt came to.
+enum Attempt {
+    Moved(usize),
+    NoRoom,
+}
+
+/// Why a write ends early.
+enum Stop {
+    /// Found by us: the kernel has not sent SIGPIPE.
+    NoReader,
+    Error(io::Error),
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Stop {
+        Stop::Error(error)
+    }
+}
+
+impl From<Errno> for Stop {
+    fn from(error: Errno) -> Stop {
+        Stop::Error(error.into())
+    }
+}
+
+impl Writer {
+    pub(crate) fn new(end: End) -> Writer {
+        Writer {
+            end,
+            readers_seen_at: AtomicU64::new(0),
+            closes_seen: AtomicU32::new(0),
+            return_tried_at: AtomicU64::new(0),
+        }
+    }
+
+    /// Another handle to the same open end, as [`Reader::try_clone`](crate::Reader::try_clone).
+    ///
+    /// # Errors
+    /// Too many open files (`EMFILE`).
+    pub fn try_clone(&self) -> io::Result<Writer> {
+        self.end.try_clone().map(Writer::new)
+    }
+
+    /// As [`Reader::set_nonblocking`](crate::Reader::set_nonblocking), for writing.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub fn set_nonblocking(&self, yes: bool) -> io::Result<()> {
+        Ok(transfer::set_nonblocking(self.end.fd(), yes)?)
+    }
+
+    /// As [`Reader::capacity`](crate::Reader::capacity).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn capacity(&self) -> io::Result<usize> {
+        self.end.capacity()
+    }
+
+    /// As [`Reader::set_capacity`](crate::Reader::set_capacity).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_capacity(&self, bytes: usize) -> io::Result<usize> {
+        self.end.set_capacity(bytes)
+    }
+
+    /// Bytes that wait to be read (`FIONREAD`).
+    ///
+    /// # Errors
+    /// As for [`Reader::bytes_readable`](crate::Reader::bytes_readable).
+    pub fn bytes_readable(&self) -> io::Result<usize> {
+        self.end.bytes_readable()
+    }
+
+    /// What this handle has done so far.
+    pub fn statistics(&self) -> Statistics {
+        self.end.statistics()
+    }
+
+    /// As [`Reader::readiness`](crate::Reader::readiness): ready for writing when [`PIPE_BUF`](crate::PIPE_BUF) bytes
+    /// are free, in error when no reader is left.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn readiness(&self) -> io::Result<BorrowedFd<'_>> {
+        if let Some(segment) = self.end.segment()? {
+            handover::mirror_for_watchers(&self.end, segment, |bell| bell.watch_for_room())?;
+        }
+        Ok(self.end.fd())
+    }
+
+    /// As [`Reader::into_fd`](crate::Reader::into_fd).
+    ///
+    /// # Errors
+    /// Too many open files; `/proc` is not mounted. The end is closed then.
+    pub fn into_fd(self) -> io::Result<OwnedFd> {
+        handover::give_away(self.end, transfer::Access::Write)
+    }
+
+    /// As [`Reader::attach`](crate::Reader::attach), for the write end.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput): not the write end of a pipe or FIFO.
+    pub fn attach(fd: OwnedFd) -> io::Result<Writer> {
+        handover::attach(fd, transfer::Access::Write).map(Writer::new)
+    }
+
+    fn write_all_of(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        let total = buffers.iter().map(|buffer| buffer.len()).sum();
+        if total == 0 {
+            return Ok(0);
+        }
+        let Some(segment) = self.end.segment()? else { return self.write_to_kernel(buffers) };
+        let mut done = 0;
+        while done < total {
+            let step = match self.attempt(segment, buffers, done, total) {
+                Ok(Attempt::Moved(count)) => {
+                    done += count;
+                    continue;
+                }
+                Ok(Attempt::NoRoom) => self.wait(segment, needed(total)),
+                Err(stop) => Err(stop),
+            };
+            match step {
+                Ok(()) => {}
+                // What has been written cannot be taken back: the error can wait, for it will be there next time.
+                Err(_) if done > 0 => break,
+                Err(Stop::NoReader) => {
+                    signals::send_sigpipe_to_this_thread();
+                    return Err(Errno::PIPE.into());
+                }
+                Err(Stop::Error(error)) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    #[inline]
+    fn attempt(&self, segment: &Segment, buffers: &[IoSlice<'_>], done: usize, total: usize) -> Result<Attempt, Stop> {
+        let (ring, parker) = (segment.ring(), self.end.parker());
+        self.see_that_a_reader_is_left(ring)?;
+        let writers = ring.lock_writers(&parker).map_err(broken)?;
+        match ring.route() {
+            Route::Ring => {}
+            Route::Shadow => {
+                let attempt = self.attempt_shadow(buffers, done);
+                drop(writers);
+                self.try_to_return(segment)?;
+                return attempt;
+            }
+            Route::Moving => {
+                drop(writers);
+                handover::finish_moving(&self.end, segment)?;
+                return Ok(Attempt::Moved(0));
+            }
+        }
+        let room = writers.room(total - done).map_err(broken)?;
+        if room.len() < needed(total) {
+            return Ok(Attempt::NoRoom);
+        }
+        segment.populate(room.touches(room.len().min(total - done)))?;
+        let count = writers.write(room, unwritten(buffers, done), cpu::current());
+        self.end.counters.moved(count);
+        drop(writers);
+        if ring.readers_wait() || (room.len() - count < PIPE_BUF && ring.bell().is_watched_for_room()) {
+            self.raise_bell(ring)?;
+        }
+        Ok(Attempt::Moved(count))
+    }
+
+    /// With the writers locked: none of ours can come between.
+    fn attempt_shadow(&self, buffers: &[IoSlice<'_>], done: usize) -> Result<Attempt, Stop> {
+        let unwritten: Vec<IoSlice<'_>> = unwritten(buffers, done).map(IoSlice::new).collect();
+        match transfer::write_now(self.end.fd(), &unwritten) {
+            Ok(count) => {
+                self.end.counters.moved_through_kernel(count);
+                Ok(Attempt::Moved(count))
+            }
+            Err(Errno::AGAIN) => Ok(Attempt::NoRoom),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    #[inline]
+    fn see_that_a_reader_is_left(&self, ring: Ring<'_>) -> Result<(), Stop> {
+        let (now, closes) = (clock::ticks(), ring.closes());
+        let is_recent = now.wrapping_sub(self.readers_seen_at.load(Relaxed)) < ASK_EVERY;
+        if is_recent && closes == self.closes_seen.load(Relaxed) {
+            return Ok(());
+        }
+        self.ask_for_readers(now, closes)
+    }
+
+    #[cold]
+    fn ask_for_readers(&self, now: u64, closes: u32) -> Result<(), Stop> {
+        if transfer::readiness(self.end.fd())?.peer_gone {
+            return Err(Stop::NoReader);
+        }
+        self.readers_seen_at.store(now, Relaxed);
+        self.closes_seen.store(closes, Relaxed);
+        Ok(())
+    }
+
+    #[cold]
+    fn raise_bell(&self, ring: Ring<'_>) -> io::Result<()> {
+        if ring.bell().is_watched_for_room() {
+            self.end.mirror().narrow();
+        }
+        if ring.bell().raise(&self.end.parker(), &self.end.mirror()).map_err(broken)? {
+            self.end.counters.woke_somebody();
+        }
+        Ok(())
+    }
+
+    fn try_to_return(&self, segment: &Segment) -> io::Result<()> {
+        let now = clock::ticks();
+        if now.wrapping_sub(self.return_tried_at.load(Relaxed)) < RETURN_EVERY {
+            return Ok(());
+        }
+        self.return_tried_at.store(now, Relaxed);
+        handover::return_to_ring(&self.end, segment)
+    }
+
+    fn wait(&self, segment: &Segment, needed: usize) -> Result<(), Stop> {
+        let ring = segment.ring();
+        if transfer::is_nonblocking(self.end.fd())? {
+            let is_gone = transfer::readiness(self.end.fd())?.peer_gone;
+            return Err(if is_gone { Stop::NoReader } else { Errno::AGAIN.into() });
+        }
+        let closes = ring.closes();
+        let is_over = || has_room(ring, needed) || ring.closes() != closes || ring.route() != Route::Ring;
+        if ring.route() == Route::Ring {
+            let mut effort = Effort::default();
+            let look = self.end.patience.look(ring.readers_cpu(), is_over, &mut effort);
+            self.end.counters.waited(effort);
+            match look {
+                Look::Found if has_room(ring, needed) => return Ok(()),
+                // The next attempt asks the kernel whether a reader is left.
+                Look::KeepLooking => return Ok(()),
+                Look::Found | Look::AskKernel => {}
+            }
+        }
+        self.sleep(ring, needed)
+    }
+
+    fn sleep(&self, ring: Ring<'_>, needed: usize) -> Result<(), Stop> {
+        let (bell, parker, mirror) = (ring.bell(), self.end.parker(), self.end.mirror());
+        let route = ring.route();
+        if route == Route::Ring {
+            mirror.narrow();
+        }
+        let counted = bell.writer_will_sleep(&parker, &mirror);
+        let must_sleep = ring.route() == route && (route != Route::Ring || !has_room(ring, needed));
+        let slept = match counted {
+            Ok(()) if must_sleep => {
+                self.end.counters.slept();
+                Some(transfer::sleep_until_writable(self.end.fd()))
+            }
+            _ => None,
+        };
+        bell.writer_woke();
+        counted.map_err(broken)?;
+        match slept {
+            None => Ok(()),
+            Some(Ok(ready)) if ready.peer_gone => Err(Stop::NoReader),
+            Some(Ok(_)) => Ok(()),
+            Some(Err(Errno::INTR)) if signals::handlers_ask_for_restart() => Ok(()),
+            Some(Err(error)) => Err(error.into()),
+        }
+    }
+
+    fn write_to_kernel(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        let count = transfer::write(self.end.fd(), buffers)?;
+        self.end.counters.moved_through_kernel(count);
+        Ok(count)
+    }
+}
+
+/// Free bytes without which a write of `total` cannot begin or go on.
+fn needed(total: usize) -> usize {
+    if total <= PIPE_BUF { total } else { 1 }
+}
+
+/// What is left of `buffers` after `done` bytes.
+fn unwritten<'b>(buffers: &'b [IoSlice<'_>], done: usize) -> impl Iterator<Item = &'b [u8]> {
+    buffers.iter().scan(done, |done, buffer| {
+        let skipped = (*done).min(buffer.len());
+        *done -= skipped;
+        Some(&buffer[skipped..])
+    })
+}
+
+/// Also true if the ring is broken: the next attempt says so.
+#[inline]
+fn has_room(ring: Ring<'_>, needed: usize) -> bool {
+    match (ring.capacity(), ring.readable()) {
+        (Ok(capacity), Ok(waiting)) => capacity.saturating_sub(waiting) >= needed,
+        _ => true,
+    }
+}
+
+impl Write for &Writer {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        self.write_all_of(&[IoSlice::new(buffer)])
+    }
+
+    fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.write_all_of(buffers)
+    }
+
+    /// Does nothing: what is written can be read at once.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Write for Writer {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        (&*self).write(buffer)
+    }
+
+    fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        (&*self).write_vectored(buffers)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,87 @@
+//! The data banks: addresses that are copied to and from, never borrowed.
+#![allow(unsafe_code)]
+
+#[cfg(not(loom))]
+mod memory {
+    use core::marker::PhantomData;
+    use core::ptr::{NonNull, copy_nonoverlapping};
+
+    /// Two banks of bytes that another process may change at any time.
+    ///
+    /// While both sides keep to the protocol no byte is written and read at once. A hostile peer can break that: the
+    /// copy then moves bytes of either value. The language calls such a race undefined; on the machine it is a plain
+    /// copy through addresses from which the compiler may assume nothing, because no reference to them ever exists.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Bytes<'a> {
+        start: NonNull<u8>,
+        len: usize,
+        memory: PhantomData<&'a u8>,
+    }
+
+    impl Bytes<'_> {
+        /// The banks at `start`, of `len` bytes together.
+        ///
+        /// # Safety
+        /// All of them are mapped for reading and writing, and stay so for the lifetime of the value.
+        pub unsafe fn new(start: NonNull<u8>, len: usize) -> Self {
+            Bytes { start, len, memory: PhantomData }
+        }
+
+        pub(crate) fn len(&self) -> usize {
+            self.len
+        }
+
+        pub(crate) fn write(&self, offset: usize, source: &[u8]) {
+            assert!(source.len() <= self.len && offset <= self.len - source.len());
+            // SAFETY: in the banks, by the line above; `source` is this process's own, so they do not overlap.
+            unsafe { copy_nonoverlapping(source.as_ptr(), self.start.as_ptr().add(offset), source.len()) }
+        }
+
+        pub(crate) fn read(&self, offset: usize, target: &mut [u8]) {
+            assert!(target.len() <= self.len && offset <= self.len - target.len());
+            // SAFETY: as for `write`.
+            unsafe { copy_nonoverlapping(self.start.as_ptr().add(offset), target.as_mut_ptr(), target.len()) }
+        }
+    }
+}
+
+#[cfg(loom)]
+mod model {
+    use loom::cell::UnsafeCell;
+
+    /// The banks of a model: every byte is watched for being written and read at once.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Bytes<'a> {
+        cells: &'a [UnsafeCell<u8>],
+    }
+
+    impl<'a> Bytes<'a> {
+        /// The banks in `cells`.
+        pub fn new(cells: &'a [UnsafeCell<u8>]) -> Bytes<'a> {
+            Bytes { cells }
+        }
+
+        pub(crate) fn len(&self) -> usize {
+            self.cells.len()
+        }
+
+        pub(crate) fn write(&self, offset: usize, source: &[u8]) {
+            for (cell, &byte) in self.cells[offset..].iter().zip(source) {
+                // SAFETY: loom stops the model if another thread uses the byte.
+                cell.with_mut(|cell| unsafe { *cell = byte });
+            }
+        }
+
+        pub(crate) fn read(&self, offset: usize, target: &mut [u8]) {
+            for (cell, byte) in self.cells[offset..].iter().zip(target) {
+                // SAFETY: loom stops the model if another thread writes the byte.
+                *byte = cell.with(|cell| unsafe { *cell });
+            }
+        }
+    }
+}
+
+#[cfg(not(loom))]
+pub use memory::Bytes;
+#[cfg(loom)]
+pub use model::Bytes;

@@ -1,0 +1,152 @@
+//! The first page of the shared segment: every word that the processes at a pipe share. `docs/layout.md` draws it.
+//!
+//! A segment begins as zeros, and zeros are a valid state: whoever comes first need not be waited for. The layout is an
+//! ABI between different builds of millstream; [`VERSION`] changes with it.
+
+use crate::lock::Lock;
+use crate::sync::{AtomicU32, AtomicU64};
+
+/// The first eight bytes of a segment: `mstream` and a line feed, which text conversion would destroy.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"mstream\n");
+
+/// The layout described here.
+pub const VERSION: u32 = 1;
+
+/// Bytes before the first data bank.
+pub const HEADER_BYTES: usize = 4096;
+
+/// What one processor fetches and another takes away again. 128 because the processors of x86-64 fetch lines in pairs
+/// (Intel 64 optimization manual, 3.7.3, "spatial prefetcher") and those of Apple and Fujitsu have lines of that size.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub(crate) struct Line<T>(pub(crate) T);
+
+/// The words. All are written by other processes, which may be broken or hostile: each is loaded once, checked and then
+/// used from the copy.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Header {
+    pub(crate) identity: Line<Identity>,
+    pub(crate) state: Line<State>,
+    pub(crate) write_pos: Line<Published>,
+    pub(crate) writers: Line<Side>,
+    pub(crate) read_pos: Line<Published>,
+    pub(crate) readers: Line<Side>,
+    pub(crate) bell: Line<BellWords>,
+}
+
+/// Which pipe the segment belongs to. Written once, by the first to map it; checked by those who come from outside.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Identity {
+    pub(crate) magic: AtomicU64,
+    pub(crate) version: AtomicU32,
+    /// Bytes of each data bank.
+    pub(crate) bank_bytes: AtomicU32,
+    pub(crate) shadow_device: AtomicU64,
+    pub(crate) shadow_inode: AtomicU64,
+}
+
+/// What every operation reads and hardly any writes.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct State {
+    /// Where and how large the ring is; see [`crate::geometry::Geometry`].
+    pub(crate) geometry: AtomicU32,
+    /// Where new bytes go; see [`crate::route::Route`].
+    pub(crate) route: AtomicU32,
+    /// Readers that sleep or are about to, and one for everybody outside who watches for `POLLIN`.
+    pub(crate) readers_waiting: AtomicU32,
+    /// Writers that sleep or are about to, and one for everybody outside who watches for `POLLOUT`.
+    pub(crate) writers_waiting: AtomicU32,
+    /// Which ends are watched from outside, as bits; see [`crate::bell`].
+    pub(crate) watched: AtomicU32,
+    /// Ends closed so far: when it changes it is time to ask the kernel who is left.
+    pub(crate) closes: AtomicU32,
+}
+
+/// What one side tells the other.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Published {
+    /// Bytes that have passed since the beginning. Never wraps: at 100 GB/s it would take six years.
+    pub(crate) position: AtomicU64,
+    /// The CPU that this side last ran on, plus one.
+    pub(crate) cpu: AtomicU32,
+}
+
+/// What one side keeps for itself, away from the line that the other side looks at.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Side {
+    pub(crate) lock: Lock,
+    /// The other side's position when it was last looked at.
+    pub(crate) peer_position: AtomicU64,
+}
+
+/// See [`crate::bell`].
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct BellWords {
+    pub(crate) lock: Lock,
+    /// Meaningless bytes that lie in the shadow.
+    pub(crate) bytes: AtomicU32,
+}
+
+#[cfg(not(loom))]
+const _: () = {
+    use core::mem::{align_of, offset_of, size_of};
+    assert!(size_of::<Header>() == 896 && size_of::<Header>() <= HEADER_BYTES);
+    assert!(align_of::<Header>() == 128);
+    assert!(offset_of!(Header, identity) == 0);
+    assert!(offset_of!(Header, state) == 128);
+    assert!(offset_of!(Header, write_pos) == 256);
+    assert!(offset_of!(Header, writers) == 384);
+    assert!(offset_of!(Header, read_pos) == 512);
+    assert!(offset_of!(Header, readers) == 640);
+    assert!(offset_of!(Header, bell) == 768);
+    assert!(offset_of!(Identity, version) == 8 && offset_of!(Identity, bank_bytes) == 12);
+    assert!(offset_of!(Identity, shadow_device) == 16 && offset_of!(Identity, shadow_inode) == 24);
+    assert!(offset_of!(State, geometry) == 0 && offset_of!(State, route) == 4);
+    assert!(offset_of!(State, readers_waiting) == 8 && offset_of!(State, writers_waiting) == 12);
+    assert!(offset_of!(State, watched) == 16 && offset_of!(State, closes) == 20);
+    assert!(offset_of!(Published, position) == 0 && offset_of!(Published, cpu) == 8);
+    assert!(offset_of!(Side, lock) == 0 && offset_of!(Side, peer_position) == 8);
+    assert!(offset_of!(BellWords, lock) == 0 && offset_of!(BellWords, bytes) == 4);
+};
+
+impl Header {
+    /// A header of zeros. Only for tests and models: a segment is made of zeros already.
+    pub fn new() -> Header {
+        let side = || Line(Side { lock: Lock::new(), peer_position: AtomicU64::new(0) });
+        let published = || Line(Published { position: AtomicU64::new(0), cpu: AtomicU32::new(0) });
+        Header {
+            identity: Line(Identity {
+                magic: AtomicU64::new(0),
+                version: AtomicU32::new(0),
+                bank_bytes: AtomicU32::new(0),
+                shadow_device: AtomicU64::new(0),
+                shadow_inode: AtomicU64::new(0),
+            }),
+            state: Line(State {
+                geometry: AtomicU32::new(0),
+                route: AtomicU32::new(0),
+                readers_waiting: AtomicU32::new(0),
+                writers_waiting: AtomicU32::new(0),
+                watched: AtomicU32::new(0),
+                closes: AtomicU32::new(0),
+            }),
+            write_pos: published(),
+            writers: side(),
+            read_pos: published(),
+            readers: side(),
+            bell: Line(BellWords { lock: Lock::new(), bytes: AtomicU32::new(0) }),
+        }
+    }
+}
+
+impl Default for Header {
+    fn default() -> Header {
+        Header::new()
+    }
+}

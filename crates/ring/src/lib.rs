@@ -1,0 +1,83 @@
+//! A byte ring in memory that processes share: positions, locks and the bell, without a system call.
+//!
+//! ```
+//! # use millstream_ring::{Bytes, Geometry, Header, Parked, Parking, Ring};
+//! # use core::{ptr::NonNull, sync::atomic::AtomicU32};
+//! # struct OneThread;
+//! # impl Parking for OneThread {
+//! #     type Announced = ();
+//! #     fn owner(&self) -> u32 { 1 }
+//! #     fn announce(&self, _: &AtomicU32) {}
+//! #     fn restore(&self, (): ()) {}
+//! #     fn park(&self, _: &AtomicU32, _: u32, _: u32) -> Parked { Parked::GiveUp }
+//! #     fn unpark_one(&self, _: &AtomicU32) {}
+//! # }
+//! # let parking = OneThread;
+//! let (header, mut memory) = (Header::new(), vec![0_u8; 2 * 4096]);
+//! // SAFETY: the memory outlives the ring.
+//! let bytes = unsafe { Bytes::new(NonNull::from(&mut memory[..]).cast(), memory.len()) };
+//! let ring = Ring::new(&header, bytes);
+//! ring.found((0, 0), Geometry::of(4096).unwrap());
+//!
+//! let writers = ring.lock_writers(&parking)?;
+//! writers.write(writers.room(5)?, [&b"hello"[..]].into_iter(), 0);
+//! let (readers, mut text) = (ring.lock_readers(&parking)?, [0; 8]);
+//! let count = readers.read(readers.waiting(8)?, [&mut text[..]].into_iter(), 0);
+//! assert_eq!(&text[..count], b"hello");
+//! # Ok::<(), millstream_ring::Broken>(())
+//! ```
+//!
+//! Users of pipes want `millstream-pipe`, which gives the ring its memory, its sleep and the semantics of `pipe(2)`.
+//! Here is what several processes do to shared words, and nothing else: no allocation, no system call, no policy.
+//!
+//! In reading order: `header` lists the words; [`Ring`] moves bytes; `lock` keeps those of one side apart
+//! and survives their death; [`Bell`] wakes the other side; [`Route`] sends bytes through the kernel instead; `sync` is
+//! where atomics come from.
+//!
+//! # Edges
+//! Each synchronisation has a name, which stands in the code at both of its ends. `docs/ordering.md` tells the story.
+//!
+//! ```text
+//! E1  WriteSide::publish    store write position, Release  <->  ReadSide::waiting   load, Acquire  bytes are in place
+//! E2  ReadSide::consume     store read position, Release   <->  WriteSide::room     load, Acquire  place may be reused
+//! E3  store position; SeqCst fence; load count of sleepers <->  store count; SeqCst fence; load position
+//!                                                                                           no wake-up is lost
+//! E4  announce lock word; take it (program order)          <->  the kernel, at death        no lock is held by the dead
+//! E5  Guard::drop           swap 0, Release                <->  Lock::acquire  CAS, Acquire what the owner wrote
+//! E6  Ring::found           store magic, Release           <->  Ring::check    load, Acquire the identity is complete
+//! E7  WriteSide::set_route  store route, Release           <->  Ring::route    load, Acquire the ring as it was left
+//! ```
+#![no_std]
+
+#[cfg(loom)]
+extern crate std;
+
+mod bell;
+mod bytes;
+mod geometry;
+mod header;
+mod lock;
+mod ring;
+mod route;
+pub mod sync;
+
+pub use bell::{Bell, Level, Shadow};
+pub use bytes::Bytes;
+pub use geometry::{Geometry, MIN_BYTES};
+pub use header::{HEADER_BYTES, Header, MAGIC, VERSION};
+pub use lock::{Guard, Lock, Parked, Parking};
+pub use ring::{Foreign, PIPE_BUF, ReadSide, Resize, Ring, Room, Waiting, WriteSide};
+pub use route::Route;
+
+/// The shared words say something impossible, or a lock is never given back: another process is broken or hostile. The
+/// stream cannot go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Broken;
+
+impl core::fmt::Display for Broken {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("another process has broken this pipe's shared memory; close the pipe and start again")
+    }
+}
+
+impl core::error::Error for Broken {}

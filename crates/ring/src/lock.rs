@@ -1,0 +1,160 @@
+//! A lock in shared memory that is free again when its owner dies.
+//!
+//! The word is what the kernel knows as a robust futex (`set_robust_list(2)`): the number of the owning thread, a bit
+//! for "others wait", and a bit that the kernel sets in place of the number when the owner has died. Nothing needs to
+//! be repaired then: positions are stored last, in one store, so what the dead owner was doing has happened or has not.
+//! The one exception, what the bell counts, asks [`Guard::owner_died`].
+
+use crate::Broken;
+use crate::sync::{AtomicU32, Ordering, spin_loop};
+
+const OTHERS_WAIT: u32 = 1 << 31;
+const OWNER_DIED: u32 = 1 << 30;
+const OWNER: u32 = OWNER_DIED - 1;
+
+/// A few hundred nanoseconds: as long as an owner on another CPU needs to copy a small write.
+#[cfg(not(loom))]
+const SPINS: u32 = 100;
+#[cfg(loom)]
+const SPINS: u32 = 0;
+
+/// What a lock needs from the system that it lives in.
+pub trait Parking {
+    /// What announcing returns and retracting takes back.
+    type Announced: Copy;
+
+    /// The number of the calling thread: not 0, below 2^30.
+    fn owner(&self) -> u32;
+
+    /// Tells the kernel which word the thread may hold, should it die. Returns what was announced before.
+    fn announce(&self, word: &AtomicU32) -> Self::Announced;
+
+    /// Announces what was announced before.
+    fn restore(&self, before: Self::Announced);
+
+    /// Sleeps while `word` holds `expected`; may return at any time.
+    fn park(&self, word: &AtomicU32, expected: u32, owner: u32) -> Parked;
+
+    /// Wakes one that is parked at `word`.
+    fn unpark_one(&self, word: &AtomicU32);
+}
+
+/// Why a thread is no longer parked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parked {
+    /// The word may have changed.
+    LookAgain,
+    /// The owner is dead and the kernel did not know that it held the lock.
+    OwnerIsGone,
+    /// Nothing good will come of waiting.
+    GiveUp,
+}
+
+/// The word. Zero is free.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct Lock(AtomicU32);
+
+impl Lock {
+    pub(crate) fn new() -> Lock {
+        Lock(AtomicU32::new(0))
+    }
+
+    /// Waits for the lock, which only those of the same side hold, and never while they sleep.
+    ///
+    /// # Errors
+    /// [`Broken`] when `parking` gives up.
+    #[inline]
+    pub(crate) fn acquire<'a, P: Parking>(&'a self, parking: &'a P) -> Result<Guard<'a, P>, Broken> {
+        // E4: announced before the word is ours, so that there is no instant at which a death would go unnoticed.
+        let before = parking.announce(&self.0);
+        let me = parking.owner();
+        // E5 with `Guard::drop`: what the last owner wrote under the lock is seen.
+        let owner_died = match self.0.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => false,
+            Err(_) => self.acquire_contended(parking, me).inspect_err(|_| parking.restore(before))?,
+        };
+        Ok(Guard { lock: self, parking, before, owner_died })
+    }
+
+    #[cold]
+    fn acquire_contended<P: Parking>(&self, parking: &P, me: u32) -> Result<bool, Broken> {
+        for _ in 0..SPINS {
+            spin_loop();
+            if self.0.load(Ordering::Relaxed) == 0
+                && self.0.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            {
+                return Ok(false);
+            }
+        }
+        loop {
+            let word = self.0.load(Ordering::Relaxed);
+            let owner = word & OWNER;
+            if owner == 0 || word & OWNER_DIED != 0 {
+                // Others may wait that are known to nobody but the word which is replaced here.
+                if self.0.compare_exchange(word, me | OTHERS_WAIT, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                    return Ok(word & OWNER_DIED != 0);
+                }
+                continue;
+            }
+            if owner == me {
+                // A signal handler interrupted this very thread while it held the lock: waiting would be for ever.
+                return Err(Broken);
+            }
+            let waited_for = word | OTHERS_WAIT;
+            if word != waited_for
+                && self.0.compare_exchange(word, waited_for, Ordering::Relaxed, Ordering::Relaxed).is_err()
+            {
+                continue;
+            }
+            match parking.park(&self.0, waited_for, owner) {
+                Parked::LookAgain => {}
+                Parked::OwnerIsGone => {
+                    let freed = OTHERS_WAIT | OWNER_DIED;
+                    let _ = self.0.compare_exchange(waited_for, freed, Ordering::Relaxed, Ordering::Relaxed);
+                }
+                Parked::GiveUp => return Err(Broken),
+            }
+        }
+    }
+
+    /// For tests and models: the lock as the kernel leaves it when its owner has died.
+    pub fn abandon(&self) {
+        self.0.fetch_and(OTHERS_WAIT, Ordering::Relaxed);
+        self.0.fetch_or(OWNER_DIED, Ordering::Release);
+    }
+}
+
+/// The lock, held.
+pub struct Guard<'a, P: Parking> {
+    lock: &'a Lock,
+    parking: &'a P,
+    before: P::Announced,
+    owner_died: bool,
+}
+
+impl<P: Parking> Guard<'_, P> {
+    /// Whether the one before died holding the lock.
+    pub(crate) fn owner_died(&self) -> bool {
+        self.owner_died
+    }
+}
+
+impl<P: Parking> Drop for Guard<'_, P> {
+    #[inline]
+    fn drop(&mut self) {
+        // E5 with `acquire`. A swap, because another may be setting the bit at this moment.
+        let word = self.lock.0.swap(0, Ordering::Release);
+        if word & OTHERS_WAIT != 0 {
+            self.parking.unpark_one(&self.lock.0);
+        }
+        // Only now: if this thread dies between the swap and the wake, the kernel wakes in its place.
+        self.parking.restore(self.before);
+    }
+}
+
+impl<P: Parking> core::fmt::Debug for Guard<'_, P> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Guard").field("owner_died", &self.owner_died).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,474 @@
+//! The ring: what each side may do while it holds its lock.
+
+use crate::Broken;
+use crate::bell::Level;
+use crate::bytes::Bytes;
+use crate::geometry::Geometry;
+use crate::header::{HEADER_BYTES, Header, MAGIC, Published, VERSION};
+use crate::lock::{Guard, Parking};
+use crate::route::Route;
+use crate::sync::{AtomicU32, Ordering, fence};
+
+/// Largest write that no other is mixed with, and the room that a writer must find to be called ready (`pipe(7)`).
+#[cfg(not(loom))]
+pub const PIPE_BUF: usize = 4096;
+/// In a model the smallest ring holds two bytes, so that "room for some" and "room for this" differ.
+#[cfg(loom)]
+pub const PIPE_BUF: usize = 2;
+
+/// A long copy is made known to the other side in pieces of this size, so that it can begin on the first while the
+/// second is being copied. Half of a 64 KiB first-level cache.
+const PIECE: usize = 32 << 10;
+
+/// A segment, seen by one process.
+#[derive(Clone, Copy, Debug)]
+pub struct Ring<'a> {
+    pub(crate) header: &'a Header,
+    pub(crate) bytes: Bytes<'a>,
+}
+
+/// A segment that cannot be used from outside: what differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Foreign {
+    /// Not a segment of millstream at all.
+    Magic,
+    /// Of a version with another layout.
+    Version(u32),
+    /// Of another size than it says.
+    Size,
+    /// It belongs to another pipe.
+    Pipe,
+}
+
+impl<'a> Ring<'a> {
+    /// The ring of a header and its banks, which are of equal size.
+    pub fn new(header: &'a Header, bytes: Bytes<'a>) -> Ring<'a> {
+        Ring { header, bytes }
+    }
+
+    /// Says which pipe the segment belongs to and how large its ring is at first. The first process of a pipe does it;
+    /// done again it changes nothing.
+    pub fn found(&self, shadow: (u64, u64), initial: Geometry) {
+        let identity = &self.header.identity.0;
+        identity.shadow_device.store(shadow.0, Ordering::Relaxed);
+        identity.shadow_inode.store(shadow.1, Ordering::Relaxed);
+        identity.bank_bytes.store(self.bank_bytes() as u32, Ordering::Relaxed);
+        identity.version.store(VERSION, Ordering::Relaxed);
+        let geometry = &self.header.state.0.geometry;
+        let _ = geometry.compare_exchange(0, initial.word(), Ordering::Relaxed, Ordering::Relaxed);
+        // E6 with `check`: who sees the magic number sees the rest.
+        identity.magic.store(MAGIC, Ordering::Release);
+    }
+
+    /// Whether the segment is one of ours, of this layout, and belongs to the pipe `shadow`.
+    ///
+    /// # Errors
+    /// What differs.
+    pub fn check(&self, shadow: (u64, u64)) -> Result<(), Foreign> {
+        let identity = &self.header.identity.0;
+        // E6 with `found`.
+        if identity.magic.load(Ordering::Acquire) != MAGIC {
+            return Err(Foreign::Magic);
+        }
+        match identity.version.load(Ordering::Relaxed) {
+            VERSION => {}
+            other => return Err(Foreign::Version(other)),
+        }
+        if identity.bank_bytes.load(Ordering::Relaxed) as usize != self.bank_bytes() || self.geometry().is_err() {
+            return Err(Foreign::Size);
+        }
+        let device = identity.shadow_device.load(Ordering::Relaxed);
+        let inode = identity.shadow_inode.load(Ordering::Relaxed);
+        if (device, inode) == shadow { Ok(()) } else { Err(Foreign::Pipe) }
+    }
+
+    /// Takes the lock of the writing side.
+    ///
+    /// # Errors
+    /// [`Broken`]: the lock cannot be had.
+    #[inline]
+    pub fn lock_writers<P: Parking>(&self, parking: &'a P) -> Result<WriteSide<'a, P>, Broken> {
+        Ok(WriteSide { ring: *self, _guard: self.header.writers.0.lock.acquire(parking)? })
+    }
+
+    /// Takes the lock of the reading side.
+    ///
+    /// # Errors
+    /// [`Broken`]: the lock cannot be had.
+    #[inline]
+    pub fn lock_readers<P: Parking>(&self, parking: &'a P) -> Result<ReadSide<'a, P>, Broken> {
+        Ok(ReadSide { ring: *self, _guard: self.header.readers.0.lock.acquire(parking)? })
+    }
+
+    /// Bytes waiting at some instant during the call.
+    ///
+    /// # Errors
+    /// [`Broken`]: the positions are impossible.
+    #[inline]
+    pub fn readable(&self) -> Result<usize, Broken> {
+        let read_pos = &self.header.read_pos.0.position;
+        let mut read = read_pos.load(Ordering::Acquire);
+        // More often than not the first attempt succeeds; that it fails so often shows that somebody plays tricks.
+        for _ in 0..1000 {
+            let written = self.header.write_pos.0.position.load(Ordering::Acquire);
+            let still = read_pos.load(Ordering::Acquire);
+            if still == read {
+                let waiting = usize::try_from(written.wrapping_sub(read)).ok();
+                return waiting.filter(|&waiting| waiting <= self.bank_bytes()).ok_or(Broken);
+            }
+            read = still;
+        }
+        Err(Broken)
+    }
+
+    /// Bytes that the ring holds when full.
+    ///
+    /// # Errors
+    /// [`Broken`]: the header names an impossible size.
+    pub fn capacity(&self) -> Result<usize, Broken> {
+        Ok(self.geometry()?.bytes())
+    }
+
+    /// How full the ring is, as `poll(2)` would put it.
+    ///
+    /// # Errors
+    /// [`Broken`]: the positions are impossible.
+    pub fn level(&self) -> Result<Level, Broken> {
+        let waiting = self.readable()?;
+        let free = self.capacity()?.saturating_sub(waiting);
+        Ok(match waiting {
+            0 => Level::Empty,
+            _ if free < PIPE_BUF => Level::Full,
+            _ => Level::Partial,
+        })
+    }
+
+    /// Where new bytes go.
+    #[inline]
+    pub fn route(&self) -> Route {
+        // E7 with `WriteSide::set_route`: who sees the new route sees the ring as it was left.
+        Route::from_word(self.header.state.0.route.load(Ordering::Acquire))
+    }
+
+    /// Ends closed so far.
+    #[inline]
+    pub fn closes(&self) -> u32 {
+        self.header.state.0.closes.load(Ordering::Relaxed)
+    }
+
+    /// Says that an end was closed.
+    pub fn note_close(&self) {
+        self.header.state.0.closes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The CPU that the writing side last ran on, if any did.
+    #[inline]
+    pub fn writers_cpu(&self) -> Option<u32> {
+        self.header.write_pos.0.cpu.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// The CPU that the reading side last ran on, if any did.
+    #[inline]
+    pub fn readers_cpu(&self) -> Option<u32> {
+        self.header.read_pos.0.cpu.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    pub(crate) fn geometry(&self) -> Result<Geometry, Broken> {
+        let word = self.header.state.0.geometry.load(Ordering::Relaxed);
+        Geometry::from_word(word, self.bank_bytes()).ok_or(Broken)
+    }
+
+    /// Bytes of one bank: the largest ring that fits.
+    pub fn bank_bytes(&self) -> usize {
+        self.bytes.len() / 2
+    }
+
+    /// From the start of the segment to a bank.
+    pub fn bank_offset(&self, bank: usize) -> usize {
+        HEADER_BYTES + bank * self.bank_bytes()
+    }
+
+    fn put(&self, geometry: Geometry, position: u64, source: &[u8]) {
+        let (start, first) = split(geometry, position, source.len());
+        let bank = geometry.bank() * self.bank_bytes();
+        self.bytes.write(bank + start, &source[..first]);
+        self.bytes.write(bank, &source[first..]);
+    }
+
+    fn get(&self, geometry: Geometry, position: u64, target: &mut [u8]) {
+        let (start, first) = split(geometry, position, target.len());
+        let bank = geometry.bank() * self.bank_bytes();
+        let (head, tail) = target.split_at_mut(first);
+        self.bytes.read(bank + start, head);
+        self.bytes.read(bank, tail);
+    }
+}
+
+/// Where `len` bytes from `position` on begin in the ring, and how many of them lie before its end.
+#[inline]
+fn split(geometry: Geometry, position: u64, len: usize) -> (usize, usize) {
+    // The mask keeps the truncation harmless.
+    let start = position as usize & (geometry.bytes() - 1);
+    (start, len.min(geometry.bytes() - start))
+}
+
+#[inline]
+fn note_cpu(side: &Published, cpu: u32) {
+    let word: &AtomicU32 = &side.cpu;
+    if word.load(Ordering::Relaxed) != cpu.wrapping_add(1) {
+        word.store(cpu.wrapping_add(1), Ordering::Relaxed);
+    }
+}
+
+/// The writing side, locked.
+#[derive(Debug)]
+pub struct WriteSide<'a, P: Parking> {
+    ring: Ring<'a>,
+    _guard: Guard<'a, P>,
+}
+
+/// Room in the ring, for the holder of the lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    geometry: Geometry,
+    position: u64,
+    free: usize,
+}
+
+impl Room {
+    /// Free bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.free
+    }
+
+    /// Whether the ring is full.
+    pub fn is_empty(&self) -> bool {
+        self.free == 0
+    }
+
+    /// The bank and the bytes in it, from its start, that a write of `len` bytes can touch.
+    pub fn touches(&self, len: usize) -> (usize, usize) {
+        let (start, first) = split(self.geometry, self.position, len);
+        (self.geometry.bank(), if first < len { self.geometry.bytes() } else { start + len })
+    }
+}
+
+impl<P: Parking> WriteSide<'_, P> {
+    /// The room for `wanted` bytes: at least that much if there is, otherwise what there is.
+    ///
+    /// # Errors
+    /// [`Broken`]: the positions are impossible.
+    #[inline]
+    pub fn room(&self, wanted: usize) -> Result<Room, Broken> {
+        let geometry = self.ring.geometry()?;
+        let position = self.ring.header.write_pos.0.position.load(Ordering::Relaxed);
+        let seen = &self.ring.header.writers.0.peer_position;
+        let free_after = |read: u64| {
+            let waiting = usize::try_from(position.wrapping_sub(read)).ok();
+            waiting.and_then(|waiting| geometry.bytes().checked_sub(waiting))
+        };
+        match free_after(seen.load(Ordering::Relaxed)) {
+            Some(free) if free >= wanted => Ok(Room { geometry, position, free }),
+            // Not enough when last looked at, or looked at before the ring was resized.
+            _ => {
+                // E2 with `ReadSide::consume`: these bytes have been copied out and may be overwritten.
+                let read = self.ring.header.read_pos.0.position.load(Ordering::Acquire);
+                seen.store(read, Ordering::Relaxed);
+                let free = free_after(read).ok_or(Broken)?;
+                Ok(Room { geometry, position, free })
+            }
+        }
+    }
+
+    /// Copies `sources`, at most `room.len()` bytes of them, and makes them readable. Up to [`PIPE_BUF`] bytes become
+    /// readable at once. Returns how many.
+    #[inline]
+    pub fn write<'s>(&self, room: Room, sources: impl Iterator<Item = &'s [u8]>, cpu: u32) -> usize {
+        let (mut done, mut published) = (0, 0);
+        for source in sources {
+            let source = &source[..source.len().min(room.free - done)];
+            for piece in source.chunks(PIECE) {
+                self.ring.put(room.geometry, room.position + done as u64, piece);
+                done += piece.len();
+                if done - published >= PIECE {
+                    self.publish(room.position + done as u64);
+                    published = done;
+                }
+            }
+        }
+        self.publish(room.position + done as u64);
+        note_cpu(&self.ring.header.write_pos.0, cpu);
+        done
+    }
+
+    #[inline]
+    fn publish(&self, position: u64) {
+        // E1 with `ReadSide::waiting`: the bytes are in place. Release and not more: what has to be ordered after it is
+        // ordered by the fence of E3.
+        self.ring.header.write_pos.0.position.store(position, Ordering::Release);
+    }
+
+    /// Changes the route. Only with both sides locked.
+    pub fn set_route(&self, _: &ReadSide<'_, P>, route: Route) {
+        // E7 with `Ring::route`.
+        self.ring.header.state.0.route.store(route.word(), Ordering::Release);
+    }
+
+    /// Makes the ring larger or smaller. Only with both sides locked. Returns what is no longer used: offset and
+    /// length in the segment.
+    ///
+    /// # Errors
+    /// [`Resize`].
+    pub fn resize(&self, readers: &ReadSide<'_, P>, bytes: usize) -> Result<(usize, usize), Resize> {
+        let (from, mut piece) = (self.ring.geometry()?, [0; 4096]);
+        let to = from.in_other_bank(bytes).filter(|to| to.bytes() <= self.ring.bank_bytes()).ok_or(Resize::TooLarge)?;
+        let waiting = readers.waiting(usize::MAX)?;
+        if waiting.len > bytes {
+            return Err(Resize::Busy);
+        }
+        let mut done = 0;
+        while done < waiting.len {
+            let len = piece.len().min(waiting.len - done);
+            let position = waiting.position + done as u64;
+            self.ring.get(from, position, &mut piece[..len]);
+            self.ring.put(to, position, &piece[..len]);
+            done += len;
+        }
+        // E5: seen by the next holder of either lock, which the caller holds.
+        self.ring.header.state.0.geometry.store(to.word(), Ordering::Relaxed);
+        Ok((self.ring.bank_offset(from.bank()), from.bytes()))
+    }
+}
+
+/// Why a ring keeps its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resize {
+    /// More bytes wait than it would hold.
+    Busy,
+    /// Larger than its banks, or not a power of two.
+    TooLarge,
+    /// The header is impossible.
+    Broken,
+}
+
+impl From<Broken> for Resize {
+    fn from(_: Broken) -> Resize {
+        Resize::Broken
+    }
+}
+
+/// The reading side, locked.
+#[derive(Debug)]
+pub struct ReadSide<'a, P: Parking> {
+    ring: Ring<'a>,
+    _guard: Guard<'a, P>,
+}
+
+/// Bytes in the ring, for the holder of the lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting {
+    geometry: Geometry,
+    position: u64,
+    len: usize,
+}
+
+impl Waiting {
+    /// Waiting bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether none wait.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The bank and the bytes in it, from its start, that a read of `len` bytes can touch.
+    pub fn touches(&self, len: usize) -> (usize, usize) {
+        let (start, first) = split(self.geometry, self.position, len);
+        (self.geometry.bank(), if first < len { self.geometry.bytes() } else { start + len })
+    }
+}
+
+impl<P: Parking> ReadSide<'_, P> {
+    /// What waits: at least `wanted` bytes if that many do, otherwise all.
+    ///
+    /// # Errors
+    /// [`Broken`]: the positions are impossible.
+    #[inline]
+    pub fn waiting(&self, wanted: usize) -> Result<Waiting, Broken> {
+        let geometry = self.ring.geometry()?;
+        let position = self.ring.header.read_pos.0.position.load(Ordering::Relaxed);
+        let seen = &self.ring.header.readers.0.peer_position;
+        let waiting_before = |written: u64| {
+            let waiting = usize::try_from(written.wrapping_sub(position)).ok();
+            waiting.filter(|&waiting| waiting <= geometry.bytes())
+        };
+        match waiting_before(seen.load(Ordering::Relaxed)) {
+            Some(len) if len >= wanted => Ok(Waiting { geometry, position, len }),
+            _ => {
+                // E1 with `WriteSide::publish`.
+                let written = self.ring.header.write_pos.0.position.load(Ordering::Acquire);
+                seen.store(written, Ordering::Relaxed);
+                let len = waiting_before(written).ok_or(Broken)?;
+                Ok(Waiting { geometry, position, len })
+            }
+        }
+    }
+
+    /// Copies the first bytes of `waiting` to `targets` and frees their place. Returns how many.
+    #[inline]
+    pub fn read<'t>(&self, waiting: Waiting, targets: impl Iterator<Item = &'t mut [u8]>, cpu: u32) -> usize {
+        let mut done = 0;
+        for target in targets {
+            let len = target.len().min(waiting.len - done);
+            for piece in target[..len].chunks_mut(PIECE) {
+                self.ring.get(waiting.geometry, waiting.position + done as u64, piece);
+                done += piece.len();
+                self.consume(waiting.position + done as u64);
+            }
+        }
+        note_cpu(&self.ring.header.read_pos.0, cpu);
+        done
+    }
+
+    /// Copies waiting bytes from `skipped` on to `target` and leaves them waiting. Returns how many.
+    pub fn peek(&self, waiting: Waiting, skipped: usize, target: &mut [u8]) -> usize {
+        let len = target.len().min(waiting.len.saturating_sub(skipped));
+        self.ring.get(waiting.geometry, waiting.position + skipped as u64, &mut target[..len]);
+        len
+    }
+
+    /// Frees the place of everything that waits.
+    pub fn discard(&self, waiting: Waiting) {
+        self.consume(waiting.position + waiting.len as u64);
+    }
+
+    #[inline]
+    fn consume(&self, position: u64) {
+        // E2 with `WriteSide::room`: the copy out is complete.
+        self.ring.header.read_pos.0.position.store(position, Ordering::Release);
+    }
+}
+
+impl Ring<'_> {
+    /// After publishing: whether a reader sleeps, or may be about to, or is watched for.
+    #[inline]
+    pub fn readers_wait(&self) -> bool {
+        // E3 with `Bell::reader_will_sleep`: position stored, fence, count loaded here; count stored, fence, position
+        // loaded there. One of the two sees the other. Release and acquire cannot give this.
+        fence(Ordering::SeqCst);
+        self.header.state.0.readers_waiting.load(Ordering::Relaxed) != 0
+    }
+
+    /// After consuming: whether a writer sleeps, or may be about to, or is watched for.
+    #[inline]
+    pub fn writers_wait(&self) -> bool {
+        // E3 with `Bell::writer_will_sleep`.
+        fence(Ordering::SeqCst);
+        self.header.state.0.writers_waiting.load(Ordering::Relaxed) != 0
+    }
+}
