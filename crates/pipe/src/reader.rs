@@ -221,25 +221,25 @@ impl Reader {
 
     fn wait(&self, segment: &Segment, false_wakes: &mut u32) -> io::Result<Outcome> {
         let ring = segment.ring();
-        if transfer::is_nonblocking(self.end.fd())? {
-            return match self.ask_kernel(ring)? {
-                Some(outcome) => Ok(outcome),
-                None => Err(Errno::AGAIN.into()),
-            };
-        }
-        let closes = ring.closes();
-        let is_over = || has_bytes(ring) || ring.closes() != closes || ring.route() != Route::Ring;
-        if ring.route() == Route::Ring {
+        if ring.route() == Route::Ring && self.end.was_just_blocking()? {
+            let closes = ring.closes();
+            let is_over = || has_bytes(ring) || ring.closes() != closes || ring.route() != Route::Ring;
             let mut effort = Effort::default();
             let look = self.end.patience.look(ring.writers_cpu(), is_over, &mut effort);
             self.end.counters.waited(effort);
             match look {
                 Look::Found if has_bytes(ring) => return Ok(Outcome::TryAgain),
-                Look::KeepLooking => return Ok(self.ask_kernel(ring)?.unwrap_or(Outcome::TryAgain)),
-                Look::Found | Look::AskKernel => {}
+                Look::KeepLooking if self.end.is_blocking()? => {
+                    return Ok(self.ask_kernel(ring)?.unwrap_or(Outcome::TryAgain));
+                }
+                Look::Found | Look::KeepLooking | Look::AskKernel => {}
             }
         }
-        self.sleep(ring, false_wakes)
+        if self.end.is_blocking()? { self.sleep(ring, false_wakes) } else { self.must_not_sleep(ring) }
+    }
+
+    fn must_not_sleep(&self, ring: Ring<'_>) -> io::Result<Outcome> {
+        self.ask_kernel(ring)?.ok_or_else(|| Errno::AGAIN.into())
     }
 
     /// Whether the kernel knows a reason not to wait: bytes, or the end of the stream.

@@ -71,7 +71,7 @@ impl Patience {
 
     /// Waits until `is_over` says so, or no longer than pays. `peer_cpu` is where the other side last ran.
     pub(crate) fn look(&self, peer_cpu: Option<u32>, is_over: impl Fn() -> bool, effort: &mut Effort) -> Look {
-        let shares_cpu = || peer_cpu == Some(cpu::current()) || cpus_allowed() == 1;
+        let shares_cpu = || peer_cpu == Some(cpu::current()) || is_only_cpu();
         match self.policy {
             WaitPolicy::Block => Look::AskKernel,
             _ if shares_cpu() => match offer_cpu(is_over, effort) {
@@ -122,8 +122,8 @@ fn look_for(ticks: u32, is_over: impl Fn() -> bool, effort: &mut Effort) -> bool
     }
 }
 
-/// CPUs that this process could use when it first waited.
-fn cpus_allowed() -> usize {
-    static ALLOWED: OnceLock<usize> = OnceLock::new();
-    *ALLOWED.get_or_init(|| cpu::allowed().map_or(1, |cpus| cpus.len()))
+/// Whether the other side cannot be running at this moment.
+fn is_only_cpu() -> bool {
+    static ONLINE: OnceLock<usize> = OnceLock::new();
+    *ONLINE.get_or_init(cpu::online) == 1
 }

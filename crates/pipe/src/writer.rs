@@ -273,24 +273,29 @@ impl Writer {
 
     fn wait(&self, segment: &Segment, needed: usize) -> Result<(), Stop> {
         let ring = segment.ring();
-        if transfer::is_nonblocking(self.end.fd())? {
-            let is_gone = transfer::readiness(self.end.fd())?.peer_gone;
-            return Err(if is_gone { Stop::NoReader } else { Errno::AGAIN.into() });
-        }
-        let closes = ring.closes();
-        let is_over = || has_room(ring, needed) || ring.closes() != closes || ring.route() != Route::Ring;
-        if ring.route() == Route::Ring {
+        if ring.route() == Route::Ring && self.end.was_just_blocking()? {
+            let closes = ring.closes();
+            let is_over = || has_room(ring, needed) || ring.closes() != closes || ring.route() != Route::Ring;
             let mut effort = Effort::default();
             let look = self.end.patience.look(ring.readers_cpu(), is_over, &mut effort);
             self.end.counters.waited(effort);
             match look {
                 Look::Found if has_room(ring, needed) => return Ok(()),
                 // The next attempt asks the kernel whether a reader is left.
-                Look::KeepLooking => return Ok(()),
-                Look::Found | Look::AskKernel => {}
+                Look::KeepLooking if self.end.is_blocking()? => return Ok(()),
+                Look::Found | Look::KeepLooking | Look::AskKernel => {}
             }
         }
-        self.sleep(ring, needed)
+        if self.end.is_blocking()? { self.sleep(ring, needed) } else { self.must_not_sleep(ring, needed) }
+    }
+
+    fn must_not_sleep(&self, ring: Ring<'_>, needed: usize) -> Result<(), Stop> {
+        let ready = transfer::readiness(self.end.fd())?;
+        match ring.route() {
+            _ if ready.peer_gone => Err(Stop::NoReader),
+            Route::Ring if has_room(ring, needed) => Ok(()),
+            _ => Err(Errno::AGAIN.into()),
+        }
     }
 
     fn sleep(&self, ring: Ring<'_>, needed: usize) -> Result<(), Stop> {

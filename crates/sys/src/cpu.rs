@@ -28,6 +28,12 @@ pub fn restrict_to(cpus: &[usize]) -> Result<(), Errno> {
     rustix::thread::sched_setaffinity(None, &set)
 }
 
+/// CPUs that the machine runs, whether or not this thread may use them; at least 1.
+pub fn online() -> usize {
+    // SAFETY: takes a number, returns one.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(1).max(1)
+}
+
 /// The CPU that the calling thread runs on now.
 pub fn current() -> u32 {
     // SAFETY: takes nothing, returns a number; a kernel without the call gives -1, which is no CPU either.
