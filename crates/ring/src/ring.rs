@@ -302,6 +302,12 @@ impl<P: Parking> WriteSide<'_, P> {
         done
     }
 
+    /// For tests and models: the writer dies now. Its lock is as the kernel leaves it.
+    pub fn abandon(self) {
+        self.ring.header.writers.0.lock.abandon();
+        core::mem::forget(self);
+    }
+
     #[inline]
     fn publish(&self, position: u64) {
         // E1 with `ReadSide::waiting`: the bytes are in place. Release and not more: what has to be ordered after it is
