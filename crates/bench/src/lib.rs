@@ -18,7 +18,9 @@
 
 pub mod cell;
 pub mod corpus;
+pub mod interleave;
 pub mod pipeline;
+pub mod placement;
 pub mod statistics;
 pub mod table;
 pub mod unmodified;

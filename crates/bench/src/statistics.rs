@@ -20,15 +20,15 @@ pub fn median_interval(samples: &[f64]) -> [f64; 2] {
     bootstrap(samples.len(), |picks| median(&picked(samples, picks)))
 }
 
-/// `median(slow) / median(fast)` of samples that were taken in pairs, and its 95 % interval. Pairs are resampled
+/// `median(above) / median(below)` of samples that were taken in pairs, and its 95 % interval. Pairs are resampled
 /// together, so a disturbance that hit both cancels.
 ///
 /// # Panics
 /// If the two are not equally many.
-pub fn ratio_of_medians(slow: &[f64], fast: &[f64]) -> (f64, [f64; 2]) {
-    assert_eq!(slow.len(), fast.len(), "samples come in pairs");
-    let interval = bootstrap(slow.len(), |picks| median(&picked(slow, picks)) / median(&picked(fast, picks)));
-    (median(slow) / median(fast), interval)
+pub fn ratio_of_medians(above: &[f64], below: &[f64]) -> (f64, [f64; 2]) {
+    assert_eq!(above.len(), below.len(), "samples come in pairs");
+    let interval = bootstrap(above.len(), |picks| median(&picked(above, picks)) / median(&picked(below, picks)));
+    (median(above) / median(below), interval)
 }
 
 fn picked(samples: &[f64], picks: &[usize]) -> Vec<f64> {

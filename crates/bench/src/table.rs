@@ -5,7 +5,8 @@ use std::fmt::Write;
 use comfy_table::{CellAlignment, Table, presets};
 
 use crate::cell::{Cell, Document};
-use crate::unmodified::{Placement, Workload};
+use crate::placement::Placement;
+use crate::unmodified::Workload;
 
 /// Improvement in percent over its own kernel's pipe, grep over 50 MB, as a study of three Linux 2.5 pipe patches
 /// reported it: larger pipe, single copy, both together. Other hardware; the shape is what compares.

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use millstream_bench::cell::Document;
-use millstream_bench::unmodified::{self, Placement, Workload};
+use millstream_bench::placement::Placement;
+use millstream_bench::unmodified::{self, Workload};
 use millstream_bench::{corpus, pipeline, table};
 
 use crate::args::{BenchOptions, GrepOptions, PipelineOptions};
