@@ -35,4 +35,12 @@ impl Placement {
             _ => Err("this process may use only one CPU".into()),
         }
     }
+
+    /// What an end that never sleeps does while it waits for the other.
+    pub fn idle(self) -> fn() {
+        match self {
+            Placement::OneCpu => cpu::give_way,
+            Placement::TwoCpus => std::hint::spin_loop,
+        }
+    }
 }

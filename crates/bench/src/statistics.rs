@@ -56,7 +56,8 @@ pub struct Random(
 );
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    /// Any number.
+    pub fn word(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -66,7 +67,7 @@ impl Random {
 
     /// A number in `0..limit`, which must not be 0. The bias is below `limit` / 2^64.
     pub fn below(&mut self, limit: usize) -> usize {
-        ((u128::from(self.next()) * limit as u128) >> 64) as usize
+        ((u128::from(self.word()) * limit as u128) >> 64) as usize
     }
 
     /// Puts `items` into a random order (Fisher and Yates).
