@@ -16,10 +16,13 @@
 //! Not for timing one function inside a process.
 #![deny(unsafe_code)]
 
+pub mod bw_pipe;
 pub mod cell;
 pub mod corpus;
 pub mod crew;
 pub mod interleave;
+pub mod lat_pipe;
+mod page_aligned;
 pub mod pattern;
 pub mod pipeline;
 pub mod placement;
