@@ -23,6 +23,14 @@ impl Placement {
         }
     }
 
+    /// The name in sentences.
+    pub fn title(self) -> &'static str {
+        match self {
+            Placement::OneCpu => "both ends on one CPU",
+            Placement::TwoCpus => "each end on its own CPU",
+        }
+    }
+
     /// A CPU for each end, of those that this process may use.
     ///
     /// # Errors

@@ -107,7 +107,10 @@ pub(super) fn answer(mut there: Box<dyn Read>, mut back: Box<dyn WriteEnd>, wait
     back.finish();
     let slept = sleeps()? - sleeps_before;
     match waiting {
-        Waiting::Asleep if slept < trips => Err(format!("it slept only {slept} times in {trips} round trips")),
+        // A few may have been kept awake by something else: the sample is a median.
+        Waiting::Asleep if slept < trips - trips / 10 => {
+            Err(format!("it slept only {slept} times in {trips} round trips"))
+        }
         _ => Ok(()),
     }
 }
