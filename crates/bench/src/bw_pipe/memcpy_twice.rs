@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use millstream_sys::clock;
 
-use super::passes::{timed_bytes, warm_up_bytes};
+use super::passes::{rehearsed_bytes, timed_bytes};
 use crate::page_aligned::PageAligned;
 use crate::pattern;
 
@@ -23,11 +23,11 @@ pub(super) fn copy(transfer: usize) -> Result<f64, String> {
         place: 0,
     };
     pattern::fill(0, &mut copier.from);
-    let warm_up = warm_up_bytes(transfer);
-    let estimated_ns = copier.time(warm_up);
+    let rehearsed = rehearsed_bytes(transfer);
+    let estimated_ns = copier.time(rehearsed);
     copier.compare()?;
     copier.to.fill(0);
-    let bytes = timed_bytes(warm_up, estimated_ns, transfer);
+    let bytes = timed_bytes(rehearsed, estimated_ns, transfer);
     let nanoseconds = copier.time(bytes);
     copier.compare()?;
     Ok(bytes as f64 * 1e3 / nanoseconds as f64)

@@ -3,8 +3,8 @@
 //! | pass | bytes | writer | reader |
 //! |---|---|---|---|
 //! | 1 | 1 MiB or two transfers | a pattern that tells positions | compares every byte |
-//! | 2 | the same | the hot buffer | estimates the rate |
-//! | 3 | 10 MiB, or what takes 5 ms | the hot buffer | **is timed**, compares the last bytes |
+//! | 2 | 4 MiB or two transfers | the hot buffer | estimates the rate |
+//! | 3 | 10 MiB, or what takes 8 ms | the hot buffer | **is timed**, compares the last bytes |
 //! | 4 | one transfer | the pattern, where it stopped | compares every byte |
 //!
 //! Then the writer ends the stream, and the reader must find it ended. A byte that is lost or doubled in a hot pass
@@ -22,15 +22,18 @@ use crate::transport::WriteEnd;
 /// What a sample moves at least: what the classic benchmark of pipes moves.
 const TIMED_BYTES: u64 = 10 << 20;
 
-/// What a sample lasts at least, by the estimate: 5 ms against the microsecond or two of starting and stopping, and
-/// well above the 2 ms that it must last when the estimate was half off.
-const TIMED_NS: f64 = 5e6;
+/// What a sample lasts at least, by the estimate. Starting and stopping cost a microsecond or two, and 2 ms would do; the
+/// estimate comes from a short and cold pass and is low.
+const TIMED_NS: f64 = 8e6;
 
 /// What a sample moves at most, should the estimate be wild.
 const TIMED_BYTES_MAX: u64 = 1 << 30;
 
-/// Twice through the largest ring or pipe that is compared by default.
-const WARM_UP_BYTES: u64 = 1 << 20;
+/// Once through the largest pipe that is compared by default, and twice through the ring.
+const COMPARED_BYTES: u64 = 1 << 20;
+
+/// Four times as much to warm up and to estimate from.
+const REHEARSED_BYTES: u64 = 4 << 20;
 
 /// The writer's part.
 pub(super) fn write(mut end: Box<dyn WriteEnd>, mut baton: Baton, transfer: usize) -> Result<(), String> {
@@ -54,19 +57,19 @@ pub(super) fn write(mut end: Box<dyn WriteEnd>, mut baton: Baton, transfer: usiz
 /// The reader's part; returns MB/s.
 pub(super) fn read(end: Box<dyn Read>, baton: Baton, transfer: usize) -> Result<f64, String> {
     let mut reader = Reader { end, baton, buffer: PageAligned::new(transfer), position: 0 };
-    let warm_up = warm_up_bytes(transfer);
-    reader.compare(warm_up)?;
-    let estimated_ns = reader.time(warm_up)?;
-    let bytes = timed_bytes(warm_up, estimated_ns, transfer);
+    reader.compare(whole_transfers(COMPARED_BYTES, 2, transfer))?;
+    let rehearsed = rehearsed_bytes(transfer);
+    let estimated_ns = reader.time(rehearsed)?;
+    let bytes = timed_bytes(rehearsed, estimated_ns, transfer);
     let nanoseconds = reader.time(bytes)?;
     reader.compare(transfer as u64)?;
     reader.expect_the_end()?;
     Ok(bytes as f64 * 1e3 / nanoseconds as f64)
 }
 
-/// What passes 1 and 2 move.
-pub(super) fn warm_up_bytes(transfer: usize) -> u64 {
-    whole_transfers(WARM_UP_BYTES, 2, transfer)
+/// What pass 2 moves.
+pub(super) fn rehearsed_bytes(transfer: usize) -> u64 {
+    whole_transfers(REHEARSED_BYTES, 2, transfer)
 }
 
 /// What pass 3 moves, where `bytes` took `nanoseconds`.
@@ -232,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_doubled_byte_anywhere_is_found() {
-        for at in [5_000, WARM_UP_BYTES + 77, 2 * WARM_UP_BYTES + 5_000_000] {
+        for at in [5_000, COMPARED_BYTES + 77, COMPARED_BYTES + REHEARSED_BYTES + 5_000_000] {
             let why = sample(at, doubled).unwrap_err();
             assert!(["is wrong", "had been written"].iter().any(|part| why.contains(part)), "{at}: {why}");
         }
@@ -241,7 +244,7 @@ mod tests {
     #[test]
     fn passes_are_whole_transfers() {
         assert_eq!(whole_transfers(1000, 2, 300), 1200);
-        assert_eq!(warm_up_bytes(16 << 20), 32 << 20);
+        assert_eq!(rehearsed_bytes(16 << 20), 32 << 20);
         assert_eq!(timed_bytes(1 << 20, 1_000_000, 4096), 10 << 20);
         assert_eq!(timed_bytes(1 << 20, 1_000_000, 16 << 20), 64 << 20);
         assert_eq!(timed_bytes(1 << 20, 1, 4096), 1 << 30);
