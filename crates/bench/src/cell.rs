@@ -6,6 +6,9 @@ use serde::Serialize;
 
 use crate::statistics::{median, median_interval, ratio_of_medians};
 
+/// The unit of bandwidths, 10^6 bytes for each second: the one unit of which more is better.
+pub const MEGABYTES_PER_SECOND: &str = "MB/s";
+
 /// Everything that was measured in one go. Its fields are the JSON format, described in `docs/benchmarks.md`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Document {
@@ -53,7 +56,8 @@ pub struct Cell {
     pub valid: bool,
     /// The first check that failed.
     pub why_invalid: Option<String>,
-    /// Median of the kernel pipe over this median: above 1 is faster. `None` for the kernel pipe itself.
+    /// How many times as fast as the kernel pipe: the medians' quotient, the other way up for a bandwidth. `None` for
+    /// the kernel pipe itself.
     pub ratio: Option<f64>,
     /// 95 % interval of the ratio.
     pub ratio_ci95: Option<[f64; 2]>,
@@ -116,7 +120,10 @@ impl Cell {
         self.median = Some(median(&self.samples));
         self.ci95 = Some(median_interval(&self.samples));
         if let Some(baseline) = baseline.filter(|baseline| baseline.len() == self.n) {
-            let (ratio, interval) = ratio_of_medians(baseline, &self.samples);
+            let (ratio, interval) = match self.unit {
+                MEGABYTES_PER_SECOND => ratio_of_medians(&self.samples, baseline),
+                _ => ratio_of_medians(baseline, &self.samples),
+            };
             self.ratio = Some(ratio);
             self.ratio_ci95 = Some(interval);
         }
@@ -140,6 +147,13 @@ mod tests {
         cell.conclude(Some(&[10.0, 12.0, 14.0]));
         assert!(cell.valid);
         assert_eq!((cell.n, cell.median, cell.ratio), (3, Some(6.0), Some(2.0)));
+    }
+
+    #[test]
+    fn twice_the_bandwidth_is_a_ratio_of_two() {
+        let mut cell = Cell { unit: MEGABYTES_PER_SECOND, ..cell(&[10.0, 12.0, 14.0], None) };
+        cell.conclude(Some(&[5.0, 6.0, 7.0]));
+        assert_eq!(cell.ratio, Some(2.0));
     }
 
     #[test]

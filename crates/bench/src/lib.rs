@@ -14,11 +14,19 @@
 //! interval; each combination becomes a [`cell`]; a [`table`] shows them. `docs/benchmarks.md` has the reasons.
 //!
 //! Not for timing one function inside a process.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+pub mod bw_pipe;
 pub mod cell;
 pub mod corpus;
+pub mod crew;
+pub mod interleave;
+pub mod lat_pipe;
+mod page_aligned;
+pub mod pattern;
 pub mod pipeline;
+pub mod placement;
 pub mod statistics;
 pub mod table;
+pub mod transport;
 pub mod unmodified;

@@ -20,15 +20,15 @@ pub fn median_interval(samples: &[f64]) -> [f64; 2] {
     bootstrap(samples.len(), |picks| median(&picked(samples, picks)))
 }
 
-/// `median(slow) / median(fast)` of samples that were taken in pairs, and its 95 % interval. Pairs are resampled
+/// `median(above) / median(below)` of samples that were taken in pairs, and its 95 % interval. Pairs are resampled
 /// together, so a disturbance that hit both cancels.
 ///
 /// # Panics
 /// If the two are not equally many.
-pub fn ratio_of_medians(slow: &[f64], fast: &[f64]) -> (f64, [f64; 2]) {
-    assert_eq!(slow.len(), fast.len(), "samples come in pairs");
-    let interval = bootstrap(slow.len(), |picks| median(&picked(slow, picks)) / median(&picked(fast, picks)));
-    (median(slow) / median(fast), interval)
+pub fn ratio_of_medians(above: &[f64], below: &[f64]) -> (f64, [f64; 2]) {
+    assert_eq!(above.len(), below.len(), "samples come in pairs");
+    let interval = bootstrap(above.len(), |picks| median(&picked(above, picks)) / median(&picked(below, picks)));
+    (median(above) / median(below), interval)
 }
 
 fn picked(samples: &[f64], picks: &[usize]) -> Vec<f64> {
@@ -56,7 +56,8 @@ pub struct Random(
 );
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    /// Any number.
+    pub fn word(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -66,7 +67,7 @@ impl Random {
 
     /// A number in `0..limit`, which must not be 0. The bias is below `limit` / 2^64.
     pub fn below(&mut self, limit: usize) -> usize {
-        ((u128::from(self.next()) * limit as u128) >> 64) as usize
+        ((u128::from(self.word()) * limit as u128) >> 64) as usize
     }
 
     /// Puts `items` into a random order (Fisher and Yates).

@@ -4,8 +4,11 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use crate::cell::{Cell, Document};
-use crate::unmodified::{Placement, Workload};
+use crate::cell::{Cell, Document, Machine};
+use crate::placement::Placement;
+use crate::unmodified::Workload;
+
+pub mod streams;
 
 /// Improvement in percent over its own kernel's pipe, grep over 50 MB, as a study of three Linux 2.5 pipe patches
 /// reported it: larger pipe, single copy, both together. Other hardware; the shape is what compares.
@@ -44,25 +47,33 @@ pub fn render(document: &Document) -> String {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    let machine = &document.machine;
     let mut text = format!("{table}\n");
     // Writing to a string cannot fail.
     let _ = writeln!(
         text,
-        "\nMedians in ms of whole commands over {}, {} runs each, on {}, {} CPUs, Linux {}.",
+        "\nMedians in ms of whole commands over {}, {} runs each, {}.",
         document.cells.first().and_then(|cell| cell.params.get("size")).map_or("no text".into(), megabytes),
         document.cells.iter().map(|cell| cell.n).max().unwrap_or(0),
-        machine.cpu,
-        machine.cpus,
-        machine.kernel,
+        on_machine(&document.machine),
     );
     text += "LP, ZC, LP+ZC: the larger-pipe, single-copy and combined kernel patches of 2002, each in % over its own\n\
              kernel, on other hardware.\n";
+    text + &invalid_cells(document, |cell| workload_of(cell).to_owned())
+}
+
+fn on_machine(machine: &Machine) -> String {
+    format!("on {}, {} CPUs, Linux {}", machine.cpu, machine.cpus, machine.kernel)
+}
+
+/// A line for each cell that shows no number, and why.
+fn invalid_cells(document: &Document, title: impl Fn(&Cell) -> String) -> String {
+    let mut lines = String::new();
     for cell in document.cells.iter().filter(|cell| !cell.valid) {
         let why = cell.why_invalid.as_deref().unwrap_or("no run was counted");
-        let _ = writeln!(text, "not valid: {} over {} at {}: {why}", workload_of(cell), cell.transport, cell.placement);
+        // Writing to a string cannot fail.
+        let _ = writeln!(lines, "not valid: {} over {} at {}: {why}", title(cell), cell.transport, cell.placement);
     }
-    text
+    lines
 }
 
 fn row(document: &Document, workload: &str, placement: &str) -> Option<Vec<String>> {

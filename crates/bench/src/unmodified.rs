@@ -1,9 +1,7 @@
 //! Unmodified programs over kernel pipes and over `millstream run`.
 //!
-//! Each round runs every combination once: what is compared runs one after the other, in an order shuffled anew, so the
-//! transports of a pair are milliseconds apart and share whatever the machine is doing. What is timed is the whole command as a user waits for it, from its start
-//! to its end, the start of `millstream run` included. A run counts only if every stage ended as it should, on the CPU
-//! it was given, having moved every byte.
+//! What is timed is the whole command as a user waits for it, from its start to its end, the start of `millstream run`
+//! included. A run counts only if every stage ended as it should, on the CPU it was given, having moved every byte.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,11 +11,12 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use millstream_sys::{clock, cpu, memory, pipe, settings};
+use millstream_sys::{clock, memory, pipe, settings};
 
 use crate::cell::Cell;
+use crate::interleave;
 use crate::pipeline::{Report, SEPARATOR};
-use crate::statistics::Random;
+use crate::placement::Placement;
 
 /// A pattern as people search for, which occurs in no text but this one.
 pub const ABSENT_PATTERN: &str = "nosuchwordinhere";
@@ -42,15 +41,6 @@ pub enum Transport {
     Millstream,
     /// No pipe: the last program reads the file itself.
     File,
-}
-
-/// Where the stages run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placement {
-    /// All on one CPU.
-    OneCpu,
-    /// Each on its own.
-    TwoCpus,
 }
 
 impl Workload {
@@ -94,28 +84,6 @@ impl Transport {
     }
 }
 
-impl Placement {
-    /// Both.
-    pub const ALL: [Placement; 2] = [Placement::TwoCpus, Placement::OneCpu];
-
-    /// The name in options and results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Placement::OneCpu => "1cpu",
-            Placement::TwoCpus => "2cpu",
-        }
-    }
-
-    /// A CPU for each of two stages.
-    fn cpus(self, allowed: &[usize]) -> Result<[usize; 2], String> {
-        match (self, allowed) {
-            (Placement::OneCpu, [first, ..]) => Ok([*first, *first]),
-            (Placement::TwoCpus, [first, second, ..]) => Ok([*first, *second]),
-            _ => Err("this process may use only one CPU".into()),
-        }
-    }
-}
-
 /// What to measure and how often.
 pub struct Plan {
     /// The `millstream` program: it launches the pipelines, and is one of the transports.
@@ -132,35 +100,16 @@ pub struct Plan {
     pub placements: Vec<Placement>,
 }
 
-/// Measures. `progress` is told how many runs of how many are done, between runs, never during one.
+/// Measures. `progress` is told how many runs of how many are done.
 ///
 /// # Errors
 /// The text cannot be read, or there is no memory for the reports. What goes wrong in a run makes its cell invalid.
-pub fn measure(plan: &Plan, mut progress: impl FnMut(usize, usize)) -> io::Result<Vec<Cell>> {
+pub fn measure(plan: &Plan, progress: impl FnMut(usize, usize)) -> io::Result<Vec<Cell>> {
     let mut bench = Bench::new(plan)?;
-    let (combinations, mut groups) = combinations(plan);
+    let (combinations, groups) = combinations(plan);
     let mut cells: Vec<Cell> = combinations.iter().map(|combination| combination.cell(bench.file_bytes)).collect();
-    let mut random = Random(clock::raw_nanoseconds());
-    // One round more than is counted: the first warms caches and is thrown away, unless it failed.
-    let total = combinations.len() * (plan.pairs + 1);
-    let mut done = 0;
-    for round in 0..=plan.pairs {
-        random.shuffle(&mut groups);
-        groups.iter_mut().for_each(|group| random.shuffle(group));
-        for &index in groups.iter().flatten() {
-            let cell = &mut cells[index];
-            if cell.why_invalid.is_none() {
-                match bench.run(combinations[index]) {
-                    Ok(milliseconds) if round > 0 => cell.samples.push(milliseconds),
-                    Ok(_) => {}
-                    Err(why) => cell.why_invalid = Some(why),
-                }
-            }
-            done += 1;
-            progress(done, total);
-        }
-    }
-    conclude(&combinations, &mut cells);
+    // The first round warms caches and is thrown away.
+    interleave::measure(&mut cells, groups, 1, plan.pairs, |index| bench.run(combinations[index]), progress);
     Ok(cells)
 }
 
@@ -178,19 +127,7 @@ fn combinations(plan: &Plan) -> (Vec<Combination>, Vec<Vec<usize>>) {
     (combinations, groups)
 }
 
-/// Gives each cell its figures, against the kernel pipe of the same workload and placement.
-fn conclude(combinations: &[Combination], cells: &mut [Cell]) {
-    let samples: Vec<Vec<f64>> = cells.iter().map(|cell| cell.samples.clone()).collect();
-    for (cell, combination) in cells.iter_mut().zip(combinations) {
-        let baseline = Combination { transport: Transport::Pipe, ..*combination };
-        let baseline = (combination.transport != Transport::Pipe)
-            .then(|| combinations.iter().position(|other| *other == baseline))
-            .flatten();
-        cell.conclude(baseline.map(|index| samples[index].as_slice()));
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 struct Combination {
     workload: Workload,
     placement: Placement,
@@ -207,24 +144,18 @@ impl Combination {
 struct Bench<'a> {
     plan: &'a Plan,
     file_bytes: u64,
-    allowed: Vec<usize>,
     report: File,
 }
 
 impl<'a> Bench<'a> {
     fn new(plan: &'a Plan) -> io::Result<Bench<'a>> {
-        Ok(Bench {
-            plan,
-            file_bytes: read_into_cache(&plan.file)?,
-            allowed: cpu::allowed()?,
-            report: memory::anonymous_file()?,
-        })
+        Ok(Bench { plan, file_bytes: read_into_cache(&plan.file)?, report: memory::anonymous_file()? })
     }
 
     /// One run: its milliseconds, or the check that it failed.
     fn run(&mut self, combination: Combination) -> Result<f64, String> {
         let Combination { workload, placement, transport } = combination;
-        let cpus = placement.cpus(&self.allowed)?;
+        let cpus = placement.cpus()?;
         let stages = self.stages(workload, transport);
         let mut command = self.command(transport, &stages, &cpus[..stages.len()]);
         command.stdin(Stdio::null()).stderr(Stdio::piped());

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use millstream_bench::bw_pipe::TRANSFER_MAX;
+
 use crate::failure::Failure;
 
 /// What the user asked for.
@@ -89,6 +91,12 @@ pub(crate) enum BenchOptions {
     /// Unmodified pipelines over a 50 MB text: kernel pipes against millstream run
     #[command(after_help = GREP_EXAMPLES)]
     Grep(GrepOptions),
+    /// Bytes a second from one process to another: millstream, kernel pipes, and what the hardware allows
+    #[command(name = "bw_pipe", after_help = BW_PIPE_EXAMPLES)]
+    BwPipe(BwPipeOptions),
+    /// Time for one byte there and back between two processes, both running or one of them asleep
+    #[command(name = "lat_pipe", after_help = LAT_PIPE_EXAMPLES)]
+    LatPipe(LatPipeOptions),
     /// Runs one pipeline with a CPU for each stage and tells how it went; `bench grep` runs itself this way
     #[command(hide = true)]
     Pipeline(PipelineOptions),
@@ -123,6 +131,70 @@ pub(crate) struct GrepOptions {
     /// Both stages on one CPU, or one CPU for each [default: both]
     #[arg(long, value_name = "PLACEMENT", value_delimiter = ',', value_parser = ["1cpu", "2cpu"])]
     pub(crate) placement: Vec<String>,
+
+    /// Write every cell with its raw samples to FILE
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+const BW_PIPE_EXAMPLES: &str = "\
+Examples:
+  millstream bench bw_pipe
+  millstream bench bw_pipe --placement 2cpu --transfer 64k,128k --rounds 41
+  millstream bench bw_pipe --transport pipe,millstream --json bw.json
+
+Exit status: 0, or 3 if a cell failed its checks and shows no number.";
+
+/// Options of `millstream bench bw_pipe`.
+#[derive(Args)]
+pub(crate) struct BwPipeOptions {
+    /// Bytes for each write and read, with K or M for 1024 or 1024², at most 16M [default: 512 and 2k to 128k]
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = parse_transfer)]
+    pub(crate) transfer: Vec<usize>,
+
+    /// What carries the bytes [default: all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',',
+        value_parser = ["pipe", "pipe-1m", "millstream", "spsc-bare", "memcpy-twice"])]
+    pub(crate) transport: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) common: StreamOptions,
+}
+
+const LAT_PIPE_EXAMPLES: &str = "\
+Examples:
+  millstream bench lat_pipe
+  millstream bench lat_pipe --waiting asleep --rounds 41
+  millstream bench lat_pipe --transport pipe,millstream --placement 2cpu --json lat.json
+
+Exit status: 0, or 3 if a cell failed its checks and shows no number.";
+
+/// Options of `millstream bench lat_pipe`.
+#[derive(Args)]
+pub(crate) struct LatPipeOptions {
+    /// Whether the process that answers was still running or had gone to sleep [default: both]
+    #[arg(long, value_name = "STATE", value_delimiter = ',', value_parser = ["running", "asleep"])]
+    pub(crate) waiting: Vec<String>,
+
+    /// What carries the bytes [default: all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',',
+        value_parser = ["pipe", "millstream", "millstream-block", "spsc-bare"])]
+    pub(crate) transport: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) common: StreamOptions,
+}
+
+/// Options of every measurement between two processes.
+#[derive(Args)]
+pub(crate) struct StreamOptions {
+    /// Both processes on one CPU, or one CPU for each [default: both]
+    #[arg(long, value_name = "PLACEMENT", value_delimiter = ',', value_parser = ["1cpu", "2cpu"])]
+    pub(crate) placement: Vec<String>,
+
+    /// Interleaved samples for each cell, each from two new processes
+    #[arg(long, value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u32).range(5..=10_000))]
+    pub(crate) rounds: u32,
 
     /// Write every cell with its raw samples to FILE
     #[arg(long, value_name = "FILE")]
@@ -174,8 +246,24 @@ fn one_sentence(error: &clap::Error) -> String {
     format!("{message}{suggestion}; see 'millstream --help'")
 }
 
-/// A number of bytes as people write it.
+/// The size of a pipe.
 fn parse_size(text: &str) -> Result<u64, String> {
+    match parse_bytes(text)? {
+        bytes if bytes <= 1 << 31 => Ok(bytes),
+        _ => Err("the kernel's limit for a pipe is 2G".into()),
+    }
+}
+
+/// What one call of the benchmark moves.
+fn parse_transfer(text: &str) -> Result<usize, String> {
+    match usize::try_from(parse_bytes(text)?) {
+        Ok(bytes) if bytes <= TRANSFER_MAX => Ok(bytes),
+        _ => Err("a transfer is at most 16M".into()),
+    }
+}
+
+/// A number of bytes as people write it.
+fn parse_bytes(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {
         "" | "b" => 1,
@@ -185,11 +273,7 @@ fn parse_size(text: &str) -> Result<u64, String> {
         _ => 0,
     };
     let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit)).filter(|&bytes| bytes > 0);
-    match bytes {
-        Some(bytes) if bytes <= 1 << 31 => Ok(bytes),
-        Some(_) => Err("the kernel's limit for a pipe is 2G".into()),
-        None => Err("a size is a number of bytes, or a number with K, M or G, such as 256K".into()),
-    }
+    bytes.ok_or_else(|| "a size is a number of bytes, or a number with K, M or G, such as 256K".into())
 }
 
 #[cfg(test)]
@@ -214,6 +298,15 @@ mod tests {
             ("7b", 7),
         ] {
             assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_transfer_is_one_byte_to_16_mebibytes() {
+        assert_eq!(parse_transfer("1"), Ok(1));
+        assert_eq!(parse_transfer("16M"), Ok(16 << 20));
+        for text in ["0", "16385k", "17M", "4G", "x"] {
+            assert!(parse_transfer(text).is_err(), "{text}");
         }
     }
 

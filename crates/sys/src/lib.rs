@@ -16,8 +16,8 @@
 //!
 //! - **without `std`** ([`pipe`], [`settings`], [`ledger`], [`executable`], [`raw`]): what the library inside other programs needs. It allocates
 //!   nothing, never panics on the paths that library takes, and may be called from a signal handler.
-//! - **with `std`** (default; [`process`], [`signals`], [`inherited`], [`cpu`], [`clock`], [`memory`], [`futex`], [`transfer`]): what the
-//!   program itself and the pipe library need.
+//! - **with `std`** (default; [`process`], [`fork`], [`signals`], [`inherited`], [`cpu`], [`clock`], [`memory`], [`shared`], [`futex`],
+//!   [`transfer`]): what the program itself and the pipe library need.
 //!
 //! Not here: anything that chooses, waits or retries. See `docs/architecture.md` for the whole.
 
@@ -37,6 +37,8 @@ pub mod clock;
 #[cfg(feature = "std")]
 pub mod cpu;
 #[cfg(feature = "std")]
+pub mod fork;
+#[cfg(feature = "std")]
 pub mod futex;
 #[cfg(feature = "std")]
 pub mod inherited;
@@ -44,6 +46,8 @@ pub mod inherited;
 pub mod memory;
 #[cfg(feature = "std")]
 pub mod process;
+#[cfg(feature = "std")]
+pub mod shared;
 #[cfg(feature = "std")]
 pub mod signals;
 #[cfg(feature = "std")]

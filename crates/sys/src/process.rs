@@ -145,7 +145,7 @@ fn exec_raw(arguments: &[*const c_char], environment: &[*const c_char]) -> Errno
     last_errno()
 }
 
-fn last_errno() -> Errno {
+pub(crate) fn last_errno() -> Errno {
     // SAFETY: the C library gives every thread its own, always valid.
     Errno::from_raw_os_error(unsafe { *libc::__errno_location() })
 }

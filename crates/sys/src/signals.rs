@@ -161,4 +161,3 @@ pub fn send_sigpipe_to_this_thread() {
         libc::raise(libc::SIGPIPE);
     }
 }
-

@@ -1,0 +1,217 @@
+//! Processes that measure together: each on its own CPU, watched by a parent that sleeps.
+//!
+//! ```text
+//! parent ──fork──▶ writer, on its CPU ══ what is measured ══▶ reader, on its CPU
+//!   │                └──── report ────┐                          │
+//!   └── sleeps until both reported ◀──┴────────── report ────────┘
+//! ```
+//!
+//! A process may spin for ever when the other is gone. That is why the parent takes no part: it notices the end of
+//! either, or the time limit, and ends both. If the parent itself ends, the kernel ends them.
+#![allow(unsafe_code)]
+
+use std::io::{self, PipeReader, Read, Write};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use millstream_sys::fork::{self, Child, Side, wait_readable};
+use millstream_sys::{Errno, cpu};
+use serde::{Deserialize, Serialize};
+
+/// For one sample. Longer than any that is worth having takes, also on a busy machine.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// When one has failed: for the other to say what it saw of it.
+const GRACE: Duration = Duration::from_millis(200);
+
+/// A process to be.
+#[derive(Clone, Copy, Debug)]
+pub struct Post {
+    /// For messages.
+    pub name: &'static str,
+    /// Where it must run.
+    pub cpu: usize,
+}
+
+/// Runs `role` in a process for each post, with the post's index, and returns the sample that one of them took.
+///
+/// Until every process is started this one keeps what `role` owns, and each process has all of it: a role first drops
+/// what belongs to the others.
+///
+/// # Errors
+/// A sentence: what every process that failed says, which died of what, which ran on another CPU, which was silent for
+/// half a minute. No process is left.
+pub fn run(posts: &[Post], role: impl FnOnce(usize) -> Result<Option<f64>, String>) -> Result<f64, String> {
+    let mut members = Vec::with_capacity(posts.len());
+    for (index, &post) in posts.iter().enumerate() {
+        let (reader, writer) = io::pipe().map_err(|error| format!("cannot make a pipe for reports: {error}"))?;
+        // SAFETY: the child ends in `serve`. It allocates, makes system calls and writes to `writer`; should it wait for
+        // a lock of a thread that it does not have, the time limit ends it.
+        match unsafe { fork::fork() }.map_err(|error| format!("cannot start the {}: {error}", post.name))? {
+            Side::Child => serve(post.cpu, writer, || role(index)),
+            Side::Parent(child) => members.push(Member { post, child, report: reader }),
+        }
+    }
+    drop(role);
+    gather(members)
+}
+
+/// What a process tells when it has done its part.
+#[derive(Serialize, Deserialize)]
+struct Report {
+    cpu: usize,
+    outcome: Result<Option<f64>, String>,
+}
+
+fn serve(cpu: usize, mut report: impl Write, role: impl FnOnce() -> Result<Option<f64>, String>) -> ! {
+    /// Whatever happens, a panic included: nothing of the parent's own goes on in the child.
+    struct Exit;
+    impl Drop for Exit {
+        fn drop(&mut self) {
+            fork::exit_at_once(1);
+        }
+    }
+    let _exit = Exit;
+    let outcome = match cpu::restrict_to(&[cpu]) {
+        Ok(()) => role(),
+        Err(error) => Err(format!("cannot run on CPU {cpu}: {error}")),
+    };
+    let said = Report { cpu: cpu::current() as usize, outcome };
+    if let Ok(line) = serde_json::to_vec(&said) {
+        // The parent that does not listen has given up on us.
+        let _ = report.write_all(&line);
+    }
+    fork::exit_at_once(0)
+}
+
+struct Member {
+    post: Post,
+    child: Child,
+    report: PipeReader,
+}
+
+impl Member {
+    /// What it said, once its report can be read.
+    fn hear(mut self) -> Result<Option<f64>, String> {
+        let name = self.post.name;
+        let mut line = Vec::new();
+        // Its end closes with the process.
+        let _ = self.report.read_to_end(&mut line);
+        let status = self.child.wait().map_err(|error| format!("the {name} cannot be waited for: {error}"))?;
+        if let Some(signal) = status.terminating_signal() {
+            return Err(format!("the {name} was killed by signal {signal}"));
+        }
+        let report: Report = serde_json::from_slice(&line).map_err(|_| format!("the {name} ended without a report"))?;
+        match report.outcome {
+            Err(why) => Err(format!("the {name}: {why}")),
+            Ok(_) if report.cpu != self.post.cpu => {
+                Err(format!("the {name} ran on CPU {} instead of {}", report.cpu, self.post.cpu))
+            }
+            Ok(sample) => Ok(sample),
+        }
+    }
+}
+
+/// Waits for every report. Members that have not reported when it returns are killed and reaped.
+fn gather(mut silent: Vec<Member>) -> Result<f64, String> {
+    let (mut sample, mut failures) = (None, Vec::new());
+    let mut deadline = Instant::now() + LIMIT;
+    while !silent.is_empty() {
+        let descriptors: Vec<_> = silent.iter().map(|member| member.report.as_fd()).collect();
+        let left = deadline.saturating_duration_since(Instant::now());
+        let readable = match wait_readable(&descriptors, left) {
+            Err(Errno::INTR) => continue,
+            other => other.map_err(|error| format!("cannot wait for reports: {error}"))?,
+        };
+        if !readable.contains(&true) {
+            break;
+        }
+        let mut readable = readable.into_iter();
+        for member in silent.extract_if(.., |_| readable.next() == Some(true)) {
+            match member.hear() {
+                Ok(seen) => sample = sample.or(seen),
+                Err(why) => failures.push(why),
+            }
+        }
+        if !failures.is_empty() {
+            deadline = deadline.min(Instant::now() + GRACE);
+        }
+    }
+    if failures.is_empty() {
+        let late = silent.iter().map(|member| format!("the {} said nothing for {LIMIT:?}", member.post.name));
+        failures.extend(late);
+    }
+    match (failures.is_empty(), sample) {
+        (false, _) => Err(failures.join("; ")),
+        (true, sample) => sample.ok_or_else(|| "nobody took a sample".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn posts() -> [Post; 2] {
+        let cpu = cpu::allowed().unwrap()[0];
+        [Post { name: "writer", cpu }, Post { name: "reader", cpu }]
+    }
+
+    fn spin() -> Result<Option<f64>, String> {
+        loop {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn the_sample_of_one_is_the_sample_of_all() {
+        assert_eq!(run(&posts(), |index| Ok((index == 1).then_some(4.5))), Ok(4.5));
+        assert_eq!(run(&posts(), |_| Ok(None)), Err("nobody took a sample".into()));
+    }
+
+    #[test]
+    fn each_runs_on_its_cpu() {
+        let allowed = cpu::allowed().unwrap();
+        for &cpu in &allowed {
+            let seen = run(&[Post { name: "reader", cpu }], |_| Ok(Some(f64::from(cpu::current()))));
+            assert_eq!(seen, Ok(cpu as f64));
+        }
+    }
+
+    #[test]
+    fn one_that_moved_away_is_found_out() {
+        let allowed = cpu::allowed().unwrap();
+        assert!(allowed.len() >= 2, "this test needs two CPUs");
+        let post = Post { name: "reader", cpu: allowed[0] };
+        let seen = run(&[post], |_| cpu::restrict_to(&[allowed[1]]).map(|()| Some(1.0)).map_err(|e| e.to_string()));
+        assert_eq!(seen, Err(format!("the reader ran on CPU {} instead of {}", allowed[1], allowed[0])));
+    }
+
+    #[test]
+    fn a_death_ends_the_other_too() {
+        let die = || millstream_sys::signals::raise_unblocked(9);
+        let seen = run(&posts(), |index| {
+            if index == 0 {
+                die();
+                Ok(None)
+            } else {
+                spin()
+            }
+        });
+        assert_eq!(seen, Err("the writer was killed by signal 9".into()));
+    }
+
+    #[test]
+    fn everybody_who_failed_is_heard() {
+        let seen = run(&posts(), |index| Err(format!("cannot {index}")));
+        let (mut said, seen) = (["the writer: cannot 0", "the reader: cannot 1"], seen.unwrap_err());
+        said.sort_by_key(|part| seen.find(part));
+        assert_eq!(seen, said.join("; "));
+    }
+
+    #[test]
+    fn a_panic_stays_in_its_process() {
+        let seen = run(&posts()[..1], |_| panic!("as this test wants"));
+        let seen = seen.unwrap_err();
+        assert!(seen == "the writer ended without a report" || seen == "the writer was killed by signal 6", "{seen}");
+    }
+}

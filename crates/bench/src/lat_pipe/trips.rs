@@ -1,0 +1,128 @@
+//! What the two processes of one sample do.
+
+use std::io::Read;
+use std::time::Duration;
+
+use millstream_sys::clock;
+
+use super::Waiting;
+use crate::statistics::{Random, median};
+use crate::transport::WriteEnd;
+
+/// Round trips before the first that counts, while running.
+const WARM_UP_TRIPS: usize = 200;
+
+/// How long a sample takes while running, about: long against an interrupt.
+const RUNNING_NS: f64 = 10e6;
+
+/// Bounds on the round trips of a sample while running.
+const RUNNING_TRIPS: std::ops::RangeInclusive<usize> = 100..=10_000;
+
+/// Round trips of a sample from sleep, and how many of them go before those that count.
+const ASLEEP_TRIPS: usize = 45;
+const ASLEEP_WARM_UP_TRIPS: usize = 4;
+
+/// The pause before a round trip from sleep, drawn anew each time so that it does not keep step with a timer: more than
+/// anybody spins, less than it takes a CPU to fall into its deepest sleep.
+const PAUSE_US: std::ops::Range<usize> = 300..1000;
+
+/// The part of the process that asks; returns the microseconds of a round trip.
+///
+/// Running: the mean of one uninterrupted series, since reading the clock takes as long as a short trip. The disturbed
+/// series of the odd interrupt is left to the median over the samples. Asleep: the median of trips that were each
+/// timed, where reading the clock does not count and a late timer would pull a mean.
+pub(super) fn ask(there: Box<dyn WriteEnd>, back: Box<dyn Read>, waiting: Waiting) -> Result<f64, String> {
+    let mut asker = Asker { there, back, sent: 0 };
+    let microseconds = match waiting {
+        Waiting::Running => asker.running()?,
+        Waiting::Asleep => asker.asleep()?,
+    };
+    asker.finish()?;
+    Ok(microseconds)
+}
+
+struct Asker {
+    there: Box<dyn WriteEnd>,
+    back: Box<dyn Read>,
+    sent: u8,
+}
+
+impl Asker {
+    fn running(&mut self) -> Result<f64, String> {
+        let estimate = self.series(WARM_UP_TRIPS)?;
+        let trips = (RUNNING_NS / estimate) as usize;
+        Ok(self.series(trips.clamp(*RUNNING_TRIPS.start(), *RUNNING_TRIPS.end()))? / 1e3)
+    }
+
+    fn asleep(&mut self) -> Result<f64, String> {
+        let mut random = Random(clock::raw_nanoseconds());
+        let mut microseconds = Vec::with_capacity(ASLEEP_TRIPS);
+        for _ in 0..ASLEEP_TRIPS {
+            let pause = PAUSE_US.start + random.below(PAUSE_US.len());
+            std::thread::sleep(Duration::from_micros(pause as u64));
+            microseconds.push(self.series(1)? / 1e3);
+        }
+        Ok(median(&microseconds[ASLEEP_WARM_UP_TRIPS..]))
+    }
+
+    /// Nanoseconds for each of `trips`, one after the other.
+    fn series(&mut self, trips: usize) -> Result<f64, String> {
+        let start = clock::raw_nanoseconds();
+        for _ in 0..trips {
+            self.trip()?;
+        }
+        Ok((clock::raw_nanoseconds() - start).max(1) as f64 / trips as f64)
+    }
+
+    fn trip(&mut self) -> Result<(), String> {
+        self.sent = self.sent.wrapping_add(1);
+        let mut seen = [0];
+        self.there.write_all(&[self.sent]).map_err(|error| format!("cannot ask: {error}"))?;
+        self.back.read_exact(&mut seen).map_err(|error| format!("no answer: {error}"))?;
+        match seen[0] == answer_to(self.sent) {
+            true => Ok(()),
+            false => Err(format!("{} was answered with {} instead of {}", self.sent, seen[0], answer_to(self.sent))),
+        }
+    }
+
+    fn finish(mut self) -> Result<(), String> {
+        self.there.finish();
+        match self.back.read(&mut [0]) {
+            Ok(0) => Ok(()),
+            Ok(_) => Err("an answer came to no question".into()),
+            Err(error) => Err(format!("cannot read the end: {error}")),
+        }
+    }
+}
+
+/// The part of the process that answers, until the other ends it.
+pub(super) fn answer(mut there: Box<dyn Read>, mut back: Box<dyn WriteEnd>, waiting: Waiting) -> Result<(), String> {
+    let sleeps_before = sleeps()?;
+    let mut trips = 0;
+    let mut asked = [0];
+    while there.read(&mut asked).map_err(|error| format!("cannot hear: {error}"))? > 0 {
+        back.write_all(&[answer_to(asked[0])]).map_err(|error| format!("cannot answer: {error}"))?;
+        trips += 1;
+    }
+    back.finish();
+    let slept = sleeps()? - sleeps_before;
+    match waiting {
+        // A few may have been kept awake by something else: the sample is a median.
+        Waiting::Asleep if slept < trips - trips / 10 => {
+            Err(format!("it slept only {slept} times in {trips} round trips"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Not the question itself, so that nothing that reflects bytes passes for an answer.
+fn answer_to(asked: u8) -> u8 {
+    !asked
+}
+
+/// How often this thread has slept (`proc(5)`: `voluntary_ctxt_switches`).
+fn sleeps() -> Result<u64, String> {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.and_then(|count| count.trim().parse().ok()).ok_or_else(|| "/proc does not tell how often it slept".into())
+}

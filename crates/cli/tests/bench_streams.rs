@@ -1,0 +1,203 @@
+//! `millstream bench bw_pipe` and `lat_pipe`: what they write, what they check, and what they leave behind. No test here
+//! asserts a time.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use common::{Scratch, Seen, millstream, output, program, state, wait_for};
+use serde_json::Value;
+
+fn bench(arguments: &[&str]) -> Seen {
+    output(&mut millstream([&["bench"], arguments].concat()))
+}
+
+fn cells(path: &Path) -> Vec<Value> {
+    let document: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    assert_eq!(document["schema"], "millstream bench 1");
+    document["cells"].as_array().unwrap().clone()
+}
+
+/// Runs with `--json`, sees to it that every cell is valid and has its figures, and returns what tells the cells apart.
+fn measured(arguments: &[&str], method: &str, unit: &str, parameter: &str) -> BTreeSet<(String, String, String)> {
+    let scratch = Scratch::new();
+    let json = scratch.path("out.json");
+    let seen = bench(&[arguments, &["--rounds", "5", "--json", json.to_str().unwrap()]].concat());
+    assert_eq!((seen.code, seen.stderr.as_str()), (Some(0), ""), "{seen:?}");
+    assert!(seen.stdout.contains("CPUs, Linux"), "{seen:?}");
+    let cells = cells(&json);
+    for cell in &cells {
+        assert_eq!((&cell["method"], &cell["unit"]), (&method.into(), &unit.into()));
+        assert_eq!((&cell["valid"], &cell["why_invalid"], &cell["n"]), (&true.into(), &Value::Null, &5.into()));
+        assert_eq!(cell["samples"].as_array().unwrap().len(), 5);
+        let bounds: Vec<f64> = cell["ci95"].as_array().unwrap().iter().map(|bound| bound.as_f64().unwrap()).collect();
+        let median = cell["median"].as_f64().unwrap();
+        assert!(0.0 < bounds[0] && bounds[0] <= median && median <= bounds[1]);
+        let is_baseline = cell["transport"] == "pipe";
+        assert_eq!((cell["ratio"].is_null(), cell["ratio_ci95"].is_null()), (is_baseline, is_baseline));
+    }
+    let text = |cell: &Value, key: &str| cell[key].as_str().unwrap().to_owned();
+    let key = |cell: &Value| (cell["params"][parameter].to_string(), text(cell, "placement"), text(cell, "transport"));
+    let keys: BTreeSet<_> = cells.iter().map(key).collect();
+    assert_eq!(keys.len(), cells.len(), "each cell once");
+    keys
+}
+
+fn combined(parameters: &[&str], placement: &str, transports: &[&str]) -> BTreeSet<(String, String, String)> {
+    let all = parameters.iter().flat_map(|parameter| {
+        transports.iter().map(|transport| ((*parameter).into(), placement.into(), (*transport).into()))
+    });
+    all.collect()
+}
+
+#[test]
+fn bandwidth_on_two_cpus() {
+    let seen = measured(&["bw_pipe", "--transfer", "4k", "--placement", "2cpu"], "bw_pipe", "MB/s", "transfer");
+    assert_eq!(seen, combined(&["4096"], "2cpu", &["pipe", "pipe-1m", "millstream", "spsc-bare"]));
+}
+
+/// Transfers that divide nothing and that no ring holds, each asked for once however often it is named.
+#[test]
+fn bandwidth_on_one_cpu_of_odd_transfers() {
+    let arguments = ["bw_pipe", "--transfer", "1000,1M,1000", "--transfer", "1024k", "--placement", "1cpu"];
+    let seen = measured(&arguments, "bw_pipe", "MB/s", "transfer");
+    let transports = ["pipe", "pipe-1m", "millstream", "spsc-bare", "memcpy-twice"];
+    assert_eq!(seen, combined(&["1000", "1048576"], "1cpu", &transports));
+}
+
+#[test]
+fn more_megabytes_a_second_are_faster() {
+    let scratch = Scratch::new();
+    let json = scratch.path("out.json");
+    let arguments = ["bw_pipe", "--transfer", "64k", "--placement", "1cpu", "--transport", "pipe,spsc-bare"];
+    let seen = bench(&[&arguments[..], &["--rounds", "5", "--json", json.to_str().unwrap()]].concat());
+    assert_eq!(seen.code, Some(0), "{seen:?}");
+    let cells = cells(&json);
+    let median = |index: usize| cells[index]["median"].as_f64().unwrap();
+    let ratio = cells[1]["ratio"].as_f64().unwrap();
+    assert!((ratio - median(1) / median(0)).abs() < 1e-9 * ratio, "{cells:?}");
+}
+
+#[test]
+fn round_trips_running_and_asleep() {
+    let all = ["pipe", "millstream", "millstream-block", "spsc-bare"];
+    for placement in ["1cpu", "2cpu"] {
+        let seen = measured(&["lat_pipe", "--placement", placement], "lat_pipe", "us", "waiting");
+        let mut wanted = combined(&["\"running\""], placement, &all);
+        wanted.extend(combined(&["\"asleep\""], placement, &all[..3]));
+        assert_eq!(seen, wanted);
+    }
+}
+
+#[test]
+fn two_cpus_that_are_not_there_are_not_measured() {
+    for (method, row) in [("bw_pipe", "bw_pipe 4k"), ("lat_pipe", "lat_pipe running")] {
+        let mut arguments = vec!["bench", method, "--rounds", "5", "--transport", "pipe,millstream"];
+        arguments.extend(if method == "bw_pipe" { ["--transfer", "4k"] } else { ["--waiting", "running"] });
+        let seen = output(Command::new("taskset").args(["-c", "0", program()]).args(&arguments));
+        assert_eq!(seen.code, Some(3), "{seen:?}");
+        let why = format!("not valid: {row} over millstream at 2cpu: this process may use only one CPU");
+        assert!(seen.stdout.contains(&why), "{seen:?}");
+        assert_eq!(seen.stdout.matches("not valid").count(), 2, "one CPU is enough for 1cpu: {seen:?}");
+    }
+}
+
+#[test]
+fn mistakes_are_one_sentence() {
+    for (arguments, says) in [
+        (&["bw_pipe", "--transfer", "0"][..], "invalid value '0' for '--transfer <BYTES>'"),
+        (&["bw_pipe", "--transfer", "17M"], "a transfer is at most 16M"),
+        (&["bw_pipe", "--transfer", "4G"], "a transfer is at most 16M"),
+        (&["bw_pipe", "--transfer", "4k,lots"], "'lots'"),
+        (&["bw_pipe", "--transfer", ""], "--transfer"),
+        (&["bw_pipe", "--transport", "pigeon"], "pigeon"),
+        (&["bw_pipe", "--transport", "memcpy-twice", "--placement", "2cpu"], "no placement but 1cpu"),
+        (&["bw_pipe", "--placement", "3cpu"], "3cpu"),
+        (&["bw_pipe", "--rounds", "4"], "--rounds"),
+        (&["bw_pipe", "--json", "/nonexistent/out.json"], "cannot write '/nonexistent/out.json'"),
+        (&["lat_pipe", "--waiting", "dead"], "dead"),
+        (&["lat_pipe", "--transport", "pipe-1m"], "pipe-1m"),
+        (&["lat_pipe", "--transport", "spsc-bare", "--waiting", "asleep"], "measured running only"),
+    ] {
+        let seen = bench(arguments);
+        assert_eq!((seen.code, seen.stderr.lines().count()), (Some(2), 1), "{arguments:?}: {seen:?}");
+        assert!(seen.stderr.contains(says), "{says:?} in {seen:?}");
+    }
+}
+
+/// Leaves its user's quota room for small pipes and none for one of 1 MiB, then runs its arguments.
+const HOARD: &str = r#"
+import os, fcntl, subprocess, sys
+held = []
+while True:
+    held.append(os.pipe())
+    try: fcntl.fcntl(held[-1][0], 1031, 1 << 20)
+    except PermissionError: break
+    assert len(held) < 9000
+for end in held.pop(0): os.close(end)
+fcntl.fcntl(held[-1][0], 1031, 1 << 19)
+sys.exit(subprocess.run(sys.argv[1:]).returncode)
+"#;
+
+#[test]
+fn a_pipe_that_is_not_granted_is_not_measured() {
+    let scratch = Scratch::new();
+    let seen = output(
+        Command::new("setpriv")
+            .args(["--reuid", "64126", "--regid", "64126", "--clear-groups", "python3", "-c", HOARD])
+            .arg(scratch.installed())
+            .args(["bench", "bw_pipe", "--transfer", "4k", "--placement", "1cpu", "--rounds", "5"])
+            .env("PATH", "/usr/bin:/bin"),
+    );
+    assert_eq!((seen.code, seen.stderr.as_str()), (Some(3), ""), "{seen:?}");
+    assert!(seen.stdout.contains("over pipe-1m at 1cpu: the kernel grants no pipe of 1048576 bytes"), "{seen:?}");
+    assert_eq!(seen.stdout.matches("not valid").count(), 1, "{seen:?}");
+}
+
+/// A measurement that goes on for longer than its test.
+fn endless(arguments: &[&str]) -> Child {
+    let mut command = millstream(["bench", "bw_pipe", "--rounds", "10000", "--transfer", "4k", "--placement", "2cpu"]);
+    command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    list.split_whitespace().map(|child| child.parse().unwrap()).collect()
+}
+
+fn kill(pid: u32) {
+    // It may be gone already.
+    let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).stderr(Stdio::null()).status();
+}
+
+#[test]
+fn a_process_that_is_killed_makes_its_cell_invalid_and_hangs_nobody() {
+    for transport in ["pipe", "millstream", "spsc-bare"] {
+        let mut bench = endless(&["--transport", transport]);
+        wait_for("the end of the measurement", || {
+            children(bench.id()).first().copied().map(kill);
+            bench.try_wait().unwrap().is_some()
+        });
+        let seen = Seen::from(bench.wait_with_output().unwrap());
+        assert_eq!(seen.code, Some(3), "{seen:?}");
+        assert!(seen.stdout.contains("was killed by signal 9"), "{seen:?}");
+    }
+}
+
+#[test]
+fn nobody_outlives_a_measurement_that_is_killed() {
+    for transport in ["pipe", "millstream", "spsc-bare"] {
+        let mut bench = endless(&["--transport", transport]);
+        let mut left = Vec::new();
+        wait_for("both processes", || {
+            left = children(bench.id());
+            left.len() == 2
+        });
+        kill(bench.id());
+        bench.wait().unwrap();
+        wait_for("their end", || left.iter().all(|&pid| matches!(state(pid), None | Some('Z'))));
+    }
+}

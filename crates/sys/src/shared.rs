@@ -1,0 +1,125 @@
+//! Memory that a process shares with the children it forks, and with nobody else.
+#![allow(unsafe_code)]
+
+use core::ptr::{self, NonNull};
+use core::sync::atomic::AtomicU64;
+
+use rustix::mm::{MapFlags, ProtFlags};
+
+use crate::Errno;
+
+/// Zeroed memory that this process and the children it forks from now on all see. Each unmaps its own view when the
+/// value is dropped; the memory goes with the last.
+pub struct Shared {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread; words are atomic, and whoever copies bytes promises that
+// nobody else is at them.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    /// Maps `len` bytes, rounded up to whole pages.
+    ///
+    /// # Errors
+    /// `EINVAL`: `len` is 0. `ENOMEM`.
+    pub fn anonymous(len: usize) -> Result<Shared, Errno> {
+        // SAFETY: a new mapping at an address of the kernel's choosing touches no memory that Rust knows.
+        let start = unsafe {
+            rustix::mm::mmap_anonymous(ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED)
+        }?;
+        Ok(Shared { start: NonNull::new(start.cast()).ok_or(Errno::NOMEM)?, len })
+    }
+
+    /// The word at byte `offset`.
+    ///
+    /// # Panics
+    /// If `offset` is not a multiple of 8 or the word is not inside.
+    pub fn word(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset.is_multiple_of(8) && self.holds(offset, 8), "no word at {offset} of {}", self.len);
+        // SAFETY: inside the mapping, which starts on a page, lives as long as `self` and was zeroed; any value is
+        // valid, and an atomic may be written by others at any time.
+        unsafe { AtomicU64::from_ptr(self.start.add(offset).as_ptr().cast()) }
+    }
+
+    /// Copies `bytes` to `offset`.
+    ///
+    /// # Safety
+    /// Until it returns nobody else reads or writes that range, in any process.
+    ///
+    /// # Panics
+    /// If the range is not inside.
+    pub unsafe fn copy_in(&self, offset: usize, bytes: &[u8]) {
+        assert!(self.holds(offset, bytes.len()), "{} bytes at {offset} of {}", bytes.len(), self.len);
+        // SAFETY: both ranges are valid for their length; they are distinct, because no slice of a caller lies in a
+        // mapping that only this type knows.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.add(offset).as_ptr(), bytes.len()) }
+    }
+
+    /// Fills `bytes` with what is at `offset`.
+    ///
+    /// # Safety
+    /// Until it returns nobody else writes that range, in any process.
+    ///
+    /// # Panics
+    /// If the range is not inside.
+    pub unsafe fn copy_out(&self, offset: usize, bytes: &mut [u8]) {
+        assert!(self.holds(offset, bytes.len()), "{} bytes at {offset} of {}", bytes.len(), self.len);
+        // SAFETY: as in `copy_in`.
+        unsafe { ptr::copy_nonoverlapping(self.start.add(offset).as_ptr(), bytes.as_mut_ptr(), bytes.len()) }
+    }
+
+    fn holds(&self, offset: usize, len: usize) -> bool {
+        offset <= self.len && len <= self.len - offset
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and every reference into it borrows from `self`.
+        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::sync::atomic::Ordering::Relaxed;
+
+    #[test]
+    fn what_is_copied_in_comes_out() {
+        let memory = Shared::anonymous(8192).unwrap();
+        let mut seen = [1; 4];
+        // SAFETY: nobody else has the memory.
+        unsafe {
+            memory.copy_out(8188, &mut seen);
+            assert_eq!(seen, [0; 4]);
+            memory.copy_in(8188, b"mill");
+            memory.copy_out(8188, &mut seen);
+        }
+        assert_eq!(&seen, b"mill");
+        memory.word(8).store(7, Relaxed);
+        assert_eq!(memory.word(8).load(Relaxed), 7);
+    }
+
+    #[test]
+    #[should_panic(expected = "no word at 4096")]
+    fn a_word_outside_is_refused() {
+        Shared::anonymous(4096).unwrap().word(4096);
+    }
+
+    #[test]
+    #[should_panic(expected = "2 bytes at 4095")]
+    fn bytes_outside_are_refused() {
+        // SAFETY: nobody else has the memory.
+        unsafe { Shared::anonymous(4096).unwrap().copy_in(4095, &[0; 2]) };
+    }
+
+    #[test]
+    fn no_memory_at_all_is_refused() {
+        assert_eq!(Shared::anonymous(0).err(), Some(Errno::INVAL));
+    }
+}
