@@ -22,7 +22,8 @@ pub fn both_ends_count_the_waiting_bytes_at_every_level<I: Implementation>() {
     assert_readable::<I>(&ends, 0);
     let (mut level, mut random) = (0, Random(11));
     while level < capacity {
-        let size = random.within(1..300).min(capacity - level);
+        // Not over the end of a page, where the kernel would begin a new one and never use the rest of the old.
+        let size = random.within(1..300).min(PIPE_BUF - level % PIPE_BUF);
         write_all(&ends.1, &vec![0; size]);
         level += size;
         assert_readable::<I>(&ends, level);
