@@ -11,7 +11,7 @@ use rustix::process::Signal;
 
 use crate::pattern::{self, check, fill, read_exact, read_stream, write_all};
 use crate::process::{HANDLED, count_signals, fork, interrupt, signal_thread};
-use crate::task::{start, start_and_wait_until_asleep, wait_until_asleep, wait_until_idle_for};
+use crate::task::{start, start_and_wait_until_asleep, wait_until_all_asleep, wait_until_asleep, wait_until_idle_for};
 use crate::{BetweenProcesses, End, Implementation, PIPE_BUF, ReadEnd, WriteEnd, error_of};
 
 /// Longer than any sensible spinning, and than the tick of any timer that a sleeper might wake by.
@@ -136,7 +136,7 @@ pub fn a_hundred_sleeping_readers_each_get_one_of_a_hundred_bytes<I: Implementat
     let (reader, writer) = I::pipe().unwrap();
     let clones = (0..100).map(|_| reader.try_clone().unwrap());
     let tasks: Vec<_> = clones.map(|reader| start(move || read_exact(&reader, 1)[0])).collect();
-    tasks.iter().for_each(|task| wait_until_asleep(task.id));
+    wait_until_all_asleep(&tasks);
     (0..100).for_each(|byte| write_all(&writer, &[byte]));
     let mut got: Vec<u8> = tasks.into_iter().map(|task| task.join()).collect();
     got.sort_unstable();
@@ -148,7 +148,7 @@ pub fn a_hundred_sleeping_writers_all_go_on_when_the_pipe_is_drained<I: Implemen
     let filled = fill(&writer, 0);
     let clones = (0..100).map(|_| writer.try_clone().unwrap());
     let tasks: Vec<_> = clones.map(|writer| start(move || writer.write(&[1; PIPE_BUF]).unwrap())).collect();
-    tasks.iter().for_each(|task| wait_until_asleep(task.id));
+    wait_until_all_asleep(&tasks);
     check(0, &read_exact(&reader, filled));
     assert_eq!(read_exact(&reader, 100 * PIPE_BUF), vec![1; 100 * PIPE_BUF]);
     tasks.into_iter().for_each(|task| assert_eq!(task.join(), PIPE_BUF));
@@ -159,7 +159,7 @@ pub fn a_read_by_one_of_many_wakes_a_second_reader_for_the_rest<I: Implementatio
     let (reader, writer) = I::pipe().unwrap();
     let clones: Vec<_> = (0..2).map(|_| reader.try_clone().unwrap()).collect();
     let tasks: Vec<_> = clones.into_iter().map(|reader| start(move || read_exact(&reader, 1))).collect();
-    tasks.iter().for_each(|task| wait_until_asleep(task.id));
+    wait_until_all_asleep(&tasks);
     write_all(&writer, &[1, 1]);
     tasks.into_iter().for_each(|task| assert_eq!(task.join(), [1]));
 }

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use crate::pattern::{self, check, fill, read_exact, read_stream, write_all};
 use crate::process::{HANDLED, count_signals, fork, restore_default};
-use crate::task::{start, start_and_wait_until_asleep, wait_until_asleep};
+use crate::task::{start, start_and_wait_until_asleep, wait_until_all_asleep, wait_until_asleep};
 use crate::{BetweenProcesses, End, Implementation, PIPE_BUF, ReadEnd, WriteEnd, error_of};
 
 pub fn reads_give_zero_once_the_pipe_is_drained_and_keep_giving_zero<I: Implementation>() {
@@ -123,7 +123,7 @@ pub fn the_end_wakes_a_hundred_sleeping_readers<I: Implementation>() {
     let (reader, writer) = I::pipe().unwrap();
     let clones = (0..100).map(|_| reader.try_clone().unwrap());
     let tasks: Vec<_> = clones.map(|reader| start(move || reader.read(&mut [0; 10]).unwrap())).collect();
-    tasks.iter().for_each(|task| wait_until_asleep(task.id));
+    wait_until_all_asleep(&tasks);
     assert!(!tasks.iter().any(|task| task.is_finished()));
     drop(writer);
     tasks.into_iter().for_each(|task| assert_eq!(task.join(), 0));
@@ -134,7 +134,7 @@ pub fn the_end_wakes_a_hundred_sleeping_writers<I: Implementation>() {
     fill(&writer, 0);
     let clones = (0..100).map(|_| writer.try_clone().unwrap());
     let tasks: Vec<_> = clones.map(|writer| start(move || error_of(writer.write(&[0; 10])))).collect();
-    tasks.iter().for_each(|task| wait_until_asleep(task.id));
+    wait_until_all_asleep(&tasks);
     assert!(!tasks.iter().any(|task| task.is_finished()));
     drop(reader);
     tasks.into_iter().for_each(|task| assert_eq!(task.join(), Errno::PIPE));

@@ -3,9 +3,9 @@
 //!
 //! Three implementations stand trial, so that a failing test tells at once whether the test or the pipe is wrong:
 //!
-//! - [`kernel::Kernel`]: `pipe2(2)`. It is the reference; a test that it fails is a wrong test.
-//! - [`ours::Ours`]: `millstream_pipe`.
-//! - [`model::Model`]: a pipe in 150 lines, for threads only. It says what the contract means without any cleverness,
+//! - [`kernel::Kernel`] is `pipe2(2)`. It is the reference; a test that it fails is a wrong test.
+//! - [`ours::Ours`] is `millstream_pipe`.
+//! - [`model::Model`] is a pipe in 150 lines, for threads only. It says what the contract means without any cleverness,
 //!   and the random tests compare with it.
 //!
 //! ```

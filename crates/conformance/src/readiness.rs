@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::pattern::{self, Random, check, fill, read_exact, read_stream, write_all};
 use crate::process::fork;
 use crate::ready::{Epoll, Flags, by_poll, by_select, now};
-use crate::task::{start, start_and_wait_until_asleep, wait_until_asleep};
+use crate::task::{start, start_and_wait_until_asleep, wait_until_all_asleep, wait_until_asleep};
 use crate::{BetweenProcesses, End, PIPE_BUF, Polled, ReadEnd, WriteEnd};
 
 const NONE: Flags = Flags::empty();
@@ -328,7 +328,7 @@ pub fn a_write_wakes_every_poller<I: BetweenProcesses>() {
     let (reader, writer) = I::pipe().unwrap();
     let clones = (0..20).map(|_| reader.try_clone().unwrap());
     let tasks: Vec<_> = clones.map(|reader| start(move || by_poll(reader.readiness().unwrap(), None))).collect();
-    tasks.iter().for_each(|task| wait_until_asleep(task.id));
+    wait_until_all_asleep(&tasks);
     write_all(&writer, &[0]);
     tasks.into_iter().for_each(|task| assert_eq!(task.join(), Flags::IN));
 }

@@ -29,6 +29,9 @@ pub fn start<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> Ta
 }
 
 /// Starts a thread and waits until it sleeps in its body.
+///
+/// # Panics
+/// When it has ended instead.
 pub fn start_and_wait_until_asleep<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> Task<T> {
     let task = start(body);
     wait_until_asleep(task.id);
@@ -55,6 +58,19 @@ impl<T> Task<T> {
 /// ended; a task that neither sleeps nor ends is the watchdog's.
 pub fn wait_until_asleep(id: Pid) {
     wait_until_idle_for(id, Duration::from_millis(20));
+}
+
+/// Waits until all of these threads sleep, or have ended.
+pub fn wait_until_all_asleep<T>(tasks: &[Task<T>]) {
+    // Who sleeps for itself may still be woken by another that does not: the last look is at all of them.
+    let look = || tasks.iter().map(|task| state_and_time(task.id)).collect::<Vec<_>>();
+    loop {
+        let before = look();
+        thread::sleep(Duration::from_millis(20));
+        if before == look() && before.iter().flatten().all(|&(state, _)| state == 'S') {
+            return;
+        }
+    }
 }
 
 /// Waits until a thread sleeps (state S) and has not got a nanosecond of a CPU for `window`.

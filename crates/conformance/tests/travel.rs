@@ -355,7 +355,7 @@ alone! {
         write_all(&writer, &pattern::bytes(1000..2000));
         let reader = attach_reader(reader.0.into_fd().unwrap());
         check(0, &read_exact(&reader, 1500));
-        write_all(&writer, &pattern::bytes(2000..200_00));
+        write_all(&writer, &pattern::bytes(2000..20_000));
         drop(writer);
         assert_eq!(read_stream(&reader, 1500, 999), 20_000 - 1500);
     }
@@ -380,6 +380,15 @@ alone! {
         let task = start(move || write_stream(&writer, 0..TOTAL, 3000));
         assert_eq!(read_stream(&reader, 0, 5000), TOTAL);
         task.join();
+    }
+
+    fn the_wrong_end_is_not_read_from_or_written_to() {
+        let (reader, writer) = kernel::Kernel::pipe().unwrap();
+        // Refused when it is attached, or when it is used.
+        let read = millstream_pipe::Reader::attach(writer.0).and_then(|end| Reader(end).read(&mut [0]));
+        assert_eq!(error_of(read), Errno::BADF);
+        let written = millstream_pipe::Writer::attach(reader.0).and_then(|end| Writer(end).write(&[0]));
+        assert_eq!(error_of(written), Errno::BADF);
     }
 
     fn what_is_no_pipe_is_not_attached() {
