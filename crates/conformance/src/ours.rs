@@ -1,0 +1,86 @@
+//! On trial: `millstream_pipe`.
+
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+
+use rustix::fd::BorrowedFd;
+
+use crate::{BetweenProcesses, End, Implementation, Polled, ReadEnd, WriteEnd};
+
+/// millstream's pipe.
+#[derive(Debug)]
+pub enum Ours {}
+
+/// The read end of a millstream pipe.
+#[derive(Debug)]
+pub struct Reader(pub millstream_pipe::Reader);
+
+/// The write end of a millstream pipe.
+#[derive(Debug)]
+pub struct Writer(pub millstream_pipe::Writer);
+
+impl Implementation for Ours {
+    type Reader = Reader;
+    type Writer = Writer;
+
+    fn pipe() -> io::Result<(Reader, Writer)> {
+        let (reader, writer) = millstream_pipe::pipe()?;
+        Ok((Reader(reader), Writer(writer)))
+    }
+}
+
+impl BetweenProcesses for Ours {}
+
+macro_rules! common {
+    ($end:ident) => {
+        impl End for $end {
+            fn try_clone(&self) -> io::Result<Self> {
+                Ok($end(self.0.try_clone()?))
+            }
+
+            fn set_nonblocking(&self, yes: bool) -> io::Result<()> {
+                self.0.set_nonblocking(yes)
+            }
+
+            fn capacity(&self) -> io::Result<usize> {
+                self.0.capacity()
+            }
+
+            fn set_capacity(&self, bytes: usize) -> io::Result<usize> {
+                self.0.set_capacity(bytes)
+            }
+
+            fn bytes_readable(&self) -> io::Result<usize> {
+                self.0.bytes_readable()
+            }
+        }
+
+        impl Polled for $end {
+            fn readiness(&self) -> io::Result<BorrowedFd<'_>> {
+                self.0.readiness()
+            }
+        }
+    };
+}
+
+common!(Reader);
+common!(Writer);
+
+impl ReadEnd for Reader {
+    fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        (&self.0).read(buffer)
+    }
+
+    fn read_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        (&self.0).read_vectored(buffers)
+    }
+}
+
+impl WriteEnd for Writer {
+    fn write(&self, buffer: &[u8]) -> io::Result<usize> {
+        (&self.0).write(buffer)
+    }
+
+    fn write_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        (&self.0).write_vectored(buffers)
+    }
+}

@@ -1,0 +1,168 @@
+//! Children, and what is done to them: the one place of this crate that forks and installs signal handlers.
+#![allow(unsafe_code)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
+
+/// A child process. It is killed if nobody waits for it.
+#[derive(Debug)]
+pub struct Child {
+    /// Its number.
+    pub id: Pid,
+    is_waited_for: bool,
+}
+
+/// Forks. The child hands `state` to `body` and ends with it; the parent gets its `state` back.
+///
+/// All ends that the test has belong into `state`: the child inherits every one, and those that it should not have it
+/// must drop, which it can only with what it was given.
+///
+/// # Panics
+/// When there can be no more processes.
+pub fn fork<S>(state: S, body: impl FnOnce(S)) -> (Child, S) {
+    // SAFETY: the child is a copy of this thread alone. A lock that another thread held at this moment stays locked in
+    // it, so it must not need any: each test has its own process, whose other threads belong to the test and to the
+    // harness. The harness sleeps; glibc makes its allocator usable in the child; the bodies of the tests use the ends
+    // they were given, print only when they fail, and never return from here.
+    let id = unsafe { libc::fork() };
+    if id == 0 {
+        let outcome = catch_unwind(AssertUnwindSafe(|| body(state)));
+        end(if outcome.is_ok() { 0 } else { 101 });
+    }
+    let id = Pid::from_raw(id).filter(|_| id > 0).expect("no more processes");
+    (Child { id, is_waited_for: false }, state)
+}
+
+/// Ends this process at once: nothing is dropped, nothing that was registered for the end is run.
+pub fn end(status: i32) -> ! {
+    // SAFETY: always allowed.
+    unsafe { libc::_exit(status) }
+}
+
+impl Child {
+    /// Waits for its end.
+    ///
+    /// # Panics
+    /// When it is not ours.
+    pub fn wait(mut self) -> WaitStatus {
+        self.is_waited_for = true;
+        rustix::io::retry_on_intr(|| waitpid(Some(self.id), WaitOptions::empty())).unwrap().unwrap().1
+    }
+
+    /// Waits for its end, which must be a good one.
+    ///
+    /// # Panics
+    /// When the child failed.
+    #[track_caller]
+    pub fn succeed(self) {
+        let status = self.wait();
+        assert_eq!(status.exit_status(), Some(0), "the child ended with {status:?}");
+    }
+
+    /// Waits for its end, which must be by this signal.
+    ///
+    /// # Panics
+    /// When it was not.
+    #[track_caller]
+    pub fn die_of(self, signal: Signal) {
+        let status = self.wait();
+        assert_eq!(status.terminating_signal(), Some(signal.as_raw()), "the child ended with {status:?}");
+    }
+
+    /// Kills it with `SIGKILL` and waits until it is gone.
+    ///
+    /// # Panics
+    /// When it had ended before.
+    #[track_caller]
+    pub fn kill(self) {
+        self.signal(Signal::KILL);
+        self.die_of(Signal::KILL);
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Panics
+    /// When it is not ours.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.id, signal).unwrap();
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if !self.is_waited_for {
+            let _ = kill_process(self.id, Signal::KILL);
+            let _ = waitpid(Some(self.id), WaitOptions::empty());
+        }
+    }
+}
+
+/// How often a handler of this module has run in this process.
+pub static HANDLED: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn count(_: libc::c_int) {
+    HANDLED.fetch_add(1, SeqCst);
+}
+
+/// Has a signal counted in [`HANDLED`]. `restart` is whether the system calls that it interrupts go on (`SA_RESTART`).
+///
+/// # Panics
+/// When the signal cannot be handled.
+pub fn count_signals(signal: Signal, restart: bool) {
+    let handler: extern "C" fn(libc::c_int) = count;
+    set_action(signal, handler as usize, if restart { libc::SA_RESTART } else { 0 });
+}
+
+/// Has a signal do what it does in a program that never spoke of it. Programs in Rust start with `SIGPIPE` ignored.
+///
+/// # Panics
+/// When the signal cannot be handled.
+pub fn restore_default(signal: Signal) {
+    set_action(signal, libc::SIG_DFL, 0);
+}
+
+fn set_action(signal: Signal, handler: libc::sighandler_t, flags: libc::c_int) {
+    // SAFETY: all zeros are a valid `sigaction`; the handler touches one atomic and nothing else.
+    let outcome = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler;
+        action.sa_flags = flags;
+        libc::sigaction(signal.as_raw(), &action, std::ptr::null_mut())
+    };
+    assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// Sends a signal to one thread of this process and waits until its handler has run.
+///
+/// # Panics
+/// When there is no such thread.
+pub fn interrupt(thread: Pid, signal: Signal) {
+    let before = HANDLED.load(SeqCst);
+    assert!(signal_thread(thread, signal), "{}", std::io::Error::last_os_error());
+    while HANDLED.load(SeqCst) == before {
+        std::thread::yield_now();
+    }
+}
+
+/// Sends a signal to one thread of this process; false if it has ended.
+pub fn signal_thread(thread: Pid, signal: Signal) -> bool {
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    // SAFETY: no memory is involved; the thread belongs to this process, so a handler or the default is all it meets.
+    unsafe { libc::syscall(libc::SYS_tgkill, own, thread.as_raw_nonzero().get(), signal.as_raw()) == 0 }
+}
+
+/// Gives up every privilege of root. For children only: the C library is not told, and other threads would keep theirs.
+///
+/// # Panics
+/// When this process is root and cannot.
+pub fn become_nobody() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    const NOBODY: libc::uid_t = 65_534;
+    // SAFETY: no memory is involved.
+    let outcome = unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) };
+    assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
+}

@@ -1,0 +1,97 @@
+//! What `poll`, `select` and `epoll` say about an end.
+#![allow(unsafe_code)]
+
+use std::time::Duration;
+
+pub use rustix::event::PollFlags as Flags;
+use rustix::event::{FdSetElement, PollFd, Timespec, epoll, fd_set_insert, fd_set_num_elements, poll, select};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use crate::Polled;
+
+/// What is asked for: all that `poll` can tell about a pipe.
+const ASKED: Flags = Flags::IN.union(Flags::OUT);
+
+/// What an end is ready for now. Asks `poll`, a new `epoll` and `select`, which must agree.
+///
+/// # Panics
+/// When they do not.
+#[track_caller]
+pub fn now(end: &impl Polled) -> Flags {
+    let descriptor = end.readiness().unwrap();
+    let flags = by_poll(descriptor, Some(Duration::ZERO));
+    let watched = Epoll::of(descriptor, epoll::EventFlags::empty());
+    assert_eq!(watched.wait(Some(Duration::ZERO)), flags, "epoll and poll disagree");
+    // `select(2)` says in these words when a descriptor is in which of its sets.
+    let (readable, writable) = by_select(descriptor, Some(Duration::ZERO));
+    assert_eq!(readable, flags.intersects(Flags::IN | Flags::HUP | Flags::ERR), "select and poll disagree: {flags:?}");
+    assert_eq!(writable, flags.intersects(Flags::OUT | Flags::ERR), "select and poll disagree: {flags:?}");
+    flags
+}
+
+/// Sleeps until the end is ready for something, or until the time is over.
+///
+/// # Panics
+/// When the descriptor is no good.
+pub fn by_poll(descriptor: BorrowedFd<'_>, limit: Option<Duration>) -> Flags {
+    let mut polled = [PollFd::new(&descriptor, ASKED)];
+    poll(&mut polled, limit.map(timespec).as_ref()).unwrap();
+    polled[0].revents()
+}
+
+/// Sleeps until the descriptor can be read from or written to, or until the time is over; says which.
+///
+/// # Panics
+/// When the descriptor is no good.
+pub fn by_select(descriptor: BorrowedFd<'_>, limit: Option<Duration>) -> (bool, bool) {
+    let count = descriptor.as_raw_fd() + 1;
+    let mut set = vec![FdSetElement::default(); fd_set_num_elements(1, count)];
+    fd_set_insert(&mut set, descriptor.as_raw_fd());
+    let (mut readable, mut writable) = (set.clone(), set);
+    // SAFETY: the one descriptor in the sets is open: it is borrowed.
+    unsafe { select(count, Some(&mut readable), Some(&mut writable), None, limit.map(timespec).as_ref()) }.unwrap();
+    let is_set = |set: &[FdSetElement]| rustix::event::FdSetIter::new(set).next().is_some();
+    (is_set(&readable), is_set(&writable))
+}
+
+/// An `epoll` that watches one descriptor.
+#[derive(Debug)]
+pub struct Epoll(OwnedFd);
+
+impl Epoll {
+    /// Watches for all that can be told, in the manner of `mode`: level-triggered if empty.
+    ///
+    /// # Panics
+    /// When the descriptor is no good.
+    pub fn of(descriptor: impl AsFd, mode: epoll::EventFlags) -> Epoll {
+        let watcher = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | mode;
+        epoll::add(&watcher, descriptor, epoll::EventData::new_u64(0), flags).unwrap();
+        Epoll(watcher)
+    }
+
+    /// Watches edge-triggered: tells each change once.
+    pub fn of_edges(descriptor: impl AsFd) -> Epoll {
+        Epoll::of(descriptor, epoll::EventFlags::ET)
+    }
+
+    /// Sleeps until there is something to tell, or until the time is over.
+    ///
+    /// # Panics
+    /// When `epoll_wait` is refused.
+    pub fn wait(&self, limit: Option<Duration>) -> Flags {
+        let mut events = Vec::with_capacity(1);
+        epoll::wait(&self.0, rustix::buffer::spare_capacity(&mut events), limit.map(timespec).as_ref()).unwrap();
+        // The numbers are the same (`epoll_ctl(2)`).
+        events.first().map_or(Flags::empty(), |event| Flags::from_bits_retain({ event.flags }.bits() as u16))
+    }
+
+    /// What there is to tell now.
+    pub fn now(&self) -> Flags {
+        self.wait(Some(Duration::ZERO))
+    }
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    Timespec { tv_sec: duration.as_secs() as i64, tv_nsec: duration.subsec_nanos().into() }
+}

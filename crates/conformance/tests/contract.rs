@@ -1,0 +1,13 @@
+//! The contract, kept by each implementation.
+
+mod kernel {
+    millstream_conformance::contract!(processes: millstream_conformance::kernel::Kernel);
+}
+
+mod ours {
+    millstream_conformance::contract!(processes: millstream_conformance::ours::Ours);
+}
+
+mod model {
+    millstream_conformance::contract!(threads: millstream_conformance::model::Model);
+}
