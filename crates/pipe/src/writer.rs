@@ -57,6 +57,8 @@ enum Attempt {
 enum Stop {
     /// Found by us: the kernel has not sent SIGPIPE.
     NoReader,
+    /// A signal handler ran.
+    Interrupted,
     Error(io::Error),
 }
 
@@ -163,7 +165,7 @@ impl Writer {
         let Some(segment) = self.end.segment()? else { return self.write_to_kernel(buffers) };
         let mut done = 0;
         while done < total {
-            let step = match self.attempt(segment, buffers, done, total) {
+            let outcome = match self.attempt(segment, buffers, done, total) {
                 Ok(Attempt::Moved(count)) => {
                     done += count;
                     continue;
@@ -171,16 +173,19 @@ impl Writer {
                 Ok(Attempt::NoRoom) => self.wait(segment, needed(total)),
                 Err(stop) => Err(stop),
             };
-            match step {
-                Ok(()) => {}
-                // What has been written cannot be taken back: the error can wait, for it will be there next time.
-                Err(_) if done > 0 => break,
+            let error = match outcome {
+                Ok(()) => continue,
+                // As in the kernel: only what has not moved anything is done again by itself.
+                Err(Stop::Interrupted) if done == 0 && signals::handlers_ask_for_restart() => continue,
+                Err(Stop::Interrupted) => Errno::INTR.into(),
                 Err(Stop::NoReader) => {
                     signals::send_sigpipe_to_this_thread();
-                    return Err(Errno::PIPE.into());
+                    Errno::PIPE.into()
                 }
-                Err(Stop::Error(error)) => return Err(error),
-            }
+                Err(Stop::Error(error)) => error,
+            };
+            // What has been written cannot be taken back: the error can wait, for it will be there next time.
+            return if done > 0 { Ok(done) } else { Err(error) };
         }
         Ok(done)
     }
@@ -319,7 +324,7 @@ impl Writer {
             None => Ok(()),
             Some(Ok(ready)) if ready.peer_gone => Err(Stop::NoReader),
             Some(Ok(_)) => Ok(()),
-            Some(Err(Errno::INTR)) if signals::handlers_ask_for_restart() => Ok(()),
+            Some(Err(Errno::INTR)) => Err(Stop::Interrupted),
             Some(Err(error)) => Err(error.into()),
         }
     }

@@ -30,7 +30,8 @@ pub fn capacity(end: impl AsFd) -> Result<usize, Errno> {
 /// `EPERM`: above `/proc/sys/fs/pipe-max-size`, or the user's quota of pipe memory (`pipe-user-pages-soft`) is used up.
 /// `EBUSY`: more than `bytes` are waiting in the pipe. `EINVAL`: above 2 GiB. `ENOMEM`.
 pub fn set_capacity(end: impl AsFd, bytes: usize) -> Result<usize, Errno> {
-    rustix::pipe::fcntl_setpipe_size(end, bytes)
+    // rustix answers EPERM for what does not fit an `int`, where the kernel says EINVAL.
+    if bytes > 1 << 31 { Err(Errno::INVAL) } else { rustix::pipe::fcntl_setpipe_size(end, bytes) }
 }
 
 /// Asks for `bytes`, then for half of it, and so on, as long as the kernel answers that it is too much for this user
