@@ -42,6 +42,15 @@ pub struct Post {
 /// A sentence: what every process that failed says, which died of what, which ran on another CPU, which was silent for
 /// half a minute. No process is left.
 pub fn run(posts: &[Post], role: impl FnOnce(usize) -> Result<Option<f64>, String>) -> Result<f64, String> {
+    run_within(LIMIT, posts, role)
+}
+
+/// As [`run`], with a time limit.
+pub(crate) fn run_within(
+    limit: Duration,
+    posts: &[Post],
+    role: impl FnOnce(usize) -> Result<Option<f64>, String>,
+) -> Result<f64, String> {
     let mut members = Vec::with_capacity(posts.len());
     for (index, &post) in posts.iter().enumerate() {
         let (reader, writer) = io::pipe().map_err(|error| format!("cannot make a pipe for reports: {error}"))?;
@@ -53,7 +62,7 @@ pub fn run(posts: &[Post], role: impl FnOnce(usize) -> Result<Option<f64>, Strin
         }
     }
     drop(role);
-    gather(members)
+    gather(members, limit)
 }
 
 /// What a process tells when it has done its part.
@@ -113,9 +122,9 @@ impl Member {
 }
 
 /// Waits for every report. Members that have not reported when it returns are killed and reaped.
-fn gather(mut silent: Vec<Member>) -> Result<f64, String> {
+fn gather(mut silent: Vec<Member>, limit: Duration) -> Result<f64, String> {
     let (mut sample, mut failures) = (None, Vec::new());
-    let mut deadline = Instant::now() + LIMIT;
+    let mut deadline = Instant::now() + limit;
     while !silent.is_empty() {
         let descriptors: Vec<_> = silent.iter().map(|member| member.report.as_fd()).collect();
         let left = deadline.saturating_duration_since(Instant::now());
@@ -138,7 +147,7 @@ fn gather(mut silent: Vec<Member>) -> Result<f64, String> {
         }
     }
     if failures.is_empty() {
-        let late = silent.iter().map(|member| format!("the {} said nothing for {LIMIT:?}", member.post.name));
+        let late = silent.iter().map(|member| format!("the {} said nothing for {limit:?}", member.post.name));
         failures.extend(late);
     }
     match (failures.is_empty(), sample) {
@@ -198,6 +207,13 @@ mod tests {
             }
         });
         assert_eq!(seen, Err("the writer was killed by signal 9".into()));
+    }
+
+    #[test]
+    fn silence_has_a_limit() {
+        let seen =
+            run_within(Duration::from_millis(50), &posts(), |index| if index == 0 { Ok(Some(1.0)) } else { spin() });
+        assert_eq!(seen, Err("the reader said nothing for 50ms".into()));
     }
 
     #[test]

@@ -12,7 +12,10 @@ use crate::interleave;
 use crate::placement::Placement;
 use crate::transport::{Ends, Transport, kernel_pipe, millstream, spsc_bare};
 
+mod sleeper;
 mod trips;
+
+use sleeper::Sleeper;
 
 /// What both processes do before a round trip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,15 +111,16 @@ impl Combination {
         let Combination { waiting, placement, carrier } = self;
         let cpus = placement.cpus()?;
         let (there, back): (Ends, Ends) = (carrier.0.connect(placement)?, carrier.0.connect(placement)?);
+        let answerer = Sleeper::new().map_err(|error| format!("no shared memory: {error}"))?;
         let posts = [Post { name: "asker", cpu: cpus[0] }, Post { name: "answerer", cpu: cpus[1] }];
         crew::run(&posts, move |index| match index {
             0 => {
                 drop((there.reader, back.writer));
-                trips::ask(there.writer, back.reader, waiting).map(Some)
+                trips::ask(there.writer, back.reader, waiting, &answerer).map(Some)
             }
             _ => {
                 drop((there.writer, back.reader));
-                trips::answer(there.reader, back.writer, waiting).map(|()| None)
+                trips::answer(there.reader, back.writer, waiting, &answerer).map(|()| None)
             }
         })
     }

@@ -9,9 +9,10 @@
 //! assert!(30.0 <= low && low <= 31.0 && high <= 90.0);
 //! ```
 //!
-//! In reading order: a [`pipeline`] is run with a CPU for each stage and observed; a method ([`unmodified`]) runs it over
-//! several transports in interleaved pairs and checks each run; [`statistics`] turns the samples into a median with its
-//! interval; each combination becomes a [`cell`]; a [`table`] shows them. `docs/benchmarks.md` has the reasons.
+//! In reading order: a method takes samples and checks each. [`unmodified`] runs whole [`pipeline`]s of programs;
+//! [`bw_pipe`] and [`lat_pipe`] put a [`crew`] of processes at the ends of each [`transport`]. All of them pin
+//! ([`placement`]) and [`interleave`]; [`statistics`] turns the samples into a median with its interval; each
+//! combination becomes a [`cell`]; a [`table`] shows them. `docs/benchmarks.md` has the reasons.
 //!
 //! Not for timing one function inside a process.
 #![deny(unsafe_code)]

@@ -143,7 +143,10 @@ Examples:
   millstream bench bw_pipe --placement 2cpu --transfer 64k,128k --rounds 41
   millstream bench bw_pipe --transport pipe,millstream --json bw.json
 
-Exit status: 0, or 3 if a cell failed its checks and shows no number.";
+Transports: pipe and pipe-1m are the kernel's, of 64 KiB and 1 MiB; spsc-bare is a ring in shared
+memory without locks, sleep or safety, and memcpy-twice two copies in one process: the bounds.
+
+Exit status: 0, 2 for wrong use, 3 if a cell failed its checks and shows no number.";
 
 /// Options of `millstream bench bw_pipe`.
 #[derive(Args)]
@@ -167,7 +170,10 @@ Examples:
   millstream bench lat_pipe --waiting asleep --rounds 41
   millstream bench lat_pipe --transport pipe,millstream --placement 2cpu --json lat.json
 
-Exit status: 0, or 3 if a cell failed its checks and shows no number.";
+Transports: pipe is the kernel's; millstream-block sleeps as soon as it has to wait; spsc-bare is a
+ring in shared memory without locks, sleep or safety: the bound.
+
+Exit status: 0, 2 for wrong use, 3 if a cell failed its checks and shows no number.";
 
 /// Options of `millstream bench lat_pipe`.
 #[derive(Args)]

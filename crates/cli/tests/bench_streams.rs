@@ -5,10 +5,11 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use common::{Scratch, Seen, millstream, output, program, state, wait_for};
+use common::{Scratch, Seen, millstream, output, program, wait_for};
 use serde_json::Value;
 
 fn bench(arguments: &[&str]) -> Seen {
@@ -157,10 +158,10 @@ fn a_pipe_that_is_not_granted_is_not_measured() {
     assert_eq!(seen.stdout.matches("not valid").count(), 1, "{seen:?}");
 }
 
-/// A measurement that goes on for longer than its test.
+/// A measurement that goes on for longer than its test, in a process group of its own.
 fn endless(arguments: &[&str]) -> Child {
     let mut command = millstream(["bench", "bw_pipe", "--rounds", "10000", "--transfer", "4k", "--placement", "2cpu"]);
-    command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn().unwrap()
 }
 
 fn children(pid: u32) -> Vec<u32> {
@@ -178,7 +179,9 @@ fn a_process_that_is_killed_makes_its_cell_invalid_and_hangs_nobody() {
     for transport in ["pipe", "millstream", "spsc-bare"] {
         let mut bench = endless(&["--transport", transport]);
         wait_for("the end of the measurement", || {
-            children(bench.id()).first().copied().map(kill);
+            if let Some(&child) = children(bench.id()).first() {
+                kill(child);
+            }
             bench.try_wait().unwrap().is_some()
         });
         let seen = Seen::from(bench.wait_with_output().unwrap());
@@ -191,13 +194,20 @@ fn a_process_that_is_killed_makes_its_cell_invalid_and_hangs_nobody() {
 fn nobody_outlives_a_measurement_that_is_killed() {
     for transport in ["pipe", "millstream", "spsc-bare"] {
         let mut bench = endless(&["--transport", transport]);
-        let mut left = Vec::new();
-        wait_for("both processes", || {
-            left = children(bench.id());
-            left.len() == 2
-        });
+        wait_for("both processes", || children(bench.id()).len() == 2);
         kill(bench.id());
         bench.wait().unwrap();
-        wait_for("their end", || left.iter().all(|&pid| matches!(state(pid), None | Some('Z'))));
+        wait_for("their end", || alive_in_group(bench.id()).is_empty());
     }
+}
+
+/// Processes of a group, without those that only wait to be reaped.
+fn alive_in_group(group: u32) -> Vec<String> {
+    let processes = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path().join("stat"));
+    let stats = processes.filter_map(|stat| fs::read_to_string(stat).ok());
+    let is_alive_member = |stat: &String| {
+        let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+        fields[2] == group.to_string() && fields[0] != "Z"
+    };
+    stats.filter(is_alive_member).collect()
 }

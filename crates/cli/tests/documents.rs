@@ -121,7 +121,12 @@ fn every_shell_session_prints_what_it_shows() {
 
 #[test]
 fn every_option_is_described() {
-    for (command, document) in [(&["run"][..], "docs/run.md"), (&["bench", "grep"], "docs/benchmarks.md")] {
+    for (command, document) in [
+        (&["run"][..], "docs/run.md"),
+        (&["bench", "grep"], "docs/benchmarks.md"),
+        (&["bench", "bw_pipe"], "docs/benchmarks.md"),
+        (&["bench", "lat_pipe"], "docs/benchmarks.md"),
+    ] {
         let help = output(&mut millstream([command, &["--help"]].concat())).stdout;
         let text = fs::read_to_string(root().join(document)).unwrap();
         let lines_of_options = help.lines().filter(|line| line.trim().starts_with('-'));

@@ -2,10 +2,12 @@
 //!
 //! | pass | bytes | writer | reader |
 //! |---|---|---|---|
-//! | 1 | 1 MiB or two transfers | a pattern that tells positions | compares every byte |
-//! | 2 | 4 MiB or two transfers | the hot buffer | estimates the rate |
+//! | 1 | 1 MiB | a pattern that tells positions | compares every byte |
+//! | 2 | 4 MiB | the hot buffer | estimates the rate |
 //! | 3 | 10 MiB, or what takes 8 ms | the hot buffer | **is timed**, compares the last bytes |
 //! | 4 | one transfer | the pattern, where it stopped | compares every byte |
+//!
+//! Large transfers move more, so that each pass has a few; very small ones less, so that none takes a minute.
 //!
 //! Then the writer ends the stream, and the reader must find it ended. A byte that is lost or doubled in a hot pass
 //! shifts pass 4, and its pattern is off.
@@ -26,8 +28,14 @@ const TIMED_BYTES: u64 = 10 << 20;
 /// estimate comes from a short and cold pass and is low.
 const TIMED_NS: f64 = 8e6;
 
+/// What a sample lasts at most, by the estimate: bytes sent one by one would take half a minute.
+const TIMED_NS_MAX: f64 = 500e6;
+
 /// What a sample moves at most, should the estimate be wild.
 const TIMED_BYTES_MAX: u64 = 1 << 30;
+
+/// How many transfers the passes before it are at most.
+const UNTIMED_TRANSFERS_MAX: u64 = 8192;
 
 /// Once through the largest pipe that is compared by default, and twice through the ring.
 const COMPARED_BYTES: u64 = 1 << 20;
@@ -57,7 +65,7 @@ pub(super) fn write(mut end: Box<dyn WriteEnd>, mut baton: Baton, transfer: usiz
 /// The reader's part; returns MB/s.
 pub(super) fn read(end: Box<dyn Read>, baton: Baton, transfer: usize) -> Result<f64, String> {
     let mut reader = Reader { end, baton, buffer: PageAligned::new(transfer), position: 0 };
-    reader.compare(whole_transfers(COMPARED_BYTES, 2, transfer))?;
+    reader.compare(untimed_bytes(COMPARED_BYTES, transfer))?;
     let rehearsed = rehearsed_bytes(transfer);
     let estimated_ns = reader.time(rehearsed)?;
     let bytes = timed_bytes(rehearsed, estimated_ns, transfer);
@@ -69,13 +77,18 @@ pub(super) fn read(end: Box<dyn Read>, baton: Baton, transfer: usize) -> Result<
 
 /// What pass 2 moves.
 pub(super) fn rehearsed_bytes(transfer: usize) -> u64 {
-    whole_transfers(REHEARSED_BYTES, 2, transfer)
+    untimed_bytes(REHEARSED_BYTES, transfer)
+}
+
+fn untimed_bytes(bytes: u64, transfer: usize) -> u64 {
+    whole_transfers(bytes.min(UNTIMED_TRANSFERS_MAX * transfer as u64), 2, transfer)
 }
 
 /// What pass 3 moves, where `bytes` took `nanoseconds`.
 pub(super) fn timed_bytes(bytes: u64, nanoseconds: u64, transfer: usize) -> u64 {
-    let wanted = (TIMED_NS * bytes as f64 / nanoseconds as f64) as u64;
-    whole_transfers(wanted.clamp(TIMED_BYTES, TIMED_BYTES_MAX), 4, transfer)
+    let within = |limit_ns: f64| (limit_ns * bytes as f64 / nanoseconds as f64) as u64;
+    let wanted = within(TIMED_NS).max(TIMED_BYTES).min(within(TIMED_NS_MAX)).min(TIMED_BYTES_MAX);
+    whole_transfers(wanted, 4, transfer)
 }
 
 /// At least `bytes` and at least `fewest` transfers.
@@ -162,6 +175,7 @@ mod tests {
     use super::*;
     use crate::transport::Ends;
     use std::io::{self, Write};
+    use std::time::Duration;
 
     /// A stream within this process whose writer changes, drops or doubles what is written at one byte.
     struct Faulty {
@@ -200,7 +214,8 @@ mod tests {
         let Ends { writer, reader } = kernel_pipe::DEFAULT.connect(Placement::OneCpu)?;
         let baton = Baton::new(Placement::OneCpu.idle()).unwrap();
         let cpu = Placement::OneCpu.cpus()?[0];
-        crew::run(&[Post { name: "writer", cpu }, Post { name: "reader", cpu }], move |index| match index {
+        let (posts, limit) = ([Post { name: "writer", cpu }, Post { name: "reader", cpu }], Duration::from_secs(3));
+        crew::run_within(limit, &posts, move |index| match index {
             0 => {
                 drop(reader);
                 write(Box::new(Faulty { inner: writer, position: 0, at, fault }), baton, 4096).map(|()| None)
@@ -242,11 +257,22 @@ mod tests {
     }
 
     #[test]
+    fn a_lost_byte_gives_no_rate() {
+        let lost = |bytes: &[u8], index: usize| [&bytes[..index], &bytes[index + 1..]].concat();
+        for at in [5_000, COMPARED_BYTES + REHEARSED_BYTES + 5_000_000] {
+            let why = sample(at, lost).unwrap_err();
+            assert!(["is wrong", "said nothing"].iter().any(|part| why.contains(part)), "{at}: {why}");
+        }
+    }
+
+    #[test]
     fn passes_are_whole_transfers() {
         assert_eq!(whole_transfers(1000, 2, 300), 1200);
         assert_eq!(rehearsed_bytes(16 << 20), 32 << 20);
         assert_eq!(timed_bytes(1 << 20, 1_000_000, 4096), 10 << 20);
         assert_eq!(timed_bytes(1 << 20, 1_000_000, 16 << 20), 64 << 20);
         assert_eq!(timed_bytes(1 << 20, 1, 4096), 1 << 30);
+        assert_eq!(rehearsed_bytes(1), 8192);
+        assert_eq!(timed_bytes(8192, 8_192_000, 1), 500_000);
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use millstream_sys::clock;
 
 use super::Waiting;
+use super::sleeper::{Sleeper, times_slept};
 use crate::statistics::{Random, median};
 use crate::transport::WriteEnd;
 
@@ -26,16 +27,24 @@ const ASLEEP_WARM_UP_TRIPS: usize = 4;
 /// anybody spins, less than it takes a CPU to fall into its deepest sleep.
 const PAUSE_US: std::ops::Range<usize> = 300..1000;
 
+/// Pauses until the other sleeps, at most: a tenth of a second or so.
+const PAUSES_MAX: usize = 200;
+
 /// The part of the process that asks; returns the microseconds of a round trip.
 ///
 /// Running: the mean of one uninterrupted series, since reading the clock takes as long as a short trip. The disturbed
 /// series of the odd interrupt is left to the median over the samples. Asleep: the median of trips that were each
 /// timed, where reading the clock does not count and a late timer would pull a mean.
-pub(super) fn ask(there: Box<dyn WriteEnd>, back: Box<dyn Read>, waiting: Waiting) -> Result<f64, String> {
+pub(super) fn ask(
+    there: Box<dyn WriteEnd>,
+    back: Box<dyn Read>,
+    waiting: Waiting,
+    answerer: &Sleeper,
+) -> Result<f64, String> {
     let mut asker = Asker { there, back, sent: 0 };
     let microseconds = match waiting {
         Waiting::Running => asker.running()?,
-        Waiting::Asleep => asker.asleep()?,
+        Waiting::Asleep => asker.asleep(answerer)?,
     };
     asker.finish()?;
     Ok(microseconds)
@@ -54,12 +63,18 @@ impl Asker {
         Ok(self.series(trips.clamp(*RUNNING_TRIPS.start(), *RUNNING_TRIPS.end()))? / 1e3)
     }
 
-    fn asleep(&mut self) -> Result<f64, String> {
+    fn asleep(&mut self, answerer: &Sleeper) -> Result<f64, String> {
         let mut random = Random(clock::raw_nanoseconds());
         let mut microseconds = Vec::with_capacity(ASLEEP_TRIPS);
         for _ in 0..ASLEEP_TRIPS {
-            let pause = PAUSE_US.start + random.below(PAUSE_US.len());
-            std::thread::sleep(Duration::from_micros(pause as u64));
+            let is_asleep = (0..PAUSES_MAX).any(|_| {
+                let pause = PAUSE_US.start + random.below(PAUSE_US.len());
+                std::thread::sleep(Duration::from_micros(pause as u64));
+                answerer.is_asleep()
+            });
+            if !is_asleep {
+                return Err("the other process does not fall asleep".into());
+            }
             microseconds.push(self.series(1)? / 1e3);
         }
         Ok(median(&microseconds[ASLEEP_WARM_UP_TRIPS..]))
@@ -96,8 +111,14 @@ impl Asker {
 }
 
 /// The part of the process that answers, until the other ends it.
-pub(super) fn answer(mut there: Box<dyn Read>, mut back: Box<dyn WriteEnd>, waiting: Waiting) -> Result<(), String> {
-    let sleeps_before = sleeps()?;
+pub(super) fn answer(
+    mut there: Box<dyn Read>,
+    mut back: Box<dyn WriteEnd>,
+    waiting: Waiting,
+    answerer: &Sleeper,
+) -> Result<(), String> {
+    answerer.is_here();
+    let slept_before = times_slept()?;
     let mut trips = 0;
     let mut asked = [0];
     while there.read(&mut asked).map_err(|error| format!("cannot hear: {error}"))? > 0 {
@@ -105,12 +126,9 @@ pub(super) fn answer(mut there: Box<dyn Read>, mut back: Box<dyn WriteEnd>, wait
         trips += 1;
     }
     back.finish();
-    let slept = sleeps()? - sleeps_before;
+    let slept = times_slept()? - slept_before;
     match waiting {
-        // A few may have been kept awake by something else: the sample is a median.
-        Waiting::Asleep if slept < trips - trips / 10 => {
-            Err(format!("it slept only {slept} times in {trips} round trips"))
-        }
+        Waiting::Asleep if slept < trips => Err(format!("it slept only {slept} times in {trips} round trips")),
         _ => Ok(()),
     }
 }
@@ -118,11 +136,4 @@ pub(super) fn answer(mut there: Box<dyn Read>, mut back: Box<dyn WriteEnd>, wait
 /// Not the question itself, so that nothing that reflects bytes passes for an answer.
 fn answer_to(asked: u8) -> u8 {
     !asked
-}
-
-/// How often this thread has slept (`proc(5)`: `voluntary_ctxt_switches`).
-fn sleeps() -> Result<u64, String> {
-    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-    line.and_then(|count| count.trim().parse().ok()).ok_or_else(|| "/proc does not tell how often it slept".into())
 }

@@ -24,7 +24,7 @@ struct Shape {
 const BANDWIDTH: Shape = Shape {
     title: "GB/s",
     parameter: "transfer",
-    figure: |megabytes| format!("{:.2}", megabytes / 1e3),
+    figure: |megabytes| format!("{:.*}", if megabytes < 100.0 { 4 } else { 2 }, megabytes / 1e3),
     bounds: ["spsc-bare", MEMCPY_TWICE],
     sample: "GB = 10^9 bytes",
 };
