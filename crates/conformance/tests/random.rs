@@ -86,9 +86,10 @@ struct Ends<I: Implementation> {
 }
 
 impl<I: Implementation> Ends<I> {
-    /// A new pipe, whose ends do not block.
+    /// A new pipe of the kernel's size, which is not everybody's, whose ends do not block.
     fn new() -> Ends<I> {
         let (reader, writer) = I::pipe().unwrap();
+        reader.set_capacity(65_536).unwrap();
         reader.set_nonblocking(true).unwrap();
         writer.set_nonblocking(true).unwrap();
         Ends { readers: vec![reader], writers: vec![writer], written: 0 }
