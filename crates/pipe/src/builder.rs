@@ -60,7 +60,7 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// The defaults of [`pipe`].
+    /// The defaults of [`pipe()`].
     pub fn new() -> Builder {
         Builder::default()
     }

@@ -52,7 +52,13 @@ const BLOCKING_FOR: u64 = 150_000;
 
 impl End {
     pub(crate) fn new(fd: OwnedFd, pipe: Arc<Pipe>, policy: WaitPolicy) -> End {
-        End { fd: Some(fd), pipe, counters: Counters::default(), patience: Patience::new(policy), blocking_seen_at: AtomicU64::new(0) }
+        End {
+            fd: Some(fd),
+            pipe,
+            counters: Counters::default(),
+            patience: Patience::new(policy),
+            blocking_seen_at: AtomicU64::new(0),
+        }
     }
 
     #[inline]

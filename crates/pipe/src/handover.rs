@@ -31,8 +31,8 @@ use crate::mirror::Mirror;
 use crate::segment::{Segment, Size};
 use crate::wait::WaitPolicy;
 
-/// Pages beyond its content that the shadow needs: pieces need not fill theirs.
-const SLACK_BYTES: usize = 2 * 4096;
+/// A write of this size takes a page of its own in a kernel pipe.
+const PAGE: usize = 4096;
 
 /// Times that a writer gives way to let the shadow run empty, before it writes on into it.
 const OFFERS_BEFORE_RETURN: u32 = 64;
@@ -52,9 +52,10 @@ pub(crate) fn give_away(end: End, access: Access) -> io::Result<OwnedFd> {
 
 /// An end from elsewhere: on its ring if that can be found, otherwise the kernel's.
 pub(crate) fn attach(fd: OwnedFd, access: Access) -> io::Result<End> {
-    let identity = pipe::identity(&fd).ok_or_else(|| not_an_end(access))?;
+    let not_a_pipe = || io::Error::new(io::ErrorKind::InvalidInput, "the descriptor is no pipe or FIFO");
+    let identity = pipe::identity(&fd).ok_or_else(not_a_pipe)?;
     if !transfer::is_open_for(&fd, access)? {
-        return Err(not_an_end(access));
+        return Err(Errno::BADF.into());
     }
     let found = match transfer::is_open_for(&fd, Access::Both)? {
         // A FIFO opened for both: nobody can say which side this process is on.
@@ -72,11 +73,6 @@ pub(crate) fn attach(fd: OwnedFd, access: Access) -> io::Result<End> {
         return_to_ring(&end, segment)?;
     }
     Ok(end)
-}
-
-fn not_an_end(access: Access) -> io::Error {
-    let which = if access == Access::Read { "read" } else { "write" };
-    io::Error::new(io::ErrorKind::InvalidInput, format!("the descriptor is not the {which} end of a pipe or FIFO"))
 }
 
 /// Goes back to the ring if no end is in other hands and nothing waits in the shadow.
@@ -107,11 +103,7 @@ pub(crate) fn finish_moving(end: &End, segment: &Segment) -> io::Result<()> {
 }
 
 /// Whoever watches this end from outside is told from now on, beginning with how things stand.
-pub(crate) fn mirror_for_watchers(
-    end: &End,
-    segment: &Segment,
-    watch: impl Fn(Bell<'_>) -> bool,
-) -> io::Result<()> {
+pub(crate) fn mirror_for_watchers(end: &End, segment: &Segment, watch: impl Fn(Bell<'_>) -> bool) -> io::Result<()> {
     let (ring, parker) = (segment.ring(), end.parker());
     if watch(ring.bell()) && ring.route() == Route::Ring {
         let both = transfer::reopened(end.fd(), Access::Both, true)?;
@@ -139,10 +131,10 @@ fn move_to_shadow(end: &End, segment: &Segment) -> io::Result<bool> {
         }
     };
     let waiting = ring.readable().map_err(broken)?;
-    let wished = (waiting + SLACK_BYTES).max(pipe::DEFAULT_CAPACITY);
-    let is_large_enough = |granted: usize| granted >= waiting + SLACK_BYTES || waiting == 0;
+    // Copied by whole pages, the content needs no more of them than it has.
+    let wished = waiting.max(pipe::DEFAULT_CAPACITY);
     let granted = pipe::set_capacity(&both, wished).or_else(|_| pipe::capacity(&both))?;
-    if !is_large_enough(granted) {
+    if granted < waiting {
         writers.set_route(readers, Route::Shadow);
         return Ok(false);
     }
@@ -160,7 +152,7 @@ fn copy_to_shadow(
 ) -> io::Result<()> {
     let waiting = readers.waiting(usize::MAX).map_err(broken)?;
     segment.populate(waiting.touches(waiting.len()))?;
-    let (mut done, mut piece) = (already_moved, [0; 4096]);
+    let (mut done, mut piece) = (already_moved, [0; PAGE]);
     while done < waiting.len() {
         let len = readers.peek(waiting, done, &mut piece);
         done += transfer::write_now(shadow, &[IoSlice::new(&piece[..len])])?;

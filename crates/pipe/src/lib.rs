@@ -15,7 +15,7 @@
 //! writers in threads and forked processes, end of stream when the last writer is gone, `EPIPE` and SIGPIPE when the last
 //! reader is, however they went: a process that is killed leaves what it had written, and a peer that notices.
 //!
-//! In reading order: [`pipe`] and [`Builder`] make a pipe; [`Reader`] and [`Writer`] are its ends; [`WaitPolicy`] says
+//! In reading order: [`pipe()`] and [`Builder`] make a pipe; [`Reader`] and [`Writer`] are its ends; [`WaitPolicy`] says
 //! how they wait; [`Statistics`] what they did. `docs/pipe.md` explains the design, with its measurements.
 //!
 //! # Ends and other processes

@@ -147,7 +147,7 @@ impl Reader {
     /// descriptor is left, the ring carries the bytes again; otherwise the kernel does, and everything works the same.
     ///
     /// # Errors
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput): not the read end of a pipe or FIFO.
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput): no pipe or FIFO. `EBADF`: not its read end.
     pub fn attach(fd: OwnedFd) -> io::Result<Reader> {
         handover::attach(fd, transfer::Access::Read).map(Reader::new)
     }

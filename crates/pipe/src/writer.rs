@@ -25,7 +25,7 @@ const RETURN_EVERY: u64 = 3_000_000;
 /// Several handles ([`Writer::try_clone`]), threads (`&Writer` is [`Write`]) and processes (fork) may write.
 ///
 /// # Writing
-/// A write of up to [`PIPE_BUF`](crate::PIPE_BUF) bytes is atomic: no other write is mixed with it, and if there is no
+/// A write of up to [`PIPE_BUF`] bytes is atomic: no other write is mixed with it, and if there is no
 /// room for all of it, it sleeps. A larger one may be mixed with others; it sleeps until all of it is written, or, if
 /// the end is non-blocking, writes what there is room for. A write of nothing returns 0.
 ///
@@ -129,7 +129,7 @@ impl Writer {
         self.end.statistics()
     }
 
-    /// As [`Reader::readiness`](crate::Reader::readiness): ready for writing when [`PIPE_BUF`](crate::PIPE_BUF) bytes
+    /// As [`Reader::readiness`](crate::Reader::readiness): ready for writing when [`PIPE_BUF`] bytes
     /// are free, in error when no reader is left.
     ///
     /// # Errors
@@ -152,7 +152,7 @@ impl Writer {
     /// As [`Reader::attach`](crate::Reader::attach), for the write end.
     ///
     /// # Errors
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput): not the write end of a pipe or FIFO.
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput): no pipe or FIFO. `EBADF`: not its write end.
     pub fn attach(fd: OwnedFd) -> io::Result<Writer> {
         handover::attach(fd, transfer::Access::Write).map(Writer::new)
     }

@@ -20,7 +20,7 @@ pub struct Geometry {
 impl Geometry {
     /// A ring of `bytes`, a power of two of at least [`MIN_BYTES`], in bank 0; `None` for any other number.
     pub fn of(bytes: usize) -> Option<Geometry> {
-        let is_possible = bytes.is_power_of_two() && bytes >= MIN_BYTES && bytes <= 1 << 30;
+        let is_possible = bytes.is_power_of_two() && (MIN_BYTES..=1 << 30).contains(&bytes);
         is_possible.then(|| Geometry { bank: 0, log2: bytes.trailing_zeros() })
     }
 

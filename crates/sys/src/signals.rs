@@ -143,8 +143,7 @@ pub fn send(process: rustix::process::Pid, signal: Signal) {
 /// can: every handler that is installed says so (`SA_RESTART`). Where handlers disagree nobody can know which one ran.
 /// Handlers of faults, of which Rust installs some, are not asked: they do not interrupt system calls.
 pub fn handlers_ask_for_restart() -> bool {
-    const FAULTS: [i32; 6] =
-        [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS];
+    const FAULTS: [i32; 6] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS];
     (1..=libc::SIGRTMAX()).filter(|signal| !FAULTS.contains(signal)).all(|signal| {
         let mut action = core::mem::MaybeUninit::<libc::sigaction>::zeroed();
         // SAFETY: a null new action changes nothing; the kernel fills `action`, for which all zeros is valid too.
