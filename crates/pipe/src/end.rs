@@ -2,11 +2,11 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use millstream_ring::{Broken, Geometry, ReadSide, Resize, Ring, Route, WriteSide};
-use millstream_sys::{Errno, clock, cpu, pipe, transfer};
+use millstream_sys::{Errno, cpu, pipe, transfer};
 
 use crate::mirror::Mirror;
 use crate::parking::Parker;
@@ -42,13 +42,8 @@ pub(crate) struct End {
     pub(crate) pipe: Arc<Pipe>,
     pub(crate) counters: Counters,
     pub(crate) patience: Patience,
-    /// When the kernel last said that this end is blocking, in ticks; 0 for never.
-    blocking_seen_at: AtomicU64,
+    was_blocking: AtomicBool,
 }
-
-/// For how many ticks an end that was blocking is waited at before the kernel is asked whether it still is: as long as
-/// a look takes. Before it sleeps the kernel is asked in any case.
-const BLOCKING_FOR: u64 = 150_000;
 
 impl End {
     pub(crate) fn new(fd: OwnedFd, pipe: Arc<Pipe>, policy: WaitPolicy) -> End {
@@ -57,7 +52,7 @@ impl End {
             pipe,
             counters: Counters::default(),
             patience: Patience::new(policy),
-            blocking_seen_at: AtomicU64::new(0),
+            was_blocking: AtomicBool::new(false),
         }
     }
 
@@ -97,18 +92,23 @@ impl End {
         Ok(Some(self.pipe.segment.get_or_init(|| segment)))
     }
 
-    /// Whether this end was blocking a moment ago, or is now.
+    /// Whether this end was blocking when the kernel was last asked. Good enough to look for a while; before it sleeps
+    /// the kernel is asked again.
     #[inline]
-    pub(crate) fn was_just_blocking(&self) -> Result<bool, Errno> {
-        let is_recent = clock::ticks().wrapping_sub(self.blocking_seen_at.load(Relaxed)) < BLOCKING_FOR;
-        if is_recent { Ok(true) } else { self.is_blocking() }
+    pub(crate) fn was_blocking(&self) -> Result<bool, Errno> {
+        if self.was_blocking.load(Relaxed) { Ok(true) } else { self.is_blocking() }
     }
 
     /// Whether this end is blocking.
     pub(crate) fn is_blocking(&self) -> Result<bool, Errno> {
         let is_blocking = !transfer::is_nonblocking(self.fd())?;
-        self.blocking_seen_at.store(if is_blocking { clock::ticks() } else { 0 }, Relaxed);
+        self.was_blocking.store(is_blocking, Relaxed);
         Ok(is_blocking)
+    }
+
+    pub(crate) fn set_nonblocking(&self, yes: bool) -> io::Result<()> {
+        self.was_blocking.store(false, Relaxed);
+        Ok(transfer::set_nonblocking(self.fd(), yes)?)
     }
 
     pub(crate) fn try_clone(&self) -> io::Result<End> {

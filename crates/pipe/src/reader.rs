@@ -67,7 +67,7 @@ impl Reader {
     /// # Errors
     /// None in practice.
     pub fn set_nonblocking(&self, yes: bool) -> io::Result<()> {
-        Ok(transfer::set_nonblocking(self.end.fd(), yes)?)
+        self.end.set_nonblocking(yes)
     }
 
     /// Bytes that the pipe holds when full: a power of two, at least 4096.
@@ -221,7 +221,7 @@ impl Reader {
 
     fn wait(&self, segment: &Segment, false_wakes: &mut u32) -> io::Result<Outcome> {
         let ring = segment.ring();
-        if ring.route() == Route::Ring && self.end.was_just_blocking()? {
+        if ring.route() == Route::Ring && self.end.was_blocking()? {
             let closes = ring.closes();
             let is_over = || has_bytes(ring) || ring.closes() != closes || ring.route() != Route::Ring;
             let mut effort = Effort::default();

@@ -97,7 +97,7 @@ impl Writer {
     /// # Errors
     /// None in practice.
     pub fn set_nonblocking(&self, yes: bool) -> io::Result<()> {
-        Ok(transfer::set_nonblocking(self.end.fd(), yes)?)
+        self.end.set_nonblocking(yes)
     }
 
     /// As [`Reader::capacity`](crate::Reader::capacity).
@@ -193,7 +193,7 @@ impl Writer {
     #[inline]
     fn attempt(&self, segment: &Segment, buffers: &[IoSlice<'_>], done: usize, total: usize) -> Result<Attempt, Stop> {
         let (ring, parker) = (segment.ring(), self.end.parker());
-        self.see_that_a_reader_is_left(ring)?;
+        let was_seen = self.see_that_a_reader_is_left(ring)?;
         let writers = ring.lock_writers(&parker).map_err(broken)?;
         match ring.route() {
             Route::Ring => {}
@@ -218,7 +218,7 @@ impl Writer {
         self.end.counters.moved(count);
         drop(writers);
         if ring.readers_wait() || (room.len() - count < PIPE_BUF && ring.bell().is_watched_for_room()) {
-            self.raise_bell(ring)?;
+            self.raise_bell(ring, was_seen)?;
         }
         Ok(Attempt::Moved(count))
     }
@@ -236,14 +236,21 @@ impl Writer {
         }
     }
 
+    /// Asks the kernel now and then. A reader that waits will be rung for, and the kernel takes what rings the bell only
+    /// while there is one: in that case the answer is false, and [`Writer::raise_bell`] sees to it.
     #[inline]
-    fn see_that_a_reader_is_left(&self, ring: Ring<'_>) -> Result<(), Stop> {
+    fn see_that_a_reader_is_left(&self, ring: Ring<'_>) -> Result<bool, Stop> {
         let (now, closes) = (clock::ticks(), ring.closes());
         let is_recent = now.wrapping_sub(self.readers_seen_at.load(Relaxed)) < ASK_EVERY;
-        if is_recent && closes == self.closes_seen.load(Relaxed) {
-            return Ok(());
+        if closes == self.closes_seen.load(Relaxed) {
+            if is_recent {
+                return Ok(true);
+            }
+            if ring.route() == Route::Ring && ring.readers_wait_roughly() {
+                return Ok(false);
+            }
         }
-        self.ask_for_readers(now, closes)
+        self.ask_for_readers(now, closes).map(|()| true)
     }
 
     #[cold]
@@ -257,12 +264,15 @@ impl Writer {
     }
 
     #[cold]
-    fn raise_bell(&self, ring: Ring<'_>) -> io::Result<()> {
+    fn raise_bell(&self, ring: Ring<'_>, was_seen: bool) -> Result<(), Stop> {
         if ring.bell().is_watched_for_room() {
             self.end.mirror().narrow();
         }
         if ring.bell().raise(&self.end.parker(), &self.end.mirror()).map_err(broken)? {
             self.end.counters.woke_somebody();
+            self.readers_seen_at.store(clock::ticks(), Relaxed);
+        } else if !was_seen {
+            self.ask_for_readers(clock::ticks(), ring.closes())?;
         }
         Ok(())
     }
@@ -278,7 +288,7 @@ impl Writer {
 
     fn wait(&self, segment: &Segment, needed: usize) -> Result<(), Stop> {
         let ring = segment.ring();
-        if ring.route() == Route::Ring && self.end.was_just_blocking()? {
+        if ring.route() == Route::Ring && self.end.was_blocking()? {
             let closes = ring.closes();
             let is_over = || has_room(ring, needed) || ring.closes() != closes || ring.route() != Route::Ring;
             let mut effort = Effort::default();

@@ -98,8 +98,8 @@ impl<'a> Bell<'a> {
         fence(Ordering::SeqCst);
     }
 
-    /// For those who can write: as many pages taken as the ring is full. Returns whether that woke anybody who waits
-    /// for bytes.
+    /// For those who can write: as many pages taken as the ring is full. Returns whether the kernel took bytes, which
+    /// wakes whoever waits for some.
     ///
     /// # Errors
     /// [`Broken`].
@@ -114,15 +114,14 @@ impl<'a> Bell<'a> {
             (Level::Partial, 1..PAGE) if self.is_watched(WATCHED_FOR_IN) => 1,
             _ => 0,
         };
-        let mut bytes = before;
-        if missing > 0 {
-            bytes += shadow.put(missing);
-            words.bytes.store(bytes, Ordering::Relaxed);
+        let mut put = if missing > 0 { shadow.put(missing) } else { 0 };
+        if before == 0 && put > 0 && self.ring.level()? == Level::Full {
+            put += shadow.put(PAGE);
         }
-        if missing == 1 && before == 0 && self.ring.level()? == Level::Full {
-            words.bytes.store(bytes + shadow.put(PAGE), Ordering::Relaxed);
+        if put > 0 {
+            words.bytes.store(before + put, Ordering::Relaxed);
         }
-        Ok(missing > 0)
+        Ok(put > 0)
     }
 
     /// For those who can read: no more pages taken than the ring is full. Returns whether that woke anybody who waits

@@ -470,6 +470,12 @@ impl Ring<'_> {
         self.header.state.0.readers_waiting.load(Ordering::Relaxed) != 0
     }
 
+    /// Whether a reader waits, as far as can be said without ordering anything: for what only saves time.
+    #[inline]
+    pub fn readers_wait_roughly(&self) -> bool {
+        self.header.state.0.readers_waiting.load(Ordering::Relaxed) != 0
+    }
+
     /// After consuming: whether a writer sleeps, or may be about to, or is watched for.
     #[inline]
     pub fn writers_wait(&self) -> bool {
