@@ -143,7 +143,8 @@ impl<P: Parking> Guard<'_, P> {
 impl<P: Parking> Drop for Guard<'_, P> {
     #[inline]
     fn drop(&mut self) {
-        // E5 with `acquire`. A swap, because another may be setting the bit at this moment.
+        // E5 with `acquire`. A swap, because another may be setting the bit at this moment; also half of E3, see
+        // `fence_after_swap`.
         let word = self.lock.0.swap(0, Ordering::Release);
         if word & OTHERS_WAIT != 0 {
             self.parking.unpark_one(&self.lock.0);

@@ -7,7 +7,7 @@ use crate::geometry::Geometry;
 use crate::header::{HEADER_BYTES, Header, MAGIC, Published, VERSION};
 use crate::lock::{Guard, Parking};
 use crate::route::Route;
-use crate::sync::{AtomicU32, Ordering, fence};
+use crate::sync::{AtomicU32, Ordering, fence_after_swap};
 
 /// Largest write that no other is mixed with, and the room that a writer must find to be called ready (`pipe(7)`).
 #[cfg(not(loom))]
@@ -461,12 +461,12 @@ impl<P: Parking> ReadSide<'_, P> {
 }
 
 impl Ring<'_> {
-    /// After publishing: whether a reader sleeps, or may be about to, or is watched for.
+    /// After publishing and giving the lock back: whether a reader sleeps, or may be about to, or is watched for.
     #[inline]
     pub fn readers_wait(&self) -> bool {
         // E3 with `Bell::reader_will_sleep`: position stored, fence, count loaded here; count stored, fence, position
         // loaded there. One of the two sees the other. Release and acquire cannot give this.
-        fence(Ordering::SeqCst);
+        fence_after_swap();
         self.header.state.0.readers_waiting.load(Ordering::Relaxed) != 0
     }
 
@@ -476,11 +476,11 @@ impl Ring<'_> {
         self.header.state.0.readers_waiting.load(Ordering::Relaxed) != 0
     }
 
-    /// After consuming: whether a writer sleeps, or may be about to, or is watched for.
+    /// After consuming and giving the lock back: whether a writer sleeps, or may be about to, or is watched for.
     #[inline]
     pub fn writers_wait(&self) -> bool {
         // E3 with `Bell::writer_will_sleep`.
-        fence(Ordering::SeqCst);
+        fence_after_swap();
         self.header.state.0.writers_waiting.load(Ordering::Relaxed) != 0
     }
 }
