@@ -111,7 +111,7 @@ impl Builder {
         } else {
             pipe::survive_exec(&reader)?;
             pipe::survive_exec(&writer)?;
-            pipe::set_capacity(&reader, capacity)?;
+            pipe::request_capacity(&reader, capacity);
             Pipe::new(None, size_for(MIN_BYTES)?)
         };
         if self.nonblocking {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use millstream_ring::{Broken, Geometry, ReadSide, Resize, Ring, Route, WriteSide};
-use millstream_sys::{Errno, cpu, pipe, transfer};
+use millstream_sys::{Errno, cpu, memory, pipe, transfer};
 
 use crate::mirror::Mirror;
 use crate::parking::Parker;
@@ -71,7 +71,7 @@ impl End {
     }
 
     pub(crate) fn mirror(&self) -> Mirror<'_> {
-        Mirror(self.fd())
+        Mirror::of(self.fd())
     }
 
     /// The segment, mapped now if it is not; `None` if the kernel alone carries this pipe.
@@ -85,11 +85,23 @@ impl End {
 
     #[cold]
     fn map_segment(&self) -> Result<Option<&Segment>, Errno> {
+        self.segment_of(pipe::identity(self.fd()).ok_or(Errno::BADF)?)
+    }
+
+    fn segment_of(&self, identity: pipe::Identity) -> Result<Option<&Segment>, Errno> {
+        if let Some(segment) = self.pipe.segment.get() {
+            return Ok(Some(segment));
+        }
         let Some(file) = &self.pipe.file else { return Ok(None) };
-        let identity = pipe::identity(self.fd()).ok_or(Errno::BADF)?;
         let segment = Segment::of_own(file.as_fd(), identity, self.pipe.size)?;
         // Another thread may have been first; its mapping is as good, and this one is undone.
         Ok(Some(self.pipe.segment.get_or_init(|| segment)))
+    }
+
+    /// Whether this process or another has mapped the segment: until then its file is empty.
+    fn somebody_uses_the_ring(&self) -> bool {
+        let is_used = |file: &OwnedFd| memory::length(file).is_ok_and(|length| length > 0);
+        self.pipe.segment.get().is_some() || self.pipe.file.as_ref().is_some_and(is_used)
     }
 
     /// Whether this end was blocking when the kernel was last asked. Good enough to look for a while; before it sleeps
@@ -122,11 +134,15 @@ impl End {
 
     pub(crate) fn bytes_readable(&self) -> io::Result<usize> {
         let Some(segment) = self.segment()? else { return Ok(transfer::bytes_waiting(self.fd())?) };
-        let in_ring = segment.ring().readable().map_err(broken)?;
-        let in_shadow = match segment.ring().route() {
-            Route::Ring => 0,
-            Route::Shadow | Route::Moving => transfer::bytes_waiting(self.fd())?,
-        };
+        let ring = segment.ring();
+        if ring.route() == Route::Ring {
+            return ring.readable().map_err(broken);
+        }
+        // What is just being moved is in both places: not while the readers are locked.
+        let parker = self.parker();
+        let _readers = ring.lock_readers(&parker).map_err(broken)?;
+        let in_ring = ring.readable().map_err(broken)?;
+        let in_shadow = if ring.route() == Route::Shadow { transfer::bytes_waiting(self.fd())? } else { 0 };
         Ok(in_ring + in_shadow)
     }
 
@@ -140,32 +156,26 @@ impl End {
     pub(crate) fn set_capacity(&self, bytes: usize) -> io::Result<usize> {
         let Some(segment) = self.segment()? else { return Ok(pipe::set_capacity(self.fd(), bytes)?) };
         let ring = segment.ring();
-        let freed = {
+        let granted = {
             let parker = self.parker();
-            let (writers, readers) = lock_both(ring, &parker)?;
+            let sides = lock_both(ring, &parker)?;
             if ring.route() != Route::Ring {
                 return Ok(pipe::set_capacity(self.fd(), bytes)?);
             }
-            let bytes = permitted_capacity(bytes, ring.capacity().map_err(broken)?)?;
-            let freed = writers.resize(&readers, bytes).map_err(|error| match error {
-                Resize::Busy => Errno::BUSY.into(),
-                Resize::TooLarge => io::Error::from(Errno::PERM),
-                Resize::Broken => broken(Broken),
-            })?;
-            segment.discard(freed);
-            bytes
+            let now = ring.capacity().map_err(broken)?;
+            let wished = permitted_capacity(bytes, now)?;
+            if wished != now {
+                resize(segment, &sides, wished)?;
+            }
+            wished
         };
-        self.room_may_have_changed(ring)?;
-        Ok(freed)
-    }
-
-    /// Writers may be asleep that would now find room.
-    fn room_may_have_changed(&self, ring: Ring<'_>) -> io::Result<()> {
-        if ring.writers_wait() {
+        if ring.readers_wait() || ring.writers_wait() {
+            // Who waits may find that there is room now, or none.
             let both = transfer::reopened(self.fd(), transfer::Access::Both, true)?;
-            ring.bell().lower(&self.parker(), &Mirror(both.as_fd())).map_err(broken)?;
+            ring.bell().raise(&self.parker(), &Mirror::of(both.as_fd())).map_err(broken)?;
+            ring.bell().lower(&self.parker(), &Mirror::of(both.as_fd())).map_err(broken)?;
         }
-        Ok(())
+        Ok(granted)
     }
 }
 
@@ -173,21 +183,40 @@ impl Drop for End {
     fn drop(&mut self) {
         if let Some(fd) = self.fd.take() {
             // First closed, then told: whoever is told asks the kernel.
+            let identity = pipe::identity(&fd);
             drop(fd);
-            if let Some(segment) = self.pipe.segment.get() {
+            if let (Some(identity), true) = (identity, self.somebody_uses_the_ring())
+                && let Ok(Some(segment)) = self.segment_of(identity)
+            {
                 segment.ring().note_close();
             }
         }
     }
 }
 
-/// Both sides of a ring, locked in the order that everybody takes them in.
-pub(crate) type BothSides<'a> = (WriteSide<'a, Parker<'a>>, ReadSide<'a, Parker<'a>>);
+/// Both sides of a ring, locked. Fields are dropped in this order: the lock that was taken last is given back first.
+pub(crate) struct BothSides<'a> {
+    pub(crate) readers: ReadSide<'a, Parker<'a>>,
+    pub(crate) writers: WriteSide<'a, Parker<'a>>,
+}
 
+/// Locks both sides in the order that everybody takes them in.
 pub(crate) fn lock_both<'a>(ring: Ring<'a>, parker: &'a Parker<'a>) -> io::Result<BothSides<'a>> {
     let writers = ring.lock_writers(parker).map_err(broken)?;
     let readers = ring.lock_readers(parker).map_err(broken)?;
-    Ok((writers, readers))
+    Ok(BothSides { readers, writers })
+}
+
+fn resize(segment: &Segment, sides: &BothSides<'_>, bytes: usize) -> io::Result<()> {
+    let bank = sides.writers.next_bank().map_err(broken)?;
+    if bytes <= segment.ring().bank_bytes() {
+        segment.populate((bank, bytes))?;
+    }
+    sides.writers.resize(&sides.readers, bytes).map_err(|error| match error {
+        Resize::Busy => Errno::BUSY.into(),
+        Resize::TooLarge => Errno::PERM.into(),
+        Resize::Broken => broken(Broken),
+    })
 }
 
 /// What the kernel would make of a wish for this capacity (`F_SETPIPE_SZ` in `fcntl(2)`).

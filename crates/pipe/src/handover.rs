@@ -22,12 +22,13 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use millstream_ring::{Bell, Ring, Route};
+use millstream_ring::{Bell, ReadSide, Ring, Route};
 use millstream_sys::transfer::{self, Access, Mark};
 use millstream_sys::{Errno, pipe};
 
 use crate::end::{BothSides, End, Pipe, broken, lock_both, size_for};
 use crate::mirror::Mirror;
+use crate::parking::Parker;
 use crate::segment::{Segment, Size};
 use crate::wait::WaitPolicy;
 
@@ -43,6 +44,7 @@ pub(crate) fn give_away(end: End, access: Access) -> io::Result<OwnedFd> {
     let file = end.pipe.file.as_ref().expect("a pipe with a segment has its file");
     let given = transfer::reopened(end.fd(), access, transfer::is_nonblocking(end.fd())?)?;
     mark_with_place(&given, access, file.as_fd())?;
+    segment.ring().note_given();
     let moved = move_to_shadow(&end, segment)?;
     if !moved && access == Access::Read {
         return Err(Errno::NOBUFS.into());
@@ -57,11 +59,8 @@ pub(crate) fn attach(fd: OwnedFd, access: Access) -> io::Result<End> {
     if !transfer::is_open_for(&fd, access)? {
         return Err(Errno::BADF.into());
     }
-    let found = match transfer::is_open_for(&fd, Access::Both)? {
-        // A FIFO opened for both: nobody can say which side this process is on.
-        true => None,
-        false => find_segment(&fd, identity),
-    };
+    // Looking for the segment opens the pipe, which at a FIFO would let others in who wait for somebody to open it.
+    let found = if pipe::is_anonymous(&fd)? { find_segment(&fd, identity) } else { None };
     let Some((file, segment, size)) = found else {
         let kernel_only = Pipe::new(None, size_for(pipe::DEFAULT_CAPACITY)?);
         return Ok(End::new(fd, Arc::new(kernel_only), WaitPolicy::default()));
@@ -70,25 +69,31 @@ pub(crate) fn attach(fd: OwnedFd, access: Access) -> io::Result<End> {
     drop(fd);
     let end = End::new(own, Arc::new(Pipe::with_segment(file, segment, size)), WaitPolicy::default());
     if let Some(segment) = end.segment()? {
+        segment.ring().note_returned();
         return_to_ring(&end, segment)?;
     }
     Ok(end)
 }
 
-/// Goes back to the ring if no end is in other hands and nothing waits in the shadow.
+/// Goes back to the ring if no end is in other hands and nothing waits in the shadow. A mark is not the only evidence: a
+/// program may have opened its end once more, without one (`cat /dev/stdin`). So every end that was given away must have
+/// come back by being attached; if one was closed instead, the pipe stays with the kernel.
 pub(crate) fn return_to_ring(end: &End, segment: &Segment) -> io::Result<()> {
     let ring = segment.ring();
     for _ in 0..OFFERS_BEFORE_RETURN {
-        if ring.route() != Route::Shadow || transfer::any_mark(end.fd())?.is_some() {
+        let all_are_ours = ring.all_have_returned() && transfer::any_mark(end.fd())?.is_none();
+        if ring.route() != Route::Shadow || !all_are_ours {
             return Ok(());
         }
         if transfer::bytes_waiting(end.fd())? == 0 {
             let parker = end.parker();
-            let (writers, readers) = lock_both(ring, &parker)?;
-            // Again, now that no byte of ours can come in between. Ends cannot be given away now either.
-            let is_clear = transfer::any_mark(end.fd())?.is_none() && transfer::bytes_waiting(end.fd())? == 0;
+            let BothSides { readers, writers } = &lock_both(ring, &parker)?;
+            // Again, now that no byte of ours can come in between.
+            let is_clear = ring.all_have_returned()
+                && transfer::any_mark(end.fd())?.is_none()
+                && transfer::bytes_waiting(end.fd())? == 0;
             if ring.route() == Route::Shadow && is_clear {
-                writers.set_route(&readers, Route::Ring);
+                writers.set_route(readers, Route::Ring);
             }
             return Ok(());
         }
@@ -107,8 +112,7 @@ pub(crate) fn mirror_for_watchers(end: &End, segment: &Segment, watch: impl Fn(B
     let (ring, parker) = (segment.ring(), end.parker());
     if watch(ring.bell()) && ring.route() == Route::Ring {
         let both = transfer::reopened(end.fd(), Access::Both, true)?;
-        let mirror = Mirror(both.as_fd());
-        mirror.narrow();
+        let mirror = Mirror::of(both.as_fd());
         ring.bell().raise(&parker, &mirror).map_err(broken)?;
         ring.bell().lower(&parker, &mirror).map_err(broken)?;
     }
@@ -121,31 +125,30 @@ fn move_to_shadow(end: &End, segment: &Segment) -> io::Result<bool> {
     let (ring, parker) = (segment.ring(), end.parker());
     let both = transfer::reopened(end.fd(), Access::Both, true)?;
     let sides = lock_both(ring, &parker)?;
-    let (writers, readers) = &sides;
+    let BothSides { readers, writers } = &sides;
+    let waiting = ring.readable().map_err(broken)?;
     let already_moved = match ring.route() {
-        Route::Shadow => return ring.readable().map(|waiting| waiting == 0).map_err(broken),
+        Route::Shadow => return Ok(waiting == 0),
         Route::Moving => transfer::bytes_waiting(&both)?,
         Route::Ring => {
-            ring.bell().silence(&parker, &Mirror(both.as_fd())).map_err(broken)?;
+            let mirror = Mirror::of(both.as_fd());
+            ring.bell().silence(&parker, &mirror, Route::Moving).map_err(broken)?;
             0
         }
     };
-    let waiting = ring.readable().map_err(broken)?;
     // Copied by whole pages, the content needs no more of them than it has.
     let wished = waiting.max(pipe::DEFAULT_CAPACITY);
     let granted = pipe::set_capacity(&both, wished).or_else(|_| pipe::capacity(&both))?;
-    if granted < waiting {
-        writers.set_route(readers, Route::Shadow);
-        return Ok(false);
+    let fits = granted >= waiting;
+    if fits {
+        copy_to_shadow(readers, segment, both.as_fd(), already_moved)?;
     }
-    writers.set_route(readers, Route::Moving);
-    copy_to_shadow(&sides, segment, both.as_fd(), already_moved)?;
     writers.set_route(readers, Route::Shadow);
-    Ok(true)
+    Ok(fits)
 }
 
 fn copy_to_shadow(
-    (_, readers): &BothSides<'_>,
+    readers: &ReadSide<'_, Parker<'_>>,
     segment: &Segment,
     shadow: BorrowedFd<'_>,
     already_moved: usize,

@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSliceMut, Read};
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use millstream_ring::{Ring, Route};
 use millstream_sys::{Errno, cpu, signals, transfer};
@@ -10,7 +11,7 @@ use crate::end::{End, broken};
 use crate::handover;
 use crate::segment::Segment;
 use crate::statistics::Statistics;
-use crate::wait::{Effort, Look};
+use crate::wait::{Effort, FIRST_NAP, Look, longer};
 
 /// The read end of a pipe.
 ///
@@ -153,19 +154,19 @@ impl Reader {
     }
 
     fn read_some(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        let wanted = buffers.iter().map(|buffer| buffer.len()).sum();
+        let wanted = buffers.iter().fold(0_usize, |sum, buffer| sum.saturating_add(buffer.len()));
         if wanted == 0 {
             return Ok(0);
         }
         let Some(segment) = self.end.segment()? else { return self.read_from_kernel(buffers) };
-        let mut false_wakes = 0;
+        let (mut false_wakes, mut nap) = (0, FIRST_NAP);
         loop {
             match self.attempt(segment, buffers, wanted)? {
                 Attempt::Moved(count) => return Ok(count),
                 Attempt::EndOfStream => return Ok(0),
                 Attempt::Nothing => {}
             }
-            match self.wait(segment, &mut false_wakes)? {
+            match self.wait(segment, &mut false_wakes, &mut nap)? {
                 Outcome::TryAgain => {}
                 Outcome::EndOfStream => return Ok(0),
             }
@@ -193,14 +194,14 @@ impl Reader {
         drop(readers);
         let emptied = count == waiting.len();
         if ring.writers_wait() || (emptied && ring.bell().is_watched_for_bytes()) {
-            self.lower_bell(ring)?;
+            self.lower_bell(ring);
         }
         Ok(Attempt::Moved(count))
     }
 
     /// With the readers locked: no other of us takes bytes from the shadow now.
     fn attempt_shadow(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<Attempt> {
-        match transfer::read_now(self.end.fd(), buffers) {
+        match transfer::read_now(self.end.fd(), &mut filled_by_one_call(buffers)) {
             Ok(0) => Ok(Attempt::EndOfStream),
             Ok(count) => {
                 self.end.counters.moved_through_kernel(count);
@@ -211,15 +212,15 @@ impl Reader {
         }
     }
 
+    /// What has been read has been read: an error here is left for the next call to find.
     #[cold]
-    fn lower_bell(&self, ring: Ring<'_>) -> io::Result<()> {
-        if ring.bell().lower(&self.end.parker(), &self.end.mirror()).map_err(broken)? {
+    fn lower_bell(&self, ring: Ring<'_>) {
+        if ring.bell().lower(&self.end.parker(), &self.end.mirror()) == Ok(true) {
             self.end.counters.woke_somebody();
         }
-        Ok(())
     }
 
-    fn wait(&self, segment: &Segment, false_wakes: &mut u32) -> io::Result<Outcome> {
+    fn wait(&self, segment: &Segment, false_wakes: &mut u32, nap: &mut Duration) -> io::Result<Outcome> {
         let ring = segment.ring();
         if ring.route() == Route::Ring && self.end.was_blocking()? {
             let closes = ring.closes();
@@ -235,10 +236,14 @@ impl Reader {
                 Look::Found | Look::KeepLooking | Look::AskKernel => {}
             }
         }
-        if self.end.is_blocking()? { self.sleep(ring, false_wakes) } else { self.must_not_sleep(ring) }
+        if self.end.is_blocking()? { self.sleep(ring, false_wakes, nap) } else { self.must_not_sleep(ring) }
     }
 
     fn must_not_sleep(&self, ring: Ring<'_>) -> io::Result<Outcome> {
+        if ring.bell().is_watched_for_bytes() {
+            // A process may have died before it could say that the ring is empty.
+            self.lower_bell(ring);
+        }
         self.ask_kernel(ring)?.ok_or_else(|| Errno::AGAIN.into())
     }
 
@@ -252,7 +257,7 @@ impl Reader {
         Ok(ready.peer_gone.then_some(Outcome::EndOfStream))
     }
 
-    fn sleep(&self, ring: Ring<'_>, false_wakes: &mut u32) -> io::Result<Outcome> {
+    fn sleep(&self, ring: Ring<'_>, false_wakes: &mut u32, nap: &mut Duration) -> io::Result<Outcome> {
         let (bell, parker, mirror) = (ring.bell(), self.end.parker(), self.end.mirror());
         let route = ring.route();
         if *false_wakes > 3 && route == Route::Ring {
@@ -263,7 +268,7 @@ impl Reader {
         let slept = match counted {
             Ok(()) if !has_bytes(ring) && ring.route() == route => {
                 self.end.counters.slept();
-                Some(transfer::sleep_until_readable(self.end.fd()))
+                Some(transfer::sleep_until_readable(self.end.fd(), *nap))
             }
             _ => None,
         };
@@ -273,7 +278,8 @@ impl Reader {
             None => Ok(Outcome::TryAgain),
             Some(Ok(ready)) => {
                 let has_bytes = has_bytes(ring);
-                *false_wakes += u32::from(!has_bytes && ready.readable);
+                *false_wakes += u32::from(!has_bytes && ready.readable && route == Route::Ring);
+                *nap = longer(*nap);
                 let is_over = ready.peer_gone && !ready.readable && !has_bytes;
                 Ok(if is_over { Outcome::EndOfStream } else { Outcome::TryAgain })
             }
@@ -283,10 +289,16 @@ impl Reader {
     }
 
     fn read_from_kernel(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        let count = transfer::read(self.end.fd(), buffers)?;
+        let count = transfer::read(self.end.fd(), &mut filled_by_one_call(buffers))?;
         self.end.counters.moved_through_kernel(count);
         Ok(count)
     }
+}
+
+/// As many buffers as the kernel takes at once, without those that are empty.
+fn filled_by_one_call<'b>(buffers: &'b mut [IoSliceMut<'_>]) -> Vec<IoSliceMut<'b>> {
+    let filled = buffers.iter_mut().filter(|buffer| !buffer.is_empty()).take(transfer::BUFFERS_MAX);
+    filled.map(|buffer| IoSliceMut::new(buffer)).collect()
 }
 
 /// Also true if the ring is broken: the next attempt says so.

@@ -4,7 +4,7 @@
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use millstream_ring::{Bytes, Foreign, Geometry, HEADER_BYTES, Header, Ring};
+use millstream_ring::{Bytes, Foreign, Geometry, HEADER_BYTES, Header, Ring, Whose};
 use millstream_sys::memory::{self, SharedMapping};
 use millstream_sys::pipe::Identity;
 use millstream_sys::{Errno, fd::BorrowedFd};
@@ -26,7 +26,7 @@ impl Segment {
     pub(crate) fn of_own(file: BorrowedFd<'_>, shadow: Identity, size: Size) -> Result<Segment, Errno> {
         memory::seal_at(file, size.segment() as u64)?;
         let segment = Segment::map(file, size)?;
-        segment.ring().found((shadow.device, shadow.inode), size.initial);
+        segment.ring().found(whose(shadow)?, size.initial);
         Ok(segment)
     }
 
@@ -34,7 +34,7 @@ impl Segment {
     pub(crate) fn of_peer(file: impl AsFd, shadow: Identity, bank_bytes: usize) -> Result<Segment, Unfit> {
         let initial = Geometry::of(bank_bytes).ok_or(Unfit::Foreign(Foreign::Size))?;
         let segment = Segment::map(file, Size { bank_bytes, initial })?;
-        segment.ring().check((shadow.device, shadow.inode))?;
+        segment.ring().check(whose(shadow)?)?;
         Ok(segment)
     }
 
@@ -72,14 +72,11 @@ impl Segment {
         }
         Ok(())
     }
+}
 
-    /// Gives back memory that the ring no longer uses.
-    pub(crate) fn discard(&self, (offset, len): (usize, usize)) {
-        for populated in &self.populated {
-            populated.store(0, Relaxed);
-        }
-        self.mapping.discard(offset, len);
-    }
+fn whose(shadow: Identity) -> Result<Whose, Errno> {
+    let pid_namespace = millstream_sys::own_pid_namespace()?;
+    Ok(Whose { device: shadow.device, inode: shadow.inode, pid_namespace })
 }
 
 /// How large a segment is.

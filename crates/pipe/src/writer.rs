@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice, Write};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use millstream_ring::{PIPE_BUF, Ring, Route};
 use millstream_sys::{Errno, clock, cpu, signals, transfer};
@@ -11,7 +12,7 @@ use crate::end::{End, broken};
 use crate::handover;
 use crate::segment::Segment;
 use crate::statistics::Statistics;
-use crate::wait::{Effort, Look};
+use crate::wait::{Effort, FIRST_NAP, Look, longer};
 
 /// Between two questions to the kernel whether a reader is left, in ticks: 10 to 20 microseconds, less than it takes to
 /// learn of another process's death in any other way. A reader that closes tells us itself.
@@ -158,19 +159,19 @@ impl Writer {
     }
 
     fn write_all_of(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        let total = buffers.iter().map(|buffer| buffer.len()).sum();
+        let total = buffers.iter().fold(0_usize, |sum, buffer| sum.saturating_add(buffer.len()));
         if total == 0 {
             return Ok(0);
         }
         let Some(segment) = self.end.segment()? else { return self.write_to_kernel(buffers) };
-        let mut done = 0;
+        let (mut done, mut nap) = (0, FIRST_NAP);
         while done < total {
             let outcome = match self.attempt(segment, buffers, done, total) {
                 Ok(Attempt::Moved(count)) => {
                     done += count;
                     continue;
                 }
-                Ok(Attempt::NoRoom) => self.wait(segment, needed(total)),
+                Ok(Attempt::NoRoom) => self.wait(segment, needed(total), &mut nap),
                 Err(stop) => Err(stop),
             };
             let error = match outcome {
@@ -198,9 +199,10 @@ impl Writer {
         match ring.route() {
             Route::Ring => {}
             Route::Shadow => {
-                let attempt = self.attempt_shadow(buffers, done);
+                let attempt = self.attempt_shadow(buffers, done, total);
                 drop(writers);
-                self.try_to_return(segment)?;
+                // Only saves time: what keeps the pipe with the kernel is no reason to fail.
+                let _ = self.try_to_return(segment);
                 return attempt;
             }
             Route::Moving => {
@@ -224,9 +226,18 @@ impl Writer {
     }
 
     /// With the writers locked: none of ours can come between.
-    fn attempt_shadow(&self, buffers: &[IoSlice<'_>], done: usize) -> Result<Attempt, Stop> {
-        let unwritten: Vec<IoSlice<'_>> = unwritten(buffers, done).map(IoSlice::new).collect();
+    fn attempt_shadow(&self, buffers: &[IoSlice<'_>], done: usize, total: usize) -> Result<Attempt, Stop> {
+        let mut unwritten: Vec<&[u8]> = unwritten(buffers, done).collect();
+        let gathered;
+        if total <= PIPE_BUF && unwritten.len() > transfer::BUFFERS_MAX {
+            // Too many for one call, which alone is atomic.
+            gathered = unwritten.concat();
+            unwritten = vec![&gathered];
+        }
+        unwritten.truncate(transfer::BUFFERS_MAX);
+        let unwritten: Vec<IoSlice<'_>> = unwritten.into_iter().map(IoSlice::new).collect();
         match transfer::write_now(self.end.fd(), &unwritten) {
+            Ok(0) => Ok(Attempt::NoRoom),
             Ok(count) => {
                 self.end.counters.moved_through_kernel(count);
                 Ok(Attempt::Moved(count))
@@ -263,12 +274,16 @@ impl Writer {
         Ok(())
     }
 
+    /// What has been written has been written: an error here is left for the next call to find, but not that there was
+    /// no reader to write for.
     #[cold]
     fn raise_bell(&self, ring: Ring<'_>, was_seen: bool) -> Result<(), Stop> {
-        if ring.bell().is_watched_for_room() {
-            self.end.mirror().narrow();
+        let mirror = self.end.mirror();
+        let has_put = ring.bell().raise(&self.end.parker(), &mirror) == Ok(true);
+        if mirror.has_lost_readers() {
+            return Err(Stop::Error(Errno::PIPE.into()));
         }
-        if ring.bell().raise(&self.end.parker(), &self.end.mirror()).map_err(broken)? {
+        if has_put {
             self.end.counters.woke_somebody();
             self.readers_seen_at.store(clock::ticks(), Relaxed);
         } else if !was_seen {
@@ -286,7 +301,7 @@ impl Writer {
         handover::return_to_ring(&self.end, segment)
     }
 
-    fn wait(&self, segment: &Segment, needed: usize) -> Result<(), Stop> {
+    fn wait(&self, segment: &Segment, needed: usize, nap: &mut Duration) -> Result<(), Stop> {
         let ring = segment.ring();
         if ring.route() == Route::Ring && self.end.was_blocking()? {
             let closes = ring.closes();
@@ -301,10 +316,14 @@ impl Writer {
                 Look::Found | Look::KeepLooking | Look::AskKernel => {}
             }
         }
-        if self.end.is_blocking()? { self.sleep(ring, needed) } else { self.must_not_sleep(ring, needed) }
+        if self.end.is_blocking()? { self.sleep(ring, needed, nap) } else { self.must_not_sleep(ring, needed) }
     }
 
     fn must_not_sleep(&self, ring: Ring<'_>, needed: usize) -> Result<(), Stop> {
+        if ring.bell().is_watched_for_room() {
+            // A process may have died, or resized the ring, before it could say that there is no room.
+            let _ = ring.bell().raise(&self.end.parker(), &self.end.mirror());
+        }
         let ready = transfer::readiness(self.end.fd())?;
         match ring.route() {
             _ if ready.peer_gone => Err(Stop::NoReader),
@@ -313,18 +332,15 @@ impl Writer {
         }
     }
 
-    fn sleep(&self, ring: Ring<'_>, needed: usize) -> Result<(), Stop> {
+    fn sleep(&self, ring: Ring<'_>, needed: usize, nap: &mut Duration) -> Result<(), Stop> {
         let (bell, parker, mirror) = (ring.bell(), self.end.parker(), self.end.mirror());
         let route = ring.route();
-        if route == Route::Ring {
-            mirror.narrow();
-        }
         let counted = bell.writer_will_sleep(&parker, &mirror);
         let must_sleep = ring.route() == route && (route != Route::Ring || !has_room(ring, needed));
         let slept = match counted {
             Ok(()) if must_sleep => {
                 self.end.counters.slept();
-                Some(transfer::sleep_until_writable(self.end.fd()))
+                Some(transfer::sleep_until_writable(self.end.fd(), *nap))
             }
             _ => None,
         };
@@ -333,7 +349,10 @@ impl Writer {
         match slept {
             None => Ok(()),
             Some(Ok(ready)) if ready.peer_gone => Err(Stop::NoReader),
-            Some(Ok(_)) => Ok(()),
+            Some(Ok(_)) => {
+                *nap = longer(*nap);
+                Ok(())
+            }
             Some(Err(Errno::INTR)) => Err(Stop::Interrupted),
             Some(Err(error)) => Err(error.into()),
         }
@@ -353,11 +372,12 @@ fn needed(total: usize) -> usize {
 
 /// What is left of `buffers` after `done` bytes.
 fn unwritten<'b>(buffers: &'b [IoSlice<'_>], done: usize) -> impl Iterator<Item = &'b [u8]> {
-    buffers.iter().scan(done, |done, buffer| {
+    let left = buffers.iter().scan(done, |done, buffer| {
         let skipped = (*done).min(buffer.len());
         *done -= skipped;
         Some(&buffer[skipped..])
-    })
+    });
+    left.filter(|buffer| !buffer.is_empty())
 }
 
 /// Also true if the ring is broken: the next attempt says so.

@@ -17,8 +17,10 @@
 //! does: store the position, fence, look at the count, correct the mirror. This is edge E3.
 
 use crate::Broken;
+use crate::header::BellWords;
 use crate::lock::{Guard, Parking};
 use crate::ring::Ring;
+use crate::route::Route;
 use crate::sync::{AtomicU32, Ordering, fence};
 
 /// A page of the shadow: two of them make a write of this many bytes take a slot of its own.
@@ -40,6 +42,8 @@ pub enum Level {
 
 /// The kernel pipe whose two pages are the mirror.
 pub trait Shadow {
+    /// Sees to it that two pages are all there is room for.
+    fn narrow(&self);
     /// Puts `bytes` meaningless bytes in; returns how many went in. Never sleeps.
     fn put(&self, bytes: u32) -> u32;
     /// Takes at most `bytes` out; returns how many came. Never sleeps.
@@ -104,54 +108,62 @@ impl<'a> Bell<'a> {
     /// # Errors
     /// [`Broken`].
     pub fn raise(&self, parking: &impl Parking, shadow: &impl Shadow) -> Result<bool, Broken> {
-        let _guard = self.lock(parking, shadow)?;
-        let words = &self.ring.header.bell.0;
-        let before = words.bytes.load(Ordering::Relaxed);
-        let missing = match (self.ring.level()?, before) {
+        let Some(mirror) = self.lock(parking, shadow)? else { return Ok(false) };
+        let before = mirror.bytes();
+        let level = self.ring.level()?;
+        let first = match (level, before) {
             (Level::Empty, _) => 0,
             (_, 0) => 1,
-            (Level::Full, 1..=PAGE) => PAGE,
-            (Level::Partial, 1..PAGE) if self.is_watched(WATCHED_FOR_IN) => 1,
+            // Whoever watches for edges is to see one for every write.
+            (Level::Partial, 1..PAGE) if self.is_watched_for_bytes() => 1,
             _ => 0,
         };
-        let mut put = if missing > 0 { shadow.put(missing) } else { 0 };
-        if before == 0 && put > 0 && self.ring.level()? == Level::Full {
+        let mut put = if first > 0 { shadow.put(first) } else { 0 };
+        if level == Level::Full && (1..=PAGE).contains(&(before + put)) {
+            shadow.narrow();
             put += shadow.put(PAGE);
         }
         if put > 0 {
-            words.bytes.store(before + put, Ordering::Relaxed);
+            mirror.set_bytes(before + put);
         }
         Ok(put > 0)
     }
 
-    /// For those who can read: no more pages taken than the ring is full. Returns whether that woke anybody who waits
-    /// for room.
+    /// For those who can read: no more pages taken than the ring is full. Returns whether bytes were taken, which wakes
+    /// whoever waits for room.
     ///
     /// # Errors
     /// [`Broken`].
     pub fn lower(&self, parking: &impl Parking, shadow: &impl Shadow) -> Result<bool, Broken> {
-        let _guard = self.lock(parking, shadow)?;
-        let words = &self.ring.header.bell.0;
-        let bytes = words.bytes.load(Ordering::Relaxed);
-        let surplus = match self.ring.level()? {
-            Level::Empty => bytes,
-            Level::Partial => bytes.saturating_sub(PAGE),
-            Level::Full => 0,
-        };
-        if surplus > 0 {
-            words.bytes.store(bytes.saturating_sub(shadow.take(surplus)), Ordering::Relaxed);
+        let Some(mirror) = self.lock(parking, shadow)? else { return Ok(false) };
+        let bytes = mirror.bytes();
+        match self.ring.level()? {
+            // All of it, so that a wrong count is right again afterwards.
+            Level::Empty if bytes > 0 => {
+                shadow.take(2 * PAGE);
+                mirror.set_bytes(0);
+                Ok(true)
+            }
+            Level::Partial if bytes > PAGE => {
+                let taken = shadow.take(bytes - PAGE);
+                mirror.set_bytes(bytes - taken.min(bytes));
+                Ok(true)
+            }
+            _ => Ok(false),
         }
-        Ok(surplus > 0)
     }
 
-    /// Takes every byte out: the shadow is to carry the stream itself from now on. Only while both sides are locked.
+    /// Takes every byte out and sends the stream another way. Only while both sides are locked. The route changes while
+    /// the bell is locked, so that nobody can put a byte of the mirror into the stream.
     ///
     /// # Errors
     /// [`Broken`].
-    pub fn silence(&self, parking: &impl Parking, shadow: &impl Shadow) -> Result<(), Broken> {
-        let _guard = self.lock(parking, shadow)?;
-        while shadow.take(2 * PAGE) > 0 {}
-        self.ring.header.bell.0.bytes.store(0, Ordering::Relaxed);
+    pub fn silence(&self, parking: &impl Parking, shadow: &impl Shadow, route: Route) -> Result<(), Broken> {
+        if let Some(mirror) = self.lock(parking, shadow)? {
+            while shadow.take(2 * PAGE) > 0 {}
+            mirror.set_bytes(0);
+            self.ring.set_route(route);
+        }
         Ok(())
     }
 
@@ -161,10 +173,11 @@ impl<'a> Bell<'a> {
     /// # Errors
     /// [`Broken`].
     pub fn expel(&self, parking: &impl Parking, shadow: &impl Shadow) -> Result<(), Broken> {
-        let _guard = self.lock(parking, shadow)?;
-        if self.ring.level()? == Level::Empty {
+        if let Some(mirror) = self.lock(parking, shadow)?
+            && self.ring.level()? == Level::Empty
+        {
             while shadow.take(2 * PAGE) > 0 {}
-            self.ring.header.bell.0.bytes.store(0, Ordering::Relaxed);
+            mirror.set_bytes(0);
         }
         Ok(())
     }
@@ -181,9 +194,11 @@ impl<'a> Bell<'a> {
     }
 
     fn watch(&self, direction: u32, waiting: &AtomicU32) -> bool {
+        // Counted first: somebody who dies between the two leaves a count too many, which costs time and nothing else.
+        self.count(waiting);
         let is_new = self.ring.header.state.0.watched.fetch_or(direction, Ordering::Relaxed) & direction == 0;
-        if is_new {
-            self.count(waiting);
+        if !is_new {
+            waiting.fetch_sub(1, Ordering::Relaxed);
         }
         is_new
     }
@@ -205,13 +220,32 @@ impl<'a> Bell<'a> {
         self.ring.header.state.0.watched.load(Ordering::Relaxed) & direction != 0
     }
 
-    fn lock<P: Parking>(&self, parking: &'a P, shadow: &impl Shadow) -> Result<Guard<'a, P>, Broken> {
+    /// The mirror, locked; `None` while the shadow carries the stream itself and must not be touched.
+    fn lock<P: Parking>(&self, parking: &'a P, shadow: &impl Shadow) -> Result<Option<Mirror<'a, P>>, Broken> {
         let words = &self.ring.header.bell.0;
         let guard = words.lock.acquire(parking)?;
+        if self.ring.route() != Route::Ring {
+            return Ok(None);
+        }
         if guard.owner_died() {
             // It died between moving bytes and counting them.
             words.bytes.store(shadow.bytes().min(2 * PAGE), Ordering::Relaxed);
         }
-        Ok(guard)
+        Ok(Some(Mirror { words, _guard: guard }))
+    }
+}
+
+struct Mirror<'a, P: Parking> {
+    words: &'a BellWords,
+    _guard: Guard<'a, P>,
+}
+
+impl<P: Parking> Mirror<'_, P> {
+    fn bytes(&self) -> u32 {
+        self.words.bytes.load(Ordering::Relaxed).min(2 * PAGE)
+    }
+
+    fn set_bytes(&self, bytes: u32) {
+        self.words.bytes.store(bytes, Ordering::Relaxed);
     }
 }

@@ -45,6 +45,8 @@ pub(crate) struct Identity {
     pub(crate) bank_bytes: AtomicU32,
     pub(crate) shadow_device: AtomicU64,
     pub(crate) shadow_inode: AtomicU64,
+    /// The PID namespace in which the numbers in locks mean something.
+    pub(crate) pid_namespace: AtomicU64,
 }
 
 /// What every operation reads and hardly any writes.
@@ -63,6 +65,9 @@ pub(crate) struct State {
     pub(crate) watched: AtomicU32,
     /// Ends closed so far: when it changes it is time to ask the kernel who is left.
     pub(crate) closes: AtomicU32,
+    /// Ends that were made plain descriptors so far, and that came back.
+    pub(crate) given: AtomicU32,
+    pub(crate) returned: AtomicU32,
 }
 
 /// What one side tells the other.
@@ -107,9 +112,11 @@ const _: () = {
     assert!(offset_of!(Header, bell) == 768);
     assert!(offset_of!(Identity, version) == 8 && offset_of!(Identity, bank_bytes) == 12);
     assert!(offset_of!(Identity, shadow_device) == 16 && offset_of!(Identity, shadow_inode) == 24);
+    assert!(offset_of!(Identity, pid_namespace) == 32);
     assert!(offset_of!(State, geometry) == 0 && offset_of!(State, route) == 4);
     assert!(offset_of!(State, readers_waiting) == 8 && offset_of!(State, writers_waiting) == 12);
     assert!(offset_of!(State, watched) == 16 && offset_of!(State, closes) == 20);
+    assert!(offset_of!(State, given) == 24 && offset_of!(State, returned) == 28);
     assert!(offset_of!(Published, position) == 0 && offset_of!(Published, cpu) == 8);
     assert!(offset_of!(Side, lock) == 0 && offset_of!(Side, peer_position) == 8);
     assert!(offset_of!(BellWords, lock) == 0 && offset_of!(BellWords, bytes) == 4);
@@ -127,6 +134,7 @@ impl Header {
                 bank_bytes: AtomicU32::new(0),
                 shadow_device: AtomicU64::new(0),
                 shadow_inode: AtomicU64::new(0),
+                pid_namespace: AtomicU64::new(0),
             }),
             state: Line(State {
                 geometry: AtomicU32::new(0),
@@ -135,6 +143,8 @@ impl Header {
                 writers_waiting: AtomicU32::new(0),
                 watched: AtomicU32::new(0),
                 closes: AtomicU32::new(0),
+                given: AtomicU32::new(0),
+                returned: AtomicU32::new(0),
             }),
             write_pos: published(),
             writers: side(),

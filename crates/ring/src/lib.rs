@@ -1,14 +1,14 @@
 //! A byte ring in memory that processes share: positions, locks and the bell, without a system call.
 //!
 //! ```
-//! # use millstream_ring::{Bytes, Geometry, Header, Parked, Parking, Ring};
+//! # use millstream_ring::{Bytes, Geometry, Header, Parked, Parking, Ring, Whose};
 //! # use core::{ptr::NonNull, sync::atomic::AtomicU32};
 //! # struct OneThread;
 //! # impl Parking for OneThread {
 //! #     type Announced = ();
 //! #     fn owner(&self) -> u32 { 1 }
 //! #     fn announce(&self, _: &AtomicU32) {}
-//! #     fn restore(&self, (): ()) {}
+//! #     fn restore(&self, _: &AtomicU32, (): ()) {}
 //! #     fn park(&self, _: &AtomicU32, _: u32, _: u32) -> Parked { Parked::GiveUp }
 //! #     fn unpark_one(&self, _: &AtomicU32) {}
 //! # }
@@ -17,7 +17,7 @@
 //! // SAFETY: the memory outlives the ring.
 //! let bytes = unsafe { Bytes::new(NonNull::from(&mut memory[..]).cast(), memory.len()) };
 //! let ring = Ring::new(&header, bytes);
-//! ring.found((0, 0), Geometry::of(4096).unwrap());
+//! ring.found(Whose::default(), Geometry::of(4096).unwrap());
 //!
 //! let writers = ring.lock_writers(&parking)?;
 //! writers.write(writers.room(5)?, [&b"hello"[..]].into_iter(), 0);
@@ -45,7 +45,7 @@
 //! E4  announce lock word; take it (program order)          <->  the kernel, at death        no lock is held by the dead
 //! E5  Guard::drop           swap 0, Release                <->  Lock::acquire  CAS, Acquire what the owner wrote
 //! E6  Ring::found           store magic, Release           <->  Ring::check    load, Acquire the identity is complete
-//! E7  WriteSide::set_route  store route, Release           <->  Ring::route    load, Acquire the ring as it was left
+//! E7  Ring::set_route       store route, Release           <->  Ring::route    load, Acquire the ring as it was left
 //! ```
 #![no_std]
 
@@ -66,7 +66,7 @@ pub use bytes::Bytes;
 pub use geometry::{Geometry, MIN_BYTES};
 pub use header::{HEADER_BYTES, Header, MAGIC, VERSION};
 pub use lock::{Guard, Lock, Parked, Parking};
-pub use ring::{Foreign, PIPE_BUF, ReadSide, Resize, Ring, Room, Waiting, WriteSide};
+pub use ring::{Foreign, PIPE_BUF, ReadSide, Resize, Ring, Room, Waiting, Whose, WriteSide};
 pub use route::Route;
 
 /// The shared words say something impossible, or a lock is never given back: another process is broken or hostile. The

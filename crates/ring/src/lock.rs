@@ -29,8 +29,8 @@ pub trait Parking {
     /// Tells the kernel which word the thread may hold, should it die. Returns what was announced before.
     fn announce(&self, word: &AtomicU32) -> Self::Announced;
 
-    /// Announces what was announced before.
-    fn restore(&self, before: Self::Announced);
+    /// Announces what was announced before `word`, if that is what is announced now.
+    fn restore(&self, word: &AtomicU32, before: Self::Announced);
 
     /// Sleeps while `word` holds `expected`; may return at any time.
     fn park(&self, word: &AtomicU32, expected: u32, owner: u32) -> Parked;
@@ -72,7 +72,7 @@ impl Lock {
         // E5 with `Guard::drop`: what the last owner wrote under the lock is seen.
         let owner_died = match self.0.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => false,
-            Err(_) => self.acquire_contended(parking, me).inspect_err(|_| parking.restore(before))?,
+            Err(_) => self.acquire_contended(parking, me).inspect_err(|_| parking.restore(&self.0, before))?,
         };
         Ok(Guard { lock: self, parking, before, owner_died })
     }
@@ -150,7 +150,7 @@ impl<P: Parking> Drop for Guard<'_, P> {
             self.parking.unpark_one(&self.lock.0);
         }
         // Only now: if this thread dies between the swap and the wake, the kernel wakes in its place.
-        self.parking.restore(self.before);
+        self.parking.restore(&self.lock.0, self.before);
     }
 }
 

@@ -36,8 +36,19 @@ pub enum Foreign {
     Version(u32),
     /// Of another size than it says.
     Size,
-    /// It belongs to another pipe.
+    /// It belongs to another pipe, or to processes of another PID namespace.
     Pipe,
+}
+
+/// Whom a segment belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Whose {
+    /// Device of the shadow.
+    pub device: u64,
+    /// Inode of the shadow.
+    pub inode: u64,
+    /// In which the numbers of threads mean something.
+    pub pid_namespace: u64,
 }
 
 impl<'a> Ring<'a> {
@@ -48,10 +59,11 @@ impl<'a> Ring<'a> {
 
     /// Says which pipe the segment belongs to and how large its ring is at first. The first process of a pipe does it;
     /// done again it changes nothing.
-    pub fn found(&self, shadow: (u64, u64), initial: Geometry) {
+    pub fn found(&self, whose: Whose, initial: Geometry) {
         let identity = &self.header.identity.0;
-        identity.shadow_device.store(shadow.0, Ordering::Relaxed);
-        identity.shadow_inode.store(shadow.1, Ordering::Relaxed);
+        identity.shadow_device.store(whose.device, Ordering::Relaxed);
+        identity.shadow_inode.store(whose.inode, Ordering::Relaxed);
+        identity.pid_namespace.store(whose.pid_namespace, Ordering::Relaxed);
         identity.bank_bytes.store(self.bank_bytes() as u32, Ordering::Relaxed);
         identity.version.store(VERSION, Ordering::Relaxed);
         let geometry = &self.header.state.0.geometry;
@@ -60,11 +72,11 @@ impl<'a> Ring<'a> {
         identity.magic.store(MAGIC, Ordering::Release);
     }
 
-    /// Whether the segment is one of ours, of this layout, and belongs to the pipe `shadow`.
+    /// Whether the segment is one of ours, of this layout, and belongs where it should.
     ///
     /// # Errors
     /// What differs.
-    pub fn check(&self, shadow: (u64, u64)) -> Result<(), Foreign> {
+    pub fn check(&self, whose: Whose) -> Result<(), Foreign> {
         let identity = &self.header.identity.0;
         // E6 with `found`.
         if identity.magic.load(Ordering::Acquire) != MAGIC {
@@ -77,9 +89,12 @@ impl<'a> Ring<'a> {
         if identity.bank_bytes.load(Ordering::Relaxed) as usize != self.bank_bytes() || self.geometry().is_err() {
             return Err(Foreign::Size);
         }
-        let device = identity.shadow_device.load(Ordering::Relaxed);
-        let inode = identity.shadow_inode.load(Ordering::Relaxed);
-        if (device, inode) == shadow { Ok(()) } else { Err(Foreign::Pipe) }
+        let found = Whose {
+            device: identity.shadow_device.load(Ordering::Relaxed),
+            inode: identity.shadow_inode.load(Ordering::Relaxed),
+            pid_namespace: identity.pid_namespace.load(Ordering::Relaxed),
+        };
+        if found == whose { Ok(()) } else { Err(Foreign::Pipe) }
     }
 
     /// Takes the lock of the writing side.
@@ -146,7 +161,7 @@ impl<'a> Ring<'a> {
     /// Where new bytes go.
     #[inline]
     pub fn route(&self) -> Route {
-        // E7 with `WriteSide::set_route`: who sees the new route sees the ring as it was left.
+        // E7 with `Ring::set_route`: who sees the new route sees the ring as it was left.
         Route::from_word(self.header.state.0.route.load(Ordering::Acquire))
     }
 
@@ -161,6 +176,22 @@ impl<'a> Ring<'a> {
         self.header.state.0.closes.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Says that an end is about to be made a plain descriptor.
+    pub fn note_given(&self) {
+        self.header.state.0.given.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Says that a plain descriptor was attached and closed.
+    pub fn note_returned(&self) {
+        self.header.state.0.returned.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether as many ends have come back as were made plain descriptors.
+    pub fn all_have_returned(&self) -> bool {
+        let state = &self.header.state.0;
+        state.given.load(Ordering::Relaxed) == state.returned.load(Ordering::Relaxed)
+    }
+
     /// The CPU that the writing side last ran on, if any did.
     #[inline]
     pub fn writers_cpu(&self) -> Option<u32> {
@@ -171,6 +202,11 @@ impl<'a> Ring<'a> {
     #[inline]
     pub fn readers_cpu(&self) -> Option<u32> {
         self.header.read_pos.0.cpu.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    pub(crate) fn set_route(&self, route: Route) {
+        // E7 with `Ring::route`.
+        self.header.state.0.route.store(route.word(), Ordering::Release);
     }
 
     pub(crate) fn geometry(&self) -> Result<Geometry, Broken> {
@@ -289,15 +325,15 @@ impl<P: Parking> WriteSide<'_, P> {
         for source in sources {
             let source = &source[..source.len().min(room.free - done)];
             for piece in source.chunks(PIECE) {
-                self.ring.put(room.geometry, room.position + done as u64, piece);
+                self.ring.put(room.geometry, room.position.wrapping_add(done as u64), piece);
                 done += piece.len();
                 if done - published >= PIECE {
-                    self.publish(room.position + done as u64);
+                    self.publish(room.position.wrapping_add(done as u64));
                     published = done;
                 }
             }
         }
-        self.publish(room.position + done as u64);
+        self.publish(room.position.wrapping_add(done as u64));
         note_cpu(&self.ring.header.write_pos.0, cpu);
         done
     }
@@ -315,18 +351,24 @@ impl<P: Parking> WriteSide<'_, P> {
         self.ring.header.write_pos.0.position.store(position, Ordering::Release);
     }
 
-    /// Changes the route. Only with both sides locked.
+    /// Changes the route. Only with both sides locked, and away from the ring only by [`Bell::silence`](crate::Bell).
     pub fn set_route(&self, _: &ReadSide<'_, P>, route: Route) {
-        // E7 with `Ring::route`.
-        self.ring.header.state.0.route.store(route.word(), Ordering::Release);
+        self.ring.set_route(route);
     }
 
-    /// Makes the ring larger or smaller. Only with both sides locked. Returns what is no longer used: offset and
-    /// length in the segment.
+    /// The bank in which the ring would lie after [`WriteSide::resize`].
+    ///
+    /// # Errors
+    /// [`Broken`].
+    pub fn next_bank(&self) -> Result<usize, Broken> {
+        Ok(1 - self.ring.geometry()?.bank())
+    }
+
+    /// Makes the ring larger or smaller. Only with both sides locked.
     ///
     /// # Errors
     /// [`Resize`].
-    pub fn resize(&self, readers: &ReadSide<'_, P>, bytes: usize) -> Result<(usize, usize), Resize> {
+    pub fn resize(&self, readers: &ReadSide<'_, P>, bytes: usize) -> Result<(), Resize> {
         let (from, mut piece) = (self.ring.geometry()?, [0; 4096]);
         let to = from.in_other_bank(bytes).filter(|to| to.bytes() <= self.ring.bank_bytes()).ok_or(Resize::TooLarge)?;
         let waiting = readers.waiting(usize::MAX)?;
@@ -336,14 +378,14 @@ impl<P: Parking> WriteSide<'_, P> {
         let mut done = 0;
         while done < waiting.len {
             let len = piece.len().min(waiting.len - done);
-            let position = waiting.position + done as u64;
+            let position = waiting.position.wrapping_add(done as u64);
             self.ring.get(from, position, &mut piece[..len]);
             self.ring.put(to, position, &piece[..len]);
             done += len;
         }
         // E5: seen by the next holder of either lock, which the caller holds.
         self.ring.header.state.0.geometry.store(to.word(), Ordering::Relaxed);
-        Ok((self.ring.bank_offset(from.bank()), from.bytes()))
+        Ok(())
     }
 }
 
@@ -432,9 +474,9 @@ impl<P: Parking> ReadSide<'_, P> {
         for target in targets {
             let len = target.len().min(waiting.len - done);
             for piece in target[..len].chunks_mut(PIECE) {
-                self.ring.get(waiting.geometry, waiting.position + done as u64, piece);
+                self.ring.get(waiting.geometry, waiting.position.wrapping_add(done as u64), piece);
                 done += piece.len();
-                self.consume(waiting.position + done as u64);
+                self.consume(waiting.position.wrapping_add(done as u64));
             }
         }
         note_cpu(&self.ring.header.read_pos.0, cpu);
@@ -444,13 +486,13 @@ impl<P: Parking> ReadSide<'_, P> {
     /// Copies waiting bytes from `skipped` on to `target` and leaves them waiting. Returns how many.
     pub fn peek(&self, waiting: Waiting, skipped: usize, target: &mut [u8]) -> usize {
         let len = target.len().min(waiting.len.saturating_sub(skipped));
-        self.ring.get(waiting.geometry, waiting.position + skipped as u64, &mut target[..len]);
+        self.ring.get(waiting.geometry, waiting.position.wrapping_add(skipped as u64), &mut target[..len]);
         len
     }
 
     /// Frees the place of everything that waits.
     pub fn discard(&self, waiting: Waiting) {
-        self.consume(waiting.position + waiting.len as u64);
+        self.consume(waiting.position.wrapping_add(waiting.len as u64));
     }
 
     #[inline]

@@ -9,7 +9,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use millstream_ring::sync::AtomicU32;
-use millstream_ring::{Broken, Bytes, Geometry, Header, Parked, Parking, ReadSide, Ring, Shadow, WriteSide};
+use millstream_ring::{Broken, Bytes, Geometry, Header, Parked, Parking, ReadSide, Ring, Shadow, Whose, WriteSide};
 
 /// A segment on the model's heap: a header and two banks of two bytes.
 struct World {
@@ -30,7 +30,7 @@ impl World {
             cells: (0..4).map(|_| UnsafeCell::new(0)).collect(),
             shadow: Pipe { bytes: Mutex::new(0), changed: Condvar::new() },
         };
-        world.ring().found((0, 0), Geometry::of(2).unwrap());
+        world.ring().found(Whose::default(), Geometry::of(2).unwrap());
         Arc::new(world)
     }
 
@@ -63,6 +63,8 @@ impl Pipe {
 }
 
 impl Shadow for Pipe {
+    fn narrow(&self) {}
+
     fn put(&self, bytes: u32) -> u32 {
         *self.bytes.lock().unwrap() += bytes;
         self.changed.notify_all();
@@ -94,7 +96,7 @@ impl Parking for Me {
 
     fn announce(&self, _: &AtomicU32) {}
 
-    fn restore(&self, (): ()) {}
+    fn restore(&self, _: &AtomicU32, (): ()) {}
 
     fn park(&self, _: &AtomicU32, _: u32, _: u32) -> Parked {
         thread::yield_now();

@@ -42,10 +42,18 @@ struct RobustList {
     pending: AtomicPtr<u8>,
 }
 
+impl RobustList {
+    /// Where the entry would lie that belongs to this word.
+    fn entry_of(&self, word: &AtomicU32) -> *mut u8 {
+        ptr::from_ref(word).cast_mut().cast::<u8>().wrapping_offset(-self.offset_of_word)
+    }
+}
+
 /// What a thread is called in a lock word, and where the kernel looks for the lock that it may hold.
 #[derive(Clone, Copy)]
 pub struct Thread {
     id: u32,
+    /// Null where the kernel does not tell: then others find out by themselves that this thread has died, later.
     list: *const RobustList,
 }
 
@@ -61,13 +69,11 @@ impl Thread {
         }
         let generation = generation();
         let (known_in, thread) = KNOWN.get();
-        if known_in == generation {
+        if generation != 0 && known_in == generation {
             return thread;
         }
-        let thread = Thread {
-            id: rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs(),
-            list: registered_list().unwrap_or_else(register_list),
-        };
+        let id = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+        let thread = Thread { id, list: registered_list().unwrap_or(ptr::null()) };
         KNOWN.set((generation, thread));
         thread
     }
@@ -80,48 +86,74 @@ impl Thread {
     /// From now on, should the thread die and `word` hold its number, the kernel replaces the number by
     /// `FUTEX_OWNER_DIED` and wakes one sleeper. Returns what was announced before; only one word is at a time.
     pub fn announce(self, word: &AtomicU32) -> Announced {
-        // SAFETY: the list of a living thread, registered by the C library or by us, stays where it is; its offset is
-        // not changed after registration.
-        let offset = unsafe { (*self.list).offset_of_word };
-        self.exchange(ptr::from_ref(word).cast_mut().cast::<u8>().wrapping_offset(-offset))
-    }
-
-    /// Announces what was announced before.
-    pub fn restore(self, before: Announced) {
-        self.exchange(before.0);
-    }
-
-    fn exchange(self, entry: *mut u8) -> Announced {
-        // SAFETY: as in `announce`; the field is only used by this thread, and by the kernel once the thread is dead.
-        let pending = unsafe { &(*self.list).pending };
+        let Some(list) = self.list() else { return Announced(ptr::null_mut()) };
         compiler_fence(core::sync::atomic::Ordering::SeqCst);
-        let before = pending.load(Relaxed);
-        pending.store(entry, Relaxed);
+        let before = list.pending.load(Relaxed);
+        list.pending.store(list.entry_of(word), Relaxed);
         compiler_fence(core::sync::atomic::Ordering::SeqCst);
         Announced(before)
     }
+
+    /// Announces what was announced before `word`. If something else was announced since, it stays: what is announced
+    /// must never outlive the memory that it lies in.
+    pub fn restore(self, word: &AtomicU32, before: Announced) {
+        let Some(list) = self.list() else { return };
+        compiler_fence(core::sync::atomic::Ordering::SeqCst);
+        if list.pending.load(Relaxed) == list.entry_of(word) {
+            list.pending.store(before.0, Relaxed);
+        }
+        compiler_fence(core::sync::atomic::Ordering::SeqCst);
+    }
+
+    fn list(&self) -> Option<&RobustList> {
+        // SAFETY: null, or the list of the calling living thread, registered by the C library or by us, which stays where
+        // it is. Its offset is not changed after registration; the rest is atomic or not looked at.
+        unsafe { self.list.as_ref() }
+    }
 }
 
-/// Whether a thread of this number may still run: it exists and is neither dead nor a zombie.
-pub fn may_be_alive(id: u32) -> bool {
+/// What can be said of a thread from its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// There is none, or it is a zombie.
+    Dead,
+    /// It is stopped, and may go on.
+    Stopped,
+    /// It may run.
+    Alive,
+}
+
+/// What is known of the thread of this number.
+pub fn life_of(id: u32) -> Life {
     match std::fs::read(std::format!("/proc/{id}/stat")) {
         // The state follows the name, which is in parentheses and may contain anything.
         Ok(stat) => {
             let after_name = stat.iter().rposition(|&byte| byte == b')').map_or(0, |at| at + 2);
-            !matches!(stat.get(after_name), Some(b'Z' | b'X'))
+            match stat.get(after_name) {
+                Some(b'Z' | b'X') => Life::Dead,
+                Some(b'T' | b't') => Life::Stopped,
+                _ => Life::Alive,
+            }
         }
         Err(_) => {
             let id = i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw);
-            id.is_some_and(|id| rustix::process::test_kill_process(id) != Err(Errno::SRCH))
+            let exists = id.is_some_and(|id| rustix::process::test_kill_process(id) != Err(Errno::SRCH));
+            if exists { Life::Alive } else { Life::Dead }
         }
     }
 }
 
-/// A number that is another in every process of a line of forks, kept in a page that the kernel empties on fork.
+/// Whether the process of this thread has memory mapped whose file is called `name`; also if nobody may know.
+pub fn may_have_mapped(id: u32, name: &str) -> bool {
+    std::fs::read_to_string(std::format!("/proc/{id}/maps")).map_or(true, |maps| maps.contains(name))
+}
+
+/// A number that is another in every process of a line of forks, kept in a page that the kernel empties on fork; 0 where
+/// there is no such page.
 fn generation() -> u32 {
-    static PAGE: OnceLock<&'static AtomicU32> = OnceLock::new();
+    static PAGE: OnceLock<Option<&'static AtomicU32>> = OnceLock::new();
     static LAST: AtomicU32 = AtomicU32::new(0);
-    let page = PAGE.get_or_init(wiped_on_fork);
+    let Some(page) = PAGE.get_or_init(wiped_on_fork) else { return 0 };
     match page.load(Relaxed) {
         0 => {
             let next = LAST.fetch_add(1, Relaxed) + 1;
@@ -132,24 +164,28 @@ fn generation() -> u32 {
     }
 }
 
-fn wiped_on_fork() -> &'static AtomicU32 {
+fn wiped_on_fork() -> Option<&'static AtomicU32> {
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
     let (size, protection) = (4096, ProtFlags::READ | ProtFlags::WRITE);
     // SAFETY: a new mapping at an address of the kernel's choice, never unmapped.
-    let page = unsafe { mmap_anonymous(ptr::null_mut(), size, protection, MapFlags::PRIVATE) }
-        .expect("no memory for one page");
+    let page = unsafe { mmap_anonymous(ptr::null_mut(), size, protection, MapFlags::PRIVATE) }.ok()?;
     // SAFETY: the mapping just made; the advice empties it in the child of a fork, where zero is a valid value.
-    unsafe { madvise(page, size, Advice::LinuxWipeOnFork) }.expect("the kernel is older than Linux 4.14");
+    unsafe { madvise(page, size, Advice::LinuxWipeOnFork) }.ok()?;
     // SAFETY: mapped for good, aligned to a page, zero.
-    unsafe { &*page.cast::<AtomicU32>() }
+    Some(unsafe { &*page.cast::<AtomicU32>() })
 }
 
-/// The list that the C library registered for this thread.
+/// The list that is registered for this thread: by the C library, or, if there is none, now by us. `None` where the kernel
+/// refuses to tell: what it does not tell must not be replaced.
 fn registered_list() -> Option<*const RobustList> {
     let (mut list, mut size) = (ptr::null::<RobustList>(), 0_usize);
     // SAFETY: the kernel writes a pointer and a size.
     let result = unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut list, &raw mut size) };
-    (result == 0 && !list.is_null() && size == size_of::<RobustList>()).then_some(list)
+    match (result, size) {
+        (0, _) if list.is_null() => Some(register_list()),
+        (0, size) if size == size_of::<RobustList>() => Some(list),
+        _ => None,
+    }
 }
 
 /// Registers an empty list, for a thread whose C library has not.
@@ -201,12 +237,12 @@ mod tests {
             let me = Thread::current();
             let before = me.announce(&held);
             held.store(me.id(), Relaxed);
-            me.restore(before);
+            me.restore(&held, before);
             me.id()
         })
         .join()
         .unwrap();
-        while may_be_alive(id) {
+        while life_of(id) != Life::Dead {
             std::thread::yield_now();
         }
         assert_eq!(word.load(Relaxed), id);

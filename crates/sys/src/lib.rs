@@ -63,6 +63,14 @@ pub fn own_pid() -> u32 {
     rustix::process::getpid().as_raw_pid().unsigned_abs()
 }
 
+/// The number of the namespace in which process and thread numbers of the calling process mean something.
+///
+/// # Errors
+/// `ENOENT`: `/proc` is not mounted.
+pub fn own_pid_namespace() -> Result<u64, Errno> {
+    rustix::fs::stat(c"/proc/self/ns/pid").map(|status| status.st_ino)
+}
+
 /// The name of the program that the calling process runs, as the kernel keeps it: at most 15 bytes, then zeros.
 pub fn own_name() -> [u8; 16] {
     let mut name = [0; 16];

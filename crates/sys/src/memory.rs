@@ -19,6 +19,9 @@ pub fn anonymous_file() -> Result<File, Errno> {
     rustix::fs::memfd_create("millstream", MemfdFlags::CLOEXEC).map(File::from)
 }
 
+/// What the mappings of a file from [`sealable_file`] are called in `/proc/PID/maps`.
+pub const SEALABLE_NAME: &str = "memfd:millstream-ring";
+
 /// As [`anonymous_file`], and its size can be sealed.
 ///
 /// # Errors
@@ -73,7 +76,7 @@ pub fn open_of_process(process: u32, descriptor: u32) -> Result<OwnedFd, Errno> 
     if rustix::fs::FileType::from_raw_mode(status.st_mode) != rustix::fs::FileType::RegularFile {
         return Err(Errno::ACCESS);
     }
-    rustix::fs::open(&path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())
+    rustix::fs::open(&path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY, Mode::empty())
 }
 
 /// Bytes in a file.
@@ -142,15 +145,6 @@ impl SharedMapping {
             // Where touching the page would have raised SIGBUS.
             Err(Errno::FAULT) => Err(Errno::NOSPC),
             Err(error) => Err(error),
-        }
-    }
-
-    /// Gives the memory of these pages (multiples of a page) back to the system; they are zeros afterwards, for every
-    /// process.
-    pub fn discard(&self, offset: usize, len: usize) {
-        if let Ok(range) = self.range(offset, len) {
-            // SAFETY: within the mapping; the bytes are the caller's to give up. Failing costs memory and nothing else.
-            let _ = unsafe { rustix::mm::madvise(range, len, Advice::LinuxRemove) };
         }
     }
 

@@ -73,6 +73,15 @@ pub fn is_writable(end: impl AsFd) -> Result<bool, Errno> {
     Ok(flags.intersects(rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::RDWR))
 }
 
+/// Whether `end` belongs to a pipe without a name, made by `pipe(2)`.
+///
+/// # Errors
+/// `EBADF`: not open.
+pub fn is_anonymous(end: impl AsFd) -> Result<bool, Errno> {
+    // `PIPEFS_MAGIC` of linux/magic.h.
+    Ok(rustix::fs::fstatfs(end)?.f_type == 0x5049_5045)
+}
+
 /// Lets a descriptor stay open when its process executes another program.
 ///
 /// # Errors

@@ -1,6 +1,7 @@
 //! Bytes through a kernel pipe without ever being put to sleep, and sleeping until something can be moved.
 #![allow(unsafe_code)]
 
+use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -36,23 +37,25 @@ impl Readiness {
 /// # Errors
 /// `EBADF`: not open. `ENOMEM`.
 pub fn readiness(end: impl AsFd) -> Result<Readiness, Errno> {
-    polled(end, PollFlags::IN | PollFlags::OUT, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    // Interrupted though it does not wait: a signal that is pending is enough.
+    rustix::io::retry_on_intr(|| polled(&end, PollFlags::IN | PollFlags::OUT, Some(&at_once)))
 }
 
-/// Sleeps until there is something to read, or nobody is left who could write.
+/// Sleeps until there is something to read, or nobody is left who could write, or it has been `limit`.
 ///
 /// # Errors
 /// `EINTR`: a signal handler ran.
-pub fn sleep_until_readable(end: impl AsFd) -> Result<Readiness, Errno> {
-    polled(end, PollFlags::IN, None)
+pub fn sleep_until_readable(end: impl AsFd, limit: Duration) -> Result<Readiness, Errno> {
+    polled(end, PollFlags::IN, Timespec::try_from(limit).ok().as_ref())
 }
 
-/// Sleeps until there is room for a page, or nobody is left who could read.
+/// Sleeps until there is room for a page, or nobody is left who could read, or it has been `limit`.
 ///
 /// # Errors
 /// `EINTR`: a signal handler ran.
-pub fn sleep_until_writable(end: impl AsFd) -> Result<Readiness, Errno> {
-    polled(end, PollFlags::OUT, None)
+pub fn sleep_until_writable(end: impl AsFd, limit: Duration) -> Result<Readiness, Errno> {
+    polled(end, PollFlags::OUT, Timespec::try_from(limit).ok().as_ref())
 }
 
 fn polled(end: impl AsFd, events: PollFlags, limit: Option<&Timespec>) -> Result<Readiness, Errno> {
@@ -70,13 +73,8 @@ fn polled(end: impl AsFd, events: PollFlags, limit: Option<&Timespec>) -> Result
 /// `EAGAIN`: nothing waits.
 pub fn read_now(end: impl AsFd, buffers: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
     match rustix::io::preadv2(&end, buffers, CURRENT_POSITION, ReadWriteFlags::NOWAIT) {
-        Err(Errno::OPNOTSUPP) => {
-            let ready = readiness(&end)?;
-            match ready.readable || ready.peer_gone {
-                true => rustix::io::readv(end, buffers),
-                false => Err(Errno::AGAIN),
-            }
-        }
+        // A description of our own that does not block: another reader may take what was there a moment ago.
+        Err(Errno::OPNOTSUPP) => rustix::io::readv(reopened(end, Access::Read, true)?, buffers),
         outcome => outcome,
     }
 }
@@ -87,19 +85,12 @@ pub fn read_now(end: impl AsFd, buffers: &mut [IoSliceMut<'_>]) -> Result<usize,
 /// `EAGAIN`: there is no room. `EPIPE`: nobody is left who could read; the thread was sent SIGPIPE too.
 pub fn write_now(end: impl AsFd, buffers: &[IoSlice<'_>]) -> Result<usize, Errno> {
     match rustix::io::pwritev2(&end, buffers, CURRENT_POSITION, ReadWriteFlags::NOWAIT) {
-        Err(Errno::OPNOTSUPP) => {
-            let ready = readiness(&end)?;
-            if !ready.writable && !ready.peer_gone {
-                return Err(Errno::AGAIN);
-            }
-            // A page is free: that much does not block. What the first buffer has beyond it waits for the next call.
-            let first = buffers.iter().find(|buffer| !buffer.is_empty()).map_or(&[][..], |buffer| buffer);
-            let total: usize = buffers.iter().map(|buffer| buffer.len()).sum();
-            match total <= PIPE_BUF {
-                true => rustix::io::writev(end, buffers),
-                false => rustix::io::write(end, &first[..first.len().min(PIPE_BUF)]),
-            }
-        }
+        Err(Errno::OPNOTSUPP) => match reopened(&end, Access::Write, true) {
+            Ok(own) => rustix::io::writev(own, buffers),
+            // Not to be opened without a reader: writing to what is open says the same, and sends SIGPIPE.
+            Err(Errno::NXIO) => rustix::io::writev(end, buffers),
+            Err(error) => Err(error),
+        },
         outcome => outcome,
     }
 }
@@ -119,6 +110,9 @@ pub fn read(end: impl AsFd, buffers: &mut [IoSliceMut<'_>]) -> Result<usize, Err
 pub fn write(end: impl AsFd, buffers: &[IoSlice<'_>]) -> Result<usize, Errno> {
     rustix::io::writev(end, buffers)
 }
+
+/// Buffers that one call can take (`IOV_MAX`, `readv(2)`).
+pub const BUFFERS_MAX: usize = 1024;
 
 /// Largest write that is never interleaved with another (`pipe(7)`).
 pub const PIPE_BUF: usize = 4096;
@@ -256,9 +250,7 @@ mod tests {
             (reopened(&reader, Access::Read, false).unwrap(), reopened(&writer, Access::Write, false).unwrap());
         let mut bytes = [0; 10];
         assert_eq!(read_now(&reader, &mut [IoSliceMut::new(&mut bytes)]), Err(Errno::AGAIN));
-        for _ in 0..16 {
-            assert_eq!(write_now(&writer, &[IoSlice::new(&[1; 5000])]), Ok(4096));
-        }
+        assert_eq!(write_now(&writer, &[IoSlice::new(&[1; 70_000])]), Ok(65_536));
         assert_eq!(write_now(&writer, &[IoSlice::new(&[1; 5000])]), Err(Errno::AGAIN));
         assert_eq!(read_now(&reader, &mut [IoSliceMut::new(&mut bytes)]), Ok(10));
     }
