@@ -240,11 +240,14 @@ impl Reader {
     }
 
     fn must_not_sleep(&self, ring: Ring<'_>) -> io::Result<Outcome> {
-        if ring.bell().is_watched_for_bytes() {
-            // A process may have died before it could say that the ring is empty.
+        if let Some(outcome) = self.ask_kernel(ring)? {
+            return Ok(outcome);
+        }
+        // Who emptied the ring may have died before it could say so, and we shall not sleep, which would.
+        if ring.writers_wait() || ring.bell().is_watched_for_bytes() {
             self.lower_bell(ring);
         }
-        self.ask_kernel(ring)?.ok_or_else(|| Errno::AGAIN.into())
+        Err(Errno::AGAIN.into())
     }
 
     /// Whether the kernel knows a reason not to wait: bytes, or the end of the stream.
