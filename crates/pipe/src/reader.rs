@@ -222,7 +222,8 @@ impl Reader {
 
     fn wait(&self, segment: &Segment, false_wakes: &mut u32, nap: &mut Duration) -> io::Result<Outcome> {
         let ring = segment.ring();
-        if ring.route() == Route::Ring && self.end.was_blocking()? {
+        // Who has slept a whole nap in vain sleeps on.
+        if *nap == FIRST_NAP && ring.route() == Route::Ring && self.end.was_blocking()? {
             let closes = ring.closes();
             let is_over = || has_bytes(ring) || ring.closes() != closes || ring.route() != Route::Ring;
             let mut effort = Effort::default();

@@ -9,8 +9,10 @@ use millstream_sys::memory::{self, SharedMapping};
 use millstream_sys::pipe::Identity;
 use millstream_sys::{Errno, fd::BorrowedFd};
 
-/// Pages are made and mapped in steps of this size: few calls, and little memory for a pipe that carries little.
-const STEP: usize = 64 << 10;
+/// Pages are made and mapped in steps of at most this size: few calls for a pipe that carries much.
+const LARGEST_STEP: usize = 64 << 10;
+
+const PAGE: usize = 4096;
 
 /// A mapped segment: a page of header and two banks.
 #[derive(Debug)]
@@ -65,7 +67,9 @@ impl Segment {
     fn populate_more(&self, bank: usize, len: usize) -> Result<(), Errno> {
         let from = self.populated[bank].load(Relaxed);
         let ring = self.ring();
-        let to = len.next_multiple_of(STEP).min(ring.bank_bytes());
+        // A page, two, four and so on at first: little memory for a pipe that carries little.
+        let step = len.next_power_of_two().clamp(PAGE, LARGEST_STEP);
+        let to = len.next_multiple_of(step).min(ring.bank_bytes());
         if from < to {
             self.mapping.populate(ring.bank_offset(bank) + from, to - from)?;
             self.populated[bank].store(to, Relaxed);

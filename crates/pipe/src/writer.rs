@@ -303,7 +303,8 @@ impl Writer {
 
     fn wait(&self, segment: &Segment, needed: usize, nap: &mut Duration) -> Result<(), Stop> {
         let ring = segment.ring();
-        if ring.route() == Route::Ring && self.end.was_blocking()? {
+        // Who has slept a whole nap in vain sleeps on.
+        if *nap == FIRST_NAP && ring.route() == Route::Ring && self.end.was_blocking()? {
             let closes = ring.closes();
             let is_over = || has_room(ring, needed) || ring.closes() != closes || ring.route() != Route::Ring;
             let mut effort = Effort::default();

@@ -58,6 +58,11 @@ pub fn exit_at_once(status: i32) -> ! {
 }
 
 impl Child {
+    /// Its process number; 0 once it was waited for.
+    pub fn id(&self) -> u32 {
+        self.0.map_or(0, |child| child.as_raw_pid().unsigned_abs())
+    }
+
     /// Sleeps until the child has ended, and reaps it.
     ///
     /// # Errors
