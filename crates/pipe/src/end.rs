@@ -118,7 +118,7 @@ impl End {
         let Some(segment) = self.segment()? else { return Ok(transfer::bytes_waiting(self.fd())?) };
         let in_ring = segment.ring().readable().map_err(broken)?;
         let in_shadow = match segment.ring().route() {
-            Route::Ring => 0,
+            Route::Ring | Route::Emptying => 0,
             Route::Shadow | Route::Moving => transfer::bytes_waiting(self.fd())?,
         };
         Ok(in_ring + in_shadow)

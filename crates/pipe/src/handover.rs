@@ -15,8 +15,9 @@
 //! empty.
 //!
 //! **Moving the content.** What waits in the ring when an end is given away is copied to the shadow first, under both
-//! locks, with the route set to [`Route::Moving`]. A process that dies on the way leaves so many bytes in the shadow as
-//! it had copied; the next one sees the route and goes on from there.
+//! locks. The route is [`Route::Emptying`] while the mirror's bytes are taken out, from when on nobody puts any in, and
+//! then [`Route::Moving`]. A process that dies on the way leaves so many bytes in the shadow as it had copied; the next
+//! one sees the route and goes on from there.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -133,7 +134,8 @@ fn move_to_shadow(end: &End, segment: &Segment) -> io::Result<bool> {
     let already_moved = match ring.route() {
         Route::Shadow => return ring.readable().map(|waiting| waiting == 0).map_err(broken),
         Route::Moving => transfer::bytes_waiting(&both)?,
-        Route::Ring => {
+        Route::Ring | Route::Emptying => {
+            writers.set_route(readers, Route::Emptying);
             ring.bell().silence(&parker, &Mirror(both.as_fd())).map_err(broken)?;
             0
         }

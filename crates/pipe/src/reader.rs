@@ -178,7 +178,7 @@ impl Reader {
         let readers = ring.lock_readers(&parker).map_err(broken)?;
         let waiting = readers.waiting(wanted).map_err(broken)?;
         match ring.route() {
-            Route::Moving => {
+            Route::Emptying | Route::Moving => {
                 drop(readers);
                 handover::finish_moving(&self.end, segment)?;
                 return Ok(Attempt::Nothing);
@@ -239,7 +239,14 @@ impl Reader {
     }
 
     fn must_not_sleep(&self, ring: Ring<'_>) -> io::Result<Outcome> {
-        self.ask_kernel(ring)?.ok_or_else(|| Errno::AGAIN.into())
+        if let Some(outcome) = self.ask_kernel(ring)? {
+            return Ok(outcome);
+        }
+        // Who emptied the ring may have died before it could say so, and we shall not sleep, which would.
+        if ring.writers_wait() || ring.bell().is_watched_for_bytes() {
+            self.lower_bell(ring)?;
+        }
+        Err(Errno::AGAIN.into())
     }
 
     /// Whether the kernel knows a reason not to wait: bytes, or the end of the stream.

@@ -203,7 +203,7 @@ impl Writer {
                 self.try_to_return(segment)?;
                 return attempt;
             }
-            Route::Moving => {
+            Route::Emptying | Route::Moving => {
                 drop(writers);
                 handover::finish_moving(&self.end, segment)?;
                 return Ok(Attempt::Moved(0));
@@ -299,7 +299,13 @@ impl Writer {
         match ring.route() {
             _ if ready.peer_gone => Err(Stop::NoReader),
             Route::Ring if has_room(ring, needed) => Ok(()),
-            _ => Err(Errno::AGAIN.into()),
+            _ => {
+                // Who filled the ring may have died before it could say so, and we shall not sleep, which would.
+                if ring.readers_wait() || ring.bell().is_watched_for_room() {
+                    self.raise_bell(ring)?;
+                }
+                Err(Errno::AGAIN.into())
+            }
         }
     }
 

@@ -19,6 +19,7 @@
 use crate::Broken;
 use crate::lock::{Guard, Parking};
 use crate::ring::Ring;
+use crate::route::Route;
 use crate::sync::{AtomicU32, Ordering, fence};
 
 /// A page of the shadow: two of them make a write of this many bytes take a slot of its own.
@@ -105,6 +106,9 @@ impl<'a> Bell<'a> {
     /// [`Broken`].
     pub fn raise(&self, parking: &impl Parking, shadow: &impl Shadow) -> Result<bool, Broken> {
         let _guard = self.lock(parking, shadow)?;
+        if !self.is_mirror() {
+            return Ok(false);
+        }
         let words = &self.ring.header.bell.0;
         let before = words.bytes.load(Ordering::Relaxed);
         let missing = match (self.ring.level()?, before) {
@@ -132,6 +136,9 @@ impl<'a> Bell<'a> {
     /// [`Broken`].
     pub fn lower(&self, parking: &impl Parking, shadow: &impl Shadow) -> Result<bool, Broken> {
         let _guard = self.lock(parking, shadow)?;
+        if !self.is_mirror() {
+            return Ok(false);
+        }
         let words = &self.ring.header.bell.0;
         let bytes = words.bytes.load(Ordering::Relaxed);
         let surplus = match self.ring.level()? {
@@ -140,12 +147,16 @@ impl<'a> Bell<'a> {
             Level::Full => 0,
         };
         if surplus > 0 {
-            words.bytes.store(bytes.saturating_sub(shadow.take(surplus)), Ordering::Relaxed);
+            let taken = shadow.take(surplus);
+            // Fewer than were counted: somebody writes what he likes here, or takes what is not his.
+            let left = if taken == surplus { bytes - taken } else { shadow.bytes().min(2 * PAGE) };
+            words.bytes.store(left, Ordering::Relaxed);
         }
         Ok(surplus > 0)
     }
 
-    /// Takes every byte out: the shadow is to carry the stream itself from now on. Only while both sides are locked.
+    /// Takes every byte out: the shadow is to carry the stream itself from now on. Only while both sides are locked and
+    /// the route is [`Route::Emptying`], so that whoever comes to the bell after this leaves the shadow alone.
     ///
     /// # Errors
     /// [`Broken`].
@@ -163,7 +174,7 @@ impl<'a> Bell<'a> {
     /// [`Broken`].
     pub fn expel(&self, parking: &impl Parking, shadow: &impl Shadow) -> Result<(), Broken> {
         let _guard = self.lock(parking, shadow)?;
-        if self.ring.level()? == Level::Empty {
+        if self.is_mirror() && self.ring.level()? == Level::Empty {
             while shadow.take(2 * PAGE) > 0 {}
             self.ring.header.bell.0.bytes.store(0, Ordering::Relaxed);
         }
@@ -210,9 +221,16 @@ impl<'a> Bell<'a> {
         let words = &self.ring.header.bell.0;
         let guard = words.lock.acquire(parking)?;
         if guard.owner_died() {
-            // It died between moving bytes and counting them.
-            words.bytes.store(shadow.bytes().min(2 * PAGE), Ordering::Relaxed);
+            // It died between moving bytes and counting them. The stream's own bytes are never counted.
+            let bytes = if self.is_mirror() { shadow.bytes().min(2 * PAGE) } else { 0 };
+            words.bytes.store(bytes, Ordering::Relaxed);
         }
         Ok(guard)
+    }
+
+    /// Whether the bytes in the shadow are the bell's. Asked under its lock: the route leaves the ring before
+    /// [`Bell::silence`] takes that lock, so who still sees the ring has come before, and what he does is undone.
+    fn is_mirror(&self) -> bool {
+        self.ring.route() == Route::Ring
     }
 }

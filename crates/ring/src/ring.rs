@@ -289,15 +289,16 @@ impl<P: Parking> WriteSide<'_, P> {
         for source in sources {
             let source = &source[..source.len().min(room.free - done)];
             for piece in source.chunks(PIECE) {
-                self.ring.put(room.geometry, room.position + done as u64, piece);
+                // Wrapping, here and below: a position that another process has forged is no reason to panic.
+                self.ring.put(room.geometry, room.position.wrapping_add(done as u64), piece);
                 done += piece.len();
                 if done - published >= PIECE {
-                    self.publish(room.position + done as u64);
+                    self.publish(room.position.wrapping_add(done as u64));
                     published = done;
                 }
             }
         }
-        self.publish(room.position + done as u64);
+        self.publish(room.position.wrapping_add(done as u64));
         note_cpu(&self.ring.header.write_pos.0, cpu);
         done
     }
@@ -336,7 +337,7 @@ impl<P: Parking> WriteSide<'_, P> {
         let mut done = 0;
         while done < waiting.len {
             let len = piece.len().min(waiting.len - done);
-            let position = waiting.position + done as u64;
+            let position = waiting.position.wrapping_add(done as u64);
             self.ring.get(from, position, &mut piece[..len]);
             self.ring.put(to, position, &piece[..len]);
             done += len;
@@ -432,9 +433,9 @@ impl<P: Parking> ReadSide<'_, P> {
         for target in targets {
             let len = target.len().min(waiting.len - done);
             for piece in target[..len].chunks_mut(PIECE) {
-                self.ring.get(waiting.geometry, waiting.position + done as u64, piece);
+                self.ring.get(waiting.geometry, waiting.position.wrapping_add(done as u64), piece);
                 done += piece.len();
-                self.consume(waiting.position + done as u64);
+                self.consume(waiting.position.wrapping_add(done as u64));
             }
         }
         note_cpu(&self.ring.header.read_pos.0, cpu);
@@ -444,13 +445,13 @@ impl<P: Parking> ReadSide<'_, P> {
     /// Copies waiting bytes from `skipped` on to `target` and leaves them waiting. Returns how many.
     pub fn peek(&self, waiting: Waiting, skipped: usize, target: &mut [u8]) -> usize {
         let len = target.len().min(waiting.len.saturating_sub(skipped));
-        self.ring.get(waiting.geometry, waiting.position + skipped as u64, &mut target[..len]);
+        self.ring.get(waiting.geometry, waiting.position.wrapping_add(skipped as u64), &mut target[..len]);
         len
     }
 
     /// Frees the place of everything that waits.
     pub fn discard(&self, waiting: Waiting) {
-        self.consume(waiting.position + waiting.len as u64);
+        self.consume(waiting.position.wrapping_add(waiting.len as u64));
     }
 
     #[inline]

@@ -9,7 +9,10 @@ pub enum Route {
     Ring,
     /// Into the kernel pipe, which a program without millstream can share.
     Shadow,
+    /// As [`Route::Moving`], but the kernel pipe is still a mirror: what it holds means nothing and is taken out first.
+    Emptying,
     /// Into the kernel pipe, and first all that the ring holds: somebody is just doing that, or died while doing it.
+    /// What the kernel pipe holds has been copied already.
     Moving,
 }
 
@@ -18,6 +21,7 @@ impl Route {
         match word {
             0 => Route::Ring,
             2 => Route::Moving,
+            3 => Route::Emptying,
             // What a hostile peer may have written is treated as the route that needs no trust.
             _ => Route::Shadow,
         }
@@ -28,6 +32,7 @@ impl Route {
             Route::Ring => 0,
             Route::Shadow => 1,
             Route::Moving => 2,
+            Route::Emptying => 3,
         }
     }
 }
