@@ -232,6 +232,31 @@ alone! {
         );
     }
 
+    fn a_reader_that_never_sleeps_wakes_the_writer_in_place_of_a_dead_one() {
+        at_every_step(
+            || {
+                let ends = ends(8192, 4200);
+                let mut sleeper = ends.writers[0].try_clone().unwrap();
+                let writing = sleep_in_poll(move || sleeper.write_all(&pattern::bytes(4200..8296)).unwrap());
+                let scene = Scene::of_reader(ends, |mut reader| assert_eq!(reader.read(&mut [0; 200]).unwrap(), 200));
+                Scene { writing: Some(writing), ..scene }
+            },
+            |mut scene, _| {
+                scene.kill();
+                let reader = &scene.ends.readers[0];
+                reader.set_nonblocking(true).unwrap();
+                let mut last = 0;
+                // Until the sleeper's last byte has come.
+                while last != pattern::byte_at(8295) || !scene.writing.as_ref().unwrap().is_finished() {
+                    let mut bytes = [0; 4200];
+                    if let Ok(count) = (&*reader).read(&mut bytes) {
+                        last = bytes[count - 1];
+                    }
+                }
+            },
+        );
+    }
+
     fn a_reader_may_die_anywhere_on_its_way_to_sleep() {
         at_every_step(
             || Scene::of_reader(ends(4096, 0), |mut reader| drop(reader.read(&mut [0; 10]))),
