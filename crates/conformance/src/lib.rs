@@ -46,6 +46,7 @@ pub mod pattern;
 pub mod process;
 pub mod ready;
 pub mod task;
+pub mod trace;
 
 pub mod blocking;
 pub mod bytes;

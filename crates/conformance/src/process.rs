@@ -51,6 +51,11 @@ impl Child {
         rustix::io::retry_on_intr(|| waitpid(Some(self.id), WaitOptions::empty())).unwrap().unwrap().1
     }
 
+    /// It was waited for by other means.
+    pub(crate) fn forget(mut self) {
+        self.is_waited_for = true;
+    }
+
     /// Waits for its end, which must be a good one.
     ///
     /// # Panics
@@ -165,4 +170,28 @@ pub fn become_nobody() {
     // SAFETY: no memory is involved.
     let outcome = unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) };
     assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// Gives the calling thread, and the children that it forks, a `/tmp` and a `/dev/shm` of their own: empty, and with
+/// room for `bytes` each. Needs root.
+///
+/// # Panics
+/// When this process may not.
+pub fn private_directories(bytes: usize) {
+    use std::ffi::CString;
+    // SAFETY: no memory is involved.
+    let outcome = unsafe { libc::unshare(libc::CLONE_NEWNS) };
+    assert_eq!(outcome, 0, "root is needed to mount: {}", std::io::Error::last_os_error());
+    let mount = |kind: &CString, target: &str, flags: libc::c_ulong, options: &str| {
+        let (target, options) = (CString::new(target).unwrap(), CString::new(options).unwrap());
+        // SAFETY: four strings that end in zero and live for the call.
+        let outcome =
+            unsafe { libc::mount(kind.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, options.as_ptr().cast()) };
+        assert_eq!(outcome, 0, "{target:?}: {}", std::io::Error::last_os_error());
+    };
+    let kind = CString::new("tmpfs").unwrap();
+    mount(&kind, "/", libc::MS_REC | libc::MS_PRIVATE, "");
+    for directory in ["/tmp", "/dev/shm"] {
+        mount(&kind, directory, 0, &format!("size={bytes}"));
+    }
 }

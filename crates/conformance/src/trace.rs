@@ -1,0 +1,142 @@
+//! Children that are led through a call one instruction at a time, and end or pause where they are told to.
+#![allow(unsafe_code)]
+
+use std::fs;
+
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, waitpid};
+
+use crate::process::{Child, end, fork};
+
+/// A child that stands still between two instructions.
+#[derive(Debug)]
+pub struct Traced(Child);
+
+/// What one more instruction came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The next one is due.
+    Made,
+    /// The child sleeps in the kernel, and needs somebody to wake it.
+    Asleep,
+    /// The traced part is over.
+    Finished,
+}
+
+/// Forks a child that does `prepare` freely and then stands before `operate`, of which it does one instruction at each
+/// [`Traced::step`].
+///
+/// # Panics
+/// When the child cannot be traced, or has failed.
+pub fn fork_traced<S, P>(state: S, prepare: impl FnOnce(S) -> P, operate: impl FnOnce(P)) -> (Traced, S) {
+    let (child, state) = fork(state, |state| {
+        let prepared = prepare(state);
+        // SAFETY: no memory is involved.
+        let traced = unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) };
+        assert_eq!(traced, 0, "cannot be traced: {}", std::io::Error::last_os_error());
+        stand_still();
+        operate(prepared);
+        stand_still();
+        end(0);
+    });
+    let status = wait(&child);
+    assert_eq!(status.stopping_signal(), Some(libc::SIGSTOP), "the child ended with {status:?}");
+    (Traced(child), state)
+}
+
+fn stand_still() {
+    // SAFETY: no memory is involved.
+    unsafe { libc::raise(libc::SIGSTOP) };
+}
+
+fn wait(child: &Child) -> WaitStatus {
+    rustix::io::retry_on_intr(|| waitpid(Some(child.id), WaitOptions::empty())).unwrap().unwrap().1
+}
+
+/// What a thread sleeps for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sleep {
+    /// A descriptor.
+    Poll,
+    /// A lock.
+    Futex,
+}
+
+/// What a thread, of this process or a child, sleeps for; `None` if it runs, has ended, or sleeps for something else.
+pub fn sleeps_in(thread: Pid) -> Option<Sleep> {
+    let call = fs::read_to_string(format!("/proc/{}/syscall", thread.as_raw_nonzero())).ok()?;
+    match call.split(' ').next()?.parse::<i64>().ok()? {
+        libc::SYS_poll | libc::SYS_ppoll => Some(Sleep::Poll),
+        libc::SYS_futex => Some(Sleep::Futex),
+        _ => None,
+    }
+}
+
+impl Traced {
+    /// One instruction more; a system call counts as one.
+    ///
+    /// # Panics
+    /// When the child has ended: nothing that it does in a traced part should end it.
+    pub fn step(&self) -> Step {
+        let mut signal = 0;
+        loop {
+            let pid = self.0.id.as_raw_nonzero().get();
+            // SAFETY: the child is traced by this thread and stands still; no memory of ours is involved.
+            let outcome = unsafe { libc::ptrace(libc::PTRACE_SINGLESTEP, pid, 0, signal) };
+            assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
+            let Some(status) = self.wait_unless_asleep() else { return Step::Asleep };
+            match status.stopping_signal() {
+                Some(libc::SIGTRAP) => return Step::Made,
+                Some(libc::SIGSTOP) => return Step::Finished,
+                Some(other) => signal = other,
+                None => panic!("the child ended with {status:?}"),
+            }
+        }
+    }
+
+    fn wait_unless_asleep(&self) -> Option<WaitStatus> {
+        for look in 0_u64.. {
+            if let Some((_, status)) = waitpid(Some(self.0.id), WaitOptions::NOHANG).unwrap() {
+                return Some(status);
+            }
+            // A step takes microseconds. Who is not back after a thousand looks is asked for.
+            if look > 1000 && look.is_multiple_of(100) && self.sleeps_for_good() {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// In `poll(2)`: a wait for a lock, which is a futex, has a limit and is over some time.
+    fn sleeps_for_good(&self) -> bool {
+        sleeps_in(self.0.id) == Some(Sleep::Poll)
+    }
+
+    /// Lets it do the rest of the traced part at its own speed.
+    ///
+    /// # Panics
+    /// When it does not come to the end of it.
+    pub fn finish(&self) {
+        let pid = self.0.id.as_raw_nonzero().get();
+        // SAFETY: as in `step`.
+        unsafe { libc::ptrace(libc::PTRACE_CONT, pid, 0, 0) };
+        let status = wait(&self.0);
+        assert_eq!(status.stopping_signal(), Some(libc::SIGSTOP), "the child ended with {status:?}");
+    }
+
+    /// Ends it where it stands.
+    ///
+    /// # Panics
+    /// When it had ended before.
+    pub fn kill(self) {
+        self.0.signal(Signal::KILL);
+        // Before its death it may still report that it stood still.
+        loop {
+            let status = wait(&self.0);
+            if status.terminating_signal() == Some(libc::SIGKILL) {
+                break;
+            }
+            assert!(status.stopped(), "the child ended with {status:?}");
+        }
+        self.0.forget();
+    }
+}

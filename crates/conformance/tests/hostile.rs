@@ -1,0 +1,347 @@
+//! A process of the same family that scribbles over everything it shares with the others: the header, the data, the
+//! descriptors. What its victims get out of the pipe is worth nothing then, but they get an answer: they do not crash, read
+//! nothing that is not theirs, and do not wait longer than the other lives.
+//!
+//! What fails prints the seed of its round; `MILLSTREAM_SEED=N` begins with the same again, `MILLSTREAM_ROUNDS=N` runs
+//! more of them.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use millstream_conformance::pattern::Random;
+use millstream_conformance::process::{Child, end, fork};
+use millstream_conformance::task::start;
+use millstream_conformance::{error_of, isolated};
+use millstream_pipe::{Builder, Reader, WaitPolicy, Writer};
+use millstream_sys::shared::Shared;
+use millstream_sys::transfer::{self, Access, Mark};
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+
+/// Rounds of each test, unless the environment says how many.
+const ROUNDS: u64 = 150;
+
+/// The segment of the only pipe that this process has, opened once more.
+fn segment() -> File {
+    let files = std::fs::read_dir("/proc/self/fd").unwrap();
+    let ours = files.flatten().map(|file| file.path()).find(|path| {
+        std::fs::read_link(path).is_ok_and(|target| target.to_string_lossy().starts_with("/memfd:millstream-ring"))
+    });
+    File::options().read(true).write(true).open(ours.expect("the pipe has a segment")).unwrap()
+}
+
+/// Where the words of the header lie (`docs/layout.md` and the assertions in `header.rs`).
+mod at {
+    pub(super) const BANK_BYTES: u64 = 12;
+    pub(super) const GEOMETRY: u64 = 128;
+    pub(super) const ROUTE: u64 = 132;
+    pub(super) const READERS_WAITING: u64 = 136;
+    pub(super) const WRITERS_WAITING: u64 = 140;
+    pub(super) const WATCHED: u64 = 144;
+    pub(super) const CLOSES: u64 = 148;
+    pub(super) const WRITE_POSITION: u64 = 256;
+    pub(super) const WRITERS_LOCK: u64 = 384;
+    pub(super) const WRITERS_SEEN: u64 = 392;
+    pub(super) const READ_POSITION: u64 = 512;
+    pub(super) const READERS_LOCK: u64 = 640;
+    pub(super) const READERS_SEEN: u64 = 648;
+    pub(super) const BELL_LOCK: u64 = 768;
+    pub(super) const BELL_BYTES: u64 = 772;
+}
+
+const WORDS: [u64; 9] = [
+    at::BANK_BYTES,
+    at::GEOMETRY,
+    at::ROUTE,
+    at::READERS_WAITING,
+    at::WRITERS_WAITING,
+    at::WATCHED,
+    at::CLOSES,
+    at::BELL_BYTES,
+    at::BELL_LOCK + 64,
+];
+const LOCKS: [u64; 3] = [at::WRITERS_LOCK, at::READERS_LOCK, at::BELL_LOCK];
+const POSITIONS: [u64; 4] = [at::WRITE_POSITION, at::READ_POSITION, at::WRITERS_SEEN, at::READERS_SEEN];
+
+/// The hostile process: until it is killed it does its worst, of which `victim` is the number of somebody it can blame.
+fn scribble(shadow: BorrowedFd<'_>, random: &mut Random, victim: u32) -> ! {
+    let segment = segment();
+    let length = segment.metadata().unwrap().len();
+    let both = transfer::reopened(shadow, Access::Both, true).ok();
+    let marked = transfer::reopened(shadow, Access::Read, true).ok();
+    let set = |at: u64, bytes: &[u8]| assert_eq!(segment.write_at(bytes, at).unwrap(), bytes.len());
+    let number = |random: &mut Random| {
+        let few = [0, 1, 2, 3, 7, 12, 0x10c, 0x114, 0x11e, 4095, 4096, 4097, 8192, 0x4000_0000, 0x8000_0000, u32::MAX];
+        if random.within(0..2) == 0 { few[random.within(0..few.len())] } else { random.within(0..1 << 32) as u32 }
+    };
+    loop {
+        match random.within(0..100) {
+            0..25 => {
+                let word = WORDS[random.within(0..WORDS.len())];
+                set(word, &number(random).to_le_bytes());
+            }
+            25..40 => {
+                // The living, the dead, the one who looks, and nonsense; with and without the bits for those who wait.
+                let owners = [1, std::process::id(), victim, 4_194_000, number(random), 0];
+                let bits = [0, 1 << 31, 1 << 30, 3 << 30][random.within(0..4)];
+                let word = owners[random.within(0..owners.len())] | bits;
+                set(LOCKS[random.within(0..LOCKS.len())], &word.to_le_bytes());
+            }
+            40..65 => {
+                let near = random.within(0..1 << 21) as u64;
+                let values = [near, near.wrapping_neg(), 0, u64::MAX, 1 << 63, u64::from(number(random)) << 20];
+                let position = values[random.within(0..values.len())];
+                set(POSITIONS[random.within(0..POSITIONS.len())], &position.to_le_bytes());
+            }
+            65..70 => {
+                // Possible positions again, or the victim would only ever see the impossible.
+                let at = random.within(0..1 << 40) as u64;
+                set(at::READ_POSITION, &at.to_le_bytes());
+                set(at::WRITE_POSITION, &(at + random.within(0..4097) as u64).to_le_bytes());
+                set(at::GEOMETRY, &12_u32.to_le_bytes());
+            }
+            70..75 => {
+                let mut noise = vec![0; random.within(1..8192)];
+                noise.iter_mut().for_each(|byte| *byte = random.within(0..256) as u8);
+                set(random.within(0..length as usize - 8192) as u64, &noise);
+            }
+            75..77 => {
+                let mut noise = [0; 1024];
+                noise.iter_mut().for_each(|byte| *byte = random.within(0..256) as u8);
+                set(0, &noise);
+            }
+            77..80 => {
+                assert_eq!(rustix::fs::ftruncate(&segment, random.within(0..1 << 22) as u64), Err(Errno::PERM));
+                let _ = rustix::fs::fcntl_add_seals(&segment, rustix::fs::SealFlags::WRITE);
+                let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                let start = random.within(0..length as usize - 1) as u64;
+                let _ = rustix::fs::fallocate(&segment, hole, start, length - start);
+            }
+            80..88 => {
+                if let Some(both) = &both {
+                    let _ = rustix::io::write(both, &[7; 5000][..random.within(1..5000)]);
+                }
+            }
+            88..93 => {
+                if let Some(both) = &both {
+                    let _ = rustix::io::read(both, &mut [0; 9000][..random.within(1..9000)]);
+                }
+            }
+            93..95 => {
+                if let Some(both) = &both {
+                    let _ = rustix::pipe::fcntl_setpipe_size(both, random.within(1..1 << 18));
+                }
+            }
+            95..97 => {
+                if let Some(marked) = &marked {
+                    let _ = transfer::mark(marked, Mark(random.within(0..1 << 62) as u64));
+                }
+            }
+            _ => std::thread::sleep(Duration::from_micros(random.within(0..100) as u64)),
+        }
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
+fn rounds(mut round: impl FnMut(&mut Random, &Shared)) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let first = number("MILLSTREAM_SEED").unwrap_or(now % 1_000_000_000_000);
+    let says = Shared::anonymous(4096).unwrap();
+    let began = Instant::now();
+    let count = number("MILLSTREAM_ROUNDS").unwrap_or(ROUNDS);
+    for seed in first..first + count {
+        println!("MILLSTREAM_SEED={seed}");
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        says.word(0).store(0, Relaxed);
+        round(&mut random, &says);
+    }
+    println!("{count} rounds in {:?}", began.elapsed());
+}
+
+fn pipe(random: &mut Random) -> (Reader, Writer) {
+    let policy = [WaitPolicy::Adaptive, WaitPolicy::Block, WaitPolicy::Spin][random.within(0..3)];
+    let capacity = [4096, 65_536, millstream_pipe::DEFAULT_CAPACITY][random.within(0..3)];
+    let (reader, writer) = Builder::new().capacity(capacity).wait(policy).create().unwrap();
+    // So that all have the segment before anybody spoils it.
+    (&writer).write_all(&[1; 100]).unwrap();
+    (&reader).read_exact(&mut [0; 50]).unwrap();
+    (reader, writer)
+}
+
+/// Lets the hostile one work for a while, kills it, says so, and waits for the victim, which must end well.
+fn outlive(random: &mut Random, says: &Shared, hostile: Child, victim: Child) {
+    std::thread::sleep(Duration::from_micros(random.within(0..12_000) as u64));
+    hostile.kill();
+    says.word(0).store(1, Relaxed);
+    victim.succeed();
+}
+
+/// Whatever the call says is fine, but when the hostile one is dead and nothing comes any more the victim has done its
+/// part.
+fn is_over(outcome: std::io::Result<usize>, says: &Shared) -> bool {
+    let is_dead = says.word(0).load(Relaxed) == 1;
+    match outcome {
+        Ok(0) => true,
+        Ok(_) => false,
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => true,
+        Err(_) => is_dead,
+    }
+}
+
+/// The other things that can be done with an end.
+fn reader_tries_something(reader: Reader, random: &mut Random) -> Option<Reader> {
+    match random.within(0..40) {
+        0 => drop(reader.bytes_readable()),
+        1 => drop(reader.capacity()),
+        2 => drop(reader.set_capacity(4096 << random.within(0..6))),
+        3 => drop(reader.readiness().map(|fd| transfer::readiness(fd).is_ok())),
+        4 => return reader.try_clone().ok(),
+        5 => return reader.into_fd().ok().and_then(|fd| Reader::attach(fd).ok()),
+        _ => {}
+    }
+    Some(reader)
+}
+
+fn writer_tries_something(writer: Writer, random: &mut Random) -> Option<Writer> {
+    match random.within(0..40) {
+        0 => drop(writer.bytes_readable()),
+        1 => drop(writer.capacity()),
+        2 => drop(writer.set_capacity(4096 << random.within(0..6))),
+        3 => drop(writer.readiness().map(|fd| transfer::readiness(fd).is_ok())),
+        4 => return writer.try_clone().ok(),
+        5 => return writer.into_fd().ok().and_then(|fd| Writer::attach(fd).ok()),
+        _ => {}
+    }
+    Some(writer)
+}
+
+macro_rules! alone {
+    ($($(#[$attribute:meta])* fn $name:ident() $body:block)*) => {
+        $($(#[$attribute])* #[test] fn $name() {
+            isolated::run(module_path!(), stringify!($name), || $body);
+        })*
+    };
+}
+
+alone! {
+    fn a_reader_survives_a_hostile_writer() {
+        rounds(|random, says| {
+            let mut seeds = random.clone();
+            let (victim, (reader, writer)) = fork(pipe(random), |(reader, writer)| {
+                drop(writer);
+                let (mut reader, mut buffer) = (Some(reader), vec![0; 70_000]);
+                while let Some(end) = reader.take() {
+                    let size = seeds.within(1..70_000);
+                    if is_over((&end).read(&mut buffer[..size]), says) {
+                        break;
+                    }
+                    reader = reader_tries_something(end, &mut seeds);
+                }
+            });
+            drop(reader);
+            let blamed = victim.id.as_raw_nonzero().get().unsigned_abs();
+            let (hostile, writer) = fork(writer, |writer| {
+                let shadow = writer.readiness().unwrap();
+                scribble(shadow, &mut random.clone(), blamed)
+            });
+            drop(writer);
+            outlive(random, says, hostile, victim);
+        });
+    }
+
+    fn a_writer_survives_a_hostile_reader() {
+        rounds(|random, says| {
+            let mut seeds = random.clone();
+            let (victim, (reader, writer)) = fork(pipe(random), |(reader, writer)| {
+                drop(reader);
+                let (mut writer, buffer) = (Some(writer), vec![0; 70_000]);
+                while let Some(end) = writer.take() {
+                    let size = seeds.within(1..70_000);
+                    if is_over((&end).write(&buffer[..size]), says) {
+                        break;
+                    }
+                    writer = writer_tries_something(end, &mut seeds);
+                }
+            });
+            drop(writer);
+            let blamed = victim.id.as_raw_nonzero().get().unsigned_abs();
+            let (hostile, reader) = fork(reader, |reader| {
+                let shadow = reader.readiness().unwrap();
+                scribble(shadow, &mut random.clone(), blamed)
+            });
+            drop(reader);
+            outlive(random, says, hostile, victim);
+        });
+    }
+
+    fn who_attaches_to_an_end_of_a_hostile_process_survives() {
+        rounds(|random, says| {
+            let (reader, writer) = pipe(random);
+            let given = reader.into_fd().unwrap();
+            let mut seeds = random.clone();
+            let (hostile, (given, writer)) = fork((given, writer), |(given, writer)| {
+                drop(given);
+                let shadow = writer.readiness().unwrap();
+                scribble(shadow, &mut random.clone(), 1)
+            });
+            let (victim, (given, writer)) = fork((given, writer), |(given, writer)| {
+                drop(writer);
+                // Nothing of what it inherited is known to it any more, as after an exec.
+                let Ok(mut reader) = Reader::attach(given) else { end(0) };
+                let mut buffer = vec![0; 70_000];
+                loop {
+                    let size = seeds.within(1..70_000);
+                    if is_over(reader.read(&mut buffer[..size]), says) {
+                        break;
+                    }
+                }
+            });
+            drop((given, writer));
+            outlive(random, says, hostile, victim);
+        });
+    }
+
+    fn a_forged_count_of_the_bell_does_not_keep_two_honest_ones_apart() {
+        for forged in [1, 7, 4096, 5000, 8192, u32::MAX] {
+            let (mut reader, mut writer) = Builder::new().wait(WaitPolicy::Block).create().unwrap();
+            writer.write_all(b"begin").unwrap();
+            reader.read_exact(&mut [0; 5]).unwrap();
+            segment().write_at(&forged.to_le_bytes(), at::BELL_BYTES).unwrap();
+            let reading = start(move || {
+                let mut bytes = [0; 4];
+                reader.read_exact(&mut bytes).unwrap();
+                bytes
+            });
+            millstream_conformance::task::wait_until_asleep(reading.id);
+            writer.write_all(b"wake").unwrap();
+            assert_eq!(&reading.join(), b"wake");
+        }
+    }
+
+    fn a_lock_that_names_its_own_taker_is_an_error_and_no_wait() {
+        let (mut reader, writer) = millstream_pipe::pipe().unwrap();
+        (&writer).write_all(b"begin").unwrap();
+        let own = rustix::thread::gettid().as_raw_nonzero().get();
+        segment().write_at(&own.to_le_bytes(), at::READERS_LOCK).unwrap();
+        assert_eq!(reader.read(&mut [0; 5]).unwrap_err().kind(), ErrorKind::Other);
+    }
+
+    fn a_segment_keeps_its_size_and_its_seals() {
+        let (reader, writer) = millstream_pipe::pipe().unwrap();
+        (&writer).write_all(b"begin").unwrap();
+        let segment = segment();
+        for size in [0, 4096, 1 << 30] {
+            assert_eq!(rustix::fs::ftruncate(&segment, size), Err(Errno::PERM));
+        }
+        assert_eq!(rustix::fs::fcntl_add_seals(&segment, rustix::fs::SealFlags::WRITE), Err(Errno::PERM));
+        drop(writer);
+        assert_eq!(error_of(Writer::attach(reader.into_fd().unwrap()).map(drop).map_err(|_| Errno::INVAL.into())), Errno::INVAL);
+    }
+}

@@ -1,0 +1,475 @@
+//! Death between any two instructions. A child is led through one call on an end by single steps and killed after a
+//! number of them; then those who are left must find every lock free, no byte lost or doubled, and the end of the stream.
+//! Also the gentle twin: the child only pauses there while another process changes how the pipe works, and goes on.
+//!
+//! The number of steps before a death runs over the whole call. To reach the last of n steps costs n of them, so where
+//! that takes too long only every s-th point is taken, from a seeded one on: what each test prints (`--nocapture`) says
+//! how many. `MILLSTREAM_STEPS=N` allows each test N times as many, `MILLSTREAM_SEED=N` chooses the points.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use millstream_conformance::isolated;
+use millstream_conformance::pattern::{self, Random};
+use millstream_conformance::task::{Task, start};
+use millstream_conformance::trace::{Sleep, Step, Traced, fork_traced, sleeps_in};
+use millstream_pipe::{Builder, Reader, WaitPolicy, Writer};
+
+/// What is written when the child is gone.
+const TAIL: &[u8] = &[b'!'; 300];
+
+/// Two handles of each end, so that the child's death leaves one of each.
+struct Ends {
+    readers: Vec<Reader>,
+    writers: Vec<Writer>,
+}
+
+/// A pipe that holds the stream from 0 on to `content`, nearly at the end of its ring, so that calls wrap around.
+fn ends(capacity: usize, content: u64) -> Ends {
+    let (reader, writer) = Builder::new().capacity(capacity).wait(WaitPolicy::Block).create().unwrap();
+    let skipped = capacity - 100;
+    (&writer).write_all(&vec![0; skipped]).unwrap();
+    (&reader).read_exact(&mut vec![0; skipped]).unwrap();
+    (&writer).write_all(&pattern::bytes(0..content)).unwrap();
+    Ends { readers: vec![reader.try_clone().unwrap(), reader], writers: vec![writer.try_clone().unwrap(), writer] }
+}
+
+/// A pipe, a child at it, and what the others do meanwhile.
+struct Scene {
+    ends: Ends,
+    child: Option<Traced>,
+    /// Writes something when there is room.
+    writing: Option<Task<()>>,
+    /// Reads to the end.
+    reading: Option<Task<Vec<u8>>>,
+    /// An end in other hands.
+    given: Option<OwnedFd>,
+}
+
+impl Scene {
+    fn of<P>(ends: Ends, prepare: impl FnOnce(Ends) -> P, operate: impl FnOnce(P)) -> Scene {
+        let (child, ends) = fork_traced(ends, prepare, operate);
+        Scene { ends, child: Some(child), writing: None, reading: None, given: None }
+    }
+
+    fn of_writer(ends: Ends, operate: impl FnOnce(Writer)) -> Scene {
+        Scene::of(ends, |mut ends| ends.writers.remove(0), operate)
+    }
+
+    /// A child that writes the stream's next 200 bytes.
+    fn of_write(ends: Ends, position: u64) -> Scene {
+        let bytes = pattern::bytes(position..position + 200);
+        Scene::of_writer(ends, move |mut writer| writer.write_all(&bytes).unwrap())
+    }
+
+    fn of_reader(ends: Ends, operate: impl FnOnce(Reader)) -> Scene {
+        Scene::of(ends, |mut ends| ends.readers.remove(0), operate)
+    }
+
+    fn kill(&mut self) {
+        self.child.take().unwrap().kill();
+    }
+
+    /// What the survivors find: the stream from one of `beginnings` on to one of `ends`, then the bytes that are
+    /// written now, nothing else, and then the end.
+    #[track_caller]
+    fn rest_is(mut self, beginnings: &[u64], ends: &[u64]) {
+        if self.child.is_some() {
+            self.kill();
+        }
+        let (reader, writer) = (self.ends.readers.pop().unwrap(), self.ends.writers.pop().unwrap());
+        drop(self.ends);
+        let reading = self.reading.unwrap_or_else(|| {
+            start(move || {
+                let mut all = Vec::new();
+                (&reader).read_to_end(&mut all).unwrap();
+                assert_eq!((&reader).read(&mut [0]).unwrap(), 0, "the end stays the end");
+                all
+            })
+        });
+        if let Some(writing) = self.writing {
+            writing.join();
+        }
+        (&writer).write_all(TAIL).unwrap();
+        drop(writer);
+        check_stream(&reading.join(), beginnings, ends);
+    }
+}
+
+#[track_caller]
+fn check_stream(all: &[u8], beginnings: &[u64], ends: &[u64]) {
+    let (stream, tail) = all.split_at(all.len().checked_sub(TAIL.len()).expect("what was written last was lost"));
+    assert!(tail == TAIL, "what was written last is not there");
+    let possible: Vec<_> = beginnings.iter().flat_map(|&from| ends.iter().map(move |&to| from..to)).collect();
+    let is_possible = possible.iter().any(|range| stream == pattern::bytes(range.clone()));
+    assert!(is_possible, "{} bytes, which are none of {possible:?}", stream.len());
+}
+
+fn sleep_in_poll<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> Task<T> {
+    let task = start(body);
+    while sleeps_in(task.id) != Some(Sleep::Poll) {
+        std::thread::yield_now();
+    }
+    task
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
+fn seed() -> u64 {
+    static SEED: OnceLock<u64> = OnceLock::new();
+    *SEED.get_or_init(|| {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().subsec_nanos();
+        number("MILLSTREAM_SEED").unwrap_or(u64::from(now) + 1)
+    })
+}
+
+/// Where a child was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    InTheMiddle,
+    Asleep,
+    Finished,
+}
+
+fn lead(scene: &Scene, steps: u64) -> (u64, Left) {
+    let child = scene.child.as_ref().unwrap();
+    for step in 0..steps {
+        match child.step() {
+            Step::Made => {}
+            Step::Asleep => return (step, Left::Asleep),
+            Step::Finished => return (step, Left::Finished),
+        }
+    }
+    (steps, Left::InTheMiddle)
+}
+
+/// Makes the scene again and again and calls `visit` when its child has made 0, 1, 2, ... steps, until it has made all.
+fn at_every_step(begin: impl Fn() -> Scene, visit: impl Fn(Scene, Left)) {
+    let started = Instant::now();
+    let scene = begin();
+    let (total, left) = lead(&scene, u64::MAX);
+    println!("MILLSTREAM_SEED={} {total} steps, then {left:?}", seed());
+    assert!(total > 100, "a call of {total} instructions?");
+    visit(scene, left);
+    let budget = number("MILLSTREAM_STEPS").unwrap_or(1) * 50_000;
+    let stride = (total * total / 2).div_ceil(budget).max(1);
+    let first = Random(seed()).within(0..stride as usize) as u64;
+    let mut points = 1;
+    for steps in (first..total).step_by(stride as usize) {
+        let scene = begin();
+        let (at, left) = lead(&scene, steps);
+        println!("step {at}, {left:?}");
+        visit(scene, left);
+        points += 1;
+    }
+    println!("{points} points, each {stride}. step, {:?}", started.elapsed());
+}
+
+macro_rules! alone {
+    ($($(#[$attribute:meta])* fn $name:ident() $body:block)*) => {
+        $($(#[$attribute])* #[test] fn $name() {
+            isolated::run(module_path!(), stringify!($name), || $body);
+        })*
+    };
+}
+
+const BOTH: [u64; 2] = [2000, 2200];
+
+/// The possible ends of a stream to which the child appends 200 bytes: both, until it has done it.
+fn with_or_without(left: Left) -> &'static [u64] {
+    if left == Left::Finished { &BOTH[1..] } else { &BOTH }
+}
+
+alone! {
+    fn a_writer_may_die_anywhere_in_a_write() {
+        at_every_step(
+            || Scene::of_write(ends(4096, 2000), 2000),
+            |scene, left| scene.rest_is(&[0], with_or_without(left)),
+        );
+    }
+
+    fn a_reader_may_die_anywhere_in_a_read() {
+        at_every_step(
+            || Scene::of_reader(ends(4096, 2000), |mut reader| assert_eq!(reader.read(&mut [0; 200]).unwrap(), 200)),
+            |scene, left| scene.rest_is(if left == Left::Finished { &[200] } else { &[0, 200] }, &[2000]),
+        );
+    }
+
+    fn a_writer_may_die_anywhere_while_it_wakes_a_reader() {
+        at_every_step(
+            || {
+                let mut ends = ends(4096, 0);
+                let mut sleeper = ends.readers[0].try_clone().unwrap();
+                let reading = sleep_in_poll(move || {
+                    let mut all = Vec::new();
+                    sleeper.read_to_end(&mut all).unwrap();
+                    all
+                });
+                ends.readers.truncate(1);
+                let scene = Scene::of_write(ends, 0);
+                Scene { reading: Some(reading), ..scene }
+            },
+            |scene, left| scene.rest_is(&[0], if left == Left::Finished { &[200] } else { &[0, 200] }),
+        );
+    }
+
+    fn a_reader_may_die_anywhere_while_it_wakes_a_writer() {
+        at_every_step(
+            || {
+                // Fuller than a page from its end, and after the read no longer.
+                let ends = ends(8192, 4200);
+                let mut sleeper = ends.writers[0].try_clone().unwrap();
+                let writing = sleep_in_poll(move || sleeper.write_all(&pattern::bytes(4200..8296)).unwrap());
+                let scene = Scene::of_reader(ends, |mut reader| assert_eq!(reader.read(&mut [0; 200]).unwrap(), 200));
+                Scene { writing: Some(writing), ..scene }
+            },
+            |scene, left| scene.rest_is(if left == Left::Finished { &[200] } else { &[0, 200] }, &[8296]),
+        );
+    }
+
+    fn a_reader_that_never_sleeps_wakes_the_writer_in_place_of_a_dead_one() {
+        at_every_step(
+            || {
+                let ends = ends(8192, 4200);
+                let mut sleeper = ends.writers[0].try_clone().unwrap();
+                let writing = sleep_in_poll(move || sleeper.write_all(&pattern::bytes(4200..8296)).unwrap());
+                let scene = Scene::of_reader(ends, |mut reader| assert_eq!(reader.read(&mut [0; 200]).unwrap(), 200));
+                Scene { writing: Some(writing), ..scene }
+            },
+            |mut scene, _| {
+                scene.kill();
+                let reader = &scene.ends.readers[0];
+                reader.set_nonblocking(true).unwrap();
+                let mut last = 0;
+                // Until the sleeper's last byte has come.
+                while last != pattern::byte_at(8295) || !scene.writing.as_ref().unwrap().is_finished() {
+                    let mut bytes = [0; 4200];
+                    if let Ok(count) = (&*reader).read(&mut bytes) {
+                        last = bytes[count - 1];
+                    }
+                }
+            },
+        );
+    }
+
+    fn a_reader_may_die_anywhere_on_its_way_to_sleep() {
+        at_every_step(
+            || Scene::of_reader(ends(4096, 0), |mut reader| drop(reader.read(&mut [0; 10]))),
+            |scene, _| scene.rest_is(&[0], &[0]),
+        );
+    }
+
+    fn a_writer_may_die_anywhere_on_its_way_to_sleep() {
+        at_every_step(
+            || Scene::of_writer(ends(4096, 4096), |mut writer| drop(writer.write(&[7; 10]))),
+            |scene, _| scene.rest_is(&[0], &[4096]),
+        );
+    }
+
+    fn a_reader_may_die_anywhere_in_a_close() {
+        at_every_step(
+            || Scene::of_reader(ends(4096, 2000), drop),
+            |scene, _| scene.rest_is(&[0], &[2000]),
+        );
+    }
+
+    fn a_writer_may_die_anywhere_in_a_close() {
+        at_every_step(
+            || Scene::of_writer(ends(4096, 2000), drop),
+            |scene, _| scene.rest_is(&[0], &[2000]),
+        );
+    }
+
+    fn the_end_comes_wherever_the_last_writer_dies_in_its_close() {
+        at_every_step(
+            || {
+                let mut scene = Scene::of_writer(ends(4096, 2000), drop);
+                scene.ends.writers.clear();
+                scene
+            },
+            |mut scene, _| {
+                let mut all = Vec::new();
+                let mut reader = scene.ends.readers.pop().unwrap();
+                let reading = start(move || { reader.read_to_end(&mut all).unwrap(); all });
+                scene.kill();
+                assert!(reading.join() == pattern::bytes(0..2000));
+            },
+        );
+    }
+
+    fn a_writer_may_die_anywhere_while_it_is_given_away() {
+        at_every_step(
+            || Scene::of_writer(ends(4096, 300), |writer| std::mem::forget(writer.into_fd().unwrap())),
+            |scene, _| scene.rest_is(&[0], &[300]),
+        );
+    }
+
+    fn a_reader_may_die_anywhere_while_it_is_given_away() {
+        at_every_step(
+            || Scene::of_reader(ends(4096, 300), |reader| std::mem::forget(reader.into_fd().unwrap())),
+            |scene, _| scene.rest_is(&[0], &[300]),
+        );
+    }
+
+    fn a_reader_may_die_anywhere_on_its_way_to_sleep_at_the_shadow() {
+        at_every_step(
+            || {
+                let mut ends = ends(4096, 0);
+                let given = ends.writers.remove(0).into_fd().unwrap();
+                let scene = Scene::of_reader(ends, |mut reader| drop(reader.read(&mut [0; 10])));
+                Scene { given: Some(given), ..scene }
+            },
+            |mut scene, _| {
+                scene.kill();
+                let (mut reader, mut writer) = (scene.ends.readers.pop().unwrap(), scene.ends.writers.pop().unwrap());
+                // A writer that has to sleep, and so finds what the dead has left behind, while the pipe is full.
+                let kernel_capacity = writer.capacity().unwrap() as u64;
+                writer.write_all(&pattern::bytes(0..kernel_capacity)).unwrap();
+                let mut sleeper = writer.try_clone().unwrap();
+                let writing = sleep_in_poll(move || sleeper.write_all(b"more").unwrap());
+                let mut bytes = vec![0; kernel_capacity as usize + 4];
+                reader.read_exact(&mut bytes).unwrap();
+                writing.join();
+                assert!(bytes[..kernel_capacity as usize] == pattern::bytes(0..kernel_capacity));
+                // Back to the ring, when the end comes back; who sleeps there is woken.
+                drop(Writer::attach(scene.given.take().unwrap()).unwrap());
+                assert_eq!(writer.capacity().unwrap(), 4096);
+                let reading = sleep_in_poll(move || {
+                    let mut bytes = [0; 4];
+                    reader.read_exact(&mut bytes).unwrap();
+                    bytes
+                });
+                writer.write_all(b"wake").unwrap();
+                assert_eq!(&reading.join(), b"wake");
+            },
+        );
+    }
+
+    fn a_process_may_die_anywhere_while_it_attaches_to_an_end() {
+        at_every_step(
+            || {
+                let mut ends = ends(4096, 300);
+                let given = ends.readers.remove(0).into_fd().unwrap();
+                let (child, (ends, given)) = fork_traced(
+                    (ends, given),
+                    |(ends, given)| { drop(ends.readers); given },
+                    |given| std::mem::forget(Reader::attach(given).unwrap()),
+                );
+                drop(given);
+                Scene { ends, child: Some(child), writing: None, reading: None, given: None }
+            },
+            |scene, _| scene.rest_is(&[0], &[300]),
+        );
+    }
+
+    fn a_process_may_die_anywhere_while_it_resizes() {
+        at_every_step(
+            || Scene::of_writer(ends(4096, 300), |writer| assert_eq!(writer.set_capacity(16_384).unwrap(), 16_384)),
+            |scene, _| scene.rest_is(&[0], &[300]),
+        );
+    }
+}
+
+/// What is left to read of a pipe whose end was given away.
+fn read_raw(given: OwnedFd) -> Vec<u8> {
+    let mut all = Vec::new();
+    File::from(given).read_to_end(&mut all).unwrap();
+    all
+}
+
+/// The child pauses at every step in turn while another thread does `meanwhile` with a reader and a writer, which it
+/// cannot always do before the child goes on. In the end both are through, and the stream is what it should be.
+fn paused_at_every_step<T: Send + 'static>(
+    begin: impl Fn() -> Scene,
+    meanwhile: impl Fn(Reader, Writer) -> T + Copy + Send + 'static,
+    check: impl Fn(T, Writer),
+) {
+    at_every_step(begin, |mut scene, left| {
+        let (reader, writer) = (scene.ends.readers.pop().unwrap(), scene.ends.writers.pop().unwrap());
+        scene.ends.readers.clear();
+        scene.ends.writers.clear();
+        let last = writer.try_clone().unwrap();
+        let acting = start(move || meanwhile(reader, writer));
+        while !acting.is_finished() && sleeps_in(acting.id).is_none() {
+            std::thread::yield_now();
+        }
+        if left == Left::InTheMiddle {
+            scene.child.as_ref().unwrap().finish();
+        }
+        let outcome = acting.join();
+        scene.kill();
+        (&last).write_all(TAIL).unwrap();
+        check(outcome, last);
+    });
+}
+
+/// With somebody who watches, so that every call has to see to the mirror.
+fn watched(content: u64) -> Ends {
+    let ends = ends(4096, content);
+    ends.readers[0].readiness().unwrap();
+    ends.writers[0].readiness().unwrap();
+    ends
+}
+
+alone! {
+    fn a_reader_is_given_away_while_another_process_stands_anywhere_in_a_write() {
+        for content in [0, 2000] {
+            paused_at_every_step(
+                || Scene::of_write(watched(content), content),
+                |reader, _| reader.into_fd().unwrap(),
+                |given, writer| {
+                    drop(writer);
+                    check_stream(&read_raw(given), &[0], &[content + 200]);
+                },
+            );
+        }
+    }
+
+    fn a_reader_is_given_away_while_another_process_stands_anywhere_in_a_read() {
+        for content in [200, 2000] {
+            paused_at_every_step(
+                || Scene::of_reader(watched(content), |mut reader| {
+                    reader.read_exact(&mut [0; 200]).unwrap();
+                }),
+                |reader, _| reader.into_fd().unwrap(),
+                |given, writer| {
+                    drop(writer);
+                    check_stream(&read_raw(given), &[200], &[content.max(200)]);
+                },
+            );
+        }
+    }
+
+    fn a_reader_is_given_away_while_another_process_stands_anywhere_on_its_way_to_sleep() {
+        paused_at_every_step(
+            || Scene::of_reader(watched(0), |reader| {
+                reader.set_nonblocking(true).unwrap();
+                drop((&reader).read(&mut [0; 10]));
+            }),
+            |reader, _| reader.into_fd().unwrap(),
+            |given, writer| {
+                drop(writer);
+                rustix::fs::fcntl_setfl(&given, rustix::fs::OFlags::empty()).unwrap();
+                check_stream(&read_raw(given), &[0], &[0]);
+            },
+        );
+    }
+
+    fn the_ring_is_resized_while_another_process_stands_anywhere_in_a_write() {
+        paused_at_every_step(
+            || Scene::of_write(watched(2000), 2000),
+            |reader, writer| { writer.set_capacity(16_384).unwrap(); reader },
+            |mut reader, writer| {
+                drop(writer);
+                let mut all = Vec::new();
+                reader.read_to_end(&mut all).unwrap();
+                check_stream(&all, &[0], &[2200]);
+            },
+        );
+    }
+}

@@ -1,0 +1,59 @@
+//! Rings whose header says anything at all. What is done to them ends, with a number or an error, and touches nothing but
+//! the banks and the caller's buffers.
+//!
+//! `fuzz/` does the same with headers that a fuzzer makes up; this runs with every `make test`, on any compiler.
+#![cfg(not(loom))]
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
+
+#[path = "../../../fuzz/abuse.rs"]
+mod abuse;
+
+/// A small generator of numbers (xorshift64, Marsaglia 2003).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// Rather the values near which something changes than any.
+    fn word(&mut self) -> u64 {
+        let bits = self.next();
+        let edge = 1_u64 << (bits % 64);
+        match (bits >> 8) % 8 {
+            0 => 0,
+            1 => edge,
+            2 => edge.wrapping_neg(),
+            3 => edge - 1,
+            4 => (bits >> 16) % 20_000,
+            5 => u64::MAX - (bits >> 16) % 20_000,
+            6 => (bits >> 20) % 2 << 8 | (bits >> 24) % 36,
+            _ => self.next(),
+        }
+    }
+}
+
+#[test]
+fn no_header_makes_a_ring_touch_other_memory_or_run_for_ever() {
+    let seed = std::env::var("MILLSTREAM_SEED").map_or(0x5EED, |seed| seed.parse().expect("a number"));
+    let mut random = Random(seed | 1);
+    let mut answers = [0; 2];
+    for case in 0..100_000 {
+        let mut data = Vec::with_capacity(1100);
+        // All words of the header, most of them left at zero in every third case.
+        for _ in 0..112 {
+            let word = random.word();
+            data.extend(if case % 3 == 0 && word % 4 != 0 { [0; 8] } else { word.to_le_bytes() });
+        }
+        (0..24).for_each(|_| data.extend(random.word().to_le_bytes()));
+        let (good, bad) = abuse::abuse(&data);
+        answers = [answers[0] + good, answers[1] + bad];
+    }
+    assert!(answers.iter().all(|&count| count > 10_000), "all answers are alike: {answers:?}");
+}

@@ -1,0 +1,129 @@
+//! What is done to a ring whose header is made of arbitrary bytes: everything, in an order that the bytes decide.
+
+use super::{AtomicU32, NonNull};
+use millstream_ring::{Broken, Bytes, Geometry, HEADER_BYTES, Header, Parked, Parking, Ring, Route, Shadow};
+
+/// Nobody else is there: a lock that is not free will not become so.
+struct Alone;
+
+impl Parking for Alone {
+    type Announced = ();
+    fn owner(&self) -> u32 {
+        7
+    }
+    fn announce(&self, _: &AtomicU32) {}
+    fn restore(&self, (): ()) {}
+    fn park(&self, _: &AtomicU32, expected: u32, _: u32) -> Parked {
+        // Sometimes the owner is dead.
+        if expected & 1 == 0 { Parked::OwnerIsGone } else { Parked::GiveUp }
+    }
+    fn unpark_one(&self, _: &AtomicU32) {}
+}
+
+/// A kernel pipe that agrees to anything.
+struct Agreeable;
+
+impl Shadow for Agreeable {
+    fn put(&self, bytes: u32) -> u32 {
+        bytes.min(4096)
+    }
+    fn take(&self, bytes: u32) -> u32 {
+        // Runs empty now and then, as a real one does.
+        if bytes > 4096 { 0 } else { bytes }
+    }
+    fn bytes(&self) -> u32 {
+        5000
+    }
+}
+
+const BANK: usize = 8192;
+/// Around the banks, to see what is written beside them.
+const FENCE: usize = 64;
+
+/// Makes a ring of `data` (the header first, then what to do) and uses it. Returns how many calls were answered, and how
+/// many refused.
+pub(crate) fn abuse(data: &[u8]) -> (usize, usize) {
+    let mut header = Box::new(Header::new());
+    let size = size_of::<Header>().min(HEADER_BYTES);
+    let words = &data[..data.len().min(size)];
+    // SAFETY: a header is made of atomic integers, for which every value is valid, and as long as that.
+    unsafe {
+        NonNull::from(&mut *header).cast::<u8>().copy_from_nonoverlapping(NonNull::from(words).cast(), words.len())
+    };
+    let mut memory = vec![0xA5_u8; 2 * BANK + 2 * FENCE];
+    // SAFETY: the banks lie in `memory`, which outlives them and is not looked at meanwhile.
+    let bytes = unsafe { Bytes::new(NonNull::from(&mut memory[FENCE..]).cast(), 2 * BANK) };
+    let ring = Ring::new(&header, bytes);
+    let (mut answered, mut refused) = (0, 0);
+    let mut count = |is_good: bool| if is_good { answered += 1 } else { refused += 1 };
+    for step in data[words.len()..].chunks(2).take(64) {
+        let (what, len) = (step[0], usize::from(step.get(1).copied().unwrap_or(1)) * 77);
+        count(one_call(ring, what, len).is_ok());
+    }
+    let beside = memory[..FENCE].iter().chain(&memory[FENCE + 2 * BANK..]);
+    assert!(beside.copied().all(|byte| byte == 0xA5), "bytes beside the banks were changed");
+    (answered, refused)
+}
+
+fn one_call(ring: Ring<'_>, what: u8, len: usize) -> Result<(), Broken> {
+    let (mut buffer, parking, shadow) = (vec![7; len + 1], Alone, Agreeable);
+    match what % 16 {
+        0 => ring.check((len as u64, 1)).map_err(|_| Broken),
+        1 => ring.readable().map(|bytes| assert!(bytes <= BANK)),
+        2 => ring.level().map(drop),
+        3 => ring.capacity().map(|bytes| assert!(bytes <= BANK)),
+        4 | 5 => {
+            let side = ring.lock_writers(&parking)?;
+            let room = side.room(len)?;
+            assert!(room.len() <= BANK && room.touches(len.min(room.len())).1 <= BANK);
+            let written = side.write(room, [&buffer[..len / 3], &buffer[len / 3..]].into_iter(), 3);
+            assert!(written <= room.len());
+            Ok(())
+        }
+        6 | 7 => {
+            let side = ring.lock_readers(&parking)?;
+            let waiting = side.waiting(len)?;
+            assert!(waiting.len() <= BANK && waiting.touches(len.min(waiting.len())).1 <= BANK);
+            let (head, tail) = buffer.split_at_mut(len / 3);
+            let read = side.read(waiting, [head, tail].into_iter(), 3);
+            assert!(read <= waiting.len());
+            Ok(())
+        }
+        8 => {
+            let side = ring.lock_readers(&parking)?;
+            let waiting = side.waiting(usize::MAX)?;
+            assert!(side.peek(waiting, len, &mut buffer) <= waiting.len());
+            if len % 2 == 0 {
+                side.discard(waiting);
+            }
+            Ok(())
+        }
+        9 => {
+            let (writers, readers) = (ring.lock_writers(&parking)?, ring.lock_readers(&parking)?);
+            writers.set_route(&readers, [Route::Ring, Route::Shadow, Route::Moving, Route::Emptying][len % 4]);
+            writers.resize(&readers, 4096 << (len % 4)).map(drop).map_err(|_| Broken)
+        }
+        10 => ring.bell().raise(&parking, &shadow).map(drop),
+        11 => ring.bell().lower(&parking, &shadow).map(drop),
+        12 => {
+            ring.bell().watch_for_bytes();
+            ring.bell().watch_for_room();
+            Ok(())
+        }
+        13 => {
+            let _ = (ring.route(), ring.closes(), ring.writers_cpu(), ring.readers_cpu());
+            let _ = (ring.readers_wait(), ring.writers_wait());
+            ring.note_close();
+            Ok(())
+        }
+        14 => {
+            let outcome = ring.bell().reader_will_sleep(&parking, &shadow);
+            ring.bell().reader_woke();
+            outcome
+        }
+        _ => {
+            ring.found((1, 2), Geometry::of(4096).expect("a page is a ring"));
+            Ok(())
+        }
+    }
+}

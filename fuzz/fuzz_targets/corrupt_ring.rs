@@ -1,0 +1,12 @@
+//! A ring whose header, and what is done to it, libFuzzer makes up.
+#![no_main]
+
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
+
+#[path = "../abuse.rs"]
+mod abuse;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    abuse::abuse(data);
+});
