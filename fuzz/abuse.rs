@@ -1,7 +1,7 @@
 //! What is done to a ring whose header is made of arbitrary bytes: everything, in an order that the bytes decide.
 
 use super::{AtomicU32, NonNull};
-use millstream_ring::{Broken, Bytes, Geometry, HEADER_BYTES, Header, Parked, Parking, Ring, Route, Shadow};
+use millstream_ring::{Broken, Bytes, Geometry, HEADER_BYTES, Header, Parked, Parking, Ring, Route, Shadow, Whose};
 
 /// Nobody else is there: a lock that is not free will not become so.
 struct Alone;
@@ -12,7 +12,7 @@ impl Parking for Alone {
         7
     }
     fn announce(&self, _: &AtomicU32) {}
-    fn restore(&self, (): ()) {}
+    fn restore(&self, _: &AtomicU32, (): ()) {}
     fn park(&self, _: &AtomicU32, expected: u32, _: u32) -> Parked {
         // Sometimes the owner is dead.
         if expected & 1 == 0 { Parked::OwnerIsGone } else { Parked::GiveUp }
@@ -24,6 +24,7 @@ impl Parking for Alone {
 struct Agreeable;
 
 impl Shadow for Agreeable {
+    fn narrow(&self) {}
     fn put(&self, bytes: u32) -> u32 {
         bytes.min(4096)
     }
@@ -65,10 +66,14 @@ pub(crate) fn abuse(data: &[u8]) -> (usize, usize) {
     (answered, refused)
 }
 
+fn whose(number: usize) -> Whose {
+    Whose { device: number as u64, inode: 1, pid_namespace: 2 }
+}
+
 fn one_call(ring: Ring<'_>, what: u8, len: usize) -> Result<(), Broken> {
     let (mut buffer, parking, shadow) = (vec![7; len + 1], Alone, Agreeable);
     match what % 16 {
-        0 => ring.check((len as u64, 1)).map_err(|_| Broken),
+        0 => ring.check(whose(len)).map_err(|_| Broken),
         1 => ring.readable().map(|bytes| assert!(bytes <= BANK)),
         2 => ring.level().map(drop),
         3 => ring.capacity().map(|bytes| assert!(bytes <= BANK)),
@@ -100,15 +105,16 @@ fn one_call(ring: Ring<'_>, what: u8, len: usize) -> Result<(), Broken> {
         }
         9 => {
             let (writers, readers) = (ring.lock_writers(&parking)?, ring.lock_readers(&parking)?);
-            writers.set_route(&readers, [Route::Ring, Route::Shadow, Route::Moving, Route::Emptying][len % 4]);
-            writers.resize(&readers, 4096 << (len % 4)).map(drop).map_err(|_| Broken)
+            writers.set_route(&readers, [Route::Ring, Route::Shadow, Route::Moving][len % 3]);
+            writers.resize(&readers, 4096 << (len % 4)).map_err(|_| Broken)
         }
         10 => ring.bell().raise(&parking, &shadow).map(drop),
         11 => ring.bell().lower(&parking, &shadow).map(drop),
         12 => {
             ring.bell().watch_for_bytes();
             ring.bell().watch_for_room();
-            Ok(())
+            ring.bell().expel(&parking, &shadow)?;
+            ring.bell().silence(&parking, &shadow, Route::Moving)
         }
         13 => {
             let _ = (ring.route(), ring.closes(), ring.writers_cpu(), ring.readers_cpu());
@@ -122,7 +128,7 @@ fn one_call(ring: Ring<'_>, what: u8, len: usize) -> Result<(), Broken> {
             outcome
         }
         _ => {
-            ring.found((1, 2), Geometry::of(4096).expect("a page is a ring"));
+            ring.found(whose(1), Geometry::of(4096).expect("a page is a ring"));
             Ok(())
         }
     }

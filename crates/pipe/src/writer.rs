@@ -213,6 +213,11 @@ impl Writer {
         }
         let room = writers.room(total - done).map_err(broken)?;
         if room.len() < needed(total) {
+            drop(writers);
+            if !was_seen {
+                // Nothing is written, so nothing will be rung for.
+                self.ask_for_readers(clock::ticks(), ring.closes())?;
+            }
             return Ok(Attempt::NoRoom);
         }
         segment.populate(room.touches(room.len().min(total - done)))?;

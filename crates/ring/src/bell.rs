@@ -26,6 +26,9 @@ use crate::sync::{AtomicU32, Ordering, fence};
 /// A page of the shadow: two of them make a write of this many bytes take a slot of its own.
 const PAGE: u32 = 4096;
 
+/// What a kernel pipe of an unprivileged user can hold unless the administrator says otherwise.
+const LARGEST_PIPE: u32 = 1 << 20;
+
 const WATCHED_FOR_IN: u32 = 1;
 const WATCHED_FOR_OUT: u32 = 2;
 
@@ -162,8 +165,7 @@ impl<'a> Bell<'a> {
     /// [`Broken`].
     pub fn silence(&self, parking: &impl Parking, shadow: &impl Shadow, route: Route) -> Result<(), Broken> {
         if let Some(mirror) = self.lock(parking, shadow)? {
-            while shadow.take(2 * PAGE) > 0 {}
-            mirror.set_bytes(0);
+            mirror.clear(shadow);
             self.ring.set_route(route);
         }
         Ok(())
@@ -178,8 +180,7 @@ impl<'a> Bell<'a> {
         if let Some(mirror) = self.lock(parking, shadow)?
             && self.ring.level()? == Level::Empty
         {
-            while shadow.take(2 * PAGE) > 0 {}
-            mirror.set_bytes(0);
+            mirror.clear(shadow);
         }
         Ok(())
     }
@@ -245,6 +246,12 @@ struct Mirror<'a, P: Parking> {
 impl<P: Parking> Mirror<'_, P> {
     fn bytes(&self) -> u32 {
         self.words.bytes.load(Ordering::Relaxed).min(2 * PAGE)
+    }
+
+    /// Takes everything out: more than the largest pipe holds, but not for as long as somebody puts more in.
+    fn clear(&self, shadow: &impl Shadow) {
+        (0..LARGEST_PIPE / (2 * PAGE)).take_while(|_| shadow.take(2 * PAGE) > 0).for_each(drop);
+        self.set_bytes(0);
     }
 
     fn set_bytes(&self, bytes: u32) {
