@@ -39,7 +39,7 @@ fn pipe_of(capacity: usize) -> (Reader, Writer) {
     (Reader(reader), Writer(writer))
 }
 
-/// A pipe whose stream the kernel carries, because one of its ends was given away: that one is returned, too.
+/// A pipe whose stream the kernel carries, because a copy of one of its ends, the third here, was given away.
 fn pipe_in_other_hands() -> (Reader, Writer, OwnedFd) {
     let (reader, writer) = pipe();
     let given = reader.try_clone().unwrap().0.into_fd().unwrap();
@@ -125,7 +125,7 @@ alone! {
     }
 
     fn a_writer_is_given_away_by_the_unprivileged_with_a_full_mebibyte() {
-        as_nobody(|| writer_given_away_with_a_full_ring());
+        as_nobody(writer_given_away_with_a_full_ring);
     }
 
     fn a_writer_is_given_away_by_who_may_not_have_a_large_pipe_of_the_kernel() {
