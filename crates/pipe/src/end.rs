@@ -136,7 +136,11 @@ impl End {
         let Some(segment) = self.segment()? else { return Ok(transfer::bytes_waiting(self.fd())?) };
         let ring = segment.ring();
         if ring.route() == Route::Ring {
-            return ring.readable().map_err(broken);
+            let waiting = ring.readable().map_err(broken)?;
+            // Otherwise they may have been moved in between, and are not gone.
+            if ring.route() == Route::Ring {
+                return Ok(waiting);
+            }
         }
         // What is just being moved is in both places: not while the readers are locked.
         let parker = self.parker();

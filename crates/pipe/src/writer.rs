@@ -326,9 +326,19 @@ impl Writer {
     }
 
     fn must_not_sleep(&self, ring: Ring<'_>, needed: usize) -> Result<(), Stop> {
+<<<<<<< ours
         // Who filled the ring, or resized it, may have died before it could say so, and we shall not sleep, which would.
         if ring.readers_wait() || ring.bell().is_watched_for_room() {
             self.raise_bell(ring, true)?;
+=======
+        if ring.bell().is_watched_for_room() {
+            // A process may have died, or resized the ring, before it could say that there is no room.
+            let mirror = self.end.mirror();
+            let _ = ring.bell().raise(&self.end.parker(), &mirror);
+            if mirror.has_lost_readers() {
+                return Err(Stop::Error(Errno::PIPE.into()));
+            }
+>>>>>>> theirs
         }
         let ready = transfer::readiness(self.end.fd())?;
         match ring.route() {
@@ -342,6 +352,10 @@ impl Writer {
         let (bell, parker, mirror) = (ring.bell(), self.end.parker(), self.end.mirror());
         let route = ring.route();
         let counted = bell.writer_will_sleep(&parker, &mirror);
+        if mirror.has_lost_readers() {
+            bell.writer_woke();
+            return Err(Stop::Error(Errno::PIPE.into()));
+        }
         let must_sleep = ring.route() == route && (route != Route::Ring || !has_room(ring, needed));
         let slept = match counted {
             Ok(()) if must_sleep => {
