@@ -123,8 +123,9 @@ pub(crate) fn mirror_for_watchers(end: &End, segment: &Segment, watch: impl Fn(B
 /// for it; returns whether nothing waits in the ring any more.
 fn move_to_shadow(end: &End, segment: &Segment) -> io::Result<bool> {
     let (ring, parker) = (segment.ring(), end.parker());
-    let both = transfer::reopened(end.fd(), Access::Both, true)?;
     let sides = lock_both(ring, &parker)?;
+    // Only now: while it is open nobody sees the other end gone, so nobody gives up a lock that is never given back.
+    let both = transfer::reopened(end.fd(), Access::Both, true)?;
     let BothSides { readers, writers } = &sides;
     let waiting = ring.readable().map_err(broken)?;
     let already_moved = match ring.route() {

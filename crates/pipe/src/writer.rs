@@ -326,19 +326,9 @@ impl Writer {
     }
 
     fn must_not_sleep(&self, ring: Ring<'_>, needed: usize) -> Result<(), Stop> {
-<<<<<<< ours
         // Who filled the ring, or resized it, may have died before it could say so, and we shall not sleep, which would.
         if ring.readers_wait() || ring.bell().is_watched_for_room() {
             self.raise_bell(ring, true)?;
-=======
-        if ring.bell().is_watched_for_room() {
-            // A process may have died, or resized the ring, before it could say that there is no room.
-            let mirror = self.end.mirror();
-            let _ = ring.bell().raise(&self.end.parker(), &mirror);
-            if mirror.has_lost_readers() {
-                return Err(Stop::Error(Errno::PIPE.into()));
-            }
->>>>>>> theirs
         }
         let ready = transfer::readiness(self.end.fd())?;
         match ring.route() {
