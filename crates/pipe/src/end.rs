@@ -157,7 +157,7 @@ impl End {
     fn room_may_have_changed(&self, ring: Ring<'_>) -> io::Result<()> {
         if ring.writers_wait() {
             let both = transfer::reopened(self.fd(), transfer::Access::Both, true)?;
-            ring.bell().lower(&self.parker(), &Mirror(both.as_fd())).map_err(broken)?;
+            ring.bell().lower(&Parker::with_both(both.as_fd()), &Mirror(both.as_fd())).map_err(broken)?;
         }
         Ok(())
     }

@@ -29,6 +29,7 @@ use millstream_sys::{Errno, pipe};
 
 use crate::end::{BothSides, End, Pipe, broken, lock_both, size_for};
 use crate::mirror::Mirror;
+use crate::parking::Parker;
 use crate::segment::{Segment, Size};
 use crate::wait::WaitPolicy;
 
@@ -113,10 +114,10 @@ pub(crate) fn mirror_for_watchers(
     segment: &Segment,
     watch: impl Fn(Bell<'_>) -> bool,
 ) -> io::Result<()> {
-    let (ring, parker) = (segment.ring(), end.parker());
+    let ring = segment.ring();
     if watch(ring.bell()) && ring.route() == Route::Ring {
         let both = transfer::reopened(end.fd(), Access::Both, true)?;
-        let mirror = Mirror(both.as_fd());
+        let (mirror, parker) = (Mirror(both.as_fd()), Parker::with_both(both.as_fd()));
         mirror.narrow();
         ring.bell().raise(&parker, &mirror).map_err(broken)?;
         ring.bell().lower(&parker, &mirror).map_err(broken)?;
@@ -128,15 +129,16 @@ pub(crate) fn mirror_for_watchers(
 /// for it; returns whether nothing waits in the ring any more.
 fn move_to_shadow(end: &End, segment: &Segment) -> io::Result<bool> {
     let (ring, parker) = (segment.ring(), end.parker());
-    let both = transfer::reopened(end.fd(), Access::Both, true)?;
     let sides = lock_both(ring, &parker)?;
+    // Only now: while it is open nobody sees the other end gone, so nobody gives up a lock that is never given back.
+    let both = transfer::reopened(end.fd(), Access::Both, true)?;
     let (writers, readers) = &sides;
     let already_moved = match ring.route() {
         Route::Shadow => return ring.readable().map(|waiting| waiting == 0).map_err(broken),
         Route::Moving => transfer::bytes_waiting(&both)?,
         Route::Ring | Route::Emptying => {
             writers.set_route(readers, Route::Emptying);
-            ring.bell().silence(&parker, &Mirror(both.as_fd())).map_err(broken)?;
+            ring.bell().silence(&Parker::with_both(both.as_fd()), &Mirror(both.as_fd())).map_err(broken)?;
             0
         }
     };

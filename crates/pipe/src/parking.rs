@@ -21,12 +21,19 @@ pub(crate) struct Parker<'a> {
     thread: Thread,
     shadow: BorrowedFd<'a>,
     looks_alone: Cell<u32>,
+    is_own_peer: bool,
 }
 
 impl<'a> Parker<'a> {
     #[inline]
     pub(crate) fn at(shadow: BorrowedFd<'a>) -> Parker<'a> {
-        Parker { thread: Thread::current(), shadow, looks_alone: Cell::new(0) }
+        Parker { thread: Thread::current(), shadow, looks_alone: Cell::new(0), is_own_peer: false }
+    }
+
+    /// The calling thread, while it has the shadow open for both reading and writing: it would never see the other end
+    /// gone, and so believes in every owner only as long as it otherwise would when alone.
+    pub(crate) fn with_both(both: BorrowedFd<'a>) -> Parker<'a> {
+        Parker { is_own_peer: true, ..Parker::at(both) }
     }
 }
 
@@ -56,7 +63,7 @@ impl Parking for Parker<'_> {
         if !futex::may_be_alive(owner) {
             return Parked::OwnerIsGone;
         }
-        if transfer::readiness(self.shadow).is_ok_and(|ready| ready.peer_gone) {
+        if self.is_own_peer || transfer::readiness(self.shadow).is_ok_and(|ready| ready.peer_gone) {
             self.looks_alone.set(self.looks_alone.get() + 1);
         }
         if self.looks_alone.get() > LOOKS_ALONE { Parked::GiveUp } else { Parked::LookAgain }
