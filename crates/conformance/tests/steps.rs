@@ -460,6 +460,23 @@ alone! {
         );
     }
 
+    fn somebody_begins_to_watch_while_another_process_stands_anywhere_in_giving_its_end_away() {
+        paused_at_every_step(
+            || Scene::of_reader(ends(4096, 300), |reader| std::mem::forget(reader.into_fd().unwrap())),
+            |reader, writer| {
+                writer.readiness().unwrap();
+                reader.readiness().unwrap();
+                reader
+            },
+            |mut reader, writer| {
+                drop(writer);
+                let mut all = Vec::new();
+                reader.read_to_end(&mut all).unwrap();
+                check_stream(&all, &[0], &[300]);
+            },
+        );
+    }
+
     fn the_ring_is_resized_while_another_process_stands_anywhere_in_a_write() {
         paused_at_every_step(
             || Scene::of_write(watched(2000), 2000),
