@@ -238,7 +238,11 @@ alone! {
                 let ends = ends(8192, 4200);
                 let mut sleeper = ends.writers[0].try_clone().unwrap();
                 let writing = sleep_in_poll(move || sleeper.write_all(&pattern::bytes(4200..8296)).unwrap());
-                let scene = Scene::of_reader(ends, |mut reader| assert_eq!(reader.read(&mut [0; 200]).unwrap(), 200));
+                // All of it: whoever comes next finds nothing, and nothing to wake anybody for.
+                let mut buffer = vec![0; 4200];
+                let scene = Scene::of_reader(ends, move |mut reader| {
+                    assert_eq!(reader.read(&mut buffer).unwrap(), 4200);
+                });
                 Scene { writing: Some(writing), ..scene }
             },
             |mut scene, _| {
