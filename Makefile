@@ -1,6 +1,10 @@
 # make build    the program and its library, in target/release
 # make test     every check and every test, with all of their set-up
 # make demo     the main measurement on real data, in under a minute
+# make check-models, check-asan, check-tsan, check-fuzz
+#              parts of make test: the ring under a model checker, ring and pipe under two sanitizers, corrupt segments
+#              from a fuzzer; the last three need a nightly compiler
+# make check-miri  not part of it: the ring under Miri, where that is installed
 # make install  PREFIX=/usr/local by default, DESTDIR for packages
 
 PREFIX ?= /usr/local
@@ -9,6 +13,7 @@ BUILD = target/release
 LIBRARY = $(BUILD)/lib/millstream
 
 .PHONY: all build demo test install uninstall clean setup-build setup-test
+.PHONY: check-models check-asan check-tsan check-fuzz check-miri
 .PHONY: check-format check-lints check-licences check-docs check-tests
 
 all: build
@@ -32,7 +37,7 @@ demo: build
 	$(BUILD)/millstream bench grep --json $(BUILD)/demo.json
 	@echo "All samples: $(BUILD)/demo.json. Try it on your own: $(BUILD)/millstream run -c 'your | pipeline'"
 
-test: check-format check-lints check-licences check-docs check-tests
+test: check-format check-lints check-licences check-docs check-tests check-models check-asan check-tsan check-fuzz
 	@echo "All checks and tests passed."
 
 check-format: setup-test
@@ -51,6 +56,21 @@ check-docs: setup-test
 
 check-tests: setup-test build
 	scripts/run-tests $(CARGO)
+
+check-models: setup-test
+	scripts/check-ring models $(CARGO)
+
+check-asan: setup-test
+	scripts/check-ring asan $(CARGO)
+
+check-tsan: setup-test
+	scripts/check-ring tsan $(CARGO)
+
+check-fuzz: setup-test
+	scripts/check-ring fuzz $(CARGO)
+
+check-miri: setup-test
+	scripts/check-ring miri $(CARGO)
 
 install: build
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/lib/millstream"

@@ -1,7 +1,9 @@
 //! What is done to a ring whose header is made of arbitrary bytes: everything, in an order that the bytes decide.
 
-use super::{AtomicU32, NonNull};
-use millstream_ring::{Broken, Bytes, Geometry, HEADER_BYTES, Header, Parked, Parking, Ring, Route, Shadow, Whose};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use millstream_ring::{Broken, Bytes, Geometry, Header, Parked, Parking, Ring, Route, Shadow, Whose};
 
 /// Nobody else is there: a lock that is not free will not become so.
 struct Alone;
@@ -41,23 +43,29 @@ const BANK: usize = 8192;
 /// Around the banks, to see what is written beside them.
 const FENCE: usize = 64;
 
-/// Makes a ring of `data` (the header first, then what to do) and uses it. Returns how many calls were answered, and how
-/// many refused.
+/// Bytes of the data that say what to do.
+const CALLS: usize = 128;
+
+/// Makes a good ring, changes every bit of its header that `data` says after the first [`CALLS`] bytes, and does what
+/// those say. Returns how many calls were answered, and how many refused.
 pub(crate) fn abuse(data: &[u8]) -> (usize, usize) {
-    let mut header = Box::new(Header::new());
-    let size = size_of::<Header>().min(HEADER_BYTES);
-    let words = &data[..data.len().min(size)];
-    // SAFETY: a header is made of atomic integers, for which every value is valid, and as long as that.
-    unsafe {
-        NonNull::from(&mut *header).cast::<u8>().copy_from_nonoverlapping(NonNull::from(words).cast(), words.len())
-    };
+    let header = Box::new(Header::new());
+    let (calls, changes) = data.split_at(data.len().min(CALLS));
     let mut memory = vec![0xA5_u8; 2 * BANK + 2 * FENCE];
     // SAFETY: the banks lie in `memory`, which outlives them and is not looked at meanwhile.
     let bytes = unsafe { Bytes::new(NonNull::from(&mut memory[FENCE..]).cast(), 2 * BANK) };
     let ring = Ring::new(&header, bytes);
+    ring.found(whose(1), Geometry::of(4096).expect("a page is a ring"));
+    let start = NonNull::from(&*header).cast::<u32>();
+    for (index, change) in changes.chunks_exact(4).take(size_of::<Header>() / 4).enumerate() {
+        // SAFETY: within the header, which is made of atomic integers, for which every value is valid. The gaps between
+        // them are nobody's.
+        let word = unsafe { AtomicU32::from_ptr(start.add(index).as_ptr()) };
+        word.fetch_xor(u32::from_le_bytes([change[0], change[1], change[2], change[3]]), Relaxed);
+    }
     let (mut answered, mut refused) = (0, 0);
     let mut count = |is_good: bool| if is_good { answered += 1 } else { refused += 1 };
-    for step in data[words.len()..].chunks(2).take(64) {
+    for step in calls.chunks(2) {
         let (what, len) = (step[0], usize::from(step.get(1).copied().unwrap_or(1)) * 77);
         count(one_call(ring, what, len).is_ok());
     }

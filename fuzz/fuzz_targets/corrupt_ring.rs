@@ -1,9 +1,6 @@
 //! A ring whose header, and what is done to it, libFuzzer makes up.
 #![no_main]
 
-use std::ptr::NonNull;
-use std::sync::atomic::AtomicU32;
-
 #[path = "../abuse.rs"]
 mod abuse;
 

@@ -64,8 +64,13 @@ pub enum Sleep {
 /// What a thread, of this process or a child, sleeps for; `None` if it runs, has ended, or sleeps for something else.
 pub fn sleeps_in(thread: Pid) -> Option<Sleep> {
     let call = fs::read_to_string(format!("/proc/{}/syscall", thread.as_raw_nonzero())).ok()?;
-    match call.split(' ').next()?.parse::<i64>().ok()? {
-        libc::SYS_poll | libc::SYS_ppoll => Some(Sleep::Poll),
+    let mut words = call.split(' ');
+    let number = words.next()?.parse::<i64>().ok()?;
+    // Who was only interrupted in a call that does not wait is found in it, too.
+    let limit = words.nth(2)?;
+    match number {
+        libc::SYS_poll if limit.starts_with("0xffffffff") => Some(Sleep::Poll),
+        libc::SYS_ppoll if limit == "0x0" => Some(Sleep::Poll),
         libc::SYS_futex => Some(Sleep::Futex),
         _ => None,
     }

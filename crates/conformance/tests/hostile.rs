@@ -333,6 +333,17 @@ alone! {
         assert_eq!(reader.read(&mut [0; 5]).unwrap_err().kind(), ErrorKind::Other);
     }
 
+    fn a_lock_that_is_never_given_back_is_no_reason_to_wait_longer_than_the_others_live() {
+        // Whatever is taken: the first process never dies.
+        for lock in LOCKS {
+            let (reader, writer) = millstream_pipe::pipe().unwrap();
+            (&writer).write_all(b"begin").unwrap();
+            segment().write_at(&1_u32.to_le_bytes(), lock).unwrap();
+            drop(reader);
+            assert!(writer.into_fd().is_err());
+        }
+    }
+
     fn a_segment_keeps_its_size_and_its_seals() {
         let (reader, writer) = millstream_pipe::pipe().unwrap();
         (&writer).write_all(b"begin").unwrap();

@@ -238,7 +238,11 @@ alone! {
                 let ends = ends(8192, 4200);
                 let mut sleeper = ends.writers[0].try_clone().unwrap();
                 let writing = sleep_in_poll(move || sleeper.write_all(&pattern::bytes(4200..8296)).unwrap());
-                let scene = Scene::of_reader(ends, |mut reader| assert_eq!(reader.read(&mut [0; 200]).unwrap(), 200));
+                // All of it: whoever comes next finds nothing, and nothing to wake anybody for.
+                let mut buffer = vec![0; 4200];
+                let scene = Scene::of_reader(ends, move |mut reader| {
+                    assert_eq!(reader.read(&mut buffer).unwrap(), 4200);
+                });
                 Scene { writing: Some(writing), ..scene }
             },
             |mut scene, _| {
@@ -456,6 +460,23 @@ alone! {
                 drop(writer);
                 rustix::fs::fcntl_setfl(&given, rustix::fs::OFlags::empty()).unwrap();
                 check_stream(&read_raw(given), &[0], &[0]);
+            },
+        );
+    }
+
+    fn somebody_begins_to_watch_while_another_process_stands_anywhere_in_giving_its_end_away() {
+        paused_at_every_step(
+            || Scene::of_reader(ends(4096, 300), |reader| std::mem::forget(reader.into_fd().unwrap())),
+            |reader, writer| {
+                writer.readiness().unwrap();
+                reader.readiness().unwrap();
+                reader
+            },
+            |mut reader, writer| {
+                drop(writer);
+                let mut all = Vec::new();
+                reader.read_to_end(&mut all).unwrap();
+                check_stream(&all, &[0], &[300]);
             },
         );
     }

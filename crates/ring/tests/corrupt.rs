@@ -5,11 +5,11 @@
 #![cfg(not(loom))]
 #![allow(unsafe_code)]
 
-use std::ptr::NonNull;
-use std::sync::atomic::AtomicU32;
-
 #[path = "../../../fuzz/abuse.rs"]
 mod abuse;
+
+/// Headers; fewer where a sanitizer makes each of them ten times as slow.
+const CASES: usize = if cfg!(debug_assertions) { 10_000 } else { 100_000 };
 
 /// A small generator of numbers (xorshift64, Marsaglia 2003).
 struct Random(u64);
@@ -44,16 +44,16 @@ fn no_header_makes_a_ring_touch_other_memory_or_run_for_ever() {
     let seed = std::env::var("MILLSTREAM_SEED").map_or(0x5EED, |seed| seed.parse().expect("a number"));
     let mut random = Random(seed | 1);
     let mut answers = [0; 2];
-    for case in 0..100_000 {
+    for case in 0..CASES {
         let mut data = Vec::with_capacity(1100);
-        // All words of the header, most of them left at zero in every third case.
+        (0..16).for_each(|_| data.extend(random.next().to_le_bytes()));
+        // All words of the header, or some of them.
         for _ in 0..112 {
-            let word = random.word();
-            data.extend(if case % 3 == 0 && word % 4 != 0 { [0; 8] } else { word.to_le_bytes() });
+            let is_changed = random.next() % [1, 4, 30][case % 3] == 0;
+            data.extend(if is_changed { random.word().to_le_bytes() } else { [0; 8] });
         }
-        (0..24).for_each(|_| data.extend(random.word().to_le_bytes()));
         let (good, bad) = abuse::abuse(&data);
         answers = [answers[0] + good, answers[1] + bad];
     }
-    assert!(answers.iter().all(|&count| count > 10_000), "all answers are alike: {answers:?}");
+    assert!(answers.iter().all(|&count| count > CASES / 10), "all answers are alike: {answers:?}");
 }
