@@ -19,7 +19,7 @@ const SAMPLES: usize = 7;
 fn main() {
     let cpus = cpu::allowed().expect("the CPUs of this process");
     println!("{:<44}{:>10}{:>10}", "round trip, us", "2 CPUs", "1 CPU");
-    let ways: [(&str, fn() -> BoxedWay); 6] = [
+    let ways: [Named; 6] = [
         ("read and write of a kernel pipe", || Box::new(KernelPipe::new())),
         ("poll on the shadow, bell byte in it", || Box::new(Bell::new())),
         ("futex", || Box::new(Futex::new())),
@@ -60,7 +60,7 @@ fn each(name: &str, call: impl Fn()) {
     println!("{name:<44}{:>10.2}", median((0..SAMPLES).map(|_| sample()).collect()));
 }
 
-type BoxedWay = Box<dyn Way>;
+type Named = (&'static str, fn() -> Box<dyn Way>);
 
 /// Two streams between two processes: 0 asks, 1 answers.
 trait Way {

@@ -185,6 +185,8 @@ impl Writer {
                 }
                 Err(Stop::Error(error)) => error,
             };
+            // Whatever was seen a moment ago: the next write asks again, also if this one has something to return.
+            self.readers_seen_at.store(0, Relaxed);
             // What has been written cannot be taken back: the error can wait, for it will be there next time.
             return if done > 0 { Ok(done) } else { Err(error) };
         }
