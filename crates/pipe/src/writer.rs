@@ -173,6 +173,10 @@ impl Writer {
                 Ok(Attempt::NoRoom) => self.wait(segment, needed(total)),
                 Err(stop) => Err(stop),
             };
+            if matches!(outcome, Err(Stop::NoReader)) {
+                // Whatever was seen a moment ago: the next write asks again, also if this one has something to return.
+                self.readers_seen_at.store(0, Relaxed);
+            }
             let error = match outcome {
                 Ok(()) => continue,
                 // As in the kernel: only what has not moved anything is done again by itself.
