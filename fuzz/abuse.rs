@@ -106,7 +106,7 @@ fn one_call(ring: Ring<'_>, what: u8, len: usize) -> Result<(), Broken> {
             let side = ring.lock_readers(&parking)?;
             let waiting = side.waiting(usize::MAX)?;
             assert!(side.peek(waiting, len, &mut buffer) <= waiting.len());
-            if len % 2 == 0 {
+            if len.is_multiple_of(2) {
                 side.discard(waiting);
             }
             Ok(())

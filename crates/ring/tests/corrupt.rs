@@ -33,7 +33,7 @@ impl Random {
             3 => edge - 1,
             4 => (bits >> 16) % 20_000,
             5 => u64::MAX - (bits >> 16) % 20_000,
-            6 => (bits >> 20) % 2 << 8 | (bits >> 24) % 36,
+            6 => (((bits >> 20) % 2) << 8) | ((bits >> 24) % 36),
             _ => self.next(),
         }
     }
@@ -49,7 +49,7 @@ fn no_header_makes_a_ring_touch_other_memory_or_run_for_ever() {
         (0..16).for_each(|_| data.extend(random.next().to_le_bytes()));
         // All words of the header, or some of them.
         for _ in 0..112 {
-            let is_changed = random.next() % [1, 4, 30][case % 3] == 0;
+            let is_changed = random.next().is_multiple_of([1, 4, 30][case % 3]);
             data.extend(if is_changed { random.word().to_le_bytes() } else { [0; 8] });
         }
         let (good, bad) = abuse::abuse(&data);
