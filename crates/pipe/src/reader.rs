@@ -253,9 +253,11 @@ impl Reader {
 
     /// Whether the kernel knows a reason not to wait: bytes, or the end of the stream.
     fn ask_kernel(&self, ring: Ring<'_>) -> io::Result<Option<Outcome>> {
+        let route = ring.route();
         let ready = transfer::readiness(self.end.fd())?;
-        // The kernel first, the ring second: a writer that died had written before.
-        if has_bytes(ring) || (ring.route() != Route::Ring && ready.readable) {
+        // The kernel first, the ring second: a writer that died had written before. Then the route: what has left the
+        // ring meanwhile has gone to the shadow.
+        if has_bytes(ring) || ring.route() != route || (route != Route::Ring && ready.readable) {
             return Ok(Some(Outcome::TryAgain));
         }
         Ok(ready.peer_gone.then_some(Outcome::EndOfStream))
@@ -281,10 +283,11 @@ impl Reader {
         match slept {
             None => Ok(Outcome::TryAgain),
             Some(Ok(ready)) => {
-                let has_bytes = has_bytes(ring);
+                // In this order, as in `ask_kernel`.
+                let (has_bytes, same_route) = (has_bytes(ring), ring.route() == route);
                 *false_wakes += u32::from(!has_bytes && ready.readable && route == Route::Ring);
                 *nap = longer(*nap);
-                let is_over = ready.peer_gone && !ready.readable && !has_bytes;
+                let is_over = ready.peer_gone && !ready.readable && !has_bytes && same_route;
                 Ok(if is_over { Outcome::EndOfStream } else { Outcome::TryAgain })
             }
             Some(Err(Errno::INTR)) if signals::handlers_ask_for_restart() => Ok(Outcome::TryAgain),
