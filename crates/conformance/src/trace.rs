@@ -66,11 +66,15 @@ pub fn sleeps_in(thread: Pid) -> Option<Sleep> {
     let call = fs::read_to_string(format!("/proc/{}/syscall", thread.as_raw_nonzero())).ok()?;
     let mut words = call.split(' ');
     let number = words.next()?.parse::<i64>().ok()?;
-    // Who was only interrupted in a call that does not wait is found in it, too.
+    // Who was only interrupted in a call that does not wait is found in it, too, but is not asleep.
     let limit = words.nth(2)?;
+    let is_asleep = || {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", thread.as_raw_nonzero())).unwrap_or_default();
+        stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S'))
+    };
     match number {
         libc::SYS_poll if limit.starts_with("0xffffffff") => Some(Sleep::Poll),
-        libc::SYS_ppoll if limit == "0x0" => Some(Sleep::Poll),
+        libc::SYS_ppoll if limit == "0x0" || is_asleep() => Some(Sleep::Poll),
         libc::SYS_futex => Some(Sleep::Futex),
         _ => None,
     }
