@@ -97,7 +97,10 @@ impl Scratch {
         let (bin, lib) = (self.path("bin"), self.path("lib/millstream"));
         fs::create_dir_all(&bin).unwrap();
         fs::create_dir_all(&lib).unwrap();
-        fs::copy(program(), bin.join("millstream")).unwrap();
+        // By another process: while this one had the copy open for writing, a test beside this one might fork, and what is
+        // open for writing anywhere cannot be executed (ETXTBSY).
+        let copied = Command::new("cp").arg(program()).arg(bin.join("millstream")).status().unwrap();
+        assert!(copied.success());
         for entry in fs::read_dir(Path::new(program()).with_file_name("lib/millstream")).unwrap() {
             let entry = entry.unwrap();
             fs::copy(entry.path(), lib.join(entry.file_name())).unwrap();
