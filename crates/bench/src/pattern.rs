@@ -1,6 +1,6 @@
 //! Bytes that tell their position: one that was lost, repeated, swapped or left over from before is noticed.
 
-use crate::statistics::Random;
+use crate::random::Random;
 
 /// Writes the bytes of `position..position + bytes.len()`.
 pub fn fill(position: u64, bytes: &mut [u8]) {

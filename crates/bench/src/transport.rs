@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use crate::placement::Placement;
+use crate::engine::placement::Placement;
 
 pub mod kernel_pipe;
 pub mod millstream;

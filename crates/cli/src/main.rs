@@ -3,6 +3,7 @@
 
 mod args;
 mod bench;
+mod bytes;
 mod failure;
 mod progress;
 mod run;

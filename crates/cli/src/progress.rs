@@ -3,6 +3,8 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+use millstream_bench::engine;
+
 /// Redrawing more often than this would disturb what is measured, and nobody reads faster.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -19,14 +21,18 @@ impl Progress {
         Progress { is_shown: std::io::stderr().is_terminal(), start: Instant::now(), drawn: None }
     }
 
-    /// `done` of `total` runs are over; expects the rest to take as long in proportion.
-    pub(crate) fn update(&mut self, done: usize, total: usize) {
+    /// Redraws. Expects the launches to come to take as long as those so far, until the time is up.
+    pub(crate) fn update(&mut self, now: &engine::Progress<'_>) {
         if !self.is_shown || self.drawn.is_some_and(|drawn| drawn.elapsed() < PAUSE) {
             return;
         }
         self.drawn = Some(Instant::now());
-        let left = self.start.elapsed().as_secs_f64() * (total - done) as f64 / done.max(1) as f64;
-        draw(&format!("{done} of {total} runs, {left:.0} s left"));
+        let pace = self.start.elapsed().as_secs_f64() / now.done.max(1) as f64;
+        let left = (pace * (now.total - now.done) as f64).min(now.time_left.as_secs_f64());
+        draw(&format!(
+            "{} of {} runs, {left:.0} s left: {} over {}",
+            now.done, now.total, now.last.method, now.last.transport
+        ));
     }
 }
 

@@ -18,7 +18,7 @@ fn text(scratch: &Scratch) -> String {
 
 fn cells(path: &Path) -> Vec<serde_json::Value> {
     let document: serde_json::Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
-    assert_eq!(document["schema"], "millstream bench 1");
+    assert_eq!(document["schema"], "millstream bench 2");
     assert!(document["machine"]["cpus"].as_u64().unwrap() >= 1);
     document["cells"].as_array().unwrap().clone()
 }

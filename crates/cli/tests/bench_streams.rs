@@ -18,7 +18,7 @@ fn bench(arguments: &[&str]) -> Seen {
 
 fn cells(path: &Path) -> Vec<Value> {
     let document: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
-    assert_eq!(document["schema"], "millstream bench 1");
+    assert_eq!(document["schema"], "millstream bench 2");
     document["cells"].as_array().unwrap().clone()
 }
 

@@ -52,6 +52,8 @@ pub mod shared;
 pub mod signals;
 #[cfg(feature = "std")]
 pub mod transfer;
+#[cfg(feature = "std")]
+pub mod usage;
 
 /// What a system call answers when it fails: the kernel's own number, with its usual text as `Display`.
 pub use rustix::io::Errno;

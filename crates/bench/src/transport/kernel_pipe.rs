@@ -5,7 +5,7 @@ use std::io::{self, PipeWriter};
 use millstream_sys::pipe;
 
 use super::{Ends, Transport, WriteEnd};
-use crate::placement::Placement;
+use crate::engine::placement::Placement;
 
 /// A pipe of a certain size.
 pub struct KernelPipe {

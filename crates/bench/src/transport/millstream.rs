@@ -3,7 +3,7 @@
 use millstream_pipe::{Builder, WaitPolicy, Writer};
 
 use super::{Ends, Transport, WriteEnd};
-use crate::placement::Placement;
+use crate::engine::placement::Placement;
 
 /// A pipe whose ends wait in a certain way.
 pub struct Millstream {

@@ -17,6 +17,7 @@ use std::io::Read;
 use millstream_sys::clock;
 
 use super::baton::Baton;
+use crate::engine::Launch;
 use crate::page_aligned::PageAligned;
 use crate::pattern;
 use crate::transport::WriteEnd;
@@ -62,8 +63,8 @@ pub(super) fn write(mut end: Box<dyn WriteEnd>, mut baton: Baton, transfer: usiz
     Ok(())
 }
 
-/// The reader's part; returns MB/s.
-pub(super) fn read(end: Box<dyn Read>, baton: Baton, transfer: usize) -> Result<f64, String> {
+/// The reader's part; returns MB/s, those of the rehearsal as warm-up.
+pub(super) fn read(end: Box<dyn Read>, baton: Baton, transfer: usize) -> Result<Launch, String> {
     let mut reader = Reader { end, baton, buffer: PageAligned::new(transfer), position: 0 };
     reader.compare(untimed_bytes(COMPARED_BYTES, transfer))?;
     let rehearsed = rehearsed_bytes(transfer);
@@ -72,7 +73,9 @@ pub(super) fn read(end: Box<dyn Read>, baton: Baton, transfer: usize) -> Result<
     let nanoseconds = reader.time(bytes)?;
     reader.compare(transfer as u64)?;
     reader.expect_the_end()?;
-    Ok(bytes as f64 * 1e3 / nanoseconds as f64)
+    let rate = |bytes: u64, nanoseconds: u64| bytes as f64 * 1e3 / nanoseconds as f64;
+    let warmup = vec![rate(rehearsed, estimated_ns)];
+    Ok(Launch { warmup, ..Launch::of(rate(bytes, nanoseconds)) })
 }
 
 /// What pass 2 moves.
@@ -207,9 +210,9 @@ mod tests {
         }
     }
 
-    fn sample(at: u64, fault: fn(&[u8], usize) -> Vec<u8>) -> Result<f64, String> {
-        use crate::crew::{self, Post};
-        use crate::placement::Placement;
+    fn sample(at: u64, fault: fn(&[u8], usize) -> Vec<u8>) -> Result<Launch, String> {
+        use crate::engine::crew::{self, Post};
+        use crate::engine::placement::Placement;
         use crate::transport::{Transport, kernel_pipe};
         let Ends { writer, reader } = kernel_pipe::DEFAULT.connect(Placement::OneCpu)?;
         let baton = Baton::new(Placement::OneCpu.idle()).unwrap();
@@ -239,7 +242,8 @@ mod tests {
 
     #[test]
     fn a_stream_without_fault_gives_a_rate() {
-        assert!(sample(u64::MAX, changed).unwrap() > 0.0);
+        let seen = sample(u64::MAX, changed).unwrap();
+        assert!(seen.samples[0] > 0.0 && seen.warmup[0] > 0.0 && seen.samples.len() == 1, "{seen:?}");
     }
 
     #[test]

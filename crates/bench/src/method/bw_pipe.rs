@@ -7,9 +7,10 @@
 use std::collections::BTreeMap;
 
 use crate::cell::{Cell, MEGABYTES_PER_SECOND};
-use crate::crew::{self, Post};
-use crate::interleave;
-use crate::placement::Placement;
+use crate::engine::crew::{self, Post};
+use crate::engine::placement::Placement;
+use crate::engine::{Comparison, Job, Launch};
+use crate::method::Depth;
 use crate::transport::{Ends, Transport, kernel_pipe, millstream, spsc_bare};
 
 mod baton;
@@ -59,7 +60,7 @@ impl Carrier {
     }
 }
 
-/// What to measure and how often.
+/// What to measure.
 pub struct Plan {
     /// Bytes for each write and read, each 1 to [`TRANSFER_MAX`].
     pub transfers: Vec<usize>,
@@ -67,61 +68,59 @@ pub struct Plan {
     pub placements: Vec<Placement>,
     /// Which carriers.
     pub carriers: Vec<Carrier>,
-    /// Samples for each cell.
-    pub rounds: usize,
 }
 
-#[derive(Clone, Copy)]
-struct Combination {
-    transfer: usize,
-    placement: Placement,
-    carrier: Carrier,
+impl Plan {
+    /// The transfers of the study are all in the full plan, so there is nothing more to be faithful to.
+    pub fn of(depth: Depth) -> Plan {
+        let transfers = match depth {
+            Depth::Quick => vec![2 << 10, 8 << 10, 64 << 10],
+            Depth::Full | Depth::SeedFaithful => TRANSFERS.to_vec(),
+        };
+        Plan { transfers, placements: Placement::ALL.to_vec(), carriers: Carrier::ALL.to_vec() }
+    }
 }
 
-/// Measures. `progress` is told how many samples of how many are taken. No cells, if the plan combines nothing that can
-/// be combined. What goes wrong makes its cell invalid.
-pub fn measure(plan: &Plan, progress: impl FnMut(usize, usize)) -> Vec<Cell> {
-    let (mut combinations, mut groups) = (Vec::new(), Vec::new());
+/// A comparison for each transfer and placement; none, if the plan combines nothing that can be combined.
+pub fn comparisons(plan: &Plan) -> Vec<Comparison> {
+    let mut comparisons = Vec::new();
     for &transfer in &plan.transfers {
         for &placement in &plan.placements {
-            let first = combinations.len();
             let carriers = plan.carriers.iter().filter(|carrier| carrier.is_for(placement));
-            combinations.extend(carriers.map(|&carrier| Combination { transfer, placement, carrier }));
-            groups.push((first..combinations.len()).collect());
+            let jobs: Vec<Job> = carriers.map(|&carrier| job(transfer, placement, carrier)).collect();
+            if !jobs.is_empty() {
+                // Each launch warms up for itself.
+                comparisons.push(Comparison { baseline: Some(kernel_pipe::DEFAULT.name()), rehearsals: 0, jobs });
+            }
         }
     }
-    let mut cells: Vec<Cell> = combinations.iter().map(|combination| combination.cell()).collect();
-    // No rehearsal: each sample warms up for itself.
-    interleave::measure(&mut cells, groups, 0, plan.rounds, |index| combinations[index].sample(), progress);
-    cells
+    comparisons
 }
 
-impl Combination {
-    fn cell(self) -> Cell {
-        let params = BTreeMap::from([("transfer", self.transfer.into())]);
-        Cell::new("bw_pipe", self.carrier.name(), self.placement.name(), params, MEGABYTES_PER_SECOND)
-    }
+fn job(transfer: usize, placement: Placement, carrier: Carrier) -> Job {
+    let params = BTreeMap::from([("transfer", transfer.into())]);
+    let cell = Cell::new("bw_pipe", carrier.name(), placement.name(), params, MEGABYTES_PER_SECOND);
+    Job::new(cell, move || launch(transfer, placement, carrier))
+}
 
-    /// MB/s of one launch, or the check that it failed.
-    fn sample(self) -> Result<f64, String> {
-        let Combination { transfer, placement, carrier } = self;
-        let cpus = placement.cpus()?;
-        let Carrier::Transport(transport) = carrier else {
-            let post = Post { name: "copier", cpu: cpus[0] };
-            return crew::run(&[post], |_| memcpy_twice::copy(transfer).map(Some));
-        };
-        let Ends { writer, reader } = transport.connect(placement)?;
-        let baton = Baton::new(placement.idle()).map_err(|error| format!("no shared memory: {error}"))?;
-        let posts = [Post { name: "writer", cpu: cpus[0] }, Post { name: "reader", cpu: cpus[1] }];
-        crew::run(&posts, move |index| match index {
-            0 => {
-                drop(reader);
-                passes::write(writer, baton, transfer).map(|()| None)
-            }
-            _ => {
-                drop(writer);
-                passes::read(reader, baton, transfer).map(Some)
-            }
-        })
-    }
+/// MB/s of one launch, or the check that it failed.
+fn launch(transfer: usize, placement: Placement, carrier: Carrier) -> Result<Launch, String> {
+    let cpus = placement.cpus()?;
+    let Carrier::Transport(transport) = carrier else {
+        let post = Post { name: "copier", cpu: cpus[0] };
+        return crew::run(&[post], |_| memcpy_twice::copy(transfer).map(Some));
+    };
+    let Ends { writer, reader } = transport.connect(placement)?;
+    let baton = Baton::new(placement.idle()).map_err(|error| format!("no shared memory: {error}"))?;
+    let posts = [Post { name: "writer", cpu: cpus[0] }, Post { name: "reader", cpu: cpus[1] }];
+    crew::run(&posts, move |index| match index {
+        0 => {
+            drop(reader);
+            passes::write(writer, baton, transfer).map(|()| None)
+        }
+        _ => {
+            drop(writer);
+            passes::read(reader, baton, transfer).map(Some)
+        }
+    })
 }

@@ -4,11 +4,10 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use crate::cell::{Cell, Document, Machine};
-use crate::placement::Placement;
-use crate::unmodified::Workload;
-
-pub mod streams;
+use super::{invalid_cells, on_machine};
+use crate::cell::{Cell, Document};
+use crate::engine::placement::Placement;
+use crate::method::grep::Workload;
 
 /// Improvement in percent over its own kernel's pipe, grep over 50 MB, as a study of three Linux 2.5 pipe patches
 /// reported it: larger pipe, single copy, both together. Other hardware; the shape is what compares.
@@ -20,8 +19,8 @@ fn historical(workload: &str, placement: &str) -> [Option<i32>; 3] {
     }
 }
 
-/// What people read: a row for each pipeline and placement, then what could not be measured and why.
-pub fn render(document: &Document) -> String {
+/// A row for each pipeline and placement, then what could not be measured and why.
+pub(super) fn render(document: &Document, cells: &[&Cell]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header([
         "pipeline",
@@ -37,7 +36,7 @@ pub fn render(document: &Document) -> String {
     ]);
     for workload in Workload::ALL {
         for placement in Placement::ALL {
-            if let Some(row) = row(document, workload.name(), placement.name()) {
+            if let Some(row) = row(cells, workload.name(), placement.name()) {
                 table.add_row(row);
             }
         }
@@ -52,35 +51,20 @@ pub fn render(document: &Document) -> String {
     let _ = writeln!(
         text,
         "\nMedians in ms of whole commands over {}, {} runs each, {}.",
-        document.cells.first().and_then(|cell| cell.params.get("size")).map_or("no text".into(), megabytes),
-        document.cells.iter().map(|cell| cell.n).max().unwrap_or(0),
+        cells.first().and_then(|cell| cell.params.get("size")).map_or("no text".into(), megabytes),
+        cells.iter().map(|cell| cell.n).max().unwrap_or(0),
         on_machine(&document.machine),
     );
     text += "LP, ZC, LP+ZC: the larger-pipe, single-copy and combined kernel patches of 2002, each in % over its own\n\
              kernel, on other hardware.\n";
-    text + &invalid_cells(document, |cell| workload_of(cell).to_owned())
+    text + &invalid_cells(cells, |cell| workload_of(cell).to_owned())
 }
 
-fn on_machine(machine: &Machine) -> String {
-    format!("on {}, {} CPUs, Linux {}", machine.cpu, machine.cpus, machine.kernel)
-}
-
-/// A line for each cell that shows no number, and why.
-fn invalid_cells(document: &Document, title: impl Fn(&Cell) -> String) -> String {
-    let mut lines = String::new();
-    for cell in document.cells.iter().filter(|cell| !cell.valid) {
-        let why = cell.why_invalid.as_deref().unwrap_or("no run was counted");
-        // Writing to a string cannot fail.
-        let _ = writeln!(lines, "not valid: {} over {} at {}: {why}", title(cell), cell.transport, cell.placement);
-    }
-    lines
-}
-
-fn row(document: &Document, workload: &str, placement: &str) -> Option<Vec<String>> {
+fn row(cells: &[&Cell], workload: &str, placement: &str) -> Option<Vec<String>> {
     let find = |transport| {
-        document
-            .cells
+        cells
             .iter()
+            .copied()
             .find(|cell| workload_of(cell) == workload && cell.placement == placement && cell.transport == transport)
     };
     let (pipe, millstream) = (find("pipe")?, find("millstream")?);
@@ -127,22 +111,22 @@ fn megabytes(bytes: &serde_json::Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cell::Machine;
+    use crate::engine::Launch;
     use std::collections::BTreeMap;
 
     fn cell(workload: &str, transport: &'static str, placement: &'static str, samples: &[f64]) -> Cell {
         let params = BTreeMap::from([("workload", workload.into()), ("size", 50_000_000.into())]);
         let mut cell = Cell::new("grep", transport, placement, params, "ms");
-        cell.samples = samples.to_vec();
+        samples.iter().for_each(|&sample| cell.add(Launch::of(sample)));
         cell.why_invalid = samples.is_empty().then(|| "stage 2 ran on CPU 0 instead of 1".into());
         cell
     }
 
     fn rendered(mut cells: Vec<Cell>) -> String {
-        let baseline = cells[0].samples.clone();
-        cells.iter_mut().for_each(|cell| cell.conclude((cell.transport != "pipe").then_some(&baseline)));
-        let machine = Machine { cpu: "Some CPU".into(), cpus: 2, kernel: "6.18".into() };
-        render(&Document { schema: "test", machine, cells })
+        cells.iter_mut().for_each(Cell::conclude);
+        let baseline = cells[0].clone();
+        cells[1..].iter_mut().for_each(|cell| cell.compare_with(&baseline));
+        crate::report::table::render(&Document::for_tests(cells))
     }
 
     #[test]

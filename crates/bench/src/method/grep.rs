@@ -3,6 +3,7 @@
 //! What is timed is the whole command as a user waits for it, from its start to its end, the start of `millstream run`
 //! included. A run counts only if every stage ended as it should, on the CPU it was given, having moved every byte.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
@@ -10,13 +11,18 @@ use std::io::{self, Read, Seek};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::rc::Rc;
 
 use millstream_sys::{clock, memory, pipe, settings};
 
 use crate::cell::Cell;
-use crate::interleave;
-use crate::pipeline::{Report, SEPARATOR};
-use crate::placement::Placement;
+use crate::engine::placement::Placement;
+use crate::engine::{Comparison, Job, Launch, Telemetry};
+
+pub mod corpus;
+pub mod pipeline;
+
+use pipeline::{Report, SEPARATOR};
 
 /// A pattern as people search for, which occurs in no text but this one.
 pub const ABSENT_PATTERN: &str = "nosuchwordinhere";
@@ -84,7 +90,7 @@ impl Transport {
     }
 }
 
-/// What to measure and how often.
+/// What to measure.
 pub struct Plan {
     /// The `millstream` program: it launches the pipelines, and is one of the transports.
     pub program: PathBuf,
@@ -92,39 +98,42 @@ pub struct Plan {
     pub file: PathBuf,
     /// Something that does not occur in it.
     pub pattern: String,
-    /// Samples for each cell.
-    pub pairs: usize,
     /// Which pipelines.
     pub workloads: Vec<Workload>,
     /// Which placements.
     pub placements: Vec<Placement>,
 }
 
-/// Measures. `progress` is told how many runs of how many are done.
+/// A comparison for each pipeline and placement.
 ///
 /// # Errors
 /// The text cannot be read, or there is no memory for the reports. What goes wrong in a run makes its cell invalid.
-pub fn measure(plan: &Plan, progress: impl FnMut(usize, usize)) -> io::Result<Vec<Cell>> {
-    let mut bench = Bench::new(plan)?;
-    let (combinations, groups) = combinations(plan);
-    let mut cells: Vec<Cell> = combinations.iter().map(|combination| combination.cell(bench.file_bytes)).collect();
-    // The first round warms caches and is thrown away.
-    interleave::measure(&mut cells, groups, 1, plan.pairs, |index| bench.run(combinations[index]), progress);
-    Ok(cells)
-}
-
-/// Every combination, and the indices of those that are compared with each other.
-fn combinations(plan: &Plan) -> (Vec<Combination>, Vec<Vec<usize>>) {
-    let (mut combinations, mut groups) = (Vec::new(), Vec::new());
-    for &workload in &plan.workloads {
-        for &placement in &plan.placements {
-            let first = combinations.len();
+pub fn comparisons(plan: Plan) -> io::Result<Vec<Comparison>> {
+    let (workloads, placements) = (plan.workloads.clone(), plan.placements.clone());
+    let bench = Rc::new(RefCell::new(Bench::new(plan)?));
+    let mut comparisons = Vec::new();
+    for &workload in &workloads {
+        for &placement in &placements {
             let transports = workload.transports().iter();
-            combinations.extend(transports.map(|&transport| Combination { workload, placement, transport }));
-            groups.push((first..combinations.len()).collect());
+            let jobs = transports.map(|&transport| job(&bench, Combination { workload, placement, transport }));
+            // The first round warms caches.
+            comparisons.push(Comparison {
+                baseline: Some(Transport::Pipe.name()),
+                rehearsals: 1,
+                jobs: jobs.collect(),
+            });
         }
     }
-    (combinations, groups)
+    Ok(comparisons)
+}
+
+fn job(bench: &Rc<RefCell<Bench>>, combination: Combination) -> Job {
+    let Combination { workload, placement, transport } = combination;
+    let size = bench.borrow().file_bytes;
+    let params = BTreeMap::from([("workload", workload.name().into()), ("size", size.into())]);
+    let cell = Cell::new("grep", transport.name(), placement.name(), params, "ms");
+    let bench = Rc::clone(bench);
+    Job::new(cell, move || bench.borrow_mut().run(combination))
 }
 
 #[derive(Clone, Copy)]
@@ -134,26 +143,19 @@ struct Combination {
     transport: Transport,
 }
 
-impl Combination {
-    fn cell(self, file_bytes: u64) -> Cell {
-        let params = BTreeMap::from([("workload", self.workload.name().into()), ("size", file_bytes.into())]);
-        Cell::new("grep", self.transport.name(), self.placement.name(), params, "ms")
-    }
-}
-
-struct Bench<'a> {
-    plan: &'a Plan,
+struct Bench {
+    plan: Plan,
     file_bytes: u64,
     report: File,
 }
 
-impl<'a> Bench<'a> {
-    fn new(plan: &'a Plan) -> io::Result<Bench<'a>> {
-        Ok(Bench { plan, file_bytes: read_into_cache(&plan.file)?, report: memory::anonymous_file()? })
+impl Bench {
+    fn new(plan: Plan) -> io::Result<Bench> {
+        Ok(Bench { file_bytes: read_into_cache(&plan.file)?, report: memory::anonymous_file()?, plan })
     }
 
     /// One run: its milliseconds, or the check that it failed.
-    fn run(&mut self, combination: Combination) -> Result<f64, String> {
+    fn run(&mut self, combination: Combination) -> Result<Launch, String> {
         let Combination { workload, placement, transport } = combination;
         let cpus = placement.cpus()?;
         let stages = self.stages(workload, transport);
@@ -173,7 +175,11 @@ impl<'a> Bench<'a> {
         check_pipes(transport, &report.pipe_bytes)?;
         self.check_stages(workload, &report, &cpus[..stages.len()])?;
         self.check_output(workload, &output.stdout)?;
-        Ok(nanoseconds as f64 / 1e6)
+        let (pids, cpus) = report.stages.iter().map(|stage| (stage.pid, stage.cpu)).unzip();
+        Ok(Launch {
+            telemetry: Telemetry { pids, cpus, ..Telemetry::default() },
+            ..Launch::of(nanoseconds as f64 / 1e6)
+        })
     }
 
     fn stages(&self, workload: Workload, transport: Transport) -> Vec<Vec<OsString>> {

@@ -5,6 +5,7 @@ use std::hint::black_box;
 use millstream_sys::clock;
 
 use super::passes::{rehearsed_bytes, timed_bytes};
+use crate::engine::Launch;
 use crate::page_aligned::PageAligned;
 use crate::pattern;
 
@@ -15,7 +16,7 @@ pub const NAME: &str = "memcpy-twice";
 const RING_BYTES: usize = 512 << 10;
 
 /// Copies pieces of `transfer` bytes, for as long as the other carriers do, and returns MB/s.
-pub(super) fn copy(transfer: usize) -> Result<f64, String> {
+pub(super) fn copy(transfer: usize) -> Result<Launch, String> {
     let mut copier = Copier {
         from: PageAligned::new(transfer),
         ring: PageAligned::new(RING_BYTES),
@@ -30,7 +31,7 @@ pub(super) fn copy(transfer: usize) -> Result<f64, String> {
     let bytes = timed_bytes(rehearsed, estimated_ns, transfer);
     let nanoseconds = copier.time(bytes);
     copier.compare()?;
-    Ok(bytes as f64 * 1e3 / nanoseconds as f64)
+    Ok(Launch::of(bytes as f64 * 1e3 / nanoseconds as f64))
 }
 
 struct Copier {

@@ -7,12 +7,12 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde_json::Value;
 
 use super::{invalid_cells, on_machine};
-use crate::bw_pipe::MEMCPY_TWICE;
-use crate::cell::{Cell, Document, MEGABYTES_PER_SECOND};
-use crate::placement::Placement;
+use crate::cell::{Cell, Document};
+use crate::engine::placement::Placement;
+use crate::method::bw_pipe::MEMCPY_TWICE;
 
 /// What tells the two methods apart.
-struct Shape {
+pub(super) struct Shape {
     title: &'static str,
     parameter: &'static str,
     figure: fn(f64) -> String,
@@ -21,7 +21,7 @@ struct Shape {
     sample: &'static str,
 }
 
-const BANDWIDTH: Shape = Shape {
+static BANDWIDTH: Shape = Shape {
     title: "GB/s",
     parameter: "transfer",
     figure: |megabytes| format!("{:.*}", if megabytes < 100.0 { 4 } else { 2 }, megabytes / 1e3),
@@ -29,7 +29,7 @@ const BANDWIDTH: Shape = Shape {
     sample: "GB = 10^9 bytes",
 };
 
-const LATENCY: Shape = Shape {
+static LATENCY: Shape = Shape {
     title: "us for a round trip",
     parameter: "waiting",
     figure: |microseconds| format!("{microseconds:.2}"),
@@ -37,30 +37,30 @@ const LATENCY: Shape = Shape {
     sample: "1 byte there and back",
 };
 
-/// What people read of `bw_pipe`.
-pub fn bandwidth(document: &Document) -> String {
-    render(document, &BANDWIDTH)
+/// That of a method.
+pub(super) fn shape(method: &str) -> Option<&'static Shape> {
+    match method {
+        "bw_pipe" => Some(&BANDWIDTH),
+        "lat_pipe" => Some(&LATENCY),
+        _ => None,
+    }
 }
 
-/// What people read of `lat_pipe`.
-pub fn latency(document: &Document) -> String {
-    render(document, &LATENCY)
-}
-
-fn render(document: &Document, shape: &Shape) -> String {
+/// A table for each placement.
+pub(super) fn render(document: &Document, all: &[&Cell], shape: &Shape) -> String {
     let mut text = String::new();
     for (placement, bound) in Placement::ALL.into_iter().zip(shape.bounds) {
-        let cells: Vec<&Cell> = document.cells.iter().filter(|cell| cell.placement == placement.name()).collect();
+        let cells: Vec<&Cell> = all.iter().copied().filter(|cell| cell.placement == placement.name()).collect();
         if !cells.is_empty() {
             let cpus = placement.title();
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{}, {cpus}\n{}\n", shape.title, table(&cells, shape, bound));
         }
     }
-    let launches = document.cells.iter().map(|cell| cell.n).max().unwrap_or(0);
+    let launches = all.iter().map(|cell| cell.n).max().unwrap_or(0);
     let _ = writeln!(text, "Medians of {launches} launches, {}, {}.", shape.sample, on_machine(&document.machine));
     text += "x NAME: millstream's speed over that of NAME, above 1 is faster; the interval is that of x pipe.\n";
-    text += &invalid_cells(document, |cell| format!("{} {}", cell.method, label(&cell.params[shape.parameter])));
+    text += &invalid_cells(all, |cell| format!("{} {}", cell.method, label(&cell.params[shape.parameter])));
     text
 }
 
@@ -68,8 +68,8 @@ fn table(cells: &[&Cell], shape: &Shape, bound: &str) -> Table {
     let (mut transports, mut rows) = (Vec::new(), Vec::new());
     for cell in cells {
         let value = &cell.params[shape.parameter];
-        if !transports.contains(&cell.transport) {
-            transports.push(cell.transport);
+        if !transports.contains(&&*cell.transport) {
+            transports.push(&*cell.transport);
         }
         if !rows.contains(&value) {
             rows.push(value);
@@ -111,7 +111,7 @@ fn table(cells: &[&Cell], shape: &Shape, bound: &str) -> Table {
 
 fn speed_over(ours: &Cell, other: &Cell) -> Option<f64> {
     let (ours_median, other_median) = (ours.median?, other.median?);
-    Some(if ours.unit == MEGABYTES_PER_SECOND { ours_median / other_median } else { other_median / ours_median })
+    Some(if ours.is_rate() { ours_median / other_median } else { other_median / ours_median })
 }
 
 fn times(ratio: f64) -> String {
@@ -131,21 +131,24 @@ fn label(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cell::Machine;
+    use crate::engine::Launch;
+    use crate::report::table::render as rendered;
     use std::collections::BTreeMap;
 
     fn document(method: &'static str, unit: &'static str, samples: &[(&'static str, Value, f64)]) -> Document {
         let parameter = if method == "bw_pipe" { "transfer" } else { "waiting" };
         let cells = samples.iter().map(|(transport, value, sample)| {
             let params = BTreeMap::from([(parameter, value.clone())]);
-            let mut cell = Cell::new(method, transport, "2cpu", params, unit);
-            cell.samples = vec![*sample; 5];
+            let mut cell = Cell::new(method, *transport, "2cpu", params, unit);
+            (0..5).for_each(|_| cell.add(Launch::of(*sample)));
             cell.why_invalid = sample.is_nan().then(|| "the reader was killed by signal 9".into());
-            cell.conclude((*transport != "pipe").then_some(&[1000.0; 5]));
+            cell.conclude();
             cell
         });
-        let machine = Machine { cpu: "Some CPU".into(), cpus: 2, kernel: "6.18".into() };
-        Document { schema: "test", cells: cells.collect(), machine }
+        let mut cells: Vec<Cell> = cells.collect();
+        let baseline = cells[0].clone();
+        cells[1..].iter_mut().for_each(|cell| cell.compare_with(&baseline));
+        Document::for_tests(cells)
     }
 
     fn words<'a>(text: &'a str, first: &str) -> Vec<&'a str> {
@@ -156,7 +159,7 @@ mod tests {
     #[test]
     fn bandwidths_are_shown_with_their_ratios() {
         let size = Value::from(4096);
-        let text = bandwidth(&document(
+        let text = rendered(&document(
             "bw_pipe",
             "MB/s",
             &[("pipe", size.clone(), 1000.0), ("millstream", size.clone(), 4000.0), ("spsc-bare", size, 8000.0)],
@@ -169,7 +172,8 @@ mod tests {
     #[test]
     fn a_latency_of_half_is_twice_as_fast() {
         let word = Value::from("running");
-        let text = latency(&document("lat_pipe", "us", &[("pipe", word.clone(), 1000.0), ("millstream", word, 500.0)]));
+        let text =
+            rendered(&document("lat_pipe", "us", &[("pipe", word.clone(), 1000.0), ("millstream", word, 500.0)]));
         assert_eq!(words(&text, "running"), ["running", "1000.00", "500.00", "2.00", "2.00", "..", "2.00", "-"]);
     }
 
@@ -177,7 +181,7 @@ mod tests {
     fn an_invalid_cell_shows_why_and_no_number() {
         let size = Value::from(512);
         let cells = [("pipe", size.clone(), 1000.0), ("millstream", size, f64::NAN)];
-        let text = bandwidth(&document("bw_pipe", "MB/s", &cells));
+        let text = rendered(&document("bw_pipe", "MB/s", &cells));
         assert_eq!(words(&text, "512"), ["512", "1.00", "-", "-", "-", "-"]);
         let why = "not valid: bw_pipe 512 over millstream at 2cpu: the reader was killed by signal 9";
         assert!(text.contains(why), "{text}");

@@ -18,6 +18,8 @@ use millstream_sys::fork::{self, Child, Side, wait_readable};
 use millstream_sys::{Errno, cpu};
 use serde::{Deserialize, Serialize};
 
+use super::launch::{Launch, Telemetry, Watch};
+
 /// For one sample. Longer than any that is worth having takes, also on a busy machine.
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -33,7 +35,8 @@ pub struct Post {
     pub cpu: usize,
 }
 
-/// Runs `role` in a process for each post, with the post's index, and returns the sample that one of them took.
+/// Runs `role` in a process for each post, with the post's index, and returns the samples that one of them took, with
+/// what the kernel counted for all.
 ///
 /// Until every process is started this one keeps what `role` owns, and each process has all of it: a role first drops
 /// what belongs to the others.
@@ -41,7 +44,7 @@ pub struct Post {
 /// # Errors
 /// A sentence: what every process that failed says, which died of what, which ran on another CPU, which was silent for
 /// half a minute. No process is left.
-pub fn run(posts: &[Post], role: impl FnOnce(usize) -> Result<Option<f64>, String>) -> Result<f64, String> {
+pub fn run(posts: &[Post], role: impl FnOnce(usize) -> Result<Option<Launch>, String>) -> Result<Launch, String> {
     run_within(LIMIT, posts, role)
 }
 
@@ -49,8 +52,8 @@ pub fn run(posts: &[Post], role: impl FnOnce(usize) -> Result<Option<f64>, Strin
 pub(crate) fn run_within(
     limit: Duration,
     posts: &[Post],
-    role: impl FnOnce(usize) -> Result<Option<f64>, String>,
-) -> Result<f64, String> {
+    role: impl FnOnce(usize) -> Result<Option<Launch>, String>,
+) -> Result<Launch, String> {
     let mut members = Vec::with_capacity(posts.len());
     for (index, &post) in posts.iter().enumerate() {
         let (reader, writer) = io::pipe().map_err(|error| format!("cannot make a pipe for reports: {error}"))?;
@@ -68,11 +71,11 @@ pub(crate) fn run_within(
 /// What a process tells when it has done its part.
 #[derive(Serialize, Deserialize)]
 struct Report {
-    cpu: usize,
-    outcome: Result<Option<f64>, String>,
+    telemetry: Telemetry,
+    outcome: Result<Option<Launch>, String>,
 }
 
-fn serve(cpu: usize, mut report: impl Write, role: impl FnOnce() -> Result<Option<f64>, String>) -> ! {
+fn serve(cpu: usize, mut report: impl Write, role: impl FnOnce() -> Result<Option<Launch>, String>) -> ! {
     /// Whatever happens, a panic included: nothing of the parent's own goes on in the child.
     struct Exit;
     impl Drop for Exit {
@@ -81,11 +84,10 @@ fn serve(cpu: usize, mut report: impl Write, role: impl FnOnce() -> Result<Optio
         }
     }
     let _exit = Exit;
-    let outcome = match cpu::restrict_to(&[cpu]) {
-        Ok(()) => role(),
-        Err(error) => Err(format!("cannot run on CPU {cpu}: {error}")),
-    };
-    let said = Report { cpu: cpu::current() as usize, outcome };
+    let is_there = cpu::restrict_to(&[cpu]).map_err(|error| format!("cannot run on CPU {cpu}: {error}"));
+    let watch = Watch::start(cpu);
+    let outcome = is_there.and_then(|()| role());
+    let said = Report { telemetry: watch.stop(), outcome };
     if let Ok(line) = serde_json::to_vec(&said) {
         // The parent that does not listen has given up on us.
         let _ = report.write_all(&line);
@@ -101,7 +103,7 @@ struct Member {
 
 impl Member {
     /// What it said, once its report can be read.
-    fn hear(mut self) -> Result<Option<f64>, String> {
+    fn hear(mut self) -> Result<(Option<Launch>, Telemetry), String> {
         let name = self.post.name;
         let mut line = Vec::new();
         // Its end closes with the process.
@@ -113,17 +115,17 @@ impl Member {
         let report: Report = serde_json::from_slice(&line).map_err(|_| format!("the {name} ended without a report"))?;
         match report.outcome {
             Err(why) => Err(format!("the {name}: {why}")),
-            Ok(_) if report.cpu != self.post.cpu => {
-                Err(format!("the {name} ran on CPU {} instead of {}", report.cpu, self.post.cpu))
+            Ok(_) if report.telemetry.cpus != [self.post.cpu] => {
+                Err(format!("the {name} ran on CPU {:?} instead of {}", report.telemetry.cpus, self.post.cpu))
             }
-            Ok(sample) => Ok(sample),
+            Ok(launch) => Ok((launch, report.telemetry)),
         }
     }
 }
 
 /// Waits for every report. Members that have not reported when it returns are killed and reaped.
-fn gather(mut silent: Vec<Member>, limit: Duration) -> Result<f64, String> {
-    let (mut sample, mut failures) = (None, Vec::new());
+fn gather(mut silent: Vec<Member>, limit: Duration) -> Result<Launch, String> {
+    let (mut launch, mut telemetry, mut failures) = (None, Telemetry::default(), Vec::new());
     let mut deadline = Instant::now() + limit;
     while !silent.is_empty() {
         let descriptors: Vec<_> = silent.iter().map(|member| member.report.as_fd()).collect();
@@ -138,7 +140,10 @@ fn gather(mut silent: Vec<Member>, limit: Duration) -> Result<f64, String> {
         let mut readable = readable.into_iter();
         for member in silent.extract_if(.., |_| readable.next() == Some(true)) {
             match member.hear() {
-                Ok(seen) => sample = sample.or(seen),
+                Ok((seen, part)) => {
+                    launch = launch.or(seen);
+                    telemetry.join(part);
+                }
                 Err(why) => failures.push(why),
             }
         }
@@ -150,10 +155,11 @@ fn gather(mut silent: Vec<Member>, limit: Duration) -> Result<f64, String> {
         let late = silent.iter().map(|member| format!("the {} said nothing for {limit:?}", member.post.name));
         failures.extend(late);
     }
-    match (failures.is_empty(), sample) {
-        (false, _) => Err(failures.join("; ")),
-        (true, sample) => sample.ok_or_else(|| "nobody took a sample".into()),
+    if !failures.is_empty() {
+        return Err(failures.join("; "));
     }
+    let launch = launch.ok_or("nobody took a sample")?;
+    Ok(Launch { telemetry, ..launch })
 }
 
 #[cfg(test)]
@@ -165,7 +171,7 @@ mod tests {
         [Post { name: "writer", cpu }, Post { name: "reader", cpu }]
     }
 
-    fn spin() -> Result<Option<f64>, String> {
+    fn spin() -> Result<Option<Launch>, String> {
         loop {
             std::thread::yield_now();
         }
@@ -173,16 +179,18 @@ mod tests {
 
     #[test]
     fn the_sample_of_one_is_the_sample_of_all() {
-        assert_eq!(run(&posts(), |index| Ok((index == 1).then_some(4.5))), Ok(4.5));
-        assert_eq!(run(&posts(), |_| Ok(None)), Err("nobody took a sample".into()));
+        let seen = run(&posts(), |index| Ok((index == 1).then(|| Launch::of(4.5)))).unwrap();
+        assert_eq!((seen.samples, seen.telemetry.cpus.len()), (vec![4.5], 2));
+        assert_ne!(seen.telemetry.pids[0], seen.telemetry.pids[1]);
+        assert_eq!(run(&posts(), |_| Ok(None)).unwrap_err(), "nobody took a sample");
     }
 
     #[test]
     fn each_runs_on_its_cpu() {
         let allowed = cpu::allowed().unwrap();
         for &cpu in &allowed {
-            let seen = run(&[Post { name: "reader", cpu }], |_| Ok(Some(f64::from(cpu::current()))));
-            assert_eq!(seen, Ok(cpu as f64));
+            let seen = run(&[Post { name: "reader", cpu }], |_| Ok(Some(Launch::of(f64::from(cpu::current())))));
+            assert_eq!(seen.unwrap().samples, [cpu as f64]);
         }
     }
 
@@ -191,8 +199,9 @@ mod tests {
         let allowed = cpu::allowed().unwrap();
         assert!(allowed.len() >= 2, "this test needs two CPUs");
         let post = Post { name: "reader", cpu: allowed[0] };
-        let seen = run(&[post], |_| cpu::restrict_to(&[allowed[1]]).map(|()| Some(1.0)).map_err(|e| e.to_string()));
-        assert_eq!(seen, Err(format!("the reader ran on CPU {} instead of {}", allowed[1], allowed[0])));
+        let leave = || cpu::restrict_to(&[allowed[1]]).map_err(|error| error.to_string());
+        let seen = run(&[post], |_| leave().map(|()| Some(Launch::of(1.0))));
+        assert_eq!(seen.unwrap_err(), format!("the reader ran on CPU [{}] instead of {}", allowed[1], allowed[0]));
     }
 
     #[test]
@@ -206,14 +215,14 @@ mod tests {
                 spin()
             }
         });
-        assert_eq!(seen, Err("the writer was killed by signal 9".into()));
+        assert_eq!(seen.unwrap_err(), "the writer was killed by signal 9");
     }
 
     #[test]
     fn silence_has_a_limit() {
-        let seen =
-            run_within(Duration::from_millis(50), &posts(), |index| if index == 0 { Ok(Some(1.0)) } else { spin() });
-        assert_eq!(seen, Err("the reader said nothing for 50ms".into()));
+        let one_spins = |index| if index == 0 { Ok(Some(Launch::of(1.0))) } else { spin() };
+        let seen = run_within(Duration::from_millis(50), &posts(), one_spins);
+        assert_eq!(seen.unwrap_err(), "the reader said nothing for 50ms");
     }
 
     #[test]

@@ -7,7 +7,9 @@ use millstream_sys::clock;
 
 use super::Waiting;
 use super::sleeper::{Sleeper, times_slept};
-use crate::statistics::{Random, median};
+use crate::engine::Launch;
+use crate::engine::statistics::median;
+use crate::random::Random;
 use crate::transport::WriteEnd;
 
 /// Round trips before the first that counts, while running.
@@ -40,14 +42,14 @@ pub(super) fn ask(
     back: Box<dyn Read>,
     waiting: Waiting,
     answerer: &Sleeper,
-) -> Result<f64, String> {
+) -> Result<Launch, String> {
     let mut asker = Asker { there, back, sent: 0 };
-    let microseconds = match waiting {
+    let launch = match waiting {
         Waiting::Running => asker.running()?,
         Waiting::Asleep => asker.asleep(answerer)?,
     };
     asker.finish()?;
-    Ok(microseconds)
+    Ok(launch)
 }
 
 struct Asker {
@@ -57,13 +59,14 @@ struct Asker {
 }
 
 impl Asker {
-    fn running(&mut self) -> Result<f64, String> {
+    fn running(&mut self) -> Result<Launch, String> {
         let estimate = self.series(WARM_UP_TRIPS)?;
         let trips = (RUNNING_NS / estimate) as usize;
-        Ok(self.series(trips.clamp(*RUNNING_TRIPS.start(), *RUNNING_TRIPS.end()))? / 1e3)
+        let nanoseconds = self.series(trips.clamp(*RUNNING_TRIPS.start(), *RUNNING_TRIPS.end()))?;
+        Ok(Launch { warmup: vec![estimate / 1e3], ..Launch::of(nanoseconds / 1e3) })
     }
 
-    fn asleep(&mut self, answerer: &Sleeper) -> Result<f64, String> {
+    fn asleep(&mut self, answerer: &Sleeper) -> Result<Launch, String> {
         let mut random = Random(clock::raw_nanoseconds());
         let mut microseconds = Vec::with_capacity(ASLEEP_TRIPS);
         for _ in 0..ASLEEP_TRIPS {
@@ -77,7 +80,8 @@ impl Asker {
             }
             microseconds.push(self.series(1)? / 1e3);
         }
-        Ok(median(&microseconds[ASLEEP_WARM_UP_TRIPS..]))
+        let (warmup, timed) = microseconds.split_at(ASLEEP_WARM_UP_TRIPS);
+        Ok(Launch { warmup: warmup.to_vec(), ..Launch::of(median(timed)) })
     }
 
     /// Nanoseconds for each of `trips`, one after the other.

@@ -1,0 +1,3 @@
+//! How results are shown.
+
+pub mod table;

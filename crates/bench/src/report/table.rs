@@ -1,0 +1,42 @@
+//! Tables for the terminal: each method in the shape that its results have been shown in since the first such studies.
+
+use std::fmt::Write;
+
+use crate::cell::{Cell, Document};
+use crate::machine::Machine;
+
+mod grep;
+mod streams;
+
+/// What people read: a table for each method that was measured, and what could not be measured and why.
+pub fn render(document: &Document) -> String {
+    let mut methods: Vec<&str> = Vec::new();
+    for cell in &document.cells {
+        if !methods.contains(&&*cell.method) {
+            methods.push(&cell.method);
+        }
+    }
+    let tables = methods.into_iter().map(|method| {
+        let cells: Vec<&Cell> = document.cells.iter().filter(|cell| cell.method == method).collect();
+        match streams::shape(method) {
+            Some(shape) => streams::render(document, &cells, shape),
+            None => grep::render(document, &cells),
+        }
+    });
+    tables.collect::<Vec<_>>().join("\n")
+}
+
+fn on_machine(machine: &Machine) -> String {
+    format!("on {}, {} CPUs, Linux {}", machine.cpu, machine.cpus, machine.kernel)
+}
+
+/// A line for each cell that shows no number, and why.
+fn invalid_cells(cells: &[&Cell], title: impl Fn(&Cell) -> String) -> String {
+    let mut lines = String::new();
+    for cell in cells.iter().filter(|cell| !cell.valid) {
+        let why = cell.why_invalid.as_deref().unwrap_or("no run was counted");
+        // Writing to a string cannot fail.
+        let _ = writeln!(lines, "not valid: {} over {} at {}: {why}", title(cell), cell.transport, cell.placement);
+    }
+    lines
+}

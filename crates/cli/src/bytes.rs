@@ -1,0 +1,82 @@
+//! Numbers of bytes as people write them.
+
+use millstream_bench::method::bw_pipe::TRANSFER_MAX;
+
+/// The size of a pipe.
+pub(crate) fn parse_pipe_size(text: &str) -> Result<u64, String> {
+    match parse(text)? {
+        bytes if bytes <= 1 << 31 => Ok(bytes),
+        _ => Err("the kernel's limit for a pipe is 2G".into()),
+    }
+}
+
+/// What one call of the benchmark moves.
+pub(crate) fn parse_transfer(text: &str) -> Result<usize, String> {
+    match usize::try_from(parse(text)?) {
+        Ok(bytes) if bytes <= TRANSFER_MAX => Ok(bytes),
+        _ => Err("a transfer is at most 16M".into()),
+    }
+}
+
+/// A number of bytes as people write it.
+pub(crate) fn parse(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        _ => 0,
+    };
+    let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit)).filter(|&bytes| bytes > 0);
+    bytes.ok_or_else(|| "a size is a number of bytes, or a number with K, M or G, such as 256K".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_people_write_them() {
+        for (text, bytes) in [
+            ("4096", 4096),
+            ("64K", 65_536),
+            ("64k", 65_536),
+            ("1M", 1 << 20),
+            ("1MiB", 1 << 20),
+            ("2G", 1 << 31),
+            ("7b", 7),
+        ] {
+            assert_eq!(parse_pipe_size(text), Ok(bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_transfer_is_one_byte_to_16_mebibytes() {
+        assert_eq!(parse_transfer("1"), Ok(1));
+        assert_eq!(parse_transfer("16M"), Ok(16 << 20));
+        for text in ["0", "16385k", "17M", "4G", "x"] {
+            assert!(parse_transfer(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_size_is_refused() {
+        for text in [
+            "",
+            "K",
+            "0",
+            "-1",
+            "1.5M",
+            "12x",
+            "1 K",
+            "K1",
+            "3G",
+            "99999999999999999999",
+            "18446744073709551615G",
+            "1é",
+        ] {
+            assert!(parse_pipe_size(text).is_err(), "{text}");
+        }
+    }
+}
