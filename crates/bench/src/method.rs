@@ -3,6 +3,7 @@
 pub mod bw_pipe;
 pub mod grep;
 pub mod lat_pipe;
+pub mod suite;
 
 /// How much of a method a suite measures. Every method has a plan for each (`Plan::of`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::bench::{bw_pipe, grep, lat_pipe, pipeline};
+use crate::bench::{bw_pipe, grep, lat_pipe, pipeline, suite};
 use crate::bytes;
 use crate::failure::Failure;
 
@@ -33,7 +33,7 @@ enum Command {
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunOptions),
     /// Measure pipes on this machine
-    #[command(subcommand)]
+    #[command(args_conflicts_with_subcommands = true, after_help = suite::EXAMPLES)]
     Bench(BenchOptions),
 }
 
@@ -85,9 +85,19 @@ pub(crate) enum StatsFormat {
     Json,
 }
 
+/// Options of `millstream bench`.
+#[derive(Args)]
+pub(crate) struct BenchOptions {
+    #[command(subcommand)]
+    pub(crate) command: Option<BenchCommand>,
+
+    #[command(flatten)]
+    pub(crate) suite: suite::Options,
+}
+
 /// What to measure.
 #[derive(Subcommand)]
-pub(crate) enum BenchOptions {
+pub(crate) enum BenchCommand {
     /// Unmodified pipelines over a 50 MB text: kernel pipes against millstream run
     #[command(after_help = grep::EXAMPLES)]
     Grep(grep::Options),

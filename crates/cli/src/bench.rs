@@ -1,13 +1,13 @@
 //! `millstream bench`: options in, measurements run with progress shown, table and JSON out.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use millstream_bench::cell::Document;
 use millstream_bench::engine::{self, Comparison, Effort};
-use millstream_bench::report::table;
 
-use crate::args::BenchOptions;
+use crate::args::{BenchCommand, BenchOptions};
 use crate::failure::{self, Failure};
 use crate::progress::Progress;
 
@@ -17,6 +17,7 @@ pub(crate) mod lat_pipe;
 mod options;
 mod outputs;
 pub(crate) mod pipeline;
+pub(crate) mod suite;
 
 use outputs::Outputs;
 
@@ -24,17 +25,23 @@ use outputs::Outputs;
 const INVALID: u8 = 3;
 
 /// The measurement that the options ask for.
-pub(crate) fn bench(options: BenchOptions) -> Result<ExitCode, Failure> {
-    match options {
-        BenchOptions::Grep(options) => grep::run(options),
-        BenchOptions::BwPipe(options) => bw_pipe::run(options),
-        BenchOptions::LatPipe(options) => lat_pipe::run(options),
-        BenchOptions::Pipeline(options) => pipeline::run(options),
+pub(crate) fn bench(BenchOptions { command, suite }: BenchOptions) -> Result<ExitCode, Failure> {
+    let Some(command) = command else { return suite::run(suite) };
+    match command {
+        BenchCommand::Grep(options) => grep::run(options),
+        BenchCommand::BwPipe(options) => bw_pipe::run(options),
+        BenchCommand::LatPipe(options) => lat_pipe::run(options),
+        BenchCommand::Pipeline(options) => pipeline::run(options),
     }
 }
 
 /// Measures with progress shown, then shows and writes the results.
-fn measure(comparisons: Vec<Comparison>, effort: Effort, outputs: Outputs) -> Result<ExitCode, Failure> {
+fn measure(
+    comparisons: Vec<Comparison>,
+    effort: Effort,
+    outputs: Outputs,
+    render: fn(&Document) -> String,
+) -> Result<ExitCode, Failure> {
     let command = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
     let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let start = Instant::now();
@@ -43,7 +50,12 @@ fn measure(comparisons: Vec<Comparison>, effort: Effort, outputs: Outputs) -> Re
     drop(progress);
     let document = Document::new(cells, command, began, start.elapsed().as_secs_f64());
     outputs.write(&document)?;
-    failure::print(&table::render(&document))?;
+    failure::print(&render(&document))?;
     let all_valid = document.cells.iter().all(|cell| cell.valid);
     Ok(if all_valid { ExitCode::SUCCESS } else { ExitCode::from(INVALID) })
+}
+
+/// The program itself, which some methods start again.
+fn own_path() -> Result<PathBuf, Failure> {
+    std::env::current_exe().map_err(|error| Failure::own(format!("cannot find its own file: {error}")))
 }

@@ -18,6 +18,7 @@ use millstream_sys::{clock, memory, pipe, settings};
 use crate::cell::Cell;
 use crate::engine::placement::Placement;
 use crate::engine::{Comparison, Job, Launch, Telemetry};
+use crate::method::Depth;
 
 pub mod corpus;
 pub mod pipeline;
@@ -102,6 +103,18 @@ pub struct Plan {
     pub workloads: Vec<Workload>,
     /// Which placements.
     pub placements: Vec<Placement>,
+}
+
+impl Plan {
+    /// The quick one leaves out the pipeline that lies between the other two.
+    pub fn of(depth: Depth, program: PathBuf, file: PathBuf) -> Plan {
+        let workloads = match depth {
+            Depth::Quick => vec![Workload::CatCat, Workload::Grep],
+            Depth::Full | Depth::SeedFaithful => Workload::ALL.to_vec(),
+        };
+        let (pattern, placements) = (ABSENT_PATTERN.to_owned(), Placement::ALL.to_vec());
+        Plan { program, file, pattern, workloads, placements }
+    }
 }
 
 /// A comparison for each pipeline and placement.

@@ -7,6 +7,7 @@ use crate::machine::Machine;
 
 mod grep;
 mod streams;
+pub mod verdicts;
 
 /// What people read: a table for each method that was measured, and what could not be measured and why.
 pub fn render(document: &Document) -> String {

@@ -6,6 +6,7 @@ use clap::Args;
 use millstream_bench::engine::Effort;
 use millstream_bench::engine::placement::Placement;
 use millstream_bench::method::bw_pipe;
+use millstream_bench::report::table;
 
 use super::options::{StreamOptions, chosen};
 use super::outputs::Outputs;
@@ -57,5 +58,5 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
     if comparisons.is_empty() {
         return Err(Failure::usage("memcpy-twice is one process and has no placement but 1cpu; nothing was measured"));
     }
-    super::measure(comparisons, Effort::exactly(common.rounds as usize), outputs)
+    super::measure(comparisons, Effort::exactly(common.rounds as usize), outputs, table::render)
 }

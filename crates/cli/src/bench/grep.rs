@@ -7,6 +7,7 @@ use clap::Args;
 use millstream_bench::engine::Effort;
 use millstream_bench::engine::placement::Placement;
 use millstream_bench::method::grep::{self, Workload, corpus};
+use millstream_bench::report::table;
 
 use super::options::{OutputOptions, chosen};
 use super::outputs::Outputs;
@@ -56,7 +57,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
             .map_err(|error| Failure::own(format!("cannot gather a text to read: {error}; name one with --file")))?,
     };
     let plan = grep::Plan {
-        program: own_path()?,
+        program: super::own_path()?,
         pattern: options.pattern,
         workloads: chosen(&Workload::ALL, Workload::name, &options.workload),
         placements: chosen(&Placement::ALL, Placement::name, &options.placement),
@@ -64,9 +65,5 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
     };
     let comparisons = grep::comparisons(plan)
         .map_err(|error| Failure::own(format!("cannot measure over '{}': {error}", file.display())))?;
-    super::measure(comparisons, Effort::exactly(options.pairs as usize), outputs)
-}
-
-fn own_path() -> Result<PathBuf, Failure> {
-    std::env::current_exe().map_err(|error| Failure::own(format!("cannot find its own file: {error}")))
+    super::measure(comparisons, Effort::exactly(options.pairs as usize), outputs, table::render)
 }

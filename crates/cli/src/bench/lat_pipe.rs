@@ -6,6 +6,7 @@ use clap::Args;
 use millstream_bench::engine::Effort;
 use millstream_bench::engine::placement::Placement;
 use millstream_bench::method::lat_pipe;
+use millstream_bench::report::table;
 
 use super::options::{StreamOptions, chosen};
 use super::outputs::Outputs;
@@ -51,5 +52,5 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
     if comparisons.is_empty() {
         return Err(Failure::usage("spsc-bare never sleeps, so it is measured running only; nothing was measured"));
     }
-    super::measure(comparisons, Effort::exactly(common.rounds as usize), outputs)
+    super::measure(comparisons, Effort::exactly(common.rounds as usize), outputs, table::render)
 }
