@@ -5,18 +5,24 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use millstream_bench::cell::Document;
 use millstream_bench::engine::{self, Comparison, Effort};
+use millstream_bench::method::bw_pipe::BwPipe;
+use millstream_bench::method::bw_unix::BwUnix;
+use millstream_bench::method::lat_fifo::LatFifo;
+use millstream_bench::method::lat_pipe::LatPipe;
+use millstream_bench::method::lat_unix::LatUnix;
 use millstream_bench::report::table;
 
 use crate::args::BenchOptions;
 use crate::failure::{self, Failure};
 use crate::progress::Progress;
 
-pub(crate) mod bw_pipe;
+pub(crate) mod bandwidth;
+pub(crate) mod bw_tcp;
 pub(crate) mod grep;
-pub(crate) mod lat_pipe;
 mod options;
 mod outputs;
 pub(crate) mod pipeline;
+pub(crate) mod round_trip;
 
 use outputs::Outputs;
 
@@ -27,8 +33,12 @@ const INVALID: u8 = 3;
 pub(crate) fn bench(options: BenchOptions) -> Result<ExitCode, Failure> {
     match options {
         BenchOptions::Grep(options) => grep::run(options),
-        BenchOptions::BwPipe(options) => bw_pipe::run(options),
-        BenchOptions::LatPipe(options) => lat_pipe::run(options),
+        BenchOptions::BwPipe(options) => bandwidth::run::<BwPipe>(options),
+        BenchOptions::BwUnix(options) => bandwidth::run::<BwUnix>(options),
+        BenchOptions::BwTcp(options) => bw_tcp::run(options),
+        BenchOptions::LatPipe(options) => round_trip::run::<LatPipe>(options),
+        BenchOptions::LatFifo(options) => round_trip::run::<LatFifo>(options),
+        BenchOptions::LatUnix(options) => round_trip::run::<LatUnix>(options),
         BenchOptions::Pipeline(options) => pipeline::run(options),
     }
 }

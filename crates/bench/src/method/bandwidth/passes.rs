@@ -3,13 +3,13 @@
 //! | pass | bytes | writer | reader |
 //! |---|---|---|---|
 //! | 1 | 1 MiB | a pattern that tells positions | compares every byte |
-//! | 2 | 4 MiB | the hot buffer | estimates the rate |
-//! | 3 | 10 MiB, or what takes 8 ms | the hot buffer | **is timed**, compares the last bytes |
+//! | 2 | 4 MiB | what the workload writes | estimates the rate |
+//! | 3 | 10 MiB, or what takes 8 ms | what the workload writes | **is timed**, compares the last bytes and the sum |
 //! | 4 | one transfer | the pattern, where it stopped | compares every byte |
 //!
 //! Large transfers move more, so that each pass has a few; very small ones less, so that none takes a minute.
 //!
-//! Then the writer ends the stream, and the reader must find it ended. A byte that is lost or doubled in a hot pass
+//! Then the writer ends the stream, and the reader must find it ended. A byte that is lost or doubled in pass 2 or 3
 //! shifts pass 4, and its pattern is off.
 
 use std::io::Read;
@@ -17,13 +17,12 @@ use std::io::Read;
 use millstream_sys::clock;
 
 use super::baton::Baton;
+use super::workload::{self, Timed, Workload};
+use super::{Amount, Task};
 use crate::engine::Launch;
 use crate::page_aligned::PageAligned;
 use crate::pattern;
-use crate::transport::WriteEnd;
-
-/// What a sample moves at least: what the classic benchmark of pipes moves.
-const TIMED_BYTES: u64 = 10 << 20;
+use crate::transport::{Buffers, WriteEnd};
 
 /// What a sample lasts at least, by the estimate. Starting and stopping cost a microsecond or two, and 2 ms would do; the
 /// estimate comes from a short and cold pass and is low.
@@ -44,19 +43,38 @@ const COMPARED_BYTES: u64 = 1 << 20;
 /// Four times as much to warm up and to estimate from.
 const REHEARSED_BYTES: u64 = 4 << 20;
 
+#[derive(Clone, Copy, PartialEq)]
+enum Pass {
+    Compared,
+    Timed,
+}
+
 /// The writer's part.
-pub(super) fn write(mut end: Box<dyn WriteEnd>, mut baton: Baton, transfer: usize) -> Result<(), String> {
-    let mut buffer = PageAligned::new(transfer);
+pub(super) fn write(mut end: Box<dyn WriteEnd>, mut baton: impl Baton, task: Task) -> Result<(), String> {
+    // The hot buffer never changes, and the others only when their turn has come: some transports look at them late.
+    let mut hot = PageAligned::new(task.transfer);
+    workload::fill_hot(&mut hot);
+    let mut turns = Buffers::of(&*end, task.transfer);
     let mut position = 0;
-    for is_hot in [false, true, true, false] {
-        pattern::fill(0, &mut buffer);
-        let end_of_pass = position + baton.await_go();
+    for pass in [Pass::Compared, Pass::Timed, Pass::Timed, Pass::Compared] {
+        let begin = position;
+        let end_of_pass = begin + baton.await_go()?;
         while position < end_of_pass {
-            if !is_hot {
-                pattern::fill(position, &mut buffer);
-            }
-            end.write_all(&buffer).map_err(|error| format!("cannot write at byte {position}: {error}"))?;
-            position += transfer as u64;
+            let bytes = match (pass, task.workload) {
+                (Pass::Timed, Workload::Hot | Workload::Summed) => &*hot,
+                (Pass::Timed, Workload::Fresh) => {
+                    let buffer = turns.next();
+                    buffer.fill(workload::fresh_byte((position - begin) / task.transfer as u64));
+                    buffer
+                }
+                (Pass::Compared, _) => {
+                    let buffer = turns.next();
+                    pattern::fill(position, buffer);
+                    buffer
+                }
+            };
+            end.write_all(bytes).map_err(|error| format!("cannot write at byte {position}: {error}"))?;
+            position += task.transfer as u64;
         }
     }
     end.finish();
@@ -64,14 +82,17 @@ pub(super) fn write(mut end: Box<dyn WriteEnd>, mut baton: Baton, transfer: usiz
 }
 
 /// The reader's part; returns MB/s, those of the rehearsal as warm-up.
-pub(super) fn read(end: Box<dyn Read>, baton: Baton, transfer: usize) -> Result<Launch, String> {
-    let mut reader = Reader { end, baton, buffer: PageAligned::new(transfer), position: 0 };
-    reader.compare(untimed_bytes(COMPARED_BYTES, transfer))?;
-    let rehearsed = rehearsed_bytes(transfer);
+pub(super) fn read(end: Box<dyn Read>, baton: impl Baton, task: Task) -> Result<Launch, String> {
+    let mut hot = vec![0; task.transfer];
+    workload::fill_hot(&mut hot);
+    let buffer = PageAligned::new(task.transfer);
+    let mut reader = Reader { end, baton, buffer, hot, workload: task.workload, position: 0 };
+    reader.compare(untimed_bytes(COMPARED_BYTES, task.transfer))?;
+    let rehearsed = rehearsed_bytes(task.transfer);
     let estimated_ns = reader.time(rehearsed)?;
-    let bytes = timed_bytes(rehearsed, estimated_ns, transfer);
+    let bytes = timed_bytes(rehearsed, estimated_ns, task);
     let nanoseconds = reader.time(bytes)?;
-    reader.compare(transfer as u64)?;
+    reader.compare(task.transfer as u64)?;
     reader.expect_the_end()?;
     let rate = |bytes: u64, nanoseconds: u64| bytes as f64 * 1e3 / nanoseconds as f64;
     let warmup = vec![rate(rehearsed, estimated_ns)];
@@ -88,10 +109,15 @@ fn untimed_bytes(bytes: u64, transfer: usize) -> u64 {
 }
 
 /// What pass 3 moves, where `bytes` took `nanoseconds`.
-pub(super) fn timed_bytes(bytes: u64, nanoseconds: u64, transfer: usize) -> u64 {
+pub(super) fn timed_bytes(bytes: u64, nanoseconds: u64, task: Task) -> u64 {
     let within = |limit_ns: f64| (limit_ns * bytes as f64 / nanoseconds as f64) as u64;
-    let wanted = within(TIMED_NS).max(TIMED_BYTES).min(within(TIMED_NS_MAX)).min(TIMED_BYTES_MAX);
-    whole_transfers(wanted, 4, transfer)
+    match task.amount {
+        Amount::Exactly(wanted) => whole_transfers(wanted, 1, task.transfer),
+        Amount::AtLeast(least) => {
+            let wanted = within(TIMED_NS).max(least).min(within(TIMED_NS_MAX)).min(TIMED_BYTES_MAX);
+            whole_transfers(wanted, 4, task.transfer)
+        }
+    }
 }
 
 /// At least `bytes` and at least `fewest` transfers.
@@ -99,14 +125,16 @@ fn whole_transfers(bytes: u64, fewest: u64, transfer: usize) -> u64 {
     bytes.div_ceil(transfer as u64).max(fewest) * transfer as u64
 }
 
-struct Reader {
+struct Reader<B> {
     end: Box<dyn Read>,
-    baton: Baton,
+    baton: B,
     buffer: PageAligned,
+    hot: Vec<u8>,
+    workload: Workload,
     position: u64,
 }
 
-impl Reader {
+impl<B: Baton> Reader<B> {
     /// Reads once and returns how many bytes.
     fn some(&mut self) -> Result<usize, String> {
         match self.end.read(&mut self.buffer) {
@@ -118,7 +146,7 @@ impl Reader {
 
     /// A pass whose bytes tell their positions.
     fn compare(&mut self, bytes: u64) -> Result<(), String> {
-        self.baton.go(bytes);
+        self.baton.go(bytes)?;
         let end_of_pass = self.position + bytes;
         while self.position < end_of_pass {
             let count = self.some()?;
@@ -130,31 +158,24 @@ impl Reader {
         self.expect_position(end_of_pass)
     }
 
-    /// A hot pass; returns its nanoseconds, at least 1.
+    /// A timed pass; returns its nanoseconds, at least 1.
     fn time(&mut self, bytes: u64) -> Result<u64, String> {
         let begin = self.position;
         let end_of_pass = begin + bytes;
-        let mut last = 0;
-        let start = self.baton.go(bytes);
+        let (mut last, mut sum) = (0, 0_u64);
+        let start = self.baton.go(bytes)?;
         while self.position < end_of_pass {
             last = self.some()?;
+            if self.workload == Workload::Summed {
+                sum = sum.wrapping_add(workload::sum(self.position - begin, &self.buffer[..last]));
+            }
             self.position += last as u64;
         }
         let nanoseconds = clock::raw_nanoseconds() - start;
         self.expect_position(end_of_pass)?;
-        self.compare_hot(begin, last)?;
+        let (transfer, last) = (self.buffer.len(), &self.buffer[..last]);
+        self.workload.verify(&Timed { transfer, hot: &self.hot, bytes, last, sum })?;
         Ok(nanoseconds.max(1))
-    }
-
-    /// The last `count` bytes against the hot buffer, which was written again and again from `begin`.
-    fn compare_hot(&self, begin: u64, count: usize) -> Result<(), String> {
-        let transfer = self.buffer.len();
-        let offset = ((self.position - count as u64 - begin) % transfer as u64) as usize;
-        let (head, tail) = self.buffer[..count].split_at(count.min(transfer - offset));
-        match pattern::first_difference(offset as u64, head).or(pattern::first_difference(0, tail)) {
-            Some(at) => Err(format!("byte {at} of the last transfer is wrong")),
-            None => Ok(()),
-        }
     }
 
     fn expect_position(&self, wanted: u64) -> Result<(), String> {
@@ -176,107 +197,21 @@ impl Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transport::Ends;
-    use std::io::{self, Write};
-    use std::time::Duration;
-
-    /// A stream within this process whose writer changes, drops or doubles what is written at one byte.
-    struct Faulty {
-        inner: Box<dyn WriteEnd>,
-        position: u64,
-        at: u64,
-        fault: fn(&[u8], usize) -> Vec<u8>,
-    }
-
-    impl Write for Faulty {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let range = self.position..self.position + bytes.len() as u64;
-            match range.contains(&self.at) {
-                true => self.inner.write_all(&(self.fault)(bytes, (self.at - self.position) as usize))?,
-                false => self.inner.write_all(bytes)?,
-            }
-            self.position = range.end;
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    impl WriteEnd for Faulty {
-        fn finish(self: Box<Self>) {
-            self.inner.finish();
-        }
-    }
-
-    fn sample(at: u64, fault: fn(&[u8], usize) -> Vec<u8>) -> Result<Launch, String> {
-        use crate::engine::crew::{self, Post};
-        use crate::engine::placement::Placement;
-        use crate::transport::{Transport, kernel_pipe};
-        let Ends { writer, reader } = kernel_pipe::DEFAULT.connect(Placement::OneCpu)?;
-        let baton = Baton::new(Placement::OneCpu.idle()).unwrap();
-        let cpu = Placement::OneCpu.cpus()?[0];
-        let (posts, limit) = ([Post { name: "writer", cpu }, Post { name: "reader", cpu }], Duration::from_secs(3));
-        crew::run_within(limit, &posts, move |index| match index {
-            0 => {
-                drop(reader);
-                write(Box::new(Faulty { inner: writer, position: 0, at, fault }), baton, 4096).map(|()| None)
-            }
-            _ => {
-                drop(writer);
-                read(reader, baton, 4096).map(Some)
-            }
-        })
-    }
-
-    fn doubled(bytes: &[u8], index: usize) -> Vec<u8> {
-        [&bytes[..=index], &bytes[index..]].concat()
-    }
-
-    fn changed(bytes: &[u8], index: usize) -> Vec<u8> {
-        let mut bytes = bytes.to_vec();
-        bytes[index] ^= 1;
-        bytes
-    }
-
-    #[test]
-    fn a_stream_without_fault_gives_a_rate() {
-        let seen = sample(u64::MAX, changed).unwrap();
-        assert!(seen.samples[0] > 0.0 && seen.warmup[0] > 0.0 && seen.samples.len() == 1, "{seen:?}");
-    }
-
-    #[test]
-    fn a_changed_byte_is_found_where_bytes_are_compared() {
-        let why = sample(5_000, changed).unwrap_err();
-        assert!(why.contains("the reader: byte 5000 of the stream is wrong"), "{why}");
-    }
-
-    #[test]
-    fn a_doubled_byte_anywhere_is_found() {
-        for at in [5_000, COMPARED_BYTES + 77, COMPARED_BYTES + REHEARSED_BYTES + 5_000_000] {
-            let why = sample(at, doubled).unwrap_err();
-            assert!(["is wrong", "had been written"].iter().any(|part| why.contains(part)), "{at}: {why}");
-        }
-    }
-
-    #[test]
-    fn a_lost_byte_gives_no_rate() {
-        let lost = |bytes: &[u8], index: usize| [&bytes[..index], &bytes[index + 1..]].concat();
-        for at in [5_000, COMPARED_BYTES + REHEARSED_BYTES + 5_000_000] {
-            let why = sample(at, lost).unwrap_err();
-            assert!(["is wrong", "said nothing"].iter().any(|part| why.contains(part)), "{at}: {why}");
-        }
-    }
 
     #[test]
     fn passes_are_whole_transfers() {
+        let timed = |bytes, nanoseconds, transfer, amount| {
+            timed_bytes(bytes, nanoseconds, Task { transfer, workload: Workload::Hot, amount })
+        };
+        let least = Amount::AtLeast(10 << 20);
         assert_eq!(whole_transfers(1000, 2, 300), 1200);
         assert_eq!(rehearsed_bytes(16 << 20), 32 << 20);
-        assert_eq!(timed_bytes(1 << 20, 1_000_000, 4096), 10 << 20);
-        assert_eq!(timed_bytes(1 << 20, 1_000_000, 16 << 20), 64 << 20);
-        assert_eq!(timed_bytes(1 << 20, 1, 4096), 1 << 30);
+        assert_eq!(timed(1 << 20, 1_000_000, 4096, least), 10 << 20);
+        assert_eq!(timed(1 << 20, 1_000_000, 16 << 20, least), 64 << 20);
+        assert_eq!(timed(1 << 20, 1, 4096, least), 1 << 30);
         assert_eq!(rehearsed_bytes(1), 8192);
-        assert_eq!(timed_bytes(8192, 8_192_000, 1), 500_000);
+        assert_eq!(timed(8192, 8_192_000, 1, least), 500_000);
+        assert_eq!(timed(1, 1, 65_536, Amount::Exactly(50_000_000)), 763 * 65_536);
+        assert_eq!(timed(1, 1 << 40, 1, Amount::Exactly(3_000_000)), 3_000_000);
     }
 }

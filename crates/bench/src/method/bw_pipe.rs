@@ -1,0 +1,49 @@
+//! Bandwidth over everything there is, against the kernel's pipe.
+
+use super::bandwidth::{self, Carrier};
+use crate::method::Depth;
+use crate::transport::{self, Transport, fifo, kernel_pipe, millstream, spsc_bare};
+
+pub use super::bandwidth::comparisons;
+
+/// The sizes of a study of Linux pipes from 2002, and 512 bytes, which is what many programs write.
+pub const TRANSFERS: [usize; 11] =
+    [512, 2 << 10, 4 << 10, 6 << 10, 8 << 10, 12 << 10, 16 << 10, 24 << 10, 32 << 10, 64 << 10, 128 << 10];
+
+/// The method.
+pub struct BwPipe;
+
+/// What it measures.
+pub type Plan = bandwidth::Plan<BwPipe>;
+
+impl bandwidth::Method for BwPipe {
+    const NAME: &'static str = "bw_pipe";
+    /// What the classic benchmark of pipes moves today.
+    const SAMPLE_BYTES: u64 = 10 << 20;
+    /// What it moved in the studies.
+    const SEED_BYTES: u64 = 50_000_000;
+
+    fn transfers(depth: Depth) -> Vec<usize> {
+        match depth {
+            Depth::Quick => vec![2 << 10, 8 << 10, 64 << 10],
+            Depth::Full => TRANSFERS.to_vec(),
+            Depth::SeedFaithful => TRANSFERS[1..].to_vec(),
+        }
+    }
+
+    fn baseline() -> &'static dyn Transport {
+        &kernel_pipe::DEFAULT
+    }
+
+    /// Without what differs from its neighbour in how it is found or how it waits, and not in how it moves bytes.
+    fn carriers(depth: Depth) -> Vec<Carrier> {
+        let quick: [&'static dyn Transport; 3] = [&kernel_pipe::DEFAULT, &millstream::ADAPTIVE, &spsc_bare::SPSC_BARE];
+        let is_apart =
+            |transport: &&&dyn Transport| ![fifo::FIFO.name(), millstream::BLOCK.name()].contains(&transport.name());
+        let chosen: Vec<&'static dyn Transport> = match depth {
+            Depth::Quick | Depth::SeedFaithful => quick.to_vec(),
+            Depth::Full => transport::ALL.iter().filter(is_apart).copied().collect(),
+        };
+        chosen.into_iter().map(Carrier::Transport).chain([Carrier::MemcpyTwice]).collect()
+    }
+}
