@@ -35,15 +35,15 @@ impl bandwidth::Method for BwPipe {
         &kernel_pipe::DEFAULT
     }
 
-    /// Without what differs from its neighbour in how it is found or how it waits, and not in how it moves bytes.
+    /// In full: without what differs from its neighbour in how it is found or how it waits, not in how it moves bytes.
     fn carriers(depth: Depth) -> Vec<Carrier> {
-        let quick: [&'static dyn Transport; 3] = [&kernel_pipe::DEFAULT, &millstream::ADAPTIVE, &spsc_bare::SPSC_BARE];
-        let is_apart =
-            |transport: &&&dyn Transport| ![fifo::FIFO.name(), millstream::BLOCK.name()].contains(&transport.name());
-        let chosen: Vec<&'static dyn Transport> = match depth {
-            Depth::Quick | Depth::SeedFaithful => quick.to_vec(),
-            Depth::Full => transport::ALL.iter().filter(is_apart).copied().collect(),
+        let few = [kernel_pipe::DEFAULT.name(), millstream::ADAPTIVE.name(), spsc_bare::SPSC_BARE.name()];
+        let apart = [fifo::FIFO.name(), millstream::BLOCK.name()];
+        let is_chosen = |name| match depth {
+            Depth::Quick | Depth::SeedFaithful => few.contains(&name),
+            Depth::Full => !apart.contains(&name),
         };
-        chosen.into_iter().map(Carrier::Transport).chain([Carrier::MemcpyTwice]).collect()
+        let transports = transport::ALL.into_iter().filter(|transport| is_chosen(transport.name()));
+        transports.map(Carrier::Transport).chain([Carrier::MemcpyTwice]).collect()
     }
 }

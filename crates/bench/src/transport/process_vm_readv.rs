@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use millstream_sys::shared::Shared;
-use millstream_sys::{own_pid, process_memory};
+use millstream_sys::{Errno, own_pid, process_memory};
 
 use super::{Ends, Transport, WriteEnd};
 use crate::engine::placement::Placement;
@@ -142,9 +142,19 @@ impl Read for Taker {
         let wanted = bytes.len().min(available as usize);
         let address = self.memory.word(GIVEN_UP_TO_ADDRESS).load(Relaxed) - available;
         let writer = self.memory.word(WRITER).load(Relaxed) as u32;
-        let count = process_memory::read(writer, address, &mut bytes[..wanted])?;
+        let count = process_memory::read(writer, address, &mut bytes[..wanted]).map_err(explained)?;
         self.taken += count as u64;
         self.memory.word(TAKEN).store(self.taken, Release); // edge T
         Ok(count)
+    }
+}
+
+fn explained(error: Errno) -> io::Error {
+    match error {
+        Errno::PERM => {
+            let why = "the kernel does not let it look into the writer; is /proc/sys/kernel/yama/ptrace_scope above 1?";
+            io::Error::new(io::ErrorKind::PermissionDenied, why)
+        }
+        error => error.into(),
     }
 }
