@@ -1,8 +1,14 @@
 //! What can be measured: each method gives comparisons for a plan, and checks what its launches do.
 
+pub mod bandwidth;
 pub mod bw_pipe;
+pub mod bw_tcp;
+pub mod bw_unix;
 pub mod grep;
+pub mod lat_fifo;
 pub mod lat_pipe;
+pub mod lat_unix;
+pub mod round_trip;
 pub mod suite;
 
 /// How much of a method a suite measures. Every method has a plan for each (`Plan::of`).

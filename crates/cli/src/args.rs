@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::bench::{bw_pipe, grep, lat_pipe, pipeline, suite};
+use crate::bench::{bandwidth, bw_tcp, grep, pipeline, round_trip, suite};
 use crate::bytes;
 use crate::failure::Failure;
 
@@ -102,11 +102,23 @@ pub(crate) enum BenchCommand {
     #[command(after_help = grep::EXAMPLES)]
     Grep(grep::Options),
     /// Bytes a second from one process to another: millstream, kernel pipes, and what the hardware allows
-    #[command(name = "bw_pipe", after_help = bw_pipe::EXAMPLES)]
-    BwPipe(bw_pipe::Options),
+    #[command(name = "bw_pipe", after_help = bandwidth::PIPE_EXAMPLES)]
+    BwPipe(bandwidth::Options),
+    /// Bytes a second over a pair of Unix sockets, and how pipes compare
+    #[command(name = "bw_unix", after_help = bandwidth::UNIX_EXAMPLES)]
+    BwUnix(bandwidth::Options),
+    /// Bytes a second over TCP, within this machine or between two
+    #[command(name = "bw_tcp", after_help = bw_tcp::EXAMPLES)]
+    BwTcp(bw_tcp::Options),
     /// Time for one byte there and back between two processes, both running or one of them asleep
-    #[command(name = "lat_pipe", after_help = lat_pipe::EXAMPLES)]
-    LatPipe(lat_pipe::Options),
+    #[command(name = "lat_pipe", after_help = round_trip::PIPE_EXAMPLES)]
+    LatPipe(round_trip::Options),
+    /// Time for one byte there and back over a FIFO, and how pipes compare
+    #[command(name = "lat_fifo", after_help = round_trip::FIFO_EXAMPLES)]
+    LatFifo(round_trip::Options),
+    /// Time for one byte there and back over Unix sockets, and how pipes compare
+    #[command(name = "lat_unix", after_help = round_trip::UNIX_EXAMPLES)]
+    LatUnix(round_trip::Options),
     /// Runs one pipeline with a CPU for each stage and tells how it went; `bench grep` runs itself this way
     #[command(hide = true)]
     Pipeline(pipeline::Options),

@@ -6,17 +6,24 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use millstream_bench::cell::Document;
 use millstream_bench::engine::{self, Comparison, Effort};
+use millstream_bench::method::bw_pipe::BwPipe;
+use millstream_bench::method::bw_unix::BwUnix;
+use millstream_bench::method::lat_fifo::LatFifo;
+use millstream_bench::method::lat_pipe::LatPipe;
+use millstream_bench::method::lat_unix::LatUnix;
+use millstream_bench::report::table;
 
 use crate::args::{BenchCommand, BenchOptions};
 use crate::failure::{self, Failure};
 use crate::progress::Progress;
 
-pub(crate) mod bw_pipe;
+pub(crate) mod bandwidth;
+pub(crate) mod bw_tcp;
 pub(crate) mod grep;
-pub(crate) mod lat_pipe;
 mod options;
 mod outputs;
 pub(crate) mod pipeline;
+pub(crate) mod round_trip;
 pub(crate) mod suite;
 
 use outputs::Outputs;
@@ -29,14 +36,23 @@ pub(crate) fn bench(BenchOptions { command, suite }: BenchOptions) -> Result<Exi
     let Some(command) = command else { return suite::run(suite) };
     match command {
         BenchCommand::Grep(options) => grep::run(options),
-        BenchCommand::BwPipe(options) => bw_pipe::run(options),
-        BenchCommand::LatPipe(options) => lat_pipe::run(options),
+        BenchCommand::BwPipe(options) => bandwidth::run::<BwPipe>(options),
+        BenchCommand::BwUnix(options) => bandwidth::run::<BwUnix>(options),
+        BenchCommand::BwTcp(options) => bw_tcp::run(options),
+        BenchCommand::LatPipe(options) => round_trip::run::<LatPipe>(options),
+        BenchCommand::LatFifo(options) => round_trip::run::<LatFifo>(options),
+        BenchCommand::LatUnix(options) => round_trip::run::<LatUnix>(options),
         BenchCommand::Pipeline(options) => pipeline::run(options),
     }
 }
 
 /// Measures with progress shown, then shows and writes the results.
-fn measure(
+fn measure(comparisons: Vec<Comparison>, effort: Effort, outputs: Outputs) -> Result<ExitCode, Failure> {
+    measure_and_show(comparisons, effort, outputs, table::render)
+}
+
+/// As [`measure`], and shows the results in a certain way.
+fn measure_and_show(
     comparisons: Vec<Comparison>,
     effort: Effort,
     outputs: Outputs,

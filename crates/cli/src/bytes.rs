@@ -1,6 +1,6 @@
 //! Numbers of bytes as people write them.
 
-use millstream_bench::method::bw_pipe::TRANSFER_MAX;
+use millstream_bench::method::bandwidth::TRANSFER_MAX;
 
 /// The size of a pipe.
 pub(crate) fn parse_pipe_size(text: &str) -> Result<u64, String> {

@@ -1,4 +1,4 @@
-//! `millstream bench bw_pipe` and `lat_pipe`: what they write, what they check, and what they leave behind. No test here
+//! `millstream bench bw_*` and `lat_*`: what they write, what they check, and what they leave behind. No test here
 //! asserts a time.
 
 mod common;
@@ -37,7 +37,7 @@ fn measured(arguments: &[&str], method: &str, unit: &str, parameter: &str) -> BT
         let bounds: Vec<f64> = cell["ci95"].as_array().unwrap().iter().map(|bound| bound.as_f64().unwrap()).collect();
         let median = cell["median"].as_f64().unwrap();
         assert!(0.0 < bounds[0] && bounds[0] <= median && median <= bounds[1]);
-        let is_baseline = cell["transport"] == "pipe";
+        let is_baseline = cell["transport"] == cell["baseline"] || cell["baseline"].is_null();
         assert_eq!((cell["ratio"].is_null(), cell["ratio_ci95"].is_null()), (is_baseline, is_baseline));
     }
     let text = |cell: &Value, key: &str| cell[key].as_str().unwrap().to_owned();
@@ -54,10 +54,14 @@ fn combined(parameters: &[&str], placement: &str, transports: &[&str]) -> BTreeS
     all.collect()
 }
 
+/// What `bw_pipe` measures where nothing else is asked for, but for the copies within one process.
+const BETWEEN_PROCESSES: [&str; 9] =
+    ["pipe", "pipe-1m", "vmsplice", "unix", "tcp", "posix-mq", "process_vm_readv", "millstream", "spsc-bare"];
+
 #[test]
 fn bandwidth_on_two_cpus() {
     let seen = measured(&["bw_pipe", "--transfer", "4k", "--placement", "2cpu"], "bw_pipe", "MB/s", "transfer");
-    assert_eq!(seen, combined(&["4096"], "2cpu", &["pipe", "pipe-1m", "millstream", "spsc-bare"]));
+    assert_eq!(seen, combined(&["4096"], "2cpu", &BETWEEN_PROCESSES));
 }
 
 /// Transfers that divide nothing and that no ring holds, each asked for once however often it is named.
@@ -65,8 +69,44 @@ fn bandwidth_on_two_cpus() {
 fn bandwidth_on_one_cpu_of_odd_transfers() {
     let arguments = ["bw_pipe", "--transfer", "1000,1M,1000", "--transfer", "1024k", "--placement", "1cpu"];
     let seen = measured(&arguments, "bw_pipe", "MB/s", "transfer");
-    let transports = ["pipe", "pipe-1m", "millstream", "spsc-bare", "memcpy-twice"];
+    let transports = [&BETWEEN_PROCESSES[..], &["memcpy-twice"]].concat();
     assert_eq!(seen, combined(&["1000", "1048576"], "1cpu", &transports));
+}
+
+#[test]
+fn bandwidth_of_sockets_with_every_variant() {
+    for (method, baseline) in [("bw_unix", "unix"), ("bw_tcp", "tcp")] {
+        let arguments = [method, "--transfer", "64k", "--placement", "1cpu", "--variant", "summed,fresh,hot"];
+        let seen = measured(&arguments, method, "MB/s", "workload");
+        let workloads = ["\"hot\"", "\"fresh\"", "\"summed\""];
+        assert_eq!(seen, combined(&workloads, "1cpu", &[baseline, "pipe", "millstream"]));
+    }
+}
+
+#[test]
+fn what_the_studies_measured_is_averaged_as_they_did() {
+    let scratch = Scratch::new();
+    let json = scratch.path("out.json");
+    let arguments = ["bw_pipe", "--seed-faithful", "--transfer", "64k,128k", "--placement", "2cpu", "--rounds", "5"];
+    let seen = bench(&[&arguments[..], &["--json", json.to_str().unwrap()]].concat());
+    assert_eq!((seen.code, seen.stderr.as_str()), (Some(0), ""), "{seen:?}");
+    assert!(seen.stdout.contains("As the studies printed it: averages in MB/s"), "{seen:?}");
+    let row = seen.stdout.lines().filter(|line| line.trim_start().starts_with("128k")).nth(1).unwrap();
+    assert!(row.split_whitespace().collect::<Vec<_>>().ends_with(&["-23", "+30", "+27"]), "{seen:?}");
+    for cell in cells(&json) {
+        assert_eq!(cell["params"]["bytes"], 50_000_000);
+    }
+}
+
+#[test]
+fn a_fault_in_one_transport_spoils_no_other() {
+    // No message queue fits a limit of 1 byte; the others do not need one.
+    let mut command = Command::new("prlimit");
+    command.args(["--msgqueue=1", program(), "bench", "bw_pipe", "--transfer", "64k", "--placement", "1cpu"]);
+    let seen = output(command.args(["--transport", "pipe,posix-mq", "--rounds", "5"]));
+    assert_eq!(seen.code, Some(3), "{seen:?}");
+    assert!(seen.stdout.contains("over posix-mq at 1cpu: cannot make a queue of"), "{seen:?}");
+    assert_eq!(seen.stdout.matches("not valid").count(), 1, "{seen:?}");
 }
 
 #[test]
@@ -91,6 +131,23 @@ fn round_trips_running_and_asleep() {
         wanted.extend(combined(&["\"asleep\""], placement, &all[..3]));
         assert_eq!(seen, wanted);
     }
+}
+
+#[test]
+fn round_trips_over_fifos_and_sockets() {
+    for (method, baseline) in [("lat_fifo", "fifo"), ("lat_unix", "unix")] {
+        let seen = measured(&[method, "--placement", "2cpu"], method, "us", "waiting");
+        let waitings = ["\"running\"", "\"asleep\""];
+        assert_eq!(seen, combined(&waitings, "2cpu", &[baseline, "pipe", "millstream"]));
+    }
+}
+
+#[test]
+fn round_trips_over_everything() {
+    let arguments = ["lat_pipe", "--transport", "all", "--waiting", "running", "--placement", "1cpu"];
+    let seen = measured(&arguments, "lat_pipe", "us", "waiting");
+    let all = [&BETWEEN_PROCESSES[..], &["fifo", "millstream-block"]].concat();
+    assert_eq!(seen, combined(&["\"running\""], "1cpu", &all));
 }
 
 #[test]
@@ -120,7 +177,10 @@ fn mistakes_are_one_sentence() {
         (&["bw_pipe", "--rounds", "4"], "--rounds"),
         (&["bw_pipe", "--json", "/nonexistent/out.json"], "cannot write '/nonexistent/out.json'"),
         (&["lat_pipe", "--waiting", "dead"], "dead"),
-        (&["lat_pipe", "--transport", "pipe-1m"], "pipe-1m"),
+        (&["lat_pipe", "--transport", "memcpy-twice"], "memcpy-twice"),
+        (&["bw_pipe", "--variant", "lukewarm"], "lukewarm"),
+        (&["bw_unix", "--transport", "carrier-pigeon"], "carrier-pigeon"),
+        (&["lat_fifo", "--waiting", "dead"], "dead"),
         (&["lat_pipe", "--transport", "spsc-bare", "--waiting", "asleep"], "measured running only"),
     ] {
         let seen = bench(arguments);
@@ -151,6 +211,7 @@ fn a_pipe_that_is_not_granted_is_not_measured() {
             .args(["--reuid", "64126", "--regid", "64126", "--clear-groups", "python3", "-c", HOARD])
             .arg(scratch.installed())
             .args(["bench", "bw_pipe", "--transfer", "4k", "--placement", "1cpu", "--rounds", "5"])
+            .args(["--transport", "pipe,pipe-1m,vmsplice,millstream"])
             .env("PATH", "/usr/bin:/bin"),
     );
     assert_eq!((seen.code, seen.stderr.as_str()), (Some(3), ""), "{seen:?}");
@@ -176,7 +237,7 @@ fn kill(pid: u32) {
 
 #[test]
 fn a_process_that_is_killed_makes_its_cell_invalid_and_hangs_nobody() {
-    for transport in ["pipe", "millstream", "spsc-bare"] {
+    for transport in BETWEEN_PROCESSES {
         let mut bench = endless(&["--transport", transport]);
         wait_for("the end of the measurement", || {
             if let Some(&child) = children(bench.id()).first() {

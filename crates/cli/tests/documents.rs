@@ -125,7 +125,11 @@ fn every_option_is_described() {
         (&["run"][..], "docs/run.md"),
         (&["bench", "grep"], "docs/benchmarks.md"),
         (&["bench", "bw_pipe"], "docs/benchmarks.md"),
+        (&["bench", "bw_unix"], "docs/benchmarks.md"),
+        (&["bench", "bw_tcp"], "docs/benchmarks.md"),
         (&["bench", "lat_pipe"], "docs/benchmarks.md"),
+        (&["bench", "lat_fifo"], "docs/benchmarks.md"),
+        (&["bench", "lat_unix"], "docs/benchmarks.md"),
     ] {
         let help = output(&mut millstream([command, &["--help"]].concat())).stdout;
         let text = fs::read_to_string(root().join(document)).unwrap();

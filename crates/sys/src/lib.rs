@@ -17,7 +17,7 @@
 //! - **without `std`** ([`pipe`], [`settings`], [`ledger`], [`executable`], [`raw`]): what the library inside other programs needs. It allocates
 //!   nothing, never panics on the paths that library takes, and may be called from a signal handler.
 //! - **with `std`** (default; [`process`], [`fork`], [`signals`], [`inherited`], [`cpu`], [`clock`], [`memory`], [`shared`], [`futex`],
-//!   [`transfer`]): what the program itself and the pipe library need.
+//!   [`transfer`], [`lend`], [`fifo`], [`socket`], [`message_queue`], [`process_memory`]): what the program itself and the pipe library need.
 //!
 //! Not here: anything that chooses, waits or retries. See `docs/architecture.md` for the whole.
 
@@ -37,19 +37,29 @@ pub mod clock;
 #[cfg(feature = "std")]
 pub mod cpu;
 #[cfg(feature = "std")]
+pub mod fifo;
+#[cfg(feature = "std")]
 pub mod fork;
 #[cfg(feature = "std")]
 pub mod futex;
 #[cfg(feature = "std")]
 pub mod inherited;
 #[cfg(feature = "std")]
+pub mod lend;
+#[cfg(feature = "std")]
 pub mod memory;
 #[cfg(feature = "std")]
+pub mod message_queue;
+#[cfg(feature = "std")]
 pub mod process;
+#[cfg(feature = "std")]
+pub mod process_memory;
 #[cfg(feature = "std")]
 pub mod shared;
 #[cfg(feature = "std")]
 pub mod signals;
+#[cfg(feature = "std")]
+pub mod socket;
 #[cfg(feature = "std")]
 pub mod transfer;
 #[cfg(feature = "std")]

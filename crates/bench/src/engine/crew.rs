@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use super::launch::{Launch, Telemetry, Watch};
 
 /// For one sample. Longer than any that is worth having takes, also on a busy machine.
-const LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
 /// When one has failed: for the other to say what it saw of it.
 const GRACE: Duration = Duration::from_millis(200);

@@ -16,7 +16,7 @@ impl Placement {
     pub const ALL: [Placement; 2] = [Placement::TwoCpus, Placement::OneCpu];
 
     /// The name in options and results.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Placement::OneCpu => "1cpu",
             Placement::TwoCpus => "2cpu",
@@ -24,7 +24,7 @@ impl Placement {
     }
 
     /// The name in sentences.
-    pub fn title(self) -> &'static str {
+    pub const fn title(self) -> &'static str {
         match self {
             Placement::OneCpu => "both ends on one CPU",
             Placement::TwoCpus => "each end on its own CPU",

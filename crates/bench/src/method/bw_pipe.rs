@@ -1,126 +1,49 @@
-//! How many bytes a second go from one process to another.
-//!
-//! A writer process writes one page-aligned buffer again and again; a reader process reads in pieces of the same size.
-//! Each sample has a stream and two processes of its own, so nothing that one launch was lucky or unlucky with (page
-//! colours, addresses, the scheduler's history) stays for all samples. What makes a sample count is in `passes`.
+//! Bandwidth over everything there is, against the kernel's pipe.
 
-use std::collections::BTreeMap;
-
-use crate::cell::{Cell, MEGABYTES_PER_SECOND};
-use crate::engine::crew::{self, Post};
-use crate::engine::placement::Placement;
-use crate::engine::{Comparison, Job, Launch};
+use super::bandwidth::{self, Carrier};
 use crate::method::Depth;
-use crate::transport::{Ends, Transport, kernel_pipe, millstream, spsc_bare};
+use crate::transport::{self, Transport, fifo, kernel_pipe, millstream, spsc_bare};
 
-mod baton;
-mod memcpy_twice;
-mod passes;
-
-use baton::Baton;
-pub use memcpy_twice::NAME as MEMCPY_TWICE;
+pub use super::bandwidth::comparisons;
 
 /// The sizes of a study of Linux pipes from 2002, and 512 bytes, which is what many programs write.
 pub const TRANSFERS: [usize; 11] =
     [512, 2 << 10, 4 << 10, 6 << 10, 8 << 10, 12 << 10, 16 << 10, 24 << 10, 32 << 10, 64 << 10, 128 << 10];
 
-/// The largest transfer: beyond it nothing changes but the memory that a run takes.
-pub const TRANSFER_MAX: usize = 16 << 20;
+/// The method.
+pub struct BwPipe;
 
-/// What carries the bytes.
-#[derive(Clone, Copy)]
-pub enum Carrier {
-    /// From one process to the other.
-    Transport(&'static dyn Transport),
-    /// Nowhere: the bound on one CPU.
-    MemcpyTwice,
-}
+/// What it measures.
+pub type Plan = bandwidth::Plan<BwPipe>;
 
-impl Carrier {
-    /// All of them, in the order in which they are shown.
-    pub const ALL: [Carrier; 5] = [
-        Carrier::Transport(&kernel_pipe::DEFAULT),
-        Carrier::Transport(&kernel_pipe::ONE_MEBIBYTE),
-        Carrier::Transport(&millstream::ADAPTIVE),
-        Carrier::Transport(&spsc_bare::SPSC_BARE),
-        Carrier::MemcpyTwice,
-    ];
+impl bandwidth::Method for BwPipe {
+    const NAME: &'static str = "bw_pipe";
+    /// What the classic benchmark of pipes moves today.
+    const SAMPLE_BYTES: u64 = 10 << 20;
+    /// What it moved in the studies.
+    const SEED_BYTES: u64 = 50_000_000;
 
-    /// The name in options and results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Carrier::Transport(transport) => transport.name(),
-            Carrier::MemcpyTwice => MEMCPY_TWICE,
-        }
-    }
-
-    /// One process cannot be on two CPUs.
-    fn is_for(self, placement: Placement) -> bool {
-        !matches!((self, placement), (Carrier::MemcpyTwice, Placement::TwoCpus))
-    }
-}
-
-/// What to measure.
-pub struct Plan {
-    /// Bytes for each write and read, each 1 to [`TRANSFER_MAX`].
-    pub transfers: Vec<usize>,
-    /// Which placements.
-    pub placements: Vec<Placement>,
-    /// Which carriers.
-    pub carriers: Vec<Carrier>,
-}
-
-impl Plan {
-    /// The transfers of the study are all in the full plan, so there is nothing more to be faithful to.
-    pub fn of(depth: Depth) -> Plan {
-        let transfers = match depth {
+    fn transfers(depth: Depth) -> Vec<usize> {
+        match depth {
             Depth::Quick => vec![2 << 10, 8 << 10, 64 << 10],
-            Depth::Full | Depth::SeedFaithful => TRANSFERS.to_vec(),
+            Depth::Full => TRANSFERS.to_vec(),
+            Depth::SeedFaithful => TRANSFERS[1..].to_vec(),
+        }
+    }
+
+    fn baseline() -> &'static dyn Transport {
+        &kernel_pipe::DEFAULT
+    }
+
+    /// In full: without what differs from its neighbour in how it is found or how it waits, not in how it moves bytes.
+    fn carriers(depth: Depth) -> Vec<Carrier> {
+        let few = [kernel_pipe::DEFAULT.name(), millstream::ADAPTIVE.name(), spsc_bare::SPSC_BARE.name()];
+        let apart = [fifo::FIFO.name(), millstream::BLOCK.name()];
+        let is_chosen = |name| match depth {
+            Depth::Quick | Depth::SeedFaithful => few.contains(&name),
+            Depth::Full => !apart.contains(&name),
         };
-        Plan { transfers, placements: Placement::ALL.to_vec(), carriers: Carrier::ALL.to_vec() }
+        let transports = transport::ALL.into_iter().filter(|transport| is_chosen(transport.name()));
+        transports.map(Carrier::Transport).chain([Carrier::MemcpyTwice]).collect()
     }
-}
-
-/// A comparison for each transfer and placement; none, if the plan combines nothing that can be combined.
-pub fn comparisons(plan: &Plan) -> Vec<Comparison> {
-    let mut comparisons = Vec::new();
-    for &transfer in &plan.transfers {
-        for &placement in &plan.placements {
-            let carriers = plan.carriers.iter().filter(|carrier| carrier.is_for(placement));
-            let jobs: Vec<Job> = carriers.map(|&carrier| job(transfer, placement, carrier)).collect();
-            if !jobs.is_empty() {
-                // Each launch warms up for itself.
-                comparisons.push(Comparison { baseline: Some(kernel_pipe::DEFAULT.name()), rehearsals: 0, jobs });
-            }
-        }
-    }
-    comparisons
-}
-
-fn job(transfer: usize, placement: Placement, carrier: Carrier) -> Job {
-    let params = BTreeMap::from([("transfer", transfer.into())]);
-    let cell = Cell::new("bw_pipe", carrier.name(), placement.name(), params, MEGABYTES_PER_SECOND);
-    Job::new(cell, move || launch(transfer, placement, carrier))
-}
-
-/// MB/s of one launch, or the check that it failed.
-fn launch(transfer: usize, placement: Placement, carrier: Carrier) -> Result<Launch, String> {
-    let cpus = placement.cpus()?;
-    let Carrier::Transport(transport) = carrier else {
-        let post = Post { name: "copier", cpu: cpus[0] };
-        return crew::run(&[post], |_| memcpy_twice::copy(transfer).map(Some));
-    };
-    let Ends { writer, reader } = transport.connect(placement)?;
-    let baton = Baton::new(placement.idle()).map_err(|error| format!("no shared memory: {error}"))?;
-    let posts = [Post { name: "writer", cpu: cpus[0] }, Post { name: "reader", cpu: cpus[1] }];
-    crew::run(&posts, move |index| match index {
-        0 => {
-            drop(reader);
-            passes::write(writer, baton, transfer).map(|()| None)
-        }
-        _ => {
-            drop(writer);
-            passes::read(reader, baton, transfer).map(Some)
-        }
-    })
 }

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use crate::cell::{Cell, Document};
 use crate::machine::Machine;
 
+mod averages;
 mod grep;
 mod streams;
 pub mod verdicts;

@@ -51,6 +51,10 @@ impl Transport for SpscBare {
         let (producer, consumer) = ring(placement.idle()).map_err(|error| format!("no shared memory: {error}"))?;
         Ok(Ends { writer: Box::new(producer), reader: Box::new(consumer) })
     }
+
+    fn sleeps(&self) -> bool {
+        false
+    }
 }
 
 fn ring(idle: fn()) -> io::Result<(Producer, Consumer)> {

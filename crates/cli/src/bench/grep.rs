@@ -7,7 +7,6 @@ use clap::Args;
 use millstream_bench::engine::Effort;
 use millstream_bench::engine::placement::Placement;
 use millstream_bench::method::grep::{self, Workload, corpus};
-use millstream_bench::report::table;
 
 use super::options::{OutputOptions, chosen};
 use super::outputs::Outputs;
@@ -65,5 +64,5 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
     };
     let comparisons = grep::comparisons(plan)
         .map_err(|error| Failure::own(format!("cannot measure over '{}': {error}", file.display())))?;
-    super::measure(comparisons, Effort::exactly(options.pairs as usize), outputs, table::render)
+    super::measure(comparisons, Effort::exactly(options.pairs as usize), outputs)
 }

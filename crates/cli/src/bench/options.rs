@@ -31,3 +31,14 @@ pub(crate) struct OutputOptions {
 pub(super) fn chosen<T: Copy>(all: &[T], name: fn(T) -> &'static str, names: &[String]) -> Vec<T> {
     all.iter().copied().filter(|&item| names.is_empty() || names.iter().any(|chosen| chosen == name(item))).collect()
 }
+
+/// Those of `all` that are named, all of them for the name `all`, or `usual` if none is named.
+pub(super) fn named<T: Copy>(
+    usual: Vec<T>,
+    all: impl IntoIterator<Item = T>,
+    name: fn(T) -> &'static str,
+    names: &[String],
+) -> Vec<T> {
+    let is_wanted = |item: &T| names.iter().any(|chosen| chosen == "all" || chosen == name(*item));
+    if names.is_empty() { usual } else { all.into_iter().filter(is_wanted).collect() }
+}

@@ -56,5 +56,5 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
     };
     let plan = Plan { depth, methods: options.method, program: super::own_path()? };
     let comparisons = plan.comparisons().map_err(Failure::own)?;
-    super::measure(comparisons, plan.effort(), outputs, table::verdicts::render)
+    super::measure_and_show(comparisons, plan.effort(), outputs, table::verdicts::render)
 }

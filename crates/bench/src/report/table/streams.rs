@@ -1,92 +1,136 @@
-//! The tables of `bench bw_pipe` and `bench lat_pipe`: for each placement a row for each parameter and a column for
-//! each transport, then how millstream compares with the kernel's pipe and with what no pipe can beat.
+//! The tables of bandwidths and round trips: for each placement a row for each parameter and a column for each
+//! transport, then how millstream compares with the baseline and with what no pipe can beat.
 
 use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::Value;
 
-use super::{invalid_cells, on_machine};
+use super::{averages, invalid_cells, on_machine};
 use crate::cell::{Cell, Document};
 use crate::engine::placement::Placement;
-use crate::method::bw_pipe::MEMCPY_TWICE;
+use crate::method::bandwidth::{MEMCPY_TWICE, Workload};
 
-/// What tells the two methods apart.
+/// What tells the methods apart.
 pub(super) struct Shape {
     title: &'static str,
-    parameter: &'static str,
+    pub(super) parameter: &'static str,
     figure: fn(f64) -> String,
-    /// What no pipe can beat, on two CPUs and on one.
-    bounds: [&'static str; 2],
+    pub(super) baseline: &'static str,
+    /// What no pipe can beat, on two CPUs and on one, where that is measured.
+    bounds: Option<[&'static str; 2]>,
     sample: &'static str,
 }
 
-static BANDWIDTH: Shape = Shape {
+const BANDWIDTH: Shape = Shape {
     title: "GB/s",
     parameter: "transfer",
     figure: |megabytes| format!("{:.*}", if megabytes < 100.0 { 4 } else { 2 }, megabytes / 1e3),
-    bounds: ["spsc-bare", MEMCPY_TWICE],
+    baseline: "pipe",
+    bounds: None,
     sample: "GB = 10^9 bytes",
 };
 
-static LATENCY: Shape = Shape {
+const LATENCY: Shape = Shape {
     title: "us for a round trip",
     parameter: "waiting",
     figure: |microseconds| format!("{microseconds:.2}"),
-    bounds: ["spsc-bare", "spsc-bare"],
+    baseline: "pipe",
+    bounds: None,
     sample: "1 byte there and back",
 };
+
+static BW_PIPE: Shape = Shape { bounds: Some(["spsc-bare", MEMCPY_TWICE]), ..BANDWIDTH };
+static BW_UNIX: Shape = Shape { baseline: "unix", ..BANDWIDTH };
+static BW_TCP: Shape = Shape { baseline: "tcp", ..BANDWIDTH };
+static LAT_PIPE: Shape = Shape { bounds: Some(["spsc-bare", "spsc-bare"]), ..LATENCY };
+static LAT_FIFO: Shape = Shape { baseline: "fifo", ..LATENCY };
+static LAT_UNIX: Shape = Shape { baseline: "unix", ..LATENCY };
 
 /// That of a method.
 pub(super) fn shape(method: &str) -> Option<&'static Shape> {
     match method {
-        "bw_pipe" => Some(&BANDWIDTH),
-        "lat_pipe" => Some(&LATENCY),
+        "bw_pipe" => Some(&BW_PIPE),
+        "bw_unix" => Some(&BW_UNIX),
+        "bw_tcp" => Some(&BW_TCP),
+        "lat_pipe" => Some(&LAT_PIPE),
+        "lat_fifo" => Some(&LAT_FIFO),
+        "lat_unix" => Some(&LAT_UNIX),
         _ => None,
     }
 }
 
-/// A table for each placement.
+/// Where the ends ran: the name in results, and for people.
+const PLACES: [(&str, &str); 3] = [
+    (Placement::TwoCpus.name(), Placement::TwoCpus.title()),
+    (Placement::OneCpu.name(), Placement::OneCpu.title()),
+    ("free", "from another host"),
+];
+
+/// A table for each placement and workload.
 pub(super) fn render(document: &Document, all: &[&Cell], shape: &Shape) -> String {
     let mut text = String::new();
-    for (placement, bound) in Placement::ALL.into_iter().zip(shape.bounds) {
-        let cells: Vec<&Cell> = all.iter().copied().filter(|cell| cell.placement == placement.name()).collect();
-        if !cells.is_empty() {
-            let cpus = placement.title();
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "{}, {cpus}\n{}\n", shape.title, table(&cells, shape, bound));
+    for (index, (place, title)) in PLACES.into_iter().enumerate() {
+        let bound = shape.bounds.and_then(|bounds| bounds.get(index).copied());
+        for workload in Workload::ALL {
+            let is_here = |cell: &&Cell| cell.placement == place && workload_of(cell) == workload.name();
+            let cells: Vec<&Cell> = all.iter().copied().filter(is_here).collect();
+            if !cells.is_empty() {
+                let title = format!("{title}{}", besides(workload));
+                // Writing to a string cannot fail.
+                let _ = writeln!(text, "{}, {title}\n{}\n", shape.title, table(&cells, shape, bound));
+                text += &averages::render(&cells, shape, &title);
+            }
         }
     }
     let launches = all.iter().map(|cell| cell.n).max().unwrap_or(0);
     let _ = writeln!(text, "Medians of {launches} launches, {}, {}.", shape.sample, on_machine(&document.machine));
-    text += "x NAME: millstream's speed over that of NAME, above 1 is faster; the interval is that of x pipe.\n";
-    text += &invalid_cells(all, |cell| format!("{} {}", cell.method, label(&cell.params[shape.parameter])));
+    if is_compared(all) {
+        let baseline = shape.baseline;
+        let _ = writeln!(
+            text,
+            "x NAME: millstream's speed over that of NAME, above 1 is faster; the interval is that of x {baseline}."
+        );
+    }
+    text += &invalid_cells(all, |cell| format!("{} {}", cell.method, row_of(cell, shape)));
     text
 }
 
-fn table(cells: &[&Cell], shape: &Shape, bound: &str) -> Table {
-    let (mut transports, mut rows) = (Vec::new(), Vec::new());
-    for cell in cells {
-        let value = &cell.params[shape.parameter];
-        if !transports.contains(&&*cell.transport) {
-            transports.push(&*cell.transport);
-        }
-        if !rows.contains(&value) {
-            rows.push(value);
-        }
+/// Of cells without one, and of files from before there were any, too.
+fn workload_of(cell: &Cell) -> &str {
+    cell.params.get("workload").and_then(Value::as_str).unwrap_or(Workload::Hot.name())
+}
+
+fn besides(workload: Workload) -> &'static str {
+    match workload {
+        Workload::Hot => "",
+        Workload::Fresh => ", written afresh before each write",
+        Workload::Summed => ", added up by the reader",
     }
+}
+
+fn row_of(cell: &Cell, shape: &Shape) -> String {
+    cell.params.get(shape.parameter).map_or(String::new(), label)
+}
+
+fn is_compared(cells: &[&Cell]) -> bool {
+    let is_ours = |cell: &&&Cell| cell.transport == "millstream";
+    cells.iter().any(|cell| is_ours(&cell)) && !cells.iter().all(|cell| is_ours(&cell))
+}
+
+fn table(cells: &[&Cell], shape: &Shape, bound: Option<&str>) -> Table {
+    let (transports, rows) = axes(cells, shape);
     let mut header = vec![shape.parameter.to_owned()];
     header.extend(transports.iter().map(ToString::to_string));
-    let is_compared = transports.contains(&"millstream") && transports.len() > 1;
+    let is_compared = is_compared(cells);
     if is_compared {
-        header.extend(["x pipe".into(), "95 % interval".into(), format!("x {bound}")]);
+        header.extend([format!("x {}", shape.baseline), "95 % interval".into()]);
+        header.extend(bound.map(|bound| format!("x {bound}")));
     }
-    let columns = header.len();
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(header);
+    let mut table = new_table(header);
     for value in rows {
         let find = |transport: &str| {
-            cells.iter().find(|cell| cell.transport == transport && &cell.params[shape.parameter] == value)
+            cells.iter().find(|cell| cell.transport == transport && cell.params.get(shape.parameter) == Some(value))
         };
         let mut row = vec![label(value)];
         let median = |transport: &&str| find(transport).and_then(|cell| cell.median);
@@ -96,11 +140,35 @@ fn table(cells: &[&Cell], shape: &Shape, bound: &str) -> Table {
             let interval = ours.and_then(|cell| cell.ratio_ci95);
             row.push(ours.and_then(|cell| cell.ratio).map_or("-".into(), times));
             row.push(interval.map_or("-".into(), |[low, high]| format!("{} .. {}", times(low), times(high))));
-            let of_bound = ours.zip(find(bound)).and_then(|(ours, bound)| speed_over(ours, bound));
-            row.push(of_bound.map_or("-".into(), times));
+            row.extend(bound.map(|bound| {
+                let of_bound = ours.zip(find(bound)).and_then(|(ours, bound)| speed_over(ours, bound));
+                of_bound.map_or("-".into(), times)
+            }));
         }
         table.add_row(row);
     }
+    table
+}
+
+/// Transports and values of the parameter, in the order in which they first occur.
+pub(super) fn axes<'a>(cells: &[&'a Cell], shape: &Shape) -> (Vec<&'a str>, Vec<&'a Value>) {
+    let (mut transports, mut rows) = (Vec::new(), Vec::new());
+    for cell in cells {
+        if !transports.contains(&&*cell.transport) {
+            transports.push(&*cell.transport);
+        }
+        if let Some(value) = cell.params.get(shape.parameter).filter(|value| !rows.contains(value)) {
+            rows.push(value);
+        }
+    }
+    (transports, rows)
+}
+
+/// A table whose columns, but for the first, hold numbers.
+pub(super) fn new_table(header: Vec<String>) -> Table {
+    let columns = header.len();
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(header);
     for index in 1..columns {
         if let Some(column) = table.column_mut(index) {
             column.set_cell_alignment(CellAlignment::Right);
@@ -119,7 +187,7 @@ fn times(ratio: f64) -> String {
 }
 
 /// A number of bytes as it is given to `--transfer`, or a word.
-fn label(value: &Value) -> String {
+pub(super) fn label(value: &Value) -> String {
     match (value.as_u64(), value.as_str()) {
         (Some(bytes), _) if bytes % (1 << 20) == 0 => format!("{}m", bytes >> 20),
         (Some(bytes), _) if bytes % (1 << 10) == 0 => format!("{}k", bytes >> 10),
@@ -175,6 +243,23 @@ mod tests {
         let text =
             rendered(&document("lat_pipe", "us", &[("pipe", word.clone(), 1000.0), ("millstream", word, 500.0)]));
         assert_eq!(words(&text, "running"), ["running", "1000.00", "500.00", "2.00", "2.00", "..", "2.00", "-"]);
+    }
+
+    #[test]
+    fn each_workload_has_a_table_and_what_came_from_another_host_too() {
+        let mut cells = Vec::new();
+        for (workload, place) in [("hot", "1cpu"), ("summed", "1cpu"), ("hot", "free")] {
+            let params = BTreeMap::from([("transfer", Value::from(65_536)), ("workload", workload.into())]);
+            let mut cell = Cell::new("bw_tcp", "tcp", place, params, "MB/s");
+            cell.add(Launch::of(1000.0));
+            cell.conclude();
+            cells.push(cell);
+        }
+        let text = rendered(&Document::for_tests(cells));
+        for title in ["both ends on one CPU", "both ends on one CPU, added up by the reader", "from another host"] {
+            assert!(text.lines().any(|line| line == format!("GB/s, {title}")), "{text}");
+        }
+        assert!(!text.contains("x NAME"), "{text}");
     }
 
     #[test]

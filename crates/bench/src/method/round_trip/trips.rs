@@ -10,7 +10,7 @@ use super::sleeper::{Sleeper, times_slept};
 use crate::engine::Launch;
 use crate::engine::statistics::median;
 use crate::random::Random;
-use crate::transport::WriteEnd;
+use crate::transport::{Buffers, WriteEnd};
 
 /// Round trips before the first that counts, while running.
 const WARM_UP_TRIPS: usize = 200;
@@ -43,7 +43,8 @@ pub(super) fn ask(
     waiting: Waiting,
     answerer: &Sleeper,
 ) -> Result<Launch, String> {
-    let mut asker = Asker { there, back, sent: 0 };
+    let letters = Buffers::of(&*there, 1);
+    let mut asker = Asker { there, back, letters, sent: 0 };
     let launch = match waiting {
         Waiting::Running => asker.running()?,
         Waiting::Asleep => asker.asleep(answerer)?,
@@ -55,6 +56,7 @@ pub(super) fn ask(
 struct Asker {
     there: Box<dyn WriteEnd>,
     back: Box<dyn Read>,
+    letters: Buffers,
     sent: u8,
 }
 
@@ -96,7 +98,9 @@ impl Asker {
     fn trip(&mut self) -> Result<(), String> {
         self.sent = self.sent.wrapping_add(1);
         let mut seen = [0];
-        self.there.write_all(&[self.sent]).map_err(|error| format!("cannot ask: {error}"))?;
+        let letter = self.letters.next();
+        letter.fill(self.sent);
+        self.there.write_all(letter).map_err(|error| format!("cannot ask: {error}"))?;
         self.back.read_exact(&mut seen).map_err(|error| format!("no answer: {error}"))?;
         match seen[0] == answer_to(self.sent) {
             true => Ok(()),
@@ -124,9 +128,11 @@ pub(super) fn answer(
     answerer.is_here();
     let slept_before = times_slept()?;
     let mut trips = 0;
-    let mut asked = [0];
+    let (mut asked, mut letters) = ([0], Buffers::of(&*back, 1));
     while there.read(&mut asked).map_err(|error| format!("cannot hear: {error}"))? > 0 {
-        back.write_all(&[answer_to(asked[0])]).map_err(|error| format!("cannot answer: {error}"))?;
+        let letter = letters.next();
+        letter.fill(answer_to(asked[0]));
+        back.write_all(letter).map_err(|error| format!("cannot answer: {error}"))?;
         trips += 1;
     }
     back.finish();

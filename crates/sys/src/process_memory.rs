@@ -1,0 +1,45 @@
+//! Memory of another process, copied by the kernel in one step (`process_vm_readv(2)`).
+#![allow(unsafe_code)]
+
+use crate::Errno;
+use crate::process::last_errno;
+
+/// Fills the start of `bytes` with what process `pid` has at `address`; returns how many bytes, fewer than wanted only
+/// where its memory ends. What that process writes at the same time may come through in part.
+///
+/// # Errors
+/// `EPERM`: not allowed to look into that process (`ptrace(2)`: another user, or a security module such as Yama).
+/// `ESRCH`: no such process. `EFAULT`: nothing is mapped there. `ENOSYS`.
+pub fn read(pid: u32, address: u64, bytes: &mut [u8]) -> Result<usize, Errno> {
+    let (Ok(pid), Ok(address)) = (libc::pid_t::try_from(pid), usize::try_from(address)) else {
+        return Err(Errno::INVAL);
+    };
+    let here = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let there = libc::iovec { iov_base: core::ptr::without_provenance_mut(address), iov_len: bytes.len() };
+    // SAFETY: the kernel writes to `bytes` only; `there` is an address of the other process, which the kernel checks.
+    let count = unsafe { libc::process_vm_readv(pid, &raw const here, 1, &raw const there, 1, 0) };
+    usize::try_from(count).map_err(|_| last_errno())
+}
+
+/// Lets process `pid` look into this one where the Yama security module would allow that to ancestors only
+/// (`PR_SET_PTRACER`). Without Yama nothing has to be done, and the kernel's `EINVAL` says so.
+pub fn let_look(pid: u32) {
+    // SAFETY: takes numbers and touches no memory.
+    let _ = unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::c_ulong::from(pid), 0, 0, 0) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_can_read_itself_and_not_where_nothing_is() {
+        let there = [7_u8; 100];
+        let mut here = [0; 100];
+        let address = there.as_ptr().expose_provenance() as u64;
+        assert_eq!(read(crate::own_pid(), address, &mut here), Ok(100));
+        assert_eq!(here, there);
+        assert_eq!(read(crate::own_pid(), 8, &mut here), Err(Errno::FAULT));
+        assert_eq!(read(0, address, &mut here), Err(Errno::SRCH));
+    }
+}
