@@ -1,8 +1,16 @@
 //! What can be measured: each method gives comparisons for a plan, and checks what its launches do.
 
+pub mod bw_file_rd;
+pub mod bw_mmap_rd;
 pub mod bw_pipe;
+pub mod cache_to_cache;
+mod cached_file;
 pub mod grep;
+pub mod lat_mem_rd;
 pub mod lat_pipe;
+pub mod memcpy;
+
+pub use cached_file::CachedFile;
 
 /// How much of a method a suite measures. Every method has a plan for each (`Plan::of`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

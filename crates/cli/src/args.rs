@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::bench::{bw_pipe, grep, lat_pipe, pipeline};
+use crate::bench::{bw_file_rd, bw_mmap_rd, bw_pipe, cache_to_cache, grep, lat_mem_rd, lat_pipe, memcpy, pipeline};
 use crate::bytes;
 use crate::failure::Failure;
 
@@ -97,6 +97,21 @@ pub(crate) enum BenchOptions {
     /// Time for one byte there and back between two processes, both running or one of them asleep
     #[command(name = "lat_pipe", after_help = lat_pipe::EXAMPLES)]
     LatPipe(lat_pipe::Options),
+    /// Bytes a second of reading a cached file again
+    #[command(name = "bw_file_rd", after_help = bw_file_rd::EXAMPLES)]
+    BwFileRd(bw_file_rd::Options),
+    /// Bytes a second of going through a mapped, cached file
+    #[command(name = "bw_mmap_rd", after_help = bw_mmap_rd::EXAMPLES)]
+    BwMmapRd(bw_mmap_rd::Options),
+    /// The latency of memory by how much of it is used: the staircase of the caches
+    #[command(name = "lat_mem_rd", after_help = lat_mem_rd::EXAMPLES)]
+    LatMemRd(lat_mem_rd::Options),
+    /// Bytes a second of one copy, by its size: the bound on one CPU
+    #[command(name = "memcpy", after_help = memcpy::EXAMPLES)]
+    Memcpy(memcpy::Options),
+    /// Lines of cache that go from one CPU to another: the bound on two CPUs
+    #[command(name = "cache_to_cache", after_help = cache_to_cache::EXAMPLES)]
+    CacheToCache(cache_to_cache::Options),
     /// Runs one pipeline with a CPU for each stage and tells how it went; `bench grep` runs itself this way
     #[command(hide = true)]
     Pipeline(pipeline::Options),

@@ -11,9 +11,14 @@ use crate::args::BenchOptions;
 use crate::failure::{self, Failure};
 use crate::progress::Progress;
 
+pub(crate) mod bw_file_rd;
+pub(crate) mod bw_mmap_rd;
 pub(crate) mod bw_pipe;
+pub(crate) mod cache_to_cache;
 pub(crate) mod grep;
+pub(crate) mod lat_mem_rd;
 pub(crate) mod lat_pipe;
+pub(crate) mod memcpy;
 mod options;
 mod outputs;
 pub(crate) mod pipeline;
@@ -29,6 +34,11 @@ pub(crate) fn bench(options: BenchOptions) -> Result<ExitCode, Failure> {
         BenchOptions::Grep(options) => grep::run(options),
         BenchOptions::BwPipe(options) => bw_pipe::run(options),
         BenchOptions::LatPipe(options) => lat_pipe::run(options),
+        BenchOptions::BwFileRd(options) => bw_file_rd::run(options),
+        BenchOptions::BwMmapRd(options) => bw_mmap_rd::run(options),
+        BenchOptions::LatMemRd(options) => lat_mem_rd::run(options),
+        BenchOptions::Memcpy(options) => memcpy::run(options),
+        BenchOptions::CacheToCache(options) => cache_to_cache::run(options),
         BenchOptions::Pipeline(options) => pipeline::run(options),
     }
 }

@@ -16,8 +16,8 @@
 //!
 //! - **without `std`** ([`pipe`], [`settings`], [`ledger`], [`executable`], [`raw`]): what the library inside other programs needs. It allocates
 //!   nothing, never panics on the paths that library takes, and may be called from a signal handler.
-//! - **with `std`** (default; [`process`], [`fork`], [`signals`], [`inherited`], [`cpu`], [`clock`], [`memory`], [`shared`], [`futex`],
-//!   [`transfer`]): what the program itself and the pipe library need.
+//! - **with `std`** (default; [`process`], [`fork`], [`signals`], [`inherited`], [`cpu`], [`clock`], [`memory`], [`shared`],
+//!   [`pages`], [`mapped_file`], [`futex`], [`transfer`]): what the program itself and the pipe library need.
 //!
 //! Not here: anything that chooses, waits or retries. See `docs/architecture.md` for the whole.
 
@@ -43,7 +43,11 @@ pub mod futex;
 #[cfg(feature = "std")]
 pub mod inherited;
 #[cfg(feature = "std")]
+pub mod mapped_file;
+#[cfg(feature = "std")]
 pub mod memory;
+#[cfg(feature = "std")]
+pub mod pages;
 #[cfg(feature = "std")]
 pub mod process;
 #[cfg(feature = "std")]

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use millstream_bench::engine::Effort;
 
 /// Options of every measurement between two processes.
 #[derive(Args)]
@@ -19,6 +20,24 @@ pub(crate) struct StreamOptions {
     pub(crate) output: OutputOptions,
 }
 
+/// Options of every measurement without a stream.
+#[derive(Args)]
+pub(crate) struct MemoryOptions {
+    /// Interleaved samples for each cell, each from a new process
+    #[arg(long, value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u32).range(5..=10_000))]
+    pub(crate) rounds: u32,
+
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
+}
+
+impl MemoryOptions {
+    /// So many launches.
+    pub(super) fn effort(&self) -> Effort {
+        Effort::exactly(self.rounds as usize)
+    }
+}
+
 /// Where the results go besides the table.
 #[derive(Args, Clone)]
 pub(crate) struct OutputOptions {
@@ -30,4 +49,11 @@ pub(crate) struct OutputOptions {
 /// Those of `all` that are named, or all if none is.
 pub(super) fn chosen<T: Copy>(all: &[T], name: fn(T) -> &'static str, names: &[String]) -> Vec<T> {
     all.iter().copied().filter(|&item| names.is_empty() || names.iter().any(|chosen| chosen == name(item))).collect()
+}
+
+/// In order, each once.
+pub(super) fn sorted(mut sizes: Vec<usize>) -> Vec<usize> {
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
 }
