@@ -9,6 +9,7 @@ pub mod grep;
 pub mod lat_mem_rd;
 pub mod lat_pipe;
 pub mod memcpy;
+mod slices;
 
 pub use cached_file::CachedFile;
 

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use millstream_sys::clock;
 use millstream_sys::shared::{self, Shared};
 
 use super::lat_mem_rd::{TRANSPORT, powers_of_two};
+use super::slices::{median_ns, rate, timed};
 use crate::cell::{Cell, MEGABYTES_PER_SECOND};
 use crate::engine::crew::{self, Post};
 use crate::engine::placement::Placement;
@@ -22,13 +22,17 @@ const TURN: usize = 0;
 /// Where the lines begin that are read.
 const LINES: usize = 4096;
 
-/// Turns before those that count, and those.
-const WARM_UP_TURNS: u64 = 20_000;
-const TIMED_TURNS: u64 = 100_000;
+/// Turns of a slice, and slices before those that count, and those.
+const SLICE_TURNS: u64 = 500;
+const WARM_UP_SLICES: u64 = 20;
+const TIMED_SLICES: u64 = 100;
 
 /// What is read altogether in a sample, before and while it counts.
 const WARM_UP_BYTES: usize = 1 << 20;
 const TIMED_BYTES: usize = 16 << 20;
+
+/// How often less than a page is read again and again.
+const PASSES_MAX: usize = 1000;
 
 /// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,8 +105,7 @@ fn launch(size: Option<usize>) -> Result<Launch, String> {
     let posts = [Post { name: "writer", cpu: first }, Post { name: "reader", cpu: second }];
     crew::run(&posts, |index| match (index, size) {
         (0, None) => {
-            take_turns(&memory, 0, WARM_UP_TURNS);
-            take_turns(&memory, WARM_UP_TURNS, TIMED_TURNS);
+            take_turns(&memory, (WARM_UP_SLICES + TIMED_SLICES) * SLICE_TURNS);
             Ok(None)
         }
         (_, None) => Ok(Some(answer(&memory))),
@@ -114,32 +117,35 @@ fn launch(size: Option<usize>) -> Result<Launch, String> {
     })
 }
 
-/// Waits for each even turn from `from` on, and makes it odd.
-fn take_turns(memory: &Shared, from: u64, turns: u64) {
-    for turn in from..from + turns {
+/// Waits for even turns and makes them odd.
+fn take_turns(memory: &Shared, turns: u64) {
+    for turn in 0..turns {
         await_turn(memory, 2 * turn);
         memory.word(TURN).store(2 * turn + 1, Relaxed);
     }
 }
 
-/// Waits for odd turns and makes them even; returns the nanoseconds that the line took one way.
+/// Waits for odd turns and makes them even; the nanoseconds that the line takes one way.
 fn answer(memory: &Shared) -> Launch {
-    let time = |from: u64, turns: u64| {
-        let start = clock::raw_nanoseconds();
-        for turn in from..from + turns {
+    let mut turn = 0;
+    let mut slice = || {
+        for _ in 0..SLICE_TURNS {
             await_turn(memory, 2 * turn + 1);
             memory.word(TURN).store(2 * turn + 2, Relaxed);
+            turn += 1;
         }
-        // There and back.
-        (clock::raw_nanoseconds() - start) as f64 / (2 * turns) as f64
     };
-    let warm = time(0, WARM_UP_TURNS);
-    Launch { warmup: vec![warm], ..Launch::of(time(WARM_UP_TURNS, TIMED_TURNS)) }
+    let [warm, sample] = [WARM_UP_SLICES, TIMED_SLICES].map(|slices| {
+        let slices: Vec<u64> = (0..slices).map(|_| timed(&mut slice).1).collect();
+        // There and back.
+        median_ns(&slices, 2 * SLICE_TURNS)
+    });
+    Launch { warmup: vec![warm], ..Launch::of(sample) }
 }
 
 /// How many times `size` bytes are written and read: before it counts, and while.
 fn passes(size: usize) -> [u64; 2] {
-    [WARM_UP_BYTES, TIMED_BYTES].map(|bytes| (bytes / size).clamp(2, 1000) as u64)
+    [WARM_UP_BYTES, TIMED_BYTES].map(|bytes| (bytes / size).clamp(3, PASSES_MAX) as u64)
 }
 
 /// What is written to word `index` in a pass: another value in each.
@@ -167,21 +173,19 @@ fn read(memory: &Shared, size: usize) -> Result<Launch, String> {
 
 fn read_passes(memory: &Shared, size: usize, passes: std::ops::Range<u64>) -> Result<f64, String> {
     let words = memory.words(LINES, size / 8);
-    let (mut nanoseconds, count) = (0, passes.end - passes.start);
+    let mut slices = Vec::new();
     for pass in passes {
         await_turn(memory, 2 * pass + 1);
-        let start = clock::raw_nanoseconds();
-        let sum = std::hint::black_box(shared::sum(words));
-        nanoseconds += clock::raw_nanoseconds() - start;
-        let len = words.len() as u64;
+        let (sum, nanoseconds) = timed(|| shared::sum(words));
         // The values are an arithmetic series.
-        let wanted = value(pass, 0).wrapping_mul(len).wrapping_add(len * (len - 1) / 2);
-        if sum != wanted {
+        let (len, pairs) = (words.len() as u64, (words.len() * words.len().saturating_sub(1) / 2) as u64);
+        if sum != value(pass, 0).wrapping_mul(len).wrapping_add(pairs) {
             return Err(format!("what was read in pass {pass} is not what was written"));
         }
+        slices.push(nanoseconds);
         memory.word(TURN).store(2 * pass + 2, Release);
     }
-    Ok((count * size as u64) as f64 * 1e3 / nanoseconds.max(1) as f64)
+    Ok(rate(size, median_ns(&slices, 1)))
 }
 
 fn await_turn(memory: &Shared, turn: u64) {

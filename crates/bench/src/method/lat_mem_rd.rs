@@ -13,8 +13,9 @@
 
 use std::collections::BTreeMap;
 
-use millstream_sys::clock;
-use millstream_sys::pages::Pages;
+use millstream_sys::pages::{Link, Pages};
+
+use super::slices::{median_ns, timed};
 
 use crate::cell::Cell;
 use crate::engine::crew::{self, Post};
@@ -44,8 +45,9 @@ pub const STRIDES: [usize; 13] = [8, 16, 32, 64, 128, 256, 512, 1 << 10, 2 << 10
 /// A line: each load of a random walk is one of its own.
 pub const LINE: usize = 64;
 
-/// Loads of a sample, as in the classic study.
+/// Loads of a sample, as in the classic study, and of a slice of it.
 const LOADS: usize = 1_000_000;
+const SLICE_LOADS: usize = 4_000;
 
 /// What the random orders are made from, unless another is given.
 pub const SEED: u64 = 1;
@@ -88,12 +90,23 @@ pub struct Curve {
     pub sizes: Vec<usize>,
 }
 
+/// What the loads of a sample are put together to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Summary {
+    /// The median of slices, in which other programs do not show.
+    MedianSlice,
+    /// The average of all, which the classic study gave.
+    Average,
+}
+
 /// What to measure.
 pub struct Plan {
     /// Each with its own sizes.
     pub curves: Vec<Curve>,
     /// What the random orders are made from.
     pub seed: u64,
+    /// What a sample is.
+    pub summary: Summary,
 }
 
 impl Plan {
@@ -107,7 +120,8 @@ impl Plan {
             // 1 KiB to 8 MiB: which was main memory then.
             Depth::SeedFaithful => sequential(&powers_of_two(1 << 10, 8 << 20)),
         };
-        Plan { curves, seed: SEED }
+        let summary = if depth == Depth::SeedFaithful { Summary::Average } else { Summary::MedianSlice };
+        Plan { curves, seed: SEED, summary }
     }
 }
 
@@ -154,7 +168,7 @@ pub fn comparisons(plan: &Plan) -> Vec<Comparison> {
     let mut jobs: BTreeMap<usize, Vec<Job>> = BTreeMap::new();
     for curve in &plan.curves {
         for &size in &curve.sizes {
-            let walk = Walk::new(curve, size, plan.seed);
+            let walk = Walk::new(curve, size, plan);
             if walk.slots() >= 2 {
                 jobs.entry(size).or_default().push(walk.job());
             }
@@ -172,13 +186,14 @@ struct Walk {
     pages: PageSize,
     size: usize,
     seed: u64,
+    summary: Summary,
 }
 
 impl Walk {
-    fn new(curve: &Curve, size: usize, seed: u64) -> Walk {
+    fn new(curve: &Curve, size: usize, plan: &Plan) -> Walk {
         let Curve { pattern, stride, pages, .. } = *curve;
         let stride = if pattern == Pattern::Tlb { pages.bytes() } else { stride };
-        Walk { pattern, stride, pages, size, seed }
+        Walk { pattern, stride, pages, size, seed: plan.seed, summary: plan.summary }
     }
 
     fn slots(&self) -> usize {
@@ -194,6 +209,9 @@ impl Walk {
         ]);
         if self.pattern != Pattern::Sequential {
             params.insert("seed", self.seed.into());
+        }
+        if self.summary == Summary::Average {
+            params.insert("summary", "average".into());
         }
         let cell = Cell::new("lat_mem_rd", TRANSPORT, Placement::OneCpu.name(), params, "ns");
         Job::new(cell, move || {
@@ -234,27 +252,38 @@ impl Walk {
         let slots = chain::Slots { links, stride: self.stride, skews: self.pattern == Pattern::Tlb };
         slots.link(order);
         slots.check(order)?;
-        let (middle, warm_ns) = timed(|| chain::walk(slots.get(0), LOADS));
-        let (end, nanoseconds) = timed(|| middle.and_then(|middle| chain::walk(middle, LOADS)));
-        let wanted = slots.get(order.after(2 * LOADS));
-        if !end.is_some_and(|end| std::ptr::eq(end, wanted)) {
+        let (middle, warm) = self.series(slots.get(0))?;
+        let (end, sample) = self.series(middle)?;
+        if !std::ptr::eq(end, slots.get(order.after(2 * LOADS))) {
             return Err(format!("after {} loads the walk was not where its chain leads", 2 * LOADS));
         }
         self.pages.check(addresses)?;
-        let per_load = |nanoseconds: u64| nanoseconds as f64 / LOADS as f64;
-        Ok(Launch { warmup: vec![per_load(warm_ns)], ..Launch::of(per_load(nanoseconds)) })
+        Ok(Launch { warmup: vec![warm], ..Launch::of(sample) })
     }
-}
 
-fn timed<T>(work: impl FnOnce() -> T) -> (T, u64) {
-    let start = clock::raw_nanoseconds();
-    let outcome = std::hint::black_box(work());
-    (outcome, clock::raw_nanoseconds() - start)
+    /// Walks on for as many loads as a sample has; returns where that led and the nanoseconds for a load.
+    fn series<'a>(&self, from: &'a Link<'a>) -> Result<(&'a Link<'a>, f64), String> {
+        let slice_loads = match self.summary {
+            Summary::MedianSlice => SLICE_LOADS,
+            Summary::Average => LOADS,
+        };
+        let (mut at, mut slices) = (from, Vec::with_capacity(LOADS / slice_loads));
+        for _ in 0..LOADS / slice_loads {
+            let (reached, nanoseconds) = timed(|| chain::walk(at, slice_loads));
+            at = reached.ok_or("the chain ends")?;
+            slices.push(nanoseconds);
+        }
+        Ok((at, median_ns(&slices, slice_loads as u64)))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn plan(curves: Vec<Curve>) -> Plan {
+        Plan { curves, seed: 9, summary: Summary::MedianSlice }
+    }
 
     fn curve(pattern: Pattern, stride: usize, pages: PageSize, sizes: &[usize]) -> Curve {
         Curve { pattern, stride, pages, sizes: sizes.to_vec() }
@@ -263,9 +292,12 @@ mod tests {
     #[test]
     fn every_pattern_gives_a_sample() {
         for pattern in Pattern::ALL {
-            let walk = Walk::new(&curve(pattern, 64, PageSize::Small, &[]), 64 << 10, 5);
-            let seen = walk.walk().unwrap();
-            assert!(seen.samples.len() == 1 && seen.samples[0] > 0.0 && seen.warmup.len() == 1, "{seen:?}");
+            for summary in [Summary::MedianSlice, Summary::Average] {
+                let plan = Plan { summary, ..plan(vec![]) };
+                let walk = Walk::new(&curve(pattern, 64, PageSize::Small, &[]), 64 << 10, &plan);
+                let seen = walk.walk().unwrap();
+                assert!(seen.samples.len() == 1 && seen.samples[0] > 0.0 && seen.warmup.len() == 1, "{seen:?}");
+            }
         }
     }
 
@@ -275,7 +307,7 @@ mod tests {
             curve(Pattern::Sequential, 4096, PageSize::Small, &[4096, 8192]),
             curve(Pattern::Tlb, 64, PageSize::Huge, &[2 << 20, 4 << 20]),
         ];
-        let comparisons = comparisons(&Plan { curves, seed: 9 });
+        let comparisons = comparisons(&plan(curves));
         let params: Vec<_> = comparisons.iter().flat_map(|one| &one.jobs).map(|job| &job.cell.params).collect();
         assert_eq!(params.len(), 2);
         assert_eq!((&params[0]["size"], params[0].get("seed")), (&8192.into(), None));
@@ -285,6 +317,7 @@ mod tests {
     #[test]
     fn the_study_went_from_1_kib_to_8_mib_by_every_stride() {
         let plan = Plan::of(Depth::SeedFaithful);
+        assert_eq!(plan.summary, Summary::Average);
         assert_eq!(plan.curves.iter().map(|curve| curve.stride).collect::<Vec<_>>(), STRIDES);
         for curve in &plan.curves {
             assert_eq!((curve.sizes.first(), curve.sizes.last()), (Some(&(1 << 10)), Some(&(8 << 20))));
@@ -303,7 +336,7 @@ mod tests {
 
     #[test]
     fn more_memory_than_there_is_is_refused() {
-        let walk = Walk::new(&curve(Pattern::Sequential, 64, PageSize::Small, &[]), 1 << 50, 5);
+        let walk = Walk::new(&curve(Pattern::Sequential, 64, PageSize::Small, &[]), 1 << 50, &plan(vec![]));
         let why = walk.memory(0).err().unwrap();
         assert!(why.contains("more than half of the"), "{why}");
     }

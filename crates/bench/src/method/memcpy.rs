@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::hint::black_box;
 
-use millstream_sys::clock;
-
 use super::lat_mem_rd::{self, TRANSPORT, powers_of_two};
+use super::slices::{median_ns, rate, timed, times_in_slice};
 use crate::cell::{Cell, MEGABYTES_PER_SECOND};
 use crate::engine::crew::{self, Post};
 use crate::engine::placement::Placement;
@@ -18,11 +17,11 @@ use crate::pattern;
 /// The largest size: a launch has half a minute.
 pub const SIZE_MAX: usize = 2 << 30;
 
-/// What a sample lasts, by the estimate: long against an interrupt.
-const TIMED_NS: u64 = 8_000_000;
+/// What a sample lasts, by the estimate.
+const TIMED_NS: u64 = 10_000_000;
 
-/// Bounds on the copies of a sample.
-const TIMED_COPIES: std::ops::RangeInclusive<u64> = 2..=1_000_000;
+/// Bounds on the slices of a sample.
+const TIMED_SLICES: std::ops::RangeInclusive<u64> = 3..=200;
 
 /// What to measure.
 pub struct Plan {
@@ -68,26 +67,26 @@ fn launch(size: usize) -> Result<Launch, String> {
     }
     let (mut from, mut to) = (PageAligned::new(size), PageAligned::new(size));
     pattern::fill(0, &mut from);
-    let first_ns = time(&from, &mut to, 2) / 2;
+    // Twice, because the first copy meets whatever filling left behind.
+    let (_, first_ns) = timed(|| copy(&from, &mut to, 2));
+    let copies = times_in_slice(first_ns / 2);
+    let (_, warm_ns) = timed(|| copy(&from, &mut to, copies));
     to.fill(0);
-    let copies = (TIMED_NS / first_ns.max(1)).clamp(*TIMED_COPIES.start(), *TIMED_COPIES.end());
-    let nanoseconds = time(&from, &mut to, copies);
+    let slices = (TIMED_NS / warm_ns.max(1)).clamp(*TIMED_SLICES.start(), *TIMED_SLICES.end());
+    let slices: Vec<u64> = (0..slices).map(|_| timed(|| copy(&from, &mut to, copies)).1).collect();
     if let Some(at) = pattern::first_difference(0, &to) {
         return Err(format!("byte {at} of the copy is wrong"));
     }
-    let rate = |copies: u64, nanoseconds: u64| (copies * size as u64) as f64 * 1e3 / nanoseconds as f64;
-    Ok(Launch { warmup: vec![rate(1, first_ns.max(1))], ..Launch::of(rate(copies, nanoseconds)) })
+    let [warm, sample] = [&[warm_ns][..], &slices].map(|slices| rate(size, median_ns(slices, copies)));
+    Ok(Launch { warmup: vec![warm], ..Launch::of(sample) })
 }
 
-/// Nanoseconds, at least 1.
-fn time(from: &PageAligned, to: &mut PageAligned, copies: u64) -> u64 {
-    let start = clock::raw_nanoseconds();
+fn copy(from: &PageAligned, to: &mut PageAligned, copies: u64) {
     for _ in 0..copies {
         // None may be left out.
         black_box(&mut **to).copy_from_slice(black_box(from));
     }
     black_box(&**to);
-    (clock::raw_nanoseconds() - start).max(1)
 }
 
 #[cfg(test)]

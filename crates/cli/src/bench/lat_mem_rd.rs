@@ -66,7 +66,8 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
         (_, true) => Depth::SeedFaithful,
         _ => Depth::Full,
     };
-    let plan = Plan { curves: curves(Plan::of(depth).curves, &options), seed: options.seed };
+    let Plan { curves, summary, .. } = Plan::of(depth);
+    let plan = Plan { curves: chosen_curves(curves, &options), seed: options.seed, summary };
     let comparisons = lat_mem_rd::comparisons(&plan);
     if comparisons.is_empty() {
         return Err(Failure::usage("every size holds less than two places to load from; nothing was measured"));
@@ -75,7 +76,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
 }
 
 /// Those of `planned` that the options leave, with the sizes, strides and pages that they name.
-fn curves(planned: Vec<Curve>, options: &Options) -> Vec<Curve> {
+fn chosen_curves(planned: Vec<Curve>, options: &Options) -> Vec<Curve> {
     let (sizes, strides) = (sorted(options.size.clone()), sorted(options.stride.clone()));
     let pages = chosen(&PageSize::ALL, PageSize::name, &options.pages);
     let mut curves: Vec<Curve> = Vec::new();
