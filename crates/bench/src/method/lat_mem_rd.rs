@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | `sequential` | ascending, then back to the first | what is left when prefetchers guess right |
 //! | `random` | one cycle through all places, at random over the whole size | caches, and the TLB's misses where pages are small |
-//! | `tlb` | one line in each page, pages at random | the TLB alone: the lines are few and stay in cache |
+//! | `tlb` | one line in each page, pages at random | mostly the TLB: the lines are a 64th of the size, or less |
 //!
 //! Random within a page and pages in order is not enough: prefetchers then hide two thirds of the latency.
 
