@@ -1,6 +1,6 @@
 //! How many bytes a second a program sees of a file that it maps and that the kernel has in its cache.
 //!
-//! One process adds up the words of the mapping: what [`bw_file_rd`](super::bw_file_rd) does without the copy and
+//! One process adds up the words of the mapping: what [`bw_file_rd`] does without the copy and
 //! without a call for each piece, but with a page fault for each few pages where the mapping is new.
 
 use std::collections::BTreeMap;
