@@ -34,7 +34,7 @@ impl Machine {
             cpu: cpu.unwrap_or("unknown").to_owned(),
             cpus: millstream_sys::cpu::allowed().map_or(0, |cpus| cpus.len()),
             kernel: read("/proc/sys/kernel/osrelease"),
-            memory: memory(&read("/proc/meminfo")),
+            memory: amount(&read("/proc/meminfo"), "MemTotal:"),
             caches: caches(Path::new("/sys/devices/system/cpu/cpu0/cache")),
             huge_pages: chosen(&read("/sys/kernel/mm/transparent_hugepage/enabled")),
             is_virtual: flags.split_ascii_whitespace().any(|flag| flag == "hypervisor"),
@@ -51,9 +51,14 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
 
-/// `MemTotal` of `/proc/meminfo`.
-fn memory(meminfo: &str) -> u64 {
-    let kibibytes = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB"));
+/// Bytes of memory that could be had now without swapping; 0 where nobody says.
+pub fn available_memory() -> u64 {
+    amount(&read("/proc/meminfo"), "MemAvailable:")
+}
+
+/// A line of `/proc/meminfo`, in bytes.
+fn amount(meminfo: &str, name: &str) -> u64 {
+    let kibibytes = meminfo.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_suffix(" kB"));
     kibibytes.and_then(|count| count.trim().parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
@@ -87,11 +92,14 @@ mod tests {
         let machine = Machine::this();
         assert!(machine.memory > 1 << 20 && machine.cpus > 0 && !machine.kernel.is_empty(), "{machine:?}");
         assert!(machine.last_level_cache() > 0);
+        assert!((1..machine.memory).contains(&available_memory()));
     }
 
     #[test]
     fn what_the_kernel_prints_is_understood() {
-        assert_eq!(memory("MemTotal:       24696148 kB\nMemFree: 1 kB\n"), 24_696_148 << 10);
+        let meminfo = "MemTotal:       24696148 kB\nMemFree: 1 kB\nMemAvailable:    8 kB\n";
+        assert_eq!((amount(meminfo, "MemTotal:"), amount(meminfo, "MemAvailable:")), (24_696_148 << 10, 8 << 10));
+        assert_eq!(amount(meminfo, "SwapTotal:"), 0);
         assert_eq!((chosen("always [madvise] never"), chosen("")), ("madvise".into(), "unknown".into()));
         assert_eq!(caches(Path::new("/nonexistent")), [0; 0]);
     }

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::bench::{bandwidth, bw_tcp, grep, pipeline, round_trip, suite};
+use crate::bench::{
+    bandwidth, bw_file_rd, bw_mmap_rd, bw_tcp, cache_to_cache, grep, lat_mem_rd, memcpy, pipeline, round_trip, suite,
+};
 use crate::bytes;
 use crate::failure::Failure;
 
@@ -119,6 +121,21 @@ pub(crate) enum BenchCommand {
     /// Time for one byte there and back over Unix sockets, and how pipes compare
     #[command(name = "lat_unix", after_help = round_trip::UNIX_EXAMPLES)]
     LatUnix(round_trip::Options),
+    /// Bytes a second of reading a cached file again
+    #[command(name = "bw_file_rd", after_help = bw_file_rd::EXAMPLES)]
+    BwFileRd(bw_file_rd::Options),
+    /// Bytes a second of going through a mapped, cached file
+    #[command(name = "bw_mmap_rd", after_help = bw_mmap_rd::EXAMPLES)]
+    BwMmapRd(bw_mmap_rd::Options),
+    /// The latency of memory by how much of it is used: the staircase of the caches
+    #[command(name = "lat_mem_rd", after_help = lat_mem_rd::EXAMPLES)]
+    LatMemRd(lat_mem_rd::Options),
+    /// Bytes a second of one copy, by its size: the bound on one CPU
+    #[command(name = "memcpy", after_help = memcpy::EXAMPLES)]
+    Memcpy(memcpy::Options),
+    /// Lines of cache that go from one CPU to another: the bound on two CPUs
+    #[command(name = "cache_to_cache", after_help = cache_to_cache::EXAMPLES)]
+    CacheToCache(cache_to_cache::Options),
     /// Runs one pipeline with a CPU for each stage and tells how it went; `bench grep` runs itself this way
     #[command(hide = true)]
     Pipeline(pipeline::Options),

@@ -18,8 +18,13 @@ use crate::failure::{self, Failure};
 use crate::progress::Progress;
 
 pub(crate) mod bandwidth;
+pub(crate) mod bw_file_rd;
+pub(crate) mod bw_mmap_rd;
 pub(crate) mod bw_tcp;
+pub(crate) mod cache_to_cache;
 pub(crate) mod grep;
+pub(crate) mod lat_mem_rd;
+pub(crate) mod memcpy;
 mod options;
 mod outputs;
 pub(crate) mod pipeline;
@@ -43,6 +48,11 @@ pub(crate) fn bench(BenchOptions { command, suite }: BenchOptions) -> Result<Exi
         BenchCommand::LatFifo(options) => round_trip::run::<LatFifo>(options),
         BenchCommand::LatUnix(options) => round_trip::run::<LatUnix>(options),
         BenchCommand::Pipeline(options) => pipeline::run(options),
+        BenchCommand::BwFileRd(options) => bw_file_rd::run(options),
+        BenchCommand::BwMmapRd(options) => bw_mmap_rd::run(options),
+        BenchCommand::LatMemRd(options) => lat_mem_rd::run(options),
+        BenchCommand::Memcpy(options) => memcpy::run(options),
+        BenchCommand::CacheToCache(options) => cache_to_cache::run(options),
     }
 }
 

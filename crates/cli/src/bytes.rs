@@ -1,6 +1,7 @@
 //! Numbers of bytes as people write them.
 
 use millstream_bench::method::bandwidth::TRANSFER_MAX;
+use millstream_bench::method::{bw_file_rd, cache_to_cache, lat_mem_rd, memcpy};
 
 /// The size of a pipe.
 pub(crate) fn parse_pipe_size(text: &str) -> Result<u64, String> {
@@ -16,6 +17,42 @@ pub(crate) fn parse_transfer(text: &str) -> Result<usize, String> {
         Ok(bytes) if bytes <= TRANSFER_MAX => Ok(bytes),
         _ => Err("a transfer is at most 16M".into()),
     }
+}
+
+/// What is read of a file at once.
+pub(crate) fn parse_read(text: &str) -> Result<usize, String> {
+    words_up_to(bw_file_rd::TRANSFER_MAX, text).ok_or_else(|| "a read is a multiple of 8 bytes, at most 16M".into())
+}
+
+/// What one CPU writes and another reads.
+pub(crate) fn parse_lines(text: &str) -> Result<usize, String> {
+    words_up_to(cache_to_cache::SIZE_MAX, text).ok_or_else(|| "a size is a multiple of 8 bytes, at most 64M".into())
+}
+
+/// How far apart loads are.
+pub(crate) fn parse_stride(text: &str) -> Result<usize, String> {
+    words_up_to(1 << 20, text).ok_or_else(|| "a stride is a multiple of 8 bytes, at most 1M".into())
+}
+
+/// How much memory loads go through.
+pub(crate) fn parse_chain_size(text: &str) -> Result<usize, String> {
+    match usize::try_from(parse(text)?) {
+        Ok(bytes) if (lat_mem_rd::SIZE_MIN..=lat_mem_rd::SIZE_MAX).contains(&bytes) => Ok(bytes),
+        _ => Err("a size is 512 to 4G".into()),
+    }
+}
+
+/// What is copied at once.
+pub(crate) fn parse_copy(text: &str) -> Result<usize, String> {
+    match usize::try_from(parse(text)?) {
+        Ok(bytes) if bytes <= memcpy::SIZE_MAX => Ok(bytes),
+        _ => Err("a copy is at most 2G".into()),
+    }
+}
+
+fn words_up_to(most: usize, text: &str) -> Option<usize> {
+    let bytes = usize::try_from(parse(text).ok()?).ok()?;
+    (bytes <= most && bytes.is_multiple_of(8)).then_some(bytes)
 }
 
 /// A number of bytes as people write it.
@@ -58,6 +95,17 @@ mod tests {
         for text in ["0", "16385k", "17M", "4G", "x"] {
             assert!(parse_transfer(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn what_memory_is_measured_in_has_its_bounds() {
+        assert_eq!((parse_read("8"), parse_lines("64M"), parse_stride("8k")), (Ok(8), Ok(64 << 20), Ok(8192)));
+        assert_eq!((parse_chain_size("512"), parse_copy("1")), (Ok(512), Ok(1)));
+        for text in ["0", "12", "17M", "x"] {
+            assert!(parse_read(text).is_err() && parse_stride(text).is_err(), "{text}");
+        }
+        assert!(parse_lines("65M").is_err() && parse_chain_size("511").is_err() && parse_chain_size("5G").is_err());
+        assert!(parse_copy("3G").is_err());
     }
 
     #[test]

@@ -16,8 +16,7 @@
 //!
 //! - **without `std`** ([`pipe`], [`settings`], [`ledger`], [`executable`], [`raw`]): what the library inside other programs needs. It allocates
 //!   nothing, never panics on the paths that library takes, and may be called from a signal handler.
-//! - **with `std`** (default; [`process`], [`fork`], [`signals`], [`inherited`], [`cpu`], [`clock`], [`memory`], [`shared`], [`futex`],
-//!   [`transfer`], [`lend`], [`fifo`], [`socket`], [`message_queue`], [`process_memory`]): what the program itself and the pipe library need.
+//! - **with `std`** (default; everything else): what the program itself, the pipe library and the measurements need.
 //!
 //! Not here: anything that chooses, waits or retries. See `docs/architecture.md` for the whole.
 
@@ -46,10 +45,14 @@ pub mod futex;
 pub mod inherited;
 #[cfg(feature = "std")]
 pub mod lend;
+pub mod mapped_file;
 #[cfg(feature = "std")]
 pub mod memory;
 #[cfg(feature = "std")]
 pub mod message_queue;
+#[cfg(feature = "std")]
+#[cfg(feature = "std")]
+pub mod pages;
 #[cfg(feature = "std")]
 pub mod process;
 #[cfg(feature = "std")]

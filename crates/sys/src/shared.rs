@@ -2,7 +2,8 @@
 #![allow(unsafe_code)]
 
 use core::ptr::{self, NonNull};
-use core::sync::atomic::AtomicU64;
+use core::slice;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags};
 
@@ -45,6 +46,17 @@ impl Shared {
         unsafe { AtomicU64::from_ptr(self.start.add(offset).as_ptr().cast()) }
     }
 
+    /// `count` words from byte `offset` on: as [`word`](Self::word), checked once.
+    ///
+    /// # Panics
+    /// If `offset` is not a multiple of 8 or a word is not inside.
+    pub fn words(&self, offset: usize, count: usize) -> &[AtomicU64] {
+        let is_inside = count.checked_mul(8).is_some_and(|len| self.holds(offset, len));
+        assert!(offset.is_multiple_of(8) && is_inside, "no {count} words at {offset} of {}", self.len);
+        // SAFETY: as in `word`, for each.
+        unsafe { slice::from_raw_parts(self.start.add(offset).as_ptr().cast(), count) }
+    }
+
     /// Copies `bytes` to `offset`.
     ///
     /// # Safety
@@ -84,6 +96,19 @@ impl Drop for Shared {
     }
 }
 
+/// The sum of `words`, modulo 2^64. Four at a time, so that no addition waits for the one before.
+#[inline]
+pub fn sum(words: &[AtomicU64]) -> u64 {
+    let mut sums = [0_u64; 4];
+    let (fours, rest) = words.as_chunks::<4>();
+    for four in fours {
+        for (sum, word) in sums.iter_mut().zip(four) {
+            *sum = sum.wrapping_add(word.load(Ordering::Relaxed));
+        }
+    }
+    sums.into_iter().chain(rest.iter().map(|word| word.load(Ordering::Relaxed))).fold(0, u64::wrapping_add)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,6 +141,23 @@ mod tests {
     fn bytes_outside_are_refused() {
         // SAFETY: nobody else has the memory.
         unsafe { Shared::anonymous(4096).unwrap().copy_in(4095, &[0; 2]) };
+    }
+
+    #[test]
+    fn every_word_is_in_the_sum() {
+        let memory = Shared::anonymous(4096).unwrap();
+        for (value, word) in (1..).zip(memory.words(8, 7)) {
+            word.store(value, Relaxed);
+        }
+        assert_eq!((sum(memory.words(8, 7)), sum(memory.words(0, 512)), sum(&[])), (28, 28, 0));
+        memory.word(0).store(u64::MAX, Relaxed);
+        assert_eq!(sum(memory.words(0, 512)), 27);
+    }
+
+    #[test]
+    #[should_panic(expected = "no 2 words at 4088")]
+    fn words_outside_are_refused() {
+        Shared::anonymous(4096).unwrap().words(4088, 2);
     }
 
     #[test]

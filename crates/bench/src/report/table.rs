@@ -6,7 +6,9 @@ use crate::cell::{Cell, Document};
 use crate::machine::Machine;
 
 mod averages;
+mod figures;
 mod grep;
+mod staircase;
 mod streams;
 pub mod verdicts;
 
@@ -20,9 +22,11 @@ pub fn render(document: &Document) -> String {
     }
     let tables = methods.into_iter().map(|method| {
         let cells: Vec<&Cell> = document.cells.iter().filter(|cell| cell.method == method).collect();
-        match streams::shape(method) {
-            Some(shape) => streams::render(document, &cells, shape),
-            None => grep::render(document, &cells),
+        match (streams::shape(method), figures::shape(method)) {
+            (Some(shape), _) => streams::render(document, &cells, shape),
+            (_, Some(shape)) => figures::render(document, &cells, shape),
+            _ if method == "lat_mem_rd" => staircase::render(document, &cells),
+            _ => grep::render(document, &cells),
         }
     });
     tables.collect::<Vec<_>>().join("\n")
@@ -30,6 +34,16 @@ pub fn render(document: &Document) -> String {
 
 fn on_machine(machine: &Machine) -> String {
     format!("on {}, {} CPUs, Linux {}", machine.cpu, machine.cpus, machine.kernel)
+}
+
+/// A number of bytes as it is given to options.
+fn size_label(bytes: u64) -> String {
+    match bytes {
+        bytes if bytes % (1 << 30) == 0 => format!("{}g", bytes >> 30),
+        bytes if bytes % (1 << 20) == 0 => format!("{}m", bytes >> 20),
+        bytes if bytes % (1 << 10) == 0 => format!("{}k", bytes >> 10),
+        bytes => bytes.to_string(),
+    }
 }
 
 /// A line for each cell that shows no number, and why.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use millstream_bench::engine::Effort;
 
 /// Options of every measurement between two processes.
 #[derive(Args)]
@@ -17,6 +18,24 @@ pub(crate) struct StreamOptions {
 
     #[command(flatten)]
     pub(crate) output: OutputOptions,
+}
+
+/// Options of every measurement without a stream.
+#[derive(Args)]
+pub(crate) struct MemoryOptions {
+    /// Interleaved samples for each cell, each from a new process
+    #[arg(long, value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u32).range(5..=10_000))]
+    pub(crate) rounds: u32,
+
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
+}
+
+impl MemoryOptions {
+    /// So many launches.
+    pub(super) fn effort(&self) -> Effort {
+        Effort::exactly(self.rounds as usize)
+    }
 }
 
 /// Where the results go besides the table.
@@ -41,4 +60,11 @@ pub(super) fn named<T: Copy>(
 ) -> Vec<T> {
     let is_wanted = |item: &T| names.iter().any(|chosen| chosen == "all" || chosen == name(*item));
     if names.is_empty() { usual } else { all.into_iter().filter(is_wanted).collect() }
+}
+
+/// In order, each once.
+pub(super) fn sorted(mut sizes: Vec<usize>) -> Vec<usize> {
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
 }
