@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 
 use crate::engine::placement::Placement;
 
+pub mod kernel_fifo;
 pub mod kernel_pipe;
 pub mod millstream;
 pub mod spsc_bare;

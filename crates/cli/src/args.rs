@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::bench::{bw_pipe, grep, lat_pipe, pipeline};
+use crate::bench::{bw_pipe, fifo_grid, grep, lat_pipe, pipeflex, pipeline};
 use crate::bytes;
 use crate::failure::Failure;
 
@@ -97,6 +97,12 @@ pub(crate) enum BenchOptions {
     /// Time for one byte there and back between two processes, both running or one of them asleep
     #[command(name = "lat_pipe", after_help = lat_pipe::EXAMPLES)]
     LatPipe(lat_pipe::Options),
+    /// Bytes a second through pipes between processes that compute between their calls
+    #[command(after_help = pipeflex::EXAMPLES)]
+    Pipeflex(pipeflex::Options),
+    /// Time for many small messages from a producer to a consumer: kernel FIFOs and pipes against millstream
+    #[command(name = "fifo_grid", after_help = fifo_grid::EXAMPLES)]
+    FifoGrid(fifo_grid::Options),
     /// Runs one pipeline with a CPU for each stage and tells how it went; `bench grep` runs itself this way
     #[command(hide = true)]
     Pipeline(pipeline::Options),

@@ -12,10 +12,12 @@ use crate::failure::{self, Failure};
 use crate::progress::Progress;
 
 pub(crate) mod bw_pipe;
+pub(crate) mod fifo_grid;
 pub(crate) mod grep;
 pub(crate) mod lat_pipe;
 mod options;
 mod outputs;
+pub(crate) mod pipeflex;
 pub(crate) mod pipeline;
 
 use outputs::Outputs;
@@ -29,6 +31,8 @@ pub(crate) fn bench(options: BenchOptions) -> Result<ExitCode, Failure> {
         BenchOptions::Grep(options) => grep::run(options),
         BenchOptions::BwPipe(options) => bw_pipe::run(options),
         BenchOptions::LatPipe(options) => lat_pipe::run(options),
+        BenchOptions::Pipeflex(options) => pipeflex::run(options),
+        BenchOptions::FifoGrid(options) => fifo_grid::run(options),
         BenchOptions::Pipeline(options) => pipeline::run(options),
     }
 }

@@ -126,6 +126,8 @@ fn every_option_is_described() {
         (&["bench", "grep"], "docs/benchmarks.md"),
         (&["bench", "bw_pipe"], "docs/benchmarks.md"),
         (&["bench", "lat_pipe"], "docs/benchmarks.md"),
+        (&["bench", "pipeflex"], "docs/benchmarks.md"),
+        (&["bench", "fifo_grid"], "docs/benchmarks.md"),
     ] {
         let help = output(&mut millstream([command, &["--help"]].concat())).stdout;
         let text = fs::read_to_string(root().join(document)).unwrap();

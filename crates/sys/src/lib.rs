@@ -16,7 +16,7 @@
 //!
 //! - **without `std`** ([`pipe`], [`settings`], [`ledger`], [`executable`], [`raw`]): what the library inside other programs needs. It allocates
 //!   nothing, never panics on the paths that library takes, and may be called from a signal handler.
-//! - **with `std`** (default; [`process`], [`fork`], [`signals`], [`inherited`], [`cpu`], [`clock`], [`memory`], [`shared`], [`futex`],
+//! - **with `std`** (default; [`process`], [`fork`], [`fifo`], [`signals`], [`inherited`], [`cpu`], [`clock`], [`memory`], [`shared`], [`futex`],
 //!   [`transfer`]): what the program itself and the pipe library need.
 //!
 //! Not here: anything that chooses, waits or retries. See `docs/architecture.md` for the whole.
@@ -36,6 +36,8 @@ pub mod settings;
 pub mod clock;
 #[cfg(feature = "std")]
 pub mod cpu;
+#[cfg(feature = "std")]
+pub mod fifo;
 #[cfg(feature = "std")]
 pub mod fork;
 #[cfg(feature = "std")]

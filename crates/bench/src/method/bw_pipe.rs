@@ -13,7 +13,7 @@ use crate::engine::{Comparison, Job, Launch};
 use crate::method::Depth;
 use crate::transport::{Ends, Transport, kernel_pipe, millstream, spsc_bare};
 
-mod baton;
+pub(super) mod baton;
 mod memcpy_twice;
 mod passes;
 

@@ -5,7 +5,9 @@ use std::fmt::Write;
 use crate::cell::{Cell, Document};
 use crate::machine::Machine;
 
+mod fifo_grid;
 mod grep;
+mod pipeflex;
 mod streams;
 
 /// What people read: a table for each method that was measured, and what could not be measured and why.
@@ -20,6 +22,8 @@ pub fn render(document: &Document) -> String {
         let cells: Vec<&Cell> = document.cells.iter().filter(|cell| cell.method == method).collect();
         match streams::shape(method) {
             Some(shape) => streams::render(document, &cells, shape),
+            None if method == crate::method::fifo_grid::NAME => fifo_grid::render(document, &cells),
+            None if method == crate::method::pipeflex::NAME => pipeflex::render(document, &cells),
             None => grep::render(document, &cells),
         }
     });
@@ -28,6 +32,25 @@ pub fn render(document: &Document) -> String {
 
 fn on_machine(machine: &Machine) -> String {
     format!("on {}, {} CPUs, Linux {}", machine.cpu, machine.cpus, machine.kernel)
+}
+
+/// A number of bytes as people write it.
+fn bytes(bytes: u64) -> String {
+    match bytes {
+        bytes if bytes % (1 << 20) == 0 => format!("{}m", bytes >> 20),
+        bytes if bytes % (1 << 10) == 0 => format!("{}k", bytes >> 10),
+        bytes => bytes.to_string(),
+    }
+}
+
+/// How much faster than what it is compared with.
+fn percent(ratio: f64) -> String {
+    format!("{:+.0} %", (ratio - 1.0) * 100.0)
+}
+
+/// A parameter that is a number; 0 where it is missing.
+fn number(cell: &Cell, name: &str) -> u64 {
+    cell.params.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0)
 }
 
 /// A line for each cell that shows no number, and why.

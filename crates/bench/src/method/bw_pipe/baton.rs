@@ -12,7 +12,7 @@ const GO: usize = 128;
 const BYTES: usize = GO + 8;
 
 /// Passed to and fro between two processes that each have a copy from before the fork.
-pub(super) struct Baton {
+pub(in crate::method) struct Baton {
     words: Shared,
     idle: fn(),
     passes: u64,
@@ -23,12 +23,12 @@ impl Baton {
     ///
     /// # Errors
     /// `ENOMEM`.
-    pub(super) fn new(idle: fn()) -> Result<Baton, Errno> {
+    pub(in crate::method) fn new(idle: fn()) -> Result<Baton, Errno> {
         Ok(Baton { words: Shared::anonymous(4096)?, idle, passes: 0 })
     }
 
     /// The writer's side: everything before is written; waits until more is wanted, and returns how many bytes.
-    pub(super) fn await_go(&mut self) -> u64 {
+    pub(in crate::method) fn await_go(&mut self) -> u64 {
         self.passes += 1;
         self.words.word(READY).store(self.passes, Release);
         self.wait_for(GO);
@@ -37,7 +37,7 @@ impl Baton {
 
     /// The reader's side: waits until the writer is ready, asks it for `bytes`, and returns when that was
     /// ([`clock::raw_nanoseconds`]).
-    pub(super) fn go(&mut self, bytes: u64) -> u64 {
+    pub(in crate::method) fn go(&mut self, bytes: u64) -> u64 {
         self.passes += 1;
         self.wait_for(READY);
         self.words.word(BYTES).store(bytes, Relaxed);
