@@ -108,6 +108,9 @@ pub enum Verdict {
 pub struct LaunchRecord {
     /// How many of the cell's samples are its.
     pub samples: usize,
+    /// How many operations those are made of; 0 where nobody counts.
+    #[serde(default)]
+    pub operations: u64,
     /// What the kernel counted.
     pub telemetry: Telemetry,
 }
@@ -153,7 +156,11 @@ impl Cell {
 
     /// Takes what a launch gave.
     pub(crate) fn add(&mut self, launch: Launch) {
-        self.launches.push(LaunchRecord { samples: launch.samples.len(), telemetry: launch.telemetry });
+        self.launches.push(LaunchRecord {
+            samples: launch.samples.len(),
+            operations: launch.operations,
+            telemetry: launch.telemetry,
+        });
         self.samples.extend(launch.samples);
         self.warmup.extend(launch.warmup);
     }

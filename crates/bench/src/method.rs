@@ -1,6 +1,7 @@
 //! What can be measured: each method gives comparisons for a plan, and checks what its launches do.
 
 pub mod bandwidth;
+mod baton;
 pub mod bw_file_rd;
 pub mod bw_mmap_rd;
 pub mod bw_pipe;
@@ -8,12 +9,15 @@ pub mod bw_tcp;
 pub mod bw_unix;
 pub mod cache_to_cache;
 mod cached_file;
+pub mod fifo_grid;
 pub mod grep;
 pub mod lat_fifo;
 pub mod lat_mem_rd;
 pub mod lat_pipe;
 pub mod lat_unix;
 pub mod memcpy;
+mod messages;
+pub mod pipeflex;
 pub mod round_trip;
 mod slices;
 pub mod suite;

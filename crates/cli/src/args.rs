@@ -7,7 +7,8 @@ use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::bench::{
-    bandwidth, bw_file_rd, bw_mmap_rd, bw_tcp, cache_to_cache, grep, lat_mem_rd, memcpy, pipeline, round_trip, suite,
+    bandwidth, bw_file_rd, bw_mmap_rd, bw_tcp, cache_to_cache, fifo_grid, grep, lat_mem_rd, memcpy, pipeflex, pipeline,
+    round_trip, suite,
 };
 use crate::bytes;
 use crate::failure::Failure;
@@ -136,6 +137,12 @@ pub(crate) enum BenchCommand {
     /// Lines of cache that go from one CPU to another: the bound on two CPUs
     #[command(name = "cache_to_cache", after_help = cache_to_cache::EXAMPLES)]
     CacheToCache(cache_to_cache::Options),
+    /// Bytes a second through pipes between processes that compute between their calls
+    #[command(after_help = pipeflex::EXAMPLES)]
+    Pipeflex(pipeflex::Options),
+    /// Time for many small messages from a producer to a consumer: kernel FIFOs and pipes against millstream
+    #[command(name = "fifo_grid", after_help = fifo_grid::EXAMPLES)]
+    FifoGrid(fifo_grid::Options),
     /// Runs one pipeline with a CPU for each stage and tells how it went; `bench grep` runs itself this way
     #[command(hide = true)]
     Pipeline(pipeline::Options),

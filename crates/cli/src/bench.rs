@@ -22,11 +22,13 @@ pub(crate) mod bw_file_rd;
 pub(crate) mod bw_mmap_rd;
 pub(crate) mod bw_tcp;
 pub(crate) mod cache_to_cache;
+pub(crate) mod fifo_grid;
 pub(crate) mod grep;
 pub(crate) mod lat_mem_rd;
 pub(crate) mod memcpy;
 mod options;
 mod outputs;
+pub(crate) mod pipeflex;
 pub(crate) mod pipeline;
 pub(crate) mod round_trip;
 pub(crate) mod suite;
@@ -53,6 +55,8 @@ pub(crate) fn bench(BenchOptions { command, suite }: BenchOptions) -> Result<Exi
         BenchCommand::LatMemRd(options) => lat_mem_rd::run(options),
         BenchCommand::Memcpy(options) => memcpy::run(options),
         BenchCommand::CacheToCache(options) => cache_to_cache::run(options),
+        BenchCommand::Pipeflex(options) => pipeflex::run(options),
+        BenchCommand::FifoGrid(options) => fifo_grid::run(options),
     }
 }
 

@@ -135,6 +135,8 @@ fn every_option_is_described() {
         (&["bench", "bw_mmap_rd"], "docs/benchmarks.md"),
         (&["bench", "memcpy"], "docs/benchmarks.md"),
         (&["bench", "cache_to_cache"], "docs/benchmarks.md"),
+        (&["bench", "pipeflex"], "docs/benchmarks.md"),
+        (&["bench", "fifo_grid"], "docs/benchmarks.md"),
     ] {
         let help = output(&mut millstream([command, &["--help"]].concat())).stdout;
         let text = fs::read_to_string(root().join(document)).unwrap();

@@ -9,6 +9,9 @@ pub struct Launch {
     pub warmup: Vec<f64>,
     /// Samples that count.
     pub samples: Vec<f64>,
+    /// How many operations the samples are made of: what one is depends on the method. 0 where nobody counts.
+    #[serde(default)]
+    pub operations: u64,
     /// What else happened meanwhile.
     pub telemetry: Telemetry,
 }

@@ -15,7 +15,6 @@ use crate::engine::{Comparison, Job, Launch};
 use crate::method::Depth;
 use crate::transport::{Ends, Transport};
 
-mod baton;
 mod memcpy_twice;
 mod passes;
 pub mod remote;
@@ -23,7 +22,7 @@ pub mod remote;
 mod tests;
 mod workload;
 
-use baton::SharedBaton;
+use super::baton::SharedBaton;
 pub use memcpy_twice::NAME as MEMCPY_TWICE;
 pub use workload::Workload;
 

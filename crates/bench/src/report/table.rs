@@ -6,8 +6,10 @@ use crate::cell::{Cell, Document};
 use crate::machine::Machine;
 
 mod averages;
+mod fifo_grid;
 mod figures;
 mod grep;
+mod pipeflex;
 mod staircase;
 mod streams;
 pub mod verdicts;
@@ -26,6 +28,8 @@ pub fn render(document: &Document) -> String {
             (Some(shape), _) => streams::render(document, &cells, shape),
             (_, Some(shape)) => figures::render(document, &cells, shape),
             _ if method == "lat_mem_rd" => staircase::render(document, &cells),
+            _ if method == crate::method::fifo_grid::NAME => fifo_grid::render(document, &cells),
+            _ if method == crate::method::pipeflex::NAME => pipeflex::render(document, &cells),
             _ => grep::render(document, &cells),
         }
     });
@@ -44,6 +48,16 @@ fn size_label(bytes: u64) -> String {
         bytes if bytes % (1 << 10) == 0 => format!("{}k", bytes >> 10),
         bytes => bytes.to_string(),
     }
+}
+
+/// How much faster than what it is compared with.
+fn percent(ratio: f64) -> String {
+    format!("{:+.0} %", (ratio - 1.0) * 100.0)
+}
+
+/// A parameter that is a number; 0 where it is missing.
+fn number(cell: &Cell, name: &str) -> u64 {
+    cell.params.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0)
 }
 
 /// A line for each cell that shows no number, and why.

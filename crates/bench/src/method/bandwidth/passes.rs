@@ -16,10 +16,10 @@ use std::io::Read;
 
 use millstream_sys::clock;
 
-use super::baton::Baton;
 use super::workload::{self, Timed, Workload};
 use super::{Amount, Task};
 use crate::engine::Launch;
+use crate::method::baton::Baton;
 use crate::page_aligned::PageAligned;
 use crate::pattern;
 use crate::transport::{Buffers, WriteEnd};

@@ -22,12 +22,12 @@ use std::time::Duration;
 
 use millstream_sys::{clock, cpu};
 
-use super::baton::Baton;
 use super::workload::Workload;
 use super::{Amount, Method, TRANSFER_MAX, Task, passes};
 use crate::cell::{Cell, MEGABYTES_PER_SECOND};
 use crate::engine::crew::{self, Post};
 use crate::engine::{Comparison, Job, Launch};
+use crate::method::baton::Baton;
 use crate::method::bw_tcp::BwTcp;
 use crate::transport::{WriteEnd, tcp};
 

@@ -6,7 +6,7 @@ use millstream_sys::shared::Shared;
 use millstream_sys::{Errno, clock};
 
 /// Passed to and fro between a writer and a reader.
-pub(super) trait Baton {
+pub(crate) trait Baton {
     /// The writer's side: everything before is written; waits until more is wanted, and returns how many bytes.
     fn await_go(&mut self) -> Result<u64, String>;
 
@@ -22,7 +22,7 @@ const BYTES: usize = GO + 8;
 
 /// Between two processes that each have a copy from before the fork: through shared memory, because a wake-up by the
 /// kernel would be part of what is timed.
-pub(super) struct SharedBaton {
+pub(crate) struct SharedBaton {
     words: Shared,
     idle: fn(),
     passes: u64,
@@ -33,7 +33,7 @@ impl SharedBaton {
     ///
     /// # Errors
     /// `ENOMEM`.
-    pub(super) fn new(idle: fn()) -> Result<SharedBaton, Errno> {
+    pub(crate) fn new(idle: fn()) -> Result<SharedBaton, Errno> {
         Ok(SharedBaton { words: Shared::anonymous(4096)?, idle, passes: 0 })
     }
 
