@@ -45,6 +45,7 @@ pub mod ours;
 pub mod pattern;
 pub mod process;
 pub mod ready;
+pub mod seed;
 pub mod task;
 pub mod trace;
 

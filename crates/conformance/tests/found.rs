@@ -8,27 +8,18 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use millstream_conformance::kernel::{self, Kernel};
-use millstream_conformance::ours::{Ours, Reader, Writer};
+use millstream_conformance::ours::{Ours, Reader, Writer, segments};
 use millstream_conformance::pattern::{
     self, Random, check, fill, read_exact, read_stream, read_to_end, write_all, write_stream,
 };
 use millstream_conformance::process::{HANDLED, become_nobody, count_signals, fork};
 use millstream_conformance::ready::{Flags, now};
 use millstream_conformance::task::{start, start_and_wait_until_asleep, wait_until_asleep};
-use millstream_conformance::{End, Implementation, PIPE_BUF, Polled, ReadEnd, WriteEnd, error_of, isolated};
+use millstream_conformance::{End, Implementation, PIPE_BUF, Polled, ReadEnd, WriteEnd, alone, error_of};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::Signal;
-
-/// Each test in a process of its own.
-macro_rules! alone {
-    ($($(#[$attribute:meta])* fn $name:ident() $body:block)*) => {
-        $($(#[$attribute])* #[test] fn $name() {
-            isolated::run(module_path!(), stringify!($name), || $body);
-        })*
-    };
-}
 
 fn pipe() -> (Reader, Writer) {
     Ours::pipe().unwrap()
@@ -574,12 +565,7 @@ alone! {
 /// Positions in the header of the one pipe of this process, as `docs/layout.md` has them: where writers are, and
 /// readers.
 fn positions() -> (&'static AtomicU64, &'static AtomicU64) {
-    let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
-    let is_segment = |path: &std::path::PathBuf| {
-        std::fs::read_link(path).is_ok_and(|target| target.to_string_lossy().contains("millstream-ring"))
-    };
-    let path = descriptors.map(|entry| entry.path()).find(is_segment).unwrap();
-    let file = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let file = segments().pop().unwrap();
     // SAFETY: a new mapping of the header's page, which is never undone; others use its words as atomics only.
     unsafe {
         let access = libc::PROT_READ | libc::PROT_WRITE;

@@ -4,7 +4,7 @@
 use std::io::{ErrorKind, Read, Write};
 
 use millstream_conformance::process::private_directories;
-use millstream_conformance::{error_of, isolated, pattern};
+use millstream_conformance::{alone, error_of, pattern};
 use millstream_pipe::{Reader, Writer, pipe};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -40,14 +40,6 @@ fn works(mut reader: Reader, mut writer: Writer) {
     let mut all = Vec::new();
     reader.read_to_end(&mut all).unwrap();
     assert!(all == stream);
-}
-
-macro_rules! alone {
-    ($($(#[$attribute:meta])* fn $name:ident() $body:block)*) => {
-        $($(#[$attribute])* #[test] fn $name() {
-            isolated::run(module_path!(), stringify!($name), || $body);
-        })*
-    };
 }
 
 alone! {

@@ -9,11 +9,11 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
-use std::sync::OnceLock;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
-use millstream_conformance::isolated;
+use millstream_conformance::alone;
 use millstream_conformance::pattern::{self, Random};
+use millstream_conformance::seed::{number, seed};
 use millstream_conformance::task::{Task, start};
 use millstream_conformance::trace::{Sleep, Step, Traced, fork_traced, sleeps_in};
 use millstream_pipe::{Builder, Reader, WaitPolicy, Writer};
@@ -116,18 +116,6 @@ fn sleep_in_poll<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -
     task
 }
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
-}
-
-fn seed() -> u64 {
-    static SEED: OnceLock<u64> = OnceLock::new();
-    *SEED.get_or_init(|| {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().subsec_nanos();
-        number("MILLSTREAM_SEED").unwrap_or(u64::from(now) + 1)
-    })
-}
-
 /// Where a child was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
@@ -158,7 +146,7 @@ fn at_every_step(begin: impl Fn() -> Scene, visit: impl Fn(Scene, Left)) {
     visit(scene, left);
     let budget = number("MILLSTREAM_STEPS").unwrap_or(1) * 50_000;
     let stride = (total * total / 2).div_ceil(budget).max(1);
-    let first = Random(seed()).within(0..stride as usize) as u64;
+    let first = Random::from_seed(seed()).within(0..stride as usize) as u64;
     let mut points = 1;
     for steps in (first..total).step_by(stride as usize) {
         let scene = begin();
@@ -168,14 +156,6 @@ fn at_every_step(begin: impl Fn() -> Scene, visit: impl Fn(Scene, Left)) {
         points += 1;
     }
     println!("{points} points, each {stride}. step, {:?}", started.elapsed());
-}
-
-macro_rules! alone {
-    ($($(#[$attribute:meta])* fn $name:ident() $body:block)*) => {
-        $($(#[$attribute])* #[test] fn $name() {
-            isolated::run(module_path!(), stringify!($name), || $body);
-        })*
-    };
 }
 
 const BOTH: [u64; 2] = [2000, 2200];

@@ -12,7 +12,7 @@ use millstream_conformance::pattern::{
 };
 use millstream_conformance::process::{Child, fork};
 use millstream_conformance::task::{start, start_and_wait_until_asleep, wait_until_asleep};
-use millstream_conformance::{End, Implementation, PIPE_BUF, ReadEnd, WriteEnd, error_of, isolated, kernel};
+use millstream_conformance::{End, Implementation, PIPE_BUF, ReadEnd, WriteEnd, alone, error_of, kernel};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
@@ -20,15 +20,6 @@ use rustix::net::{
 };
 
 const TOTAL: u64 = 1 << 20;
-
-/// Each test in a process of its own.
-macro_rules! alone {
-    ($($(#[$attribute:meta])* fn $name:ident() $body:block)*) => {
-        $($(#[$attribute])* #[test] fn $name() {
-            isolated::run(module_path!(), stringify!($name), || $body);
-        })*
-    };
-}
 
 fn pipe() -> (Reader, Writer) {
     Ours::pipe().unwrap()
