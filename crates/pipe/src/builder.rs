@@ -3,10 +3,9 @@
 use std::io;
 use std::sync::Arc;
 
-use millstream_ring::MIN_BYTES;
-use millstream_sys::{memory, pipe, transfer};
+use millstream_sys::{Errno, memory, pipe, transfer};
 
-use crate::end::{End, Pipe, permitted_capacity, size_for};
+use crate::end::{End, Origin, Pipe, permitted_capacity, size_for};
 use crate::reader::Reader;
 use crate::wait::WaitPolicy;
 use crate::writer::Writer;
@@ -107,12 +106,13 @@ impl Builder {
         };
         let (reader, writer) = pipe::create()?;
         let pipe = if self.cloexec {
-            Pipe::new(Some(memory::sealable_file()?), size_for(capacity)?)
+            let (file, size) = (memory::sealable_file()?, size_for(capacity)?);
+            Pipe::unmapped(Origin { file, shadow: pipe::identity(&reader).ok_or(Errno::BADF)?, size })
         } else {
             pipe::survive_exec(&reader)?;
             pipe::survive_exec(&writer)?;
             pipe::request_capacity(&reader, capacity);
-            Pipe::new(None, size_for(MIN_BYTES)?)
+            Pipe::of_the_kernel()
         };
         if self.nonblocking {
             transfer::set_nonblocking(&reader, true)?;

@@ -17,20 +17,33 @@ use crate::wait::{Patience, WaitPolicy};
 /// A pipe, in this process.
 #[derive(Debug)]
 pub(crate) struct Pipe {
-    /// The segment's file, or `None` for a pipe that only the kernel carries.
-    pub(crate) file: Option<OwnedFd>,
-    pub(crate) size: Size,
+    /// `None` for a pipe that only the kernel carries.
+    pub(crate) origin: Option<Origin>,
     /// Mapped when first used: a pipe that is made and closed, or inherited and closed, costs no mapping.
     segment: OnceLock<Segment>,
 }
 
+/// What a segment is mapped from.
+#[derive(Debug)]
+pub(crate) struct Origin {
+    pub(crate) file: OwnedFd,
+    /// Whose segment it is. Asked for when the pipe is made, and not of an end when it is needed: a program may have
+    /// closed its descriptor behind our back, and the number may be another pipe's by then.
+    pub(crate) shadow: pipe::Identity,
+    pub(crate) size: Size,
+}
+
 impl Pipe {
-    pub(crate) fn new(file: Option<OwnedFd>, size: Size) -> Pipe {
-        Pipe { file, size, segment: OnceLock::new() }
+    pub(crate) fn of_the_kernel() -> Pipe {
+        Pipe { origin: None, segment: OnceLock::new() }
     }
 
-    pub(crate) fn with_segment(file: OwnedFd, segment: Segment, size: Size) -> Pipe {
-        Pipe { file: Some(file), size, segment: OnceLock::from(segment) }
+    pub(crate) fn unmapped(origin: Origin) -> Pipe {
+        Pipe { origin: Some(origin), segment: OnceLock::new() }
+    }
+
+    pub(crate) fn mapped(origin: Origin, segment: Segment) -> Pipe {
+        Pipe { origin: Some(origin), segment: OnceLock::from(segment) }
     }
 }
 
@@ -85,23 +98,16 @@ impl End {
 
     #[cold]
     fn map_segment(&self) -> Result<Option<&Segment>, Errno> {
-        self.segment_of(pipe::identity(self.fd()).ok_or(Errno::BADF)?)
-    }
-
-    fn segment_of(&self, identity: pipe::Identity) -> Result<Option<&Segment>, Errno> {
-        if let Some(segment) = self.pipe.segment.get() {
-            return Ok(Some(segment));
-        }
-        let Some(file) = &self.pipe.file else { return Ok(None) };
-        let segment = Segment::of_own(file.as_fd(), identity, self.pipe.size)?;
+        let Some(Origin { file, shadow, size }) = &self.pipe.origin else { return Ok(None) };
+        let segment = Segment::of_own(file.as_fd(), *shadow, *size)?;
         // Another thread may have been first; its mapping is as good, and this one is undone.
         Ok(Some(self.pipe.segment.get_or_init(|| segment)))
     }
 
     /// Whether this process or another has mapped the segment: until then its file is empty.
     fn somebody_uses_the_ring(&self) -> bool {
-        let is_used = |file: &OwnedFd| memory::length(file).is_ok_and(|length| length > 0);
-        self.pipe.segment.get().is_some() || self.pipe.file.as_ref().is_some_and(is_used)
+        let is_used = |origin: &Origin| memory::length(&origin.file).is_ok_and(|length| length > 0);
+        self.pipe.segment.get().is_some() || self.pipe.origin.as_ref().is_some_and(is_used)
     }
 
     /// Whether this end was blocking when the kernel was last asked. Good enough to look for a while; before it sleeps
@@ -187,10 +193,9 @@ impl Drop for End {
     fn drop(&mut self) {
         if let Some(fd) = self.fd.take() {
             // First closed, then told: whoever is told asks the kernel.
-            let identity = pipe::identity(&fd);
             drop(fd);
-            if let (Some(identity), true) = (identity, self.somebody_uses_the_ring())
-                && let Ok(Some(segment)) = self.segment_of(identity)
+            if self.somebody_uses_the_ring()
+                && let Ok(Some(segment)) = self.segment()
             {
                 segment.ring().note_close();
             }

@@ -26,7 +26,7 @@ use millstream_ring::{Bell, ReadSide, Ring, Route};
 use millstream_sys::transfer::{self, Access, Mark};
 use millstream_sys::{Errno, pipe};
 
-use crate::end::{BothSides, End, Pipe, broken, lock_both, size_for};
+use crate::end::{BothSides, End, Origin, Pipe, broken, lock_both, size_for};
 use crate::mirror::Mirror;
 use crate::parking::Parker;
 use crate::segment::{Segment, Size};
@@ -41,7 +41,7 @@ const OFFERS_BEFORE_RETURN: u32 = 64;
 /// Makes a plain descriptor of an end, which is then closed.
 pub(crate) fn give_away(end: End, access: Access) -> io::Result<OwnedFd> {
     let Some(segment) = end.segment()? else { return Ok(end.take_fd()) };
-    let file = end.pipe.file.as_ref().expect("a pipe with a segment has its file");
+    let file = &end.pipe.origin.as_ref().expect("a pipe with a segment has its file").file;
     let given = transfer::reopened(end.fd(), access, transfer::is_nonblocking(end.fd())?)?;
     mark_with_place(&given, access, file.as_fd())?;
     segment.ring().note_given();
@@ -61,13 +61,12 @@ pub(crate) fn attach(fd: OwnedFd, access: Access) -> io::Result<End> {
     }
     // Looking for the segment opens the pipe, which at a FIFO would let others in who wait for somebody to open it.
     let found = if pipe::is_anonymous(&fd)? { find_segment(&fd, identity) } else { None };
-    let Some((file, segment, size)) = found else {
-        let kernel_only = Pipe::new(None, size_for(pipe::DEFAULT_CAPACITY)?);
-        return Ok(End::new(fd, Arc::new(kernel_only), WaitPolicy::default()));
+    let Some((origin, segment)) = found else {
+        return Ok(End::new(fd, Arc::new(Pipe::of_the_kernel()), WaitPolicy::default()));
     };
     let own = transfer::reopened(&fd, access, transfer::is_nonblocking(&fd)?)?;
     drop(fd);
-    let end = End::new(own, Arc::new(Pipe::with_segment(file, segment, size)), WaitPolicy::default());
+    let end = End::new(own, Arc::new(Pipe::mapped(origin, segment)), WaitPolicy::default());
     if let Some(segment) = end.segment()? {
         segment.ring().note_returned();
         return_to_ring(&end, segment)?;
@@ -219,14 +218,14 @@ fn mark_with_place(given: &OwnedFd, access: Access, file: BorrowedFd<'_>) -> io:
 }
 
 /// The segment that some mark leads to, if it is one, is this pipe's, and is this user's.
-fn find_segment(fd: &OwnedFd, identity: pipe::Identity) -> Option<(OwnedFd, Segment, Size)> {
+fn find_segment(fd: &OwnedFd, shadow: pipe::Identity) -> Option<(Origin, Segment)> {
     // A description does not see its own mark; another one does.
     let probe = transfer::reopened(fd, Access::Both, true).ok()?;
     let Place { process, descriptor, .. } = Place::of(transfer::any_mark(&probe).ok()??);
     let file = millstream_sys::memory::open_of_process(process, descriptor).ok()?;
     let bank_bytes = Size::bank_bytes_of(millstream_sys::memory::length(&file).ok()?)?;
-    let segment = Segment::of_peer(&file, identity, bank_bytes).ok()?;
-    Some((file, segment, size_for(bank_bytes).ok()?))
+    let segment = Segment::of_peer(&file, shadow, bank_bytes).ok()?;
+    Some((Origin { file, shadow, size: size_for(bank_bytes).ok()? }, segment))
 }
 
 #[cfg(test)]
