@@ -4,8 +4,9 @@
 use std::io::{ErrorKind, Read, Write};
 
 use millstream_conformance::process::private_directories;
+use millstream_conformance::task::start_and_wait_until_asleep;
 use millstream_conformance::{alone, error_of, pattern};
-use millstream_pipe::{Reader, Writer, pipe};
+use millstream_pipe::{Builder, Reader, Writer, pipe};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -96,6 +97,22 @@ alone! {
             }
             assert_eq!(open_files(), base, "with {free}");
         }
+    }
+
+    fn a_resize_without_descriptors_happens_or_is_an_error_and_not_both() {
+        let (reader, mut writer) = Builder::new().capacity(4096).create().unwrap();
+        assert_eq!(with_free_descriptors(0, || reader.set_capacity(8192)).unwrap(), 8192, "nobody is asleep");
+        writer.write_all(&[1; 8192]).unwrap();
+        let other = writer.try_clone().unwrap();
+        let sleeper = start_and_wait_until_asleep(move || writer.write(&[1; 8192]).unwrap());
+        // The sleeper has to be told, and that takes a descriptor.
+        assert_eq!(error_of(with_free_descriptors(0, || reader.set_capacity(16_384))), Errno::MFILE);
+        assert_eq!(reader.capacity().unwrap(), 8192, "after what was said to have failed");
+        assert_eq!(error_of(with_free_descriptors(0, || other.set_capacity(16_384))), Errno::MFILE);
+        assert_eq!(reader.capacity().unwrap(), 8192, "after what was said to have failed");
+        assert!(!sleeper.is_finished());
+        assert_eq!(reader.set_capacity(16_384).unwrap(), 16_384);
+        assert_eq!(sleeper.join(), 8192);
     }
 
     fn a_limit_on_file_sizes_is_an_error_and_no_signal() {

@@ -166,7 +166,9 @@ impl End {
     pub(crate) fn set_capacity(&self, bytes: usize) -> io::Result<usize> {
         let Some(segment) = self.segment()? else { return Ok(pipe::set_capacity(self.fd(), bytes)?) };
         let ring = segment.ring();
-        let granted = {
+        let somebody_waits = || ring.readers_wait() || ring.writers_wait();
+        let both_ends = || transfer::reopened(self.fd(), transfer::Access::Both, true);
+        let (granted, both) = {
             let parker = self.parker();
             let sides = lock_both(ring, &parker)?;
             if ring.route() != Route::Ring {
@@ -174,16 +176,20 @@ impl End {
             }
             let now = ring.capacity().map_err(broken)?;
             let wished = permitted_capacity(bytes, now)?;
+            // What can fail is done first: an error says that nothing has happened.
+            let both = somebody_waits().then(both_ends).transpose()?;
             if wished != now {
                 resize(segment, &sides, wished)?;
             }
-            wished
+            (wished, both)
         };
-        if ring.readers_wait() || ring.writers_wait() {
-            // Who waits may find that there is room now, or none.
-            let both = transfer::reopened(self.fd(), transfer::Access::Both, true)?;
-            ring.bell().raise(&self.parker(), &Mirror::of(both.as_fd())).map_err(broken)?;
-            ring.bell().lower(&self.parker(), &Mirror::of(both.as_fd())).map_err(broken)?;
+        // Who waits may find that there is room now, or none. Who began to wait since the first look and cannot be told
+        // looks again by itself.
+        if somebody_waits()
+            && let Some(both) = both.or_else(|| both_ends().ok())
+        {
+            let (parker, mirror) = (self.parker(), Mirror::of(both.as_fd()));
+            let _ = ring.bell().raise(&parker, &mirror).and_then(|_| ring.bell().lower(&parker, &mirror));
         }
         Ok(granted)
     }
