@@ -4,8 +4,9 @@
 use std::io::{ErrorKind, Read, Write};
 
 use millstream_conformance::process::private_directories;
+use millstream_conformance::ready::{Flags, now};
 use millstream_conformance::task::start_and_wait_until_asleep;
-use millstream_conformance::{alone, error_of, pattern};
+use millstream_conformance::{alone, error_of, ours, pattern};
 use millstream_pipe::{Builder, Reader, Writer, pipe};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -113,6 +114,18 @@ alone! {
         assert!(!sleeper.is_finished());
         assert_eq!(reader.set_capacity(16_384).unwrap(), 16_384);
         assert_eq!(sleeper.join(), 8192);
+    }
+
+    fn who_could_not_watch_for_want_of_descriptors_is_told_the_truth_the_next_time() {
+        let (reader, mut writer) = pipe().unwrap();
+        writer.write_all(b"grain").unwrap();
+        assert_eq!(error_of(with_free_descriptors(0, || reader.readiness())), Errno::MFILE);
+        assert_eq!(now(&ours::Reader(reader)), Flags::IN);
+
+        let (_reader, mut writer) = Builder::new().capacity(4096).create().unwrap();
+        writer.write_all(&[1; 4096]).unwrap();
+        assert_eq!(error_of(with_free_descriptors(0, || writer.readiness())), Errno::MFILE);
+        assert_eq!(now(&ours::Writer(writer)), Flags::empty());
     }
 
     fn a_limit_on_file_sizes_is_an_error_and_no_signal() {

@@ -22,7 +22,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use millstream_ring::{Bell, ReadSide, Ring, Route};
+use millstream_ring::{ReadSide, Ring, Route};
 use millstream_sys::transfer::{self, Access, Mark};
 use millstream_sys::{Errno, pipe};
 
@@ -107,13 +107,20 @@ pub(crate) fn finish_moving(end: &End, segment: &Segment) -> io::Result<()> {
 }
 
 /// Whoever watches this end from outside is told from now on, beginning with how things stand.
-pub(crate) fn mirror_for_watchers(end: &End, segment: &Segment, watch: impl Fn(Bell<'_>) -> bool) -> io::Result<()> {
-    let (ring, parker) = (segment.ring(), end.parker());
-    if watch(ring.bell()) && ring.route() == Route::Ring {
-        let both = transfer::reopened(end.fd(), Access::Both, true)?;
+pub(crate) fn mirror_for_watchers(end: &End, segment: &Segment, access: Access) -> io::Result<()> {
+    let (ring, parker, reads) = (segment.ring(), end.parker(), access == Access::Read);
+    let bell = ring.bell();
+    let is_watched = if reads { bell.is_watched_for_bytes() } else { bell.is_watched_for_room() };
+    if is_watched {
+        return Ok(());
+    }
+    // Before it is noted that somebody watches: if this fails, the next attempt has to begin like this one.
+    let both = transfer::reopened(end.fd(), Access::Both, true)?;
+    let is_new = if reads { bell.watch_for_bytes() } else { bell.watch_for_room() };
+    if is_new && ring.route() == Route::Ring {
         let mirror = Mirror::of(both.as_fd());
-        ring.bell().raise(&parker, &mirror).map_err(broken)?;
-        ring.bell().lower(&parker, &mirror).map_err(broken)?;
+        bell.raise(&parker, &mirror).map_err(broken)?;
+        bell.lower(&parker, &mirror).map_err(broken)?;
     }
     Ok(())
 }
