@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 /// A child process. It is killed if nobody waits for it.
 #[derive(Debug)]
@@ -169,6 +170,27 @@ pub fn become_nobody() {
     const NOBODY: libc::uid_t = 65_534;
     // SAFETY: no memory is involved.
     let outcome = unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) };
+    assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// Gives up the privileges of root that are not in `kept`. For children only: other threads keep theirs.
+///
+/// # Panics
+/// When the kernel refuses.
+pub fn keep_capabilities(kept: CapabilitySet) {
+    let mut sets = capabilities(None).unwrap();
+    sets.effective &= kept;
+    set_capabilities(None, sets).unwrap();
+}
+
+/// Moves to a user namespace of its own, where this process has every privilege, but only over what belongs there. For
+/// children only: a process with threads may not.
+///
+/// # Panics
+/// When the kernel refuses.
+pub fn enter_user_namespace() {
+    // SAFETY: no memory is involved.
+    let outcome = unsafe { libc::unshare(libc::CLONE_NEWUSER) };
     assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
 }
 

@@ -97,8 +97,8 @@ impl Builder {
     /// Makes the pipe.
     ///
     /// # Errors
-    /// `EMFILE`, `ENFILE`: too many open files; a pipe needs three. `EPERM`, `EINVAL`: the capacity, as for
-    /// [`Reader::set_capacity`]. `ENOMEM`.
+    /// `EMFILE`, `ENFILE`: too many open files; a pipe needs three. `EPERM`: a capacity above 512 KiB and above
+    /// `/proc/sys/fs/pipe-max-size` without `CAP_SYS_RESOURCE`, or above 1 GiB. `EINVAL`: above 2 GiB. `ENOMEM`.
     pub fn create(&self) -> io::Result<(Reader, Writer)> {
         let capacity = match self.capacity {
             DEFAULT_CAPACITY => DEFAULT_CAPACITY,

@@ -236,26 +236,28 @@ fn resize(segment: &Segment, sides: &BothSides<'_>, bytes: usize) -> io::Result<
 
 /// What the kernel would make of a wish for this capacity (`F_SETPIPE_SZ` in `fcntl(2)`).
 pub(crate) fn permitted_capacity(bytes: usize, now: usize) -> Result<usize, Errno> {
+    capacity_within(bytes, now, || if cpu::may_exceed_pipe_max_size() { usize::MAX } else { largest_capacity() })
+}
+
+fn capacity_within(bytes: usize, now: usize, limit: impl FnOnce() -> usize) -> Result<usize, Errno> {
     if bytes > 1 << 31 {
         return Err(Errno::INVAL);
     }
     let rounded = bytes.next_power_of_two().max(millstream_ring::MIN_BYTES);
     // As there: who only shrinks is not asked for permission.
-    if rounded > now && rounded > largest_capacity() && !cpu::may_exceed_pipe_quota() {
-        return Err(Errno::PERM);
-    }
-    Ok(rounded)
+    if rounded > now && rounded > limit() { Err(Errno::PERM) } else { Ok(rounded) }
 }
 
 /// Bytes that an unprivileged user may give a pipe.
-pub(crate) fn largest_capacity() -> usize {
+fn largest_capacity() -> usize {
     let setting = std::fs::read_to_string("/proc/sys/fs/pipe-max-size").ok();
     setting.and_then(|text| text.trim().parse().ok()).unwrap_or(1 << 20)
 }
 
-/// The size of a segment whose ring holds `capacity` at first and can be made as large as the user may.
+/// The size of a segment whose ring holds `capacity`, a power of two, at first and can be made as large as most users may.
 pub(crate) fn size_for(capacity: usize) -> Result<Size, Errno> {
-    let initial = Geometry::of(capacity).ok_or(Errno::INVAL)?;
+    // Above 1 GiB, which the kernel would allow root: what is not allowed here is refused like what is not allowed there.
+    let initial = Geometry::of(capacity).ok_or(Errno::PERM)?;
     Ok(Size { bank_bytes: capacity.max(LARGEST_BY_DEFAULT), initial })
 }
 
@@ -266,4 +268,36 @@ const LARGEST_BY_DEFAULT: usize = 1 << 20;
 #[cold]
 pub(crate) fn broken(_: Broken) -> io::Error {
     io::Error::other(Broken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn a_capacity_is_rounded_up_and_then_measured_against_the_limit() {
+        let with_limit = |limit| move |bytes, now| capacity_within(bytes, now, || limit);
+        let unprivileged = with_limit(MIB);
+        assert_eq!(unprivileged(0, 4096), Ok(4096));
+        assert_eq!(unprivileged(4097, 4096), Ok(8192));
+        assert_eq!(unprivileged(MIB, 4096), Ok(MIB));
+        assert_eq!(unprivileged(MIB + 1, 4096), Err(Errno::PERM));
+        assert_eq!(unprivileged(1 << 31, 4096), Err(Errno::PERM));
+        assert_eq!(unprivileged((1 << 31) + 1, 4096), Err(Errno::INVAL));
+        let privileged = with_limit(usize::MAX);
+        assert_eq!(privileged(1 << 31, 4096), Ok(1 << 31));
+        assert_eq!(privileged((1 << 31) + 1, 4096), Err(Errno::INVAL));
+        assert_eq!(privileged(usize::MAX, 4096), Err(Errno::INVAL));
+    }
+
+    #[test]
+    fn who_does_not_grow_is_not_asked_for_permission() {
+        let to = |bytes| capacity_within(bytes, 4 * MIB, || MIB);
+        assert_eq!(to(4 * MIB), Ok(4 * MIB));
+        assert_eq!(to(3 * MIB), Ok(4 * MIB));
+        assert_eq!(to(2 * MIB), Ok(2 * MIB));
+        assert_eq!(to(4 * MIB + 1), Err(Errno::PERM));
+    }
 }

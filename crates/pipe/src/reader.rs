@@ -83,10 +83,10 @@ impl Reader {
     /// power of two of at least 4096. Bytes that wait are kept.
     ///
     /// # Errors
-    /// As for `F_SETPIPE_SZ` in `fcntl(2)`: `EBUSY` if more bytes wait than it would hold, `EPERM` above
-    /// `/proc/sys/fs/pipe-max-size` without `CAP_SYS_RESOURCE`, `EINVAL` above 2 GiB. Also `EPERM` above both 1 MiB and
-    /// the capacity that the pipe was made with, for which it has no addresses. Too many open files, if somebody sleeps
-    /// at the pipe or watches it and has to be told. The capacity is what it was before.
+    /// As for `F_SETPIPE_SZ` in `fcntl(2)`: `EBUSY` if more bytes wait than it would hold; `EPERM` if it grows beyond
+    /// `/proc/sys/fs/pipe-max-size` without `CAP_SYS_RESOURCE`; `EINVAL` above 2 GiB. Also `EPERM`, for everybody, above
+    /// both 1 MiB and the capacity that the pipe was made with, for which it has no addresses. Too many open files, if
+    /// somebody sleeps at the pipe or watches it and has to be told. The capacity is what it was before.
     pub fn set_capacity(&self, bytes: usize) -> io::Result<usize> {
         self.end.set_capacity(bytes)
     }
