@@ -121,20 +121,40 @@ alone! {
 
     fn a_writer_is_given_away_by_who_may_not_have_a_large_pipe_of_the_kernel() {
         as_nobody(|| {
-            // Until the user has all that `pipe-user-pages-soft` allows. Not for users that have other things to do.
-            let mut hoard = Vec::new();
-            while rustix::process::geteuid().as_raw() == 65_534 {
-                let pipe = Kernel::pipe().unwrap();
-                match pipe.1.set_capacity(1 << 20) {
-                    Ok(_) => hoard.push(pipe),
-                    refused => {
-                        assert_eq!(error_of(refused), Errno::PERM);
-                        break;
-                    }
-                }
-            }
+            let _hoard = all_that_this_user_may_have();
             writer_given_away_with_a_full_ring();
         });
+    }
+
+    fn a_reader_that_could_not_be_given_away_says_why() {
+        const FULL: usize = 1 << 20;
+        as_nobody(|| {
+            let _hoard = all_that_this_user_may_have();
+            let (reader, writer) = pipe_of(FULL);
+            assert_eq!(fill(&writer, 0), FULL);
+            let refused = reader.try_clone().unwrap().0.into_fd().unwrap_err();
+            assert_eq!(refused.kind(), std::io::ErrorKind::QuotaExceeded);
+            assert!(refused.to_string().contains("read some before the end is given away"), "{refused}");
+            assert_eq!(error_of::<()>(Err(refused)), Errno::NOBUFS);
+            check(0, &read_exact(&reader, FULL));
+        });
+    }
+}
+
+/// Pipes of the kernel, until the user has all the pages that `pipe-user-pages-soft` allows.
+fn all_that_this_user_may_have() -> Vec<(kernel::Reader, kernel::Writer)> {
+    let mut hoard = Vec::new();
+    // Not for users that have other things to do.
+    assert_eq!(rustix::process::geteuid().as_raw(), 65_534, "root is needed to become nobody");
+    loop {
+        let pipe = Kernel::pipe().unwrap();
+        match pipe.1.set_capacity(1 << 20) {
+            Ok(_) => hoard.push(pipe),
+            refused => {
+                assert_eq!(error_of(refused), Errno::PERM);
+                return hoard;
+            }
+        }
     }
 }
 

@@ -382,10 +382,22 @@ alone! {
         assert_eq!(error_of(written), Errno::BADF);
     }
 
+    fn who_attaches_the_wrong_end_is_told_which_it_is() {
+        let (reader, writer) = pipe();
+        let error = millstream_pipe::Reader::attach(writer.0.into_fd().unwrap()).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+        assert!(error.to_string().contains("it is the pipe's write end"), "{error}");
+        let error = millstream_pipe::Writer::attach(reader.0.into_fd().unwrap()).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+        assert!(error.to_string().contains("it is the pipe's read end"), "{error}");
+    }
+
     fn what_is_no_pipe_is_not_attached() {
         let file = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
-        assert!(millstream_pipe::Reader::attach(file()).is_err());
-        assert!(millstream_pipe::Writer::attach(file()).is_err());
+        let error = millstream_pipe::Reader::attach(file()).unwrap_err();
+        assert!(error.to_string().contains("no pipe"), "{error}");
+        assert_eq!(error_of::<()>(Err(error)), Errno::INVAL);
+        assert_eq!(error_of(millstream_pipe::Writer::attach(file())), Errno::INVAL);
     }
 }
 

@@ -29,6 +29,7 @@ use millstream_sys::{Errno, pipe};
 use crate::end::{BothSides, End, Origin, Pipe, broken, lock_both, size_for};
 use crate::mirror::Mirror;
 use crate::parking::Parker;
+use crate::refusal::Refusal;
 use crate::segment::{Segment, Size};
 use crate::wait::WaitPolicy;
 
@@ -47,17 +48,17 @@ pub(crate) fn give_away(end: End, access: Access) -> io::Result<OwnedFd> {
     segment.ring().note_given();
     let moved = move_to_shadow(&end, segment)?;
     if !moved && access == Access::Read {
-        return Err(Errno::NOBUFS.into());
+        return Err(Refusal::TOO_MUCH_WAITS.into());
     }
     Ok(given)
 }
 
 /// An end from elsewhere: on its ring if that can be found, otherwise the kernel's.
 pub(crate) fn attach(fd: OwnedFd, access: Access) -> io::Result<End> {
-    let not_a_pipe = || io::Error::new(io::ErrorKind::InvalidInput, "the descriptor is no pipe or FIFO");
-    let identity = pipe::identity(&fd).ok_or_else(not_a_pipe)?;
+    let identity = pipe::identity(&fd).ok_or(Refusal::NO_PIPE)?;
     if !transfer::is_open_for(&fd, access)? {
-        return Err(Errno::BADF.into());
+        let refusal = if access == Access::Read { Refusal::NOT_FOR_READING } else { Refusal::NOT_FOR_WRITING };
+        return Err(refusal.into());
     }
     // Looking for the segment opens the pipe, which at a FIFO would let others in who wait for somebody to open it.
     let found = if pipe::is_anonymous(&fd)? { find_segment(&fd, identity) } else { None };
@@ -215,13 +216,13 @@ fn mark_with_place(given: &OwnedFd, access: Access, file: BorrowedFd<'_>) -> io:
     let (process, descriptor) = (millstream_sys::own_pid(), file.as_raw_fd().unsigned_abs());
     for serial in 0..1 << SERIAL_BITS {
         let place = Place { process, descriptor, serial, is_write_end: access == Access::Write };
-        let mark = place.mark().ok_or(Errno::OVERFLOW)?;
+        let mark = place.mark().ok_or(Refusal::NUMBERS_TOO_LARGE)?;
         match transfer::mark(given, mark) {
             Err(Errno::AGAIN) => {}
             outcome => return Ok(outcome?),
         }
     }
-    Err(Errno::NOLCK.into())
+    Err(Refusal::TOO_MANY_GIVEN.into())
 }
 
 /// The segment that some mark leads to, if it is one, is this pipe's, and is this user's.

@@ -138,8 +138,9 @@ impl Reader {
     /// them back on the ring with [`Reader::attach`].
     ///
     /// # Errors
-    /// `ENOBUFS`: more bytes wait than the kernel allows this user in a pipe; read some first. Too many open files;
-    /// `/proc` is not mounted. The end is closed then.
+    /// [`QuotaExceeded`](io::ErrorKind::QuotaExceeded) with a [`Refusal`](crate::Refusal): more bytes wait than the kernel
+    /// allows this user in a pipe (`ENOBUFS`); read some first. Too many open files; `/proc` is not mounted. The end is
+    /// closed then.
     pub fn into_fd(self) -> io::Result<OwnedFd> {
         handover::give_away(self.end, transfer::Access::Read)
     }
@@ -149,7 +150,8 @@ impl Reader {
     /// descriptor is left, the ring carries the bytes again; otherwise the kernel does, and everything works the same.
     ///
     /// # Errors
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput): no pipe or FIFO. `EBADF`: not its read end.
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) with a [`Refusal`](crate::Refusal): no pipe or FIFO (`EINVAL`), or
+    /// not its read end (`EBADF`).
     pub fn attach(fd: OwnedFd) -> io::Result<Reader> {
         handover::attach(fd, transfer::Access::Read).map(Reader::new)
     }

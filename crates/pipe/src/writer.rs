@@ -153,7 +153,7 @@ impl Writer {
     /// As [`Reader::attach`](crate::Reader::attach), for the write end.
     ///
     /// # Errors
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput): no pipe or FIFO. `EBADF`: not its write end.
+    /// As there; `EBADF` if it is not the write end.
     pub fn attach(fd: OwnedFd) -> io::Result<Writer> {
         handover::attach(fd, transfer::Access::Write).map(Writer::new)
     }
