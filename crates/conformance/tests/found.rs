@@ -233,6 +233,27 @@ alone! {
         assert_eq!((count("theirs"), count("ours"), text.lines().count()), (10, 120, 130), "{text}");
     }
 
+    fn a_thread_that_writes_and_reads_by_itself_returns_to_the_ring() {
+        let (reader, writer) = pipe();
+        let capacity = writer.capacity().unwrap();
+        let given = reader.try_clone().unwrap().0.into_fd().unwrap();
+        write_all(&writer, &pattern::bytes(0..1000));
+        let back = Reader(millstream_pipe::Reader::attach(given).unwrap());
+        // Not at once, because bytes wait in the kernel's pipe, whose capacity is another.
+        assert_ne!(writer.capacity().unwrap(), capacity);
+        check(0, &read_exact(&back, 1000));
+        let mut at = 1000;
+        while writer.capacity().unwrap() != capacity {
+            write_all(&writer, &pattern::bytes(at..at + 1000));
+            check(at, &read_exact(&reader, 1000));
+            at += 1000;
+            // Asked for now and then only.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        write_all(&writer, &pattern::bytes(at..at + 1000));
+        check(at, &read_exact(&reader, 1000));
+    }
+
     fn everything_works_after_a_given_end_was_closed_without_being_attached() {
         for gives_reader in [true, false] {
             let (reader, writer) = pipe();
