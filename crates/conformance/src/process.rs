@@ -159,7 +159,8 @@ pub fn signal_thread(thread: Pid, signal: Signal) -> bool {
     unsafe { libc::syscall(libc::SYS_tgkill, own, thread.as_raw_nonzero().get(), signal.as_raw()) == 0 }
 }
 
-/// Gives up every privilege of root. For children only: the C library is not told, and other threads would keep theirs.
+/// Gives up every privilege of root and becomes a user whom nobody else is, so that all quotas are there to be used up.
+/// For children only: the C library is not told, and other threads would keep theirs.
 ///
 /// # Panics
 /// When this process is root and cannot.
@@ -167,9 +168,10 @@ pub fn become_nobody() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
-    const NOBODY: libc::uid_t = 65_534;
+    // Numbers of processes have 22 bits.
+    let nobody = 1_000_000_000 + std::process::id();
     // SAFETY: no memory is involved.
-    let outcome = unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) };
+    let outcome = unsafe { libc::syscall(libc::SYS_setresuid, nobody, nobody, nobody) };
     assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
 }
 
