@@ -45,11 +45,7 @@ pub(crate) fn give_away(end: End, access: Access) -> io::Result<OwnedFd> {
     let file = &end.pipe.origin.as_ref().expect("a pipe with a segment has its file").file;
     let given = transfer::reopened(end.fd(), access, transfer::is_nonblocking(end.fd())?)?;
     mark_with_place(&given, access, file.as_fd())?;
-    segment.ring().note_given();
-    let moved = move_to_shadow(&end, segment)?;
-    if !moved && access == Access::Read {
-        return Err(Refusal::TOO_MUCH_WAITS.into());
-    }
+    move_to_shadow(&end, segment, Some(access))?;
     Ok(given)
 }
 
@@ -104,7 +100,7 @@ pub(crate) fn return_to_ring(end: &End, segment: &Segment) -> io::Result<()> {
 
 /// Does what a process that died while moving the content had begun.
 pub(crate) fn finish_moving(end: &End, segment: &Segment) -> io::Result<()> {
-    move_to_shadow(end, segment).map(drop)
+    move_to_shadow(end, segment, None)
 }
 
 /// Whoever watches this end from outside is told from now on, beginning with how things stand.
@@ -127,8 +123,9 @@ pub(crate) fn mirror_for_watchers(end: &End, segment: &Segment, access: Access) 
 }
 
 /// Sends the stream through the shadow, with all that waits in the ring if the kernel lets the shadow be large enough
-/// for it; returns whether nothing waits in the ring any more.
-fn move_to_shadow(end: &End, segment: &Segment) -> io::Result<bool> {
+/// for it. If an end is `given` away, that is counted when nothing can fail any more; a reader is not when something
+/// waits in the ring still.
+fn move_to_shadow(end: &End, segment: &Segment, given: Option<Access>) -> io::Result<()> {
     let (ring, parker) = (segment.ring(), end.parker());
     let sides = lock_both(ring, &parker)?;
     // Only now: while it is open nobody sees the other end gone, so nobody gives up a lock that is never given back.
@@ -136,23 +133,32 @@ fn move_to_shadow(end: &End, segment: &Segment) -> io::Result<bool> {
     let BothSides { readers, writers } = &sides;
     let waiting = ring.readable().map_err(broken)?;
     let already_moved = match ring.route() {
-        Route::Shadow => return Ok(waiting == 0),
-        Route::Moving => transfer::bytes_waiting(&both)?,
+        Route::Shadow => None,
+        Route::Moving => Some(transfer::bytes_waiting(&both)?),
         Route::Ring => {
             let mirror = Mirror::of(both.as_fd());
             ring.bell().silence(&parker, &mirror, Route::Moving).map_err(broken)?;
-            0
+            Some(0)
         }
     };
-    // Copied by whole pages, the content needs no more of them than it has.
-    let wished = waiting.max(pipe::DEFAULT_CAPACITY);
-    let granted = pipe::set_capacity(&both, wished).or_else(|_| pipe::capacity(&both))?;
-    let fits = granted >= waiting;
-    if fits {
-        copy_to_shadow(readers, segment, both.as_fd(), already_moved)?;
+    let is_all_moved = match already_moved {
+        None => waiting == 0,
+        Some(already_moved) => {
+            // Copied by whole pages, the content needs no more of them than it has.
+            let wished = waiting.max(pipe::DEFAULT_CAPACITY);
+            let fits = pipe::set_capacity(&both, wished).or_else(|_| pipe::capacity(&both))? >= waiting;
+            if fits {
+                copy_to_shadow(readers, segment, both.as_fd(), already_moved)?;
+            }
+            fits
+        }
+    };
+    let is_refused = given == Some(Access::Read) && !is_all_moved;
+    if given.is_some() && !is_refused {
+        ring.note_given();
     }
     writers.set_route(readers, Route::Shadow);
-    Ok(fits)
+    if is_refused { Err(Refusal::TOO_MUCH_WAITS.into()) } else { Ok(()) }
 }
 
 fn copy_to_shadow(
