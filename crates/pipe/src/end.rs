@@ -2,15 +2,15 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
 
 use millstream_ring::{Broken, Geometry, ReadSide, Resize, Ring, Route, WriteSide};
 use millstream_sys::{Errno, cpu, memory, pipe, transfer};
 
 use crate::mirror::Mirror;
 use crate::parking::Parker;
-use crate::segment::{Segment, Size};
+use crate::segment::{Segment, Size, Slot};
 use crate::statistics::{Counters, Statistics};
 use crate::wait::{Patience, WaitPolicy};
 
@@ -20,7 +20,7 @@ pub(crate) struct Pipe {
     /// `None` for a pipe that only the kernel carries.
     pub(crate) origin: Option<Origin>,
     /// Mapped when first used: a pipe that is made and closed, or inherited and closed, costs no mapping.
-    segment: OnceLock<Segment>,
+    segment: Slot,
 }
 
 /// What a segment is mapped from.
@@ -35,15 +35,15 @@ pub(crate) struct Origin {
 
 impl Pipe {
     pub(crate) fn of_the_kernel() -> Pipe {
-        Pipe { origin: None, segment: OnceLock::new() }
+        Pipe { origin: None, segment: Slot::empty() }
     }
 
     pub(crate) fn unmapped(origin: Origin) -> Pipe {
-        Pipe { origin: Some(origin), segment: OnceLock::new() }
+        Pipe { origin: Some(origin), segment: Slot::empty() }
     }
 
     pub(crate) fn mapped(origin: Origin, segment: Segment) -> Pipe {
-        Pipe { origin: Some(origin), segment: OnceLock::from(segment) }
+        Pipe { origin: Some(origin), segment: Slot::of(segment) }
     }
 }
 
@@ -100,8 +100,7 @@ impl End {
     fn map_segment(&self) -> Result<Option<&Segment>, Errno> {
         let Some(Origin { file, shadow, size }) = &self.pipe.origin else { return Ok(None) };
         let segment = Segment::of_own(file.as_fd(), *shadow, *size)?;
-        // Another thread may have been first; its mapping is as good, and this one is undone.
-        Ok(Some(self.pipe.segment.get_or_init(|| segment)))
+        Ok(Some(self.pipe.segment.fill(segment)))
     }
 
     /// Whether this process or another has mapped the segment: until then its file is empty.

@@ -19,7 +19,7 @@
 //! how they wait; [`Statistics`] what they did; [`Refusal`] why an end cannot travel. `docs/pipe.md` explains the design, with its measurements.
 //!
 //! # Ends and other processes
-//! - **fork**: the child has both ends, as always.
+//! - **fork**: the child has both ends, as always, whatever other threads were doing with them.
 //! - **another program**: [`Reader::into_fd`] and [`Writer::into_fd`] turn an end into a descriptor for
 //!   [`Command`](std::process::Command) or a Unix socket. There it is a plain kernel pipe, which any program can use.
 //! - **a program that uses this crate** calls [`Reader::attach`] or [`Writer::attach`] on it and is on the ring again.
