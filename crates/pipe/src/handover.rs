@@ -1,18 +1,17 @@
 //! Ends that leave for processes which may not know millstream, and ends that come back.
 //!
-//! **Giving away.** The stream moves to the shadow, and the end that leaves is a fresh open file description of it, with
+//! **Giving away.** The stream moves to the shadow, and the end that leaves is a fresh open file description of it with
 //! a mark: a byte range that is locked at a position which says where the segment can be found (this process and its
-//! descriptor). The kernel removes the mark with the last descriptor of that description, whoever has it by then. So two
-//! questions have exact answers for everybody who holds the pipe, and need nobody to be alive or honest about it: *does
-//! anybody hold an end that was given away?* (is there a mark) and *where is the segment?* (the mark's position).
+//! descriptor). The kernel removes the mark with the last descriptor of that description. A program may open its end once
+//! more by itself (`/dev/stdin`), without a mark: so ends that leave and ends that come back are counted in the header, too.
 //!
 //! **Attaching.** A process that gets an end looks for a mark, opens the segment through `/proc`, which checks that it is
-//! the same user's, and checks that the segment belongs to this very pipe. The mark hangs on the pipe itself, not on its
-//! number, so a number that the kernel has used again leads nowhere. Then it opens the pipe once more for itself, without
-//! a mark, and closes what it was given. If that was the last, there is no mark any more.
+//! the same user's, and checks that the segment belongs to this very pipe. Then it opens the pipe once more for itself,
+//! without a mark, and closes what it was given.
 //!
-//! **Returning to the ring** is done by whoever notices, with both sides locked, when there is no mark and the shadow is
-//! empty.
+//! **Returning to the ring** is tried by who attaches, and by writers now and then. With both sides locked it needs all
+//! three: as many ends have come back as were given away, there is no mark, and the shadow is empty. After a given end was
+//! closed instead of attached that is never so, and the pipe stays with the kernel.
 //!
 //! **Moving the content.** What waits in the ring when an end is given away is copied to the shadow first, under both
 //! locks, with the route set to [`Route::Moving`]. A process that dies on the way leaves so many bytes in the shadow as
@@ -71,9 +70,7 @@ pub(crate) fn attach(fd: OwnedFd, access: Access) -> io::Result<End> {
     Ok(end)
 }
 
-/// Goes back to the ring if no end is in other hands and nothing waits in the shadow. A mark is not the only evidence: a
-/// program may have opened its end once more, without one (`cat /dev/stdin`). So every end that was given away must have
-/// come back by being attached; if one was closed instead, the pipe stays with the kernel.
+/// Goes back to the ring if no end is in other hands and nothing waits in the shadow.
 pub(crate) fn return_to_ring(end: &End, segment: &Segment) -> io::Result<()> {
     let ring = segment.ring();
     for _ in 0..OFFERS_BEFORE_RETURN {
