@@ -3,9 +3,11 @@
 #![allow(missing_docs, clippy::missing_panics_doc)]
 
 use rustix::io::Errno;
+use rustix::thread::CapabilitySet;
 
+use crate::kernel::capacity_max;
 use crate::pattern::{self, Random, check, fill, read_exact, read_stream, write_all, write_stream};
-use crate::process::{become_nobody, fork};
+use crate::process::{become_nobody, fork, keep_capabilities};
 use crate::task::{start, start_and_wait_until_asleep, wait_until_asleep};
 use crate::{BetweenProcesses, End, Implementation, PIPE_BUF, ReadEnd, WriteEnd, error_of};
 
@@ -127,25 +129,32 @@ pub fn more_than_two_gibibytes_are_refused<I: Implementation>() {
     assert_eq!(writer.capacity().unwrap(), capacity);
 }
 
-/// What everybody may have; root may have more.
-fn capacity_max() -> usize {
-    std::fs::read_to_string("/proc/sys/fs/pipe-max-size").unwrap().trim().parse().unwrap()
-}
-
-pub fn more_than_the_limit_is_refused_to_the_unprivileged<I: BetweenProcesses>() {
+fn more_than_the_limit_is_refused_after<I: BetweenProcesses>(give_up_privileges: impl FnOnce()) {
     let (child, (reader, writer)) = fork(I::pipe().unwrap(), |(reader, writer)| {
-        become_nobody();
+        give_up_privileges();
         let capacity = writer.capacity().unwrap();
-        for asked in [capacity_max() + 1, 2 * capacity_max(), 1 << 30] {
-            assert_eq!(error_of(writer.set_capacity(asked)), Errno::PERM);
-            assert_eq!(error_of(reader.set_capacity(asked)), Errno::PERM);
+        assert_eq!(reader.set_capacity(capacity_max()).unwrap(), capacity_max());
+        assert_eq!(writer.set_capacity(capacity).unwrap(), capacity);
+        for asked in [capacity_max() + 1, 2 * capacity_max(), 1 << 30, (1 << 30) + 1, 1 << 31] {
+            assert_eq!(error_of(writer.set_capacity(asked)), Errno::PERM, "asked for {asked}");
+            assert_eq!(error_of(reader.set_capacity(asked)), Errno::PERM, "asked for {asked}");
         }
+        assert_eq!(error_of(writer.set_capacity((1 << 31) + 1)), Errno::INVAL, "beyond what there is to allow");
         assert_eq!(writer.capacity().unwrap(), capacity);
         write_all(&writer, b"unharmed");
     });
     child.succeed();
     drop(writer);
     assert_eq!(read_exact(&reader, 8), b"unharmed");
+}
+
+pub fn more_than_the_limit_is_refused_to_the_unprivileged<I: BetweenProcesses>() {
+    more_than_the_limit_is_refused_after::<I>(become_nobody);
+}
+
+/// Whom the quotas on pipe memory do not concern, but this limit does.
+pub fn more_than_the_limit_is_refused_without_cap_sys_resource<I: BetweenProcesses>() {
+    more_than_the_limit_is_refused_after::<I>(|| keep_capabilities(CapabilitySet::all() - CapabilitySet::SYS_RESOURCE));
 }
 
 pub fn growing_and_shrinking_keep_what_waits<I: Implementation>() {

@@ -62,6 +62,16 @@ pub fn run(module: &str, name: &str, test: impl FnOnce()) {
     assert!(printed.contains("test result: ok. 1 passed"), "{name} was not run in its own process:\n{printed}");
 }
 
+/// Makes a `#[test]` of each function, which is run in a process of its own.
+#[macro_export]
+macro_rules! alone {
+    ($($(#[$attribute:meta])* fn $name:ident() $body:block)*) => {
+        $($(#[$attribute])* #[test] fn $name() {
+            $crate::isolated::run(module_path!(), stringify!($name), || $body);
+        })*
+    };
+}
+
 /// What each thread of each process of the group is doing.
 fn tasks_of(group: Pid) -> String {
     let mut report = String::new();

@@ -31,6 +31,14 @@ impl Implementation for Kernel {
 
 impl BetweenProcesses for Kernel {}
 
+/// Bytes that a pipe of everybody may hold; root's may hold more.
+///
+/// # Panics
+/// When `/proc` is not mounted.
+pub fn capacity_max() -> usize {
+    std::fs::read_to_string("/proc/sys/fs/pipe-max-size").unwrap().trim().parse().unwrap()
+}
+
 macro_rules! common {
     ($end:ident) => {
         impl End for $end {

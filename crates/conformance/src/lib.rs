@@ -45,6 +45,7 @@ pub mod ours;
 pub mod pattern;
 pub mod process;
 pub mod ready;
+pub mod seed;
 pub mod task;
 pub mod trace;
 
@@ -151,12 +152,15 @@ pub trait Polled: End {
     fn readiness(&self) -> io::Result<BorrowedFd<'_>>;
 }
 
-/// The error of something that must have failed, as the kernel's number.
+/// The error of something that must have failed, as the kernel's number: its own, or that of the words that millstream
+/// has for it.
 ///
 /// # Panics
 /// When it did not fail, or with an error that the kernel does not know.
 #[track_caller]
 pub fn error_of<T: std::fmt::Debug>(result: io::Result<T>) -> rustix::io::Errno {
     let error = result.expect_err("this must be refused");
-    rustix::io::Errno::from_io_error(&error).unwrap_or_else(|| panic!("not an error of the kernel: {error:?}"))
+    let refusal = error.get_ref().and_then(|inner| inner.downcast_ref::<millstream_pipe::Refusal>());
+    let number = error.raw_os_error().or(refusal.map(millstream_pipe::Refusal::raw_os_error));
+    rustix::io::Errno::from_raw_os_error(number.unwrap_or_else(|| panic!("not an error of the kernel: {error:?}")))
 }

@@ -1,6 +1,8 @@
 //! On trial: `millstream_pipe`.
 
+use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::path::PathBuf;
 
 use rustix::fd::BorrowedFd;
 
@@ -29,6 +31,19 @@ impl Implementation for Ours {
 }
 
 impl BetweenProcesses for Ours {}
+
+/// The shared memory of every pipe that this process has a descriptor for, opened once more, as a hostile process would.
+///
+/// # Panics
+/// When `/proc` is not mounted.
+pub fn segments() -> Vec<File> {
+    let listed: Vec<_> = std::fs::read_dir("/proc/self/fd").unwrap().flatten().map(|entry| entry.path()).collect();
+    let is_segment = |path: &&PathBuf| {
+        // Not what has been closed meanwhile: the listing itself.
+        std::fs::read_link(path).is_ok_and(|target| target.to_string_lossy().starts_with("/memfd:millstream-ring"))
+    };
+    listed.iter().filter(is_segment).map(|path| File::options().read(true).write(true).open(path).unwrap()).collect()
+}
 
 macro_rules! common {
     ($end:ident) => {

@@ -135,6 +135,14 @@ pub fn fill(writer: &impl WriteEnd, position: u64) -> usize {
 pub struct Random(pub u64);
 
 impl Random {
+    /// The numbers of this seed: quite others for the next one (splitmix64, Steele and others 2014).
+    pub fn from_seed(seed: u64) -> Random {
+        let mut mixed = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        // Anything but zero, which has no successor.
+        Random((mixed ^ (mixed >> 27)) | 1)
+    }
+
     /// A number in the range.
     pub fn within(&mut self, range: Range<usize>) -> usize {
         self.0 ^= self.0 << 13;

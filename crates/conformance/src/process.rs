@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 /// A child process. It is killed if nobody waits for it.
 #[derive(Debug)]
@@ -158,7 +159,8 @@ pub fn signal_thread(thread: Pid, signal: Signal) -> bool {
     unsafe { libc::syscall(libc::SYS_tgkill, own, thread.as_raw_nonzero().get(), signal.as_raw()) == 0 }
 }
 
-/// Gives up every privilege of root. For children only: the C library is not told, and other threads would keep theirs.
+/// Gives up every privilege of root and becomes a user whom nobody else is, so that all quotas are there to be used up.
+/// For children only: the C library is not told, and other threads would keep theirs.
 ///
 /// # Panics
 /// When this process is root and cannot.
@@ -166,9 +168,31 @@ pub fn become_nobody() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
-    const NOBODY: libc::uid_t = 65_534;
+    // Numbers of processes have 22 bits.
+    let nobody = 1_000_000_000 + std::process::id();
     // SAFETY: no memory is involved.
-    let outcome = unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) };
+    let outcome = unsafe { libc::syscall(libc::SYS_setresuid, nobody, nobody, nobody) };
+    assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// Gives up the privileges of root that are not in `kept`. For children only: other threads keep theirs.
+///
+/// # Panics
+/// When the kernel refuses.
+pub fn keep_capabilities(kept: CapabilitySet) {
+    let mut sets = capabilities(None).unwrap();
+    sets.effective &= kept;
+    set_capabilities(None, sets).unwrap();
+}
+
+/// Moves to a user namespace of its own, where this process has every privilege, but only over what belongs there. For
+/// children only: a process with threads may not.
+///
+/// # Panics
+/// When the kernel refuses.
+pub fn enter_user_namespace() {
+    // SAFETY: no memory is involved.
+    let outcome = unsafe { libc::unshare(libc::CLONE_NEWUSER) };
     assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
 }
 

@@ -128,6 +128,7 @@ macro_rules! contract {
                 a_sleeping_reader_sleeps_on_when_the_pipe_grows
                 ; between processes:
                 more_than_the_limit_is_refused_to_the_unprivileged
+                more_than_the_limit_is_refused_without_cap_sys_resource
                 a_writer_in_another_process_goes_on_when_the_pipe_grows
             }
             readiness {

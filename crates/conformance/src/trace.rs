@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::fs;
+use std::mem::MaybeUninit;
 
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, waitpid};
 
@@ -43,6 +44,29 @@ pub fn fork_traced<S, P>(state: S, prepare: impl FnOnce(S) -> P, operate: impl F
     (Traced(child), state)
 }
 
+/// The system calls of `operate`, by their numbers and in order.
+///
+/// # Panics
+/// When the child cannot be traced, or has failed.
+pub fn system_calls<P>(prepare: impl FnOnce() -> P, operate: impl FnOnce(P)) -> Vec<i64> {
+    // Standing still takes some, too.
+    let none = all_system_calls(|| (), |()| ());
+    let mut calls = all_system_calls(prepare, operate);
+    assert!(calls.ends_with(&none), "{calls:?} do not end with {none:?}");
+    calls.truncate(calls.len() - none.len());
+    calls
+}
+
+fn all_system_calls<P>(prepare: impl FnOnce() -> P, operate: impl FnOnce(P)) -> Vec<i64> {
+    let (child, ()) = fork_traced((), |()| prepare(), operate);
+    let mut calls = Vec::new();
+    while let Some(call) = child.next_system_call() {
+        calls.push(call);
+    }
+    child.kill();
+    calls
+}
+
 fn stand_still() {
     // SAFETY: no memory is involved.
     unsafe { libc::raise(libc::SIGSTOP) };
@@ -51,6 +75,9 @@ fn stand_still() {
 fn wait(child: &Child) -> WaitStatus {
     rustix::io::retry_on_intr(|| waitpid(Some(child.id), WaitOptions::empty())).unwrap().unwrap().1
 }
+
+/// Not a signal but a system call (`PTRACE_O_TRACESYSGOOD` in `ptrace(2)`).
+const STOPPED_AT_CALL: i32 = libc::SIGTRAP | 0x80;
 
 /// What a thread sleeps for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +125,36 @@ impl Traced {
                 Some(libc::SIGSTOP) => return Step::Finished,
                 Some(other) => signal = other,
                 None => panic!("the child ended with {status:?}"),
+            }
+        }
+    }
+
+    /// Lets it go on to its next system call, which it is about to make then; `None` when the traced part is over.
+    fn next_system_call(&self) -> Option<i64> {
+        let pid = self.0.id.as_raw_nonzero().get();
+        // SAFETY: the child is traced by this thread and stands still; no memory of ours is involved.
+        unsafe { libc::ptrace(libc::PTRACE_SETOPTIONS, pid, 0, libc::PTRACE_O_TRACESYSGOOD) };
+        loop {
+            // SAFETY: as above.
+            let outcome = unsafe { libc::ptrace(libc::PTRACE_SYSCALL, pid, 0, 0) };
+            assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
+            let status = wait(&self.0);
+            match status.stopping_signal() {
+                Some(STOPPED_AT_CALL) => {}
+                Some(libc::SIGSTOP) => return None,
+                _ => panic!("the child ended with {status:?}"),
+            }
+            let mut info = MaybeUninit::<libc::ptrace_syscall_info>::zeroed();
+            // SAFETY: the kernel writes as much of the structure as it knows; zeros are valid for the rest, and `entry` is
+            // what it writes at the beginning of a call.
+            unsafe {
+                let size = size_of::<libc::ptrace_syscall_info>();
+                let filled = libc::ptrace(libc::PTRACE_GET_SYSCALL_INFO, pid, size, info.as_mut_ptr());
+                assert!(filled > 0, "{}", std::io::Error::last_os_error());
+                let info = info.assume_init();
+                if info.op == libc::PTRACE_SYSCALL_INFO_ENTRY {
+                    return Some(info.u.entry.nr.cast_signed());
+                }
             }
         }
     }

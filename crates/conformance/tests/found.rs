@@ -8,27 +8,18 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use millstream_conformance::kernel::{self, Kernel};
-use millstream_conformance::ours::{Ours, Reader, Writer};
+use millstream_conformance::ours::{Ours, Reader, Writer, segments};
 use millstream_conformance::pattern::{
     self, Random, check, fill, read_exact, read_stream, read_to_end, write_all, write_stream,
 };
 use millstream_conformance::process::{HANDLED, become_nobody, count_signals, fork};
 use millstream_conformance::ready::{Flags, now};
 use millstream_conformance::task::{start, start_and_wait_until_asleep, wait_until_asleep};
-use millstream_conformance::{End, Implementation, PIPE_BUF, Polled, ReadEnd, WriteEnd, error_of, isolated};
+use millstream_conformance::{End, Implementation, PIPE_BUF, Polled, ReadEnd, WriteEnd, alone, error_of};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::Signal;
-
-/// Each test in a process of its own.
-macro_rules! alone {
-    ($($(#[$attribute:meta])* fn $name:ident() $body:block)*) => {
-        $($(#[$attribute])* #[test] fn $name() {
-            isolated::run(module_path!(), stringify!($name), || $body);
-        })*
-    };
-}
 
 fn pipe() -> (Reader, Writer) {
     Ours::pipe().unwrap()
@@ -130,20 +121,53 @@ alone! {
 
     fn a_writer_is_given_away_by_who_may_not_have_a_large_pipe_of_the_kernel() {
         as_nobody(|| {
-            // Until the user has all that `pipe-user-pages-soft` allows. Not for users that have other things to do.
-            let mut hoard = Vec::new();
-            while rustix::process::geteuid().as_raw() == 65_534 {
-                let pipe = Kernel::pipe().unwrap();
-                match pipe.1.set_capacity(1 << 20) {
-                    Ok(_) => hoard.push(pipe),
-                    refused => {
-                        assert_eq!(error_of(refused), Errno::PERM);
-                        break;
-                    }
-                }
-            }
+            let _hoard = all_that_this_user_may_have();
             writer_given_away_with_a_full_ring();
         });
+    }
+
+    fn a_reader_that_could_not_be_given_away_says_why_and_leaves_a_pipe_that_works_as_before() {
+        const FULL: usize = 1 << 20;
+        as_nobody(|| {
+            let _hoard = all_that_this_user_may_have();
+            let (reader, writer) = pipe_of(FULL);
+            assert_eq!(fill(&writer, 0), FULL);
+            let refused = reader.try_clone().unwrap().0.into_fd().unwrap_err();
+            assert_eq!(refused.kind(), std::io::ErrorKind::QuotaExceeded);
+            assert!(refused.to_string().contains("read some before the end is given away"), "{refused}");
+            assert_eq!(error_of::<()>(Err(refused)), Errno::NOBUFS);
+            check(0, &read_exact(&reader, FULL));
+            // No end is in other hands, so it is no matter for the kernel, as its capacity tells.
+            let mut at = FULL as u64;
+            while writer.capacity().unwrap() != FULL {
+                write_all(&writer, &pattern::bytes(at..at + 1000));
+                check(at, &read_exact(&reader, 1000));
+                at += 1000;
+                std::thread::sleep(Duration::from_millis(3));
+            }
+            write_all(&writer, &pattern::bytes(at..at + 1000));
+            let given = kernel::Reader(reader.0.into_fd().unwrap());
+            check(at, &read_exact(&given, 1000));
+        });
+    }
+}
+
+/// Pipes of the kernel, until the user has all the pages that `pipe-user-pages-soft` allows.
+fn all_that_this_user_may_have() -> Vec<(kernel::Reader, kernel::Writer)> {
+    let mut hoard = Vec::new();
+    assert!(
+        rustix::process::geteuid().as_raw() >= 1_000_000_000,
+        "root is needed to become a user without other pipes"
+    );
+    loop {
+        let pipe = Kernel::pipe().unwrap();
+        match pipe.1.set_capacity(1 << 20) {
+            Ok(_) => hoard.push(pipe),
+            refused => {
+                assert_eq!(error_of(refused), Errno::PERM);
+                return hoard;
+            }
+        }
     }
 }
 
@@ -220,6 +244,27 @@ alone! {
         assert!(program.wait().unwrap().success());
         let count = |wanted| text.lines().filter(|&line| line == wanted).count();
         assert_eq!((count("theirs"), count("ours"), text.lines().count()), (10, 120, 130), "{text}");
+    }
+
+    fn a_thread_that_writes_and_reads_by_itself_returns_to_the_ring() {
+        let (reader, writer) = pipe();
+        let capacity = writer.capacity().unwrap();
+        let given = reader.try_clone().unwrap().0.into_fd().unwrap();
+        write_all(&writer, &pattern::bytes(0..1000));
+        let back = Reader(millstream_pipe::Reader::attach(given).unwrap());
+        // Not at once, because bytes wait in the kernel's pipe, whose capacity is another.
+        assert_ne!(writer.capacity().unwrap(), capacity);
+        check(0, &read_exact(&back, 1000));
+        let mut at = 1000;
+        while writer.capacity().unwrap() != capacity {
+            write_all(&writer, &pattern::bytes(at..at + 1000));
+            check(at, &read_exact(&reader, 1000));
+            at += 1000;
+            // Asked for now and then only.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        write_all(&writer, &pattern::bytes(at..at + 1000));
+        check(at, &read_exact(&reader, 1000));
     }
 
     fn everything_works_after_a_given_end_was_closed_without_being_attached() {
@@ -574,12 +619,7 @@ alone! {
 /// Positions in the header of the one pipe of this process, as `docs/layout.md` has them: where writers are, and
 /// readers.
 fn positions() -> (&'static AtomicU64, &'static AtomicU64) {
-    let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
-    let is_segment = |path: &std::path::PathBuf| {
-        std::fs::read_link(path).is_ok_and(|target| target.to_string_lossy().contains("millstream-ring"))
-    };
-    let path = descriptors.map(|entry| entry.path()).find(is_segment).unwrap();
-    let file = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let file = segments().pop().unwrap();
     // SAFETY: a new mapping of the header's page, which is never undone; others use its words as atomics only.
     unsafe {
         let access = libc::PROT_READ | libc::PROT_WRITE;

@@ -10,12 +10,14 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
+use millstream_conformance::ours::segments;
 use millstream_conformance::pattern::Random;
 use millstream_conformance::process::{Child, end, fork};
+use millstream_conformance::seed::{number, seed};
 use millstream_conformance::task::start;
-use millstream_conformance::{error_of, isolated};
+use millstream_conformance::{alone, error_of};
 use millstream_pipe::{Builder, Reader, WaitPolicy, Writer};
 use millstream_sys::shared::Shared;
 use millstream_sys::transfer::{self, Access, Mark};
@@ -27,11 +29,7 @@ const ROUNDS: u64 = 150;
 
 /// The segment of the only pipe that this process has, opened once more.
 fn segment() -> File {
-    let files = std::fs::read_dir("/proc/self/fd").unwrap();
-    let ours = files.flatten().map(|file| file.path()).find(|path| {
-        std::fs::read_link(path).is_ok_and(|target| target.to_string_lossy().starts_with("/memfd:millstream-ring"))
-    });
-    File::options().read(true).write(true).open(ours.expect("the pipe has a segment")).unwrap()
+    segments().pop().expect("the pipe has a segment")
 }
 
 /// Where the words of the header lie (`docs/layout.md` and the assertions in `header.rs`).
@@ -146,19 +144,13 @@ fn scribble(shadow: BorrowedFd<'_>, random: &mut Random, victim: u32) -> ! {
     }
 }
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
-}
-
 fn rounds(mut round: impl FnMut(&mut Random, &Shared)) {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
-    let first = number("MILLSTREAM_SEED").unwrap_or(now % 1_000_000_000_000);
     let says = Shared::anonymous(4096).unwrap();
     let began = Instant::now();
     let count = number("MILLSTREAM_ROUNDS").unwrap_or(ROUNDS);
-    for seed in first..first + count {
+    for seed in seed()..seed() + count {
         println!("MILLSTREAM_SEED={seed}");
-        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        let mut random = Random::from_seed(seed);
         says.word(0).store(0, Relaxed);
         round(&mut random, &says);
     }
@@ -220,14 +212,6 @@ fn writer_tries_something(writer: Writer, random: &mut Random) -> Option<Writer>
         _ => {}
     }
     Some(writer)
-}
-
-macro_rules! alone {
-    ($($(#[$attribute:meta])* fn $name:ident() $body:block)*) => {
-        $($(#[$attribute])* #[test] fn $name() {
-            isolated::run(module_path!(), stringify!($name), || $body);
-        })*
-    };
 }
 
 alone! {

@@ -11,12 +11,13 @@
 
 use std::io::{Read, Write};
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use millstream_conformance::pattern::{self, Random};
 use millstream_conformance::process::{Child, fork, private_directories};
+use millstream_conformance::seed::{number, seed};
 use millstream_conformance::task::start;
-use millstream_conformance::{PIPE_BUF, error_of, isolated};
+use millstream_conformance::{PIPE_BUF, alone, error_of};
 use millstream_pipe::{Builder, Reader, WaitPolicy, Writer};
 use millstream_sys::shared::Shared;
 use rustix::io::Errno;
@@ -52,10 +53,7 @@ struct Case {
 
 impl Case {
     fn of(seed: u64) -> Case {
-        // Neighbouring seeds are to differ in every bit (splitmix64, Steele and others 2014).
-        let mut mixed = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mut random = Random((mixed ^ (mixed >> 27)) | 1);
+        let mut random = Random::from_seed(seed);
         Case {
             seed,
             blow: [Blow::Kill, Blow::Kill, Blow::StopAndContinue, Blow::StopAndKill][random.within(0..4)],
@@ -152,20 +150,14 @@ impl Said {
     }
 }
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
-}
-
 /// Runs this test's share of the kills, and looks whether they have left anything behind.
 fn kill_many(run: impl Fn(Case, &Said)) {
     private_directories(1 << 20);
     let kills = number("MILLSTREAM_KILLS").unwrap_or(KILLS).div_ceil(TESTS);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
-    let first = number("MILLSTREAM_SEED").unwrap_or(now % 1_000_000_000_000);
     let said = Said::new();
     let before = open_files();
     let began = Instant::now();
-    for seed in first..first + kills {
+    for seed in seed()..seed() + kills {
         let case = Case::of(seed);
         // Printed before: a case that hangs is ended from outside.
         println!("MILLSTREAM_SEED={seed} {case:?}");
@@ -418,14 +410,6 @@ fn one_of_two_readers_dies(mut case: Case, said: &Said) {
         assert_eq!(last - first + 1, missing.len(), "{missing:?} are not what one call can have taken along");
         assert!(missing.len() * UNIT <= asked, "{missing:?} are more than {asked} bytes");
     }
-}
-
-macro_rules! alone {
-    ($($(#[$attribute:meta])* fn $name:ident() $body:block)*) => {
-        $($(#[$attribute])* #[test] fn $name() {
-            isolated::run(module_path!(), stringify!($name), || $body);
-        })*
-    };
 }
 
 alone! {

@@ -7,13 +7,13 @@
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use millstream_conformance::kernel::Kernel;
 use millstream_conformance::model::{CAPACITY_MAX, Model};
 use millstream_conformance::ours::Ours;
 use millstream_conformance::process::fork;
-use millstream_conformance::{BetweenProcesses, End, Implementation, PIPE_BUF, ReadEnd, WriteEnd, isolated, pattern};
+use millstream_conformance::seed::{number, seed};
+use millstream_conformance::{BetweenProcesses, End, Implementation, PIPE_BUF, ReadEnd, WriteEnd, alone, pattern};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
@@ -236,9 +236,7 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
 
 /// Runs the property on random sequences and, when it fails, says with which and how to repeat it.
 fn for_random_operations(cases: u32, property: impl Fn(Vec<Operation>) -> Result<(), TestCaseError>) {
-    let number = |variable| std::env::var(variable).ok().map(|value: String| value.parse::<u64>().unwrap());
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
-    let seed = number("MILLSTREAM_SEED").unwrap_or(now);
+    let seed = seed();
     let cases = number("MILLSTREAM_CASES").map_or(cases, |cases| cases as u32);
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
@@ -367,15 +365,6 @@ fn same_answers_across_processes<I: BetweenProcesses>(
     let status = child.wait();
     prop_assert_eq!(status.exit_status(), Some(0));
     Ok(())
-}
-
-/// Each test in a process of its own.
-macro_rules! alone {
-    ($($(#[$attribute:meta])* fn $name:ident() $body:block)*) => {
-        $($(#[$attribute])* #[test] fn $name() {
-            isolated::run(module_path!(), stringify!($name), || $body);
-        })*
-    };
 }
 
 alone! {

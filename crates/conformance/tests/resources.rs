@@ -3,11 +3,17 @@
 
 use std::io::{ErrorKind, Read, Write};
 
-use millstream_conformance::process::private_directories;
-use millstream_conformance::{error_of, isolated, pattern};
-use millstream_pipe::{Reader, Writer, pipe};
+use millstream_conformance::kernel::{Kernel, capacity_max};
+use millstream_conformance::process::{
+    become_nobody, enter_user_namespace, fork, keep_capabilities, private_directories,
+};
+use millstream_conformance::ready::{Flags, now};
+use millstream_conformance::task::start_and_wait_until_asleep;
+use millstream_conformance::{End, Implementation, alone, error_of, ours, pattern};
+use millstream_pipe::{Builder, Reader, Writer, pipe};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::CapabilitySet;
 
 /// Descriptors that are open now.
 fn open_files() -> usize {
@@ -32,6 +38,61 @@ fn limited<T>(resource: Resource, limit: u64, attempt: impl FnOnce() -> T) -> T 
     outcome
 }
 
+const MIB: usize = 1 << 20;
+const GIB: usize = 1 << 30;
+
+/// What a new pipe holds when it was asked to hold `bytes`.
+fn capacity_of_new(bytes: usize) -> Result<usize, Errno> {
+    let made = Builder::new().capacity(bytes).create();
+    made.and_then(|(reader, _)| reader.capacity()).map_err(|error| error_of::<()>(Err(error)))
+}
+
+/// Runs in a child, which first becomes somebody.
+fn the_bounds_of_the_capacity_are_exact_for(somebody: impl FnOnce()) {
+    let (child, ()) = fork((), |()| {
+        somebody();
+        let limit = capacity_max();
+        // Who may have more is for the kernel to say.
+        let (_reader, kernel) = Kernel::pipe().unwrap();
+        let may_exceed = match kernel.set_capacity(2 * limit) {
+            Ok(_) => true,
+            refused => {
+                assert_eq!(error_of(refused), Errno::PERM);
+                false
+            }
+        };
+        println!("may have more than {limit}: {may_exceed}");
+        // A new pipe: nobody more than a gibibyte.
+        let if_allowed = |bytes| if may_exceed { Ok(bytes) } else { Err(Errno::PERM) };
+        assert_eq!(capacity_of_new(limit), Ok(limit));
+        assert_eq!(capacity_of_new(limit + 1), if_allowed(2 * limit));
+        assert_eq!(capacity_of_new(GIB / 2 + 1), if_allowed(GIB));
+        assert_eq!(capacity_of_new(GIB), if_allowed(GIB));
+        assert_eq!(capacity_of_new(GIB + 1), Err(Errno::PERM));
+        assert_eq!(capacity_of_new(2 * GIB), Err(Errno::PERM));
+        assert_eq!(capacity_of_new(2 * GIB + 1), Err(Errno::INVAL));
+        assert_eq!(capacity_of_new(usize::MAX), Err(Errno::INVAL));
+        // One that there is: nobody more than what it was made with, or a mebibyte.
+        let made_with = [4096, limit, 4 * limit];
+        for made in &made_with[..if may_exceed { 3 } else { 2 }] {
+            let (reader, writer) = Builder::new().capacity(*made).create().unwrap();
+            let largest = if may_exceed { MIB.max(*made) } else { MIB.min(limit).max(*made) };
+            assert_eq!(writer.set_capacity(4096).unwrap(), 4096);
+            assert_eq!(writer.set_capacity(largest).unwrap(), largest);
+            for too_much in [largest + 1, GIB, GIB + 1, 2 * GIB] {
+                assert_eq!(error_of(writer.set_capacity(too_much)), Errno::PERM, "{too_much} of {made}");
+                assert_eq!(error_of(reader.set_capacity(too_much)), Errno::PERM, "{too_much} of {made}");
+            }
+            for too_much in [2 * GIB + 1, usize::MAX] {
+                assert_eq!(error_of(reader.set_capacity(too_much)), Errno::INVAL, "{too_much} of {made}");
+            }
+            assert_eq!(reader.capacity().unwrap(), largest);
+            works(reader, writer);
+        }
+    });
+    child.succeed();
+}
+
 /// The pipe still does what it should.
 fn works(mut reader: Reader, mut writer: Writer) {
     let stream = pattern::bytes(0..3000);
@@ -40,14 +101,6 @@ fn works(mut reader: Reader, mut writer: Writer) {
     let mut all = Vec::new();
     reader.read_to_end(&mut all).unwrap();
     assert!(all == stream);
-}
-
-macro_rules! alone {
-    ($($(#[$attribute:meta])* fn $name:ident() $body:block)*) => {
-        $($(#[$attribute])* #[test] fn $name() {
-            isolated::run(module_path!(), stringify!($name), || $body);
-        })*
-    };
 }
 
 alone! {
@@ -104,6 +157,52 @@ alone! {
             }
             assert_eq!(open_files(), base, "with {free}");
         }
+    }
+
+    fn a_resize_without_descriptors_happens_or_is_an_error_and_not_both() {
+        let (reader, mut writer) = Builder::new().capacity(4096).create().unwrap();
+        assert_eq!(with_free_descriptors(0, || reader.set_capacity(8192)).unwrap(), 8192, "nobody is asleep");
+        writer.write_all(&[1; 8192]).unwrap();
+        let other = writer.try_clone().unwrap();
+        let sleeper = start_and_wait_until_asleep(move || writer.write(&[1; 8192]).unwrap());
+        // The sleeper has to be told, and that takes a descriptor.
+        assert_eq!(error_of(with_free_descriptors(0, || reader.set_capacity(16_384))), Errno::MFILE);
+        assert_eq!(reader.capacity().unwrap(), 8192, "after what was said to have failed");
+        assert_eq!(error_of(with_free_descriptors(0, || other.set_capacity(16_384))), Errno::MFILE);
+        assert_eq!(reader.capacity().unwrap(), 8192, "after what was said to have failed");
+        assert!(!sleeper.is_finished());
+        assert_eq!(reader.set_capacity(16_384).unwrap(), 16_384);
+        assert_eq!(sleeper.join(), 8192);
+    }
+
+    fn who_could_not_watch_for_want_of_descriptors_is_told_the_truth_the_next_time() {
+        let (reader, mut writer) = pipe().unwrap();
+        writer.write_all(b"grain").unwrap();
+        assert_eq!(error_of(with_free_descriptors(0, || reader.readiness())), Errno::MFILE);
+        assert_eq!(now(&ours::Reader(reader)), Flags::IN);
+
+        let (_reader, mut writer) = Builder::new().capacity(4096).create().unwrap();
+        writer.write_all(&[1; 4096]).unwrap();
+        assert_eq!(error_of(with_free_descriptors(0, || writer.readiness())), Errno::MFILE);
+        assert_eq!(now(&ours::Writer(writer)), Flags::empty());
+    }
+
+    fn the_bounds_of_the_capacity_are_exact() {
+        the_bounds_of_the_capacity_are_exact_for(|| {});
+    }
+
+    fn the_bounds_of_the_capacity_are_exact_for_the_unprivileged() {
+        the_bounds_of_the_capacity_are_exact_for(become_nobody);
+    }
+
+    fn the_bounds_of_the_capacity_are_exact_for_who_lacks_cap_sys_resource_only() {
+        the_bounds_of_the_capacity_are_exact_for(|| {
+            keep_capabilities(CapabilitySet::all() - CapabilitySet::SYS_RESOURCE);
+        });
+    }
+
+    fn the_bounds_of_the_capacity_are_exact_for_root_of_a_user_namespace() {
+        the_bounds_of_the_capacity_are_exact_for(enter_user_namespace);
     }
 
     fn a_limit_on_file_sizes_is_an_error_and_no_signal() {

@@ -7,16 +7,19 @@
 //! how many. `MILLSTREAM_STEPS=N` allows each test N times as many, `MILLSTREAM_SEED=N` chooses the points.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::OwnedFd;
-use std::sync::OnceLock;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
-use millstream_conformance::isolated;
+use millstream_conformance::alone;
 use millstream_conformance::pattern::{self, Random};
+use millstream_conformance::process::fork;
+use millstream_conformance::seed::{number, seed};
 use millstream_conformance::task::{Task, start};
 use millstream_conformance::trace::{Sleep, Step, Traced, fork_traced, sleeps_in};
 use millstream_pipe::{Builder, Reader, WaitPolicy, Writer};
+use millstream_sys::transfer::{self, Readiness};
+use rustix::process::Pid;
 
 /// What is written when the child is gone.
 const TAIL: &[u8] = &[b'!'; 300];
@@ -116,18 +119,6 @@ fn sleep_in_poll<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -
     task
 }
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
-}
-
-fn seed() -> u64 {
-    static SEED: OnceLock<u64> = OnceLock::new();
-    *SEED.get_or_init(|| {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().subsec_nanos();
-        number("MILLSTREAM_SEED").unwrap_or(u64::from(now) + 1)
-    })
-}
-
 /// Where a child was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
@@ -158,7 +149,7 @@ fn at_every_step(begin: impl Fn() -> Scene, visit: impl Fn(Scene, Left)) {
     visit(scene, left);
     let budget = number("MILLSTREAM_STEPS").unwrap_or(1) * 50_000;
     let stride = (total * total / 2).div_ceil(budget).max(1);
-    let first = Random(seed()).within(0..stride as usize) as u64;
+    let first = Random::from_seed(seed()).within(0..stride as usize) as u64;
     let mut points = 1;
     for steps in (first..total).step_by(stride as usize) {
         let scene = begin();
@@ -168,14 +159,6 @@ fn at_every_step(begin: impl Fn() -> Scene, visit: impl Fn(Scene, Left)) {
         points += 1;
     }
     println!("{points} points, each {stride}. step, {:?}", started.elapsed());
-}
-
-macro_rules! alone {
-    ($($(#[$attribute:meta])* fn $name:ident() $body:block)*) => {
-        $($(#[$attribute])* #[test] fn $name() {
-            isolated::run(module_path!(), stringify!($name), || $body);
-        })*
-    };
 }
 
 const BOTH: [u64; 2] = [2000, 2200];
@@ -492,5 +475,62 @@ alone! {
                 check_stream(&all, &[0], &[2200]);
             },
         );
+    }
+}
+
+/// Forks when it is told to, and says when the child has used the pipe, until nobody tells it anything any more.
+fn fork_on_command(reader: &Reader, mut commands: PipeReader, mut answers: PipeWriter) {
+    answers.write_all(&rustix::thread::gettid().as_raw_nonzero().get().to_le_bytes()).unwrap();
+    while commands.read_exact(&mut [0]).is_ok() {
+        let (child, ()) = fork((), |()| use_for_the_first_time(|| reader.bytes_readable()));
+        child.succeed();
+        answers.write_all(&[1]).unwrap();
+    }
+}
+
+/// All that is made when a process uses its first pipe.
+fn use_for_the_first_time(count_bytes: impl FnOnce() -> std::io::Result<usize>) {
+    let thread = millstream_sys::futex::Thread::current();
+    assert_eq!(thread.id(), rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
+    assert_eq!(count_bytes().unwrap(), 0);
+}
+
+alone! {
+    fn a_child_that_another_thread_forks_anywhere_in_the_first_use_of_a_pipe_can_use_it() {
+        let state = (millstream_pipe::pipe().unwrap(), std::io::pipe().unwrap(), std::io::pipe().unwrap());
+        let (child, (ends, commands, answers)) = fork_traced(
+            state,
+            |((reader, writer), (commands, _), (_, answers))| {
+                std::thread::spawn(move || fork_on_command(&reader, commands, answers));
+                writer
+            },
+            |writer| use_for_the_first_time(|| writer.bytes_readable()),
+        );
+        drop(ends);
+        let ((mut answers, _), (_, mut tell)) = (answers, commands);
+        let mut id = [0; 4];
+        answers.read_exact(&mut id).unwrap();
+        let forking = Pid::from_raw(i32::from_le_bytes(id)).unwrap();
+        let (mut steps, mut left) = (0, Left::InTheMiddle);
+        let mut step = || {
+            steps += 1;
+            if child.step() == Step::Finished { Left::Finished } else { Left::InTheMiddle }
+        };
+        while left == Left::InTheMiddle {
+            tell.write_all(&[1]).unwrap();
+            while transfer::readiness(&answers) == Ok(Readiness::default()) {
+                // It needs the allocator, in the middle of which the other may stand.
+                if left == Left::InTheMiddle && sleeps_in(forking) == Some(Sleep::Futex) {
+                    left = step();
+                }
+                std::thread::yield_now();
+            }
+            answers.read_exact(&mut [0]).expect("a child that has used the pipe");
+            if left == Left::InTheMiddle {
+                left = step();
+            }
+        }
+        println!("{steps} steps");
+        assert!(steps > 100, "a first use of {steps} instructions?");
     }
 }

@@ -12,7 +12,7 @@ use millstream_conformance::pattern::{
 };
 use millstream_conformance::process::{Child, fork};
 use millstream_conformance::task::{start, start_and_wait_until_asleep, wait_until_asleep};
-use millstream_conformance::{End, Implementation, PIPE_BUF, ReadEnd, WriteEnd, error_of, isolated, kernel};
+use millstream_conformance::{End, Implementation, PIPE_BUF, ReadEnd, WriteEnd, alone, error_of, kernel};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
@@ -20,15 +20,6 @@ use rustix::net::{
 };
 
 const TOTAL: u64 = 1 << 20;
-
-/// Each test in a process of its own.
-macro_rules! alone {
-    ($($(#[$attribute:meta])* fn $name:ident() $body:block)*) => {
-        $($(#[$attribute])* #[test] fn $name() {
-            isolated::run(module_path!(), stringify!($name), || $body);
-        })*
-    };
-}
 
 fn pipe() -> (Reader, Writer) {
     Ours::pipe().unwrap()
@@ -391,10 +382,22 @@ alone! {
         assert_eq!(error_of(written), Errno::BADF);
     }
 
+    fn who_attaches_the_wrong_end_is_told_which_it_is() {
+        let (reader, writer) = pipe();
+        let error = millstream_pipe::Reader::attach(writer.0.into_fd().unwrap()).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+        assert!(error.to_string().contains("it is the pipe's write end"), "{error}");
+        let error = millstream_pipe::Writer::attach(reader.0.into_fd().unwrap()).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+        assert!(error.to_string().contains("it is the pipe's read end"), "{error}");
+    }
+
     fn what_is_no_pipe_is_not_attached() {
         let file = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
-        assert!(millstream_pipe::Reader::attach(file()).is_err());
-        assert!(millstream_pipe::Writer::attach(file()).is_err());
+        let error = millstream_pipe::Reader::attach(file()).unwrap_err();
+        assert!(error.to_string().contains("no pipe"), "{error}");
+        assert_eq!(error_of::<()>(Err(error)), Errno::INVAL);
+        assert_eq!(error_of(millstream_pipe::Writer::attach(file())), Errno::INVAL);
     }
 }
 

@@ -2,35 +2,48 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
 
 use millstream_ring::{Broken, Geometry, ReadSide, Resize, Ring, Route, WriteSide};
 use millstream_sys::{Errno, cpu, memory, pipe, transfer};
 
 use crate::mirror::Mirror;
 use crate::parking::Parker;
-use crate::segment::{Segment, Size};
+use crate::segment::{Segment, Size, Slot};
 use crate::statistics::{Counters, Statistics};
 use crate::wait::{Patience, WaitPolicy};
 
 /// A pipe, in this process.
 #[derive(Debug)]
 pub(crate) struct Pipe {
-    /// The segment's file, or `None` for a pipe that only the kernel carries.
-    pub(crate) file: Option<OwnedFd>,
-    pub(crate) size: Size,
+    /// `None` for a pipe that only the kernel carries.
+    pub(crate) origin: Option<Origin>,
     /// Mapped when first used: a pipe that is made and closed, or inherited and closed, costs no mapping.
-    segment: OnceLock<Segment>,
+    segment: Slot,
+}
+
+/// What a segment is mapped from.
+#[derive(Debug)]
+pub(crate) struct Origin {
+    pub(crate) file: OwnedFd,
+    /// Whose segment it is. Asked for when the pipe is made, and not of an end when it is needed: a program may have
+    /// closed its descriptor behind our back, and the number may be another pipe's by then.
+    pub(crate) shadow: pipe::Identity,
+    pub(crate) size: Size,
 }
 
 impl Pipe {
-    pub(crate) fn new(file: Option<OwnedFd>, size: Size) -> Pipe {
-        Pipe { file, size, segment: OnceLock::new() }
+    pub(crate) fn of_the_kernel() -> Pipe {
+        Pipe { origin: None, segment: Slot::empty() }
     }
 
-    pub(crate) fn with_segment(file: OwnedFd, segment: Segment, size: Size) -> Pipe {
-        Pipe { file: Some(file), size, segment: OnceLock::from(segment) }
+    pub(crate) fn unmapped(origin: Origin) -> Pipe {
+        Pipe { origin: Some(origin), segment: Slot::empty() }
+    }
+
+    pub(crate) fn mapped(origin: Origin, segment: Segment) -> Pipe {
+        Pipe { origin: Some(origin), segment: Slot::of(segment) }
     }
 }
 
@@ -85,23 +98,15 @@ impl End {
 
     #[cold]
     fn map_segment(&self) -> Result<Option<&Segment>, Errno> {
-        self.segment_of(pipe::identity(self.fd()).ok_or(Errno::BADF)?)
-    }
-
-    fn segment_of(&self, identity: pipe::Identity) -> Result<Option<&Segment>, Errno> {
-        if let Some(segment) = self.pipe.segment.get() {
-            return Ok(Some(segment));
-        }
-        let Some(file) = &self.pipe.file else { return Ok(None) };
-        let segment = Segment::of_own(file.as_fd(), identity, self.pipe.size)?;
-        // Another thread may have been first; its mapping is as good, and this one is undone.
-        Ok(Some(self.pipe.segment.get_or_init(|| segment)))
+        let Some(Origin { file, shadow, size }) = &self.pipe.origin else { return Ok(None) };
+        let segment = Segment::of_own(file.as_fd(), *shadow, *size)?;
+        Ok(Some(self.pipe.segment.fill(segment)))
     }
 
     /// Whether this process or another has mapped the segment: until then its file is empty.
     fn somebody_uses_the_ring(&self) -> bool {
-        let is_used = |file: &OwnedFd| memory::length(file).is_ok_and(|length| length > 0);
-        self.pipe.segment.get().is_some() || self.pipe.file.as_ref().is_some_and(is_used)
+        let is_used = |origin: &Origin| memory::length(&origin.file).is_ok_and(|length| length > 0);
+        self.pipe.segment.get().is_some() || self.pipe.origin.as_ref().is_some_and(is_used)
     }
 
     /// Whether this end was blocking when the kernel was last asked. Good enough to look for a while; before it sleeps
@@ -160,7 +165,9 @@ impl End {
     pub(crate) fn set_capacity(&self, bytes: usize) -> io::Result<usize> {
         let Some(segment) = self.segment()? else { return Ok(pipe::set_capacity(self.fd(), bytes)?) };
         let ring = segment.ring();
-        let granted = {
+        let somebody_waits = || ring.readers_wait() || ring.writers_wait();
+        let both_ends = || transfer::reopened(self.fd(), transfer::Access::Both, true);
+        let (granted, both) = {
             let parker = self.parker();
             let sides = lock_both(ring, &parker)?;
             if ring.route() != Route::Ring {
@@ -168,16 +175,20 @@ impl End {
             }
             let now = ring.capacity().map_err(broken)?;
             let wished = permitted_capacity(bytes, now)?;
+            // What can fail is done first: an error says that nothing has happened.
+            let both = somebody_waits().then(both_ends).transpose()?;
             if wished != now {
                 resize(segment, &sides, wished)?;
             }
-            wished
+            (wished, both)
         };
-        if ring.readers_wait() || ring.writers_wait() {
-            // Who waits may find that there is room now, or none.
-            let both = transfer::reopened(self.fd(), transfer::Access::Both, true)?;
-            ring.bell().raise(&self.parker(), &Mirror::of(both.as_fd())).map_err(broken)?;
-            ring.bell().lower(&self.parker(), &Mirror::of(both.as_fd())).map_err(broken)?;
+        // Who waits may find that there is room now, or none. Who began to wait since the first look and cannot be told
+        // looks again by itself.
+        if somebody_waits()
+            && let Some(both) = both.or_else(|| both_ends().ok())
+        {
+            let (parker, mirror) = (self.parker(), Mirror::of(both.as_fd()));
+            let _ = ring.bell().raise(&parker, &mirror).and_then(|_| ring.bell().lower(&parker, &mirror));
         }
         Ok(granted)
     }
@@ -187,10 +198,9 @@ impl Drop for End {
     fn drop(&mut self) {
         if let Some(fd) = self.fd.take() {
             // First closed, then told: whoever is told asks the kernel.
-            let identity = pipe::identity(&fd);
             drop(fd);
-            if let (Some(identity), true) = (identity, self.somebody_uses_the_ring())
-                && let Ok(Some(segment)) = self.segment_of(identity)
+            if self.somebody_uses_the_ring()
+                && let Ok(Some(segment)) = self.segment()
             {
                 segment.ring().note_close();
             }
@@ -225,26 +235,28 @@ fn resize(segment: &Segment, sides: &BothSides<'_>, bytes: usize) -> io::Result<
 
 /// What the kernel would make of a wish for this capacity (`F_SETPIPE_SZ` in `fcntl(2)`).
 pub(crate) fn permitted_capacity(bytes: usize, now: usize) -> Result<usize, Errno> {
+    capacity_within(bytes, now, || if cpu::may_exceed_pipe_max_size() { usize::MAX } else { largest_capacity() })
+}
+
+fn capacity_within(bytes: usize, now: usize, limit: impl FnOnce() -> usize) -> Result<usize, Errno> {
     if bytes > 1 << 31 {
         return Err(Errno::INVAL);
     }
     let rounded = bytes.next_power_of_two().max(millstream_ring::MIN_BYTES);
     // As there: who only shrinks is not asked for permission.
-    if rounded > now && rounded > largest_capacity() && !cpu::may_exceed_pipe_quota() {
-        return Err(Errno::PERM);
-    }
-    Ok(rounded)
+    if rounded > now && rounded > limit() { Err(Errno::PERM) } else { Ok(rounded) }
 }
 
 /// Bytes that an unprivileged user may give a pipe.
-pub(crate) fn largest_capacity() -> usize {
+fn largest_capacity() -> usize {
     let setting = std::fs::read_to_string("/proc/sys/fs/pipe-max-size").ok();
     setting.and_then(|text| text.trim().parse().ok()).unwrap_or(1 << 20)
 }
 
-/// The size of a segment whose ring holds `capacity` at first and can be made as large as the user may.
+/// The size of a segment whose ring holds `capacity`, a power of two, at first and can be made as large as most users may.
 pub(crate) fn size_for(capacity: usize) -> Result<Size, Errno> {
-    let initial = Geometry::of(capacity).ok_or(Errno::INVAL)?;
+    // Above 1 GiB, which the kernel would allow root: what is not allowed here is refused like what is not allowed there.
+    let initial = Geometry::of(capacity).ok_or(Errno::PERM)?;
     Ok(Size { bank_bytes: capacity.max(LARGEST_BY_DEFAULT), initial })
 }
 
@@ -255,4 +267,36 @@ const LARGEST_BY_DEFAULT: usize = 1 << 20;
 #[cold]
 pub(crate) fn broken(_: Broken) -> io::Error {
     io::Error::other(Broken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn a_capacity_is_rounded_up_and_then_measured_against_the_limit() {
+        let with_limit = |limit| move |bytes, now| capacity_within(bytes, now, || limit);
+        let unprivileged = with_limit(MIB);
+        assert_eq!(unprivileged(0, 4096), Ok(4096));
+        assert_eq!(unprivileged(4097, 4096), Ok(8192));
+        assert_eq!(unprivileged(MIB, 4096), Ok(MIB));
+        assert_eq!(unprivileged(MIB + 1, 4096), Err(Errno::PERM));
+        assert_eq!(unprivileged(1 << 31, 4096), Err(Errno::PERM));
+        assert_eq!(unprivileged((1 << 31) + 1, 4096), Err(Errno::INVAL));
+        let privileged = with_limit(usize::MAX);
+        assert_eq!(privileged(1 << 31, 4096), Ok(1 << 31));
+        assert_eq!(privileged((1 << 31) + 1, 4096), Err(Errno::INVAL));
+        assert_eq!(privileged(usize::MAX, 4096), Err(Errno::INVAL));
+    }
+
+    #[test]
+    fn who_does_not_grow_is_not_asked_for_permission() {
+        let to = |bytes| capacity_within(bytes, 4 * MIB, || MIB);
+        assert_eq!(to(4 * MIB), Ok(4 * MIB));
+        assert_eq!(to(3 * MIB), Ok(4 * MIB));
+        assert_eq!(to(2 * MIB), Ok(2 * MIB));
+        assert_eq!(to(4 * MIB + 1), Err(Errno::PERM));
+    }
 }

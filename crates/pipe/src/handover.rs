@@ -1,18 +1,17 @@
 //! Ends that leave for processes which may not know millstream, and ends that come back.
 //!
-//! **Giving away.** The stream moves to the shadow, and the end that leaves is a fresh open file description of it, with
+//! **Giving away.** The stream moves to the shadow, and the end that leaves is a fresh open file description of it with
 //! a mark: a byte range that is locked at a position which says where the segment can be found (this process and its
-//! descriptor). The kernel removes the mark with the last descriptor of that description, whoever has it by then. So two
-//! questions have exact answers for everybody who holds the pipe, and need nobody to be alive or honest about it: *does
-//! anybody hold an end that was given away?* (is there a mark) and *where is the segment?* (the mark's position).
+//! descriptor). The kernel removes the mark with the last descriptor of that description. A program may open its end once
+//! more by itself (`/dev/stdin`), without a mark: so ends that leave and ends that come back are counted in the header, too.
 //!
 //! **Attaching.** A process that gets an end looks for a mark, opens the segment through `/proc`, which checks that it is
-//! the same user's, and checks that the segment belongs to this very pipe. The mark hangs on the pipe itself, not on its
-//! number, so a number that the kernel has used again leads nowhere. Then it opens the pipe once more for itself, without
-//! a mark, and closes what it was given. If that was the last, there is no mark any more.
+//! the same user's, and checks that the segment belongs to this very pipe. Then it opens the pipe once more for itself,
+//! without a mark, and closes what it was given.
 //!
-//! **Returning to the ring** is done by whoever notices, with both sides locked, when there is no mark and the shadow is
-//! empty.
+//! **Returning to the ring** is tried by who attaches, and by writers now and then. With both sides locked it needs all
+//! three: as many ends have come back as were given away, there is no mark, and the shadow is empty. After a given end was
+//! closed instead of attached that is never so, and the pipe stays with the kernel.
 //!
 //! **Moving the content.** What waits in the ring when an end is given away is copied to the shadow first, under both
 //! locks, with the route set to [`Route::Moving`]. A process that dies on the way leaves so many bytes in the shadow as
@@ -22,13 +21,14 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use millstream_ring::{Bell, ReadSide, Ring, Route};
+use millstream_ring::{ReadSide, Ring, Route};
 use millstream_sys::transfer::{self, Access, Mark};
 use millstream_sys::{Errno, pipe};
 
-use crate::end::{BothSides, End, Pipe, broken, lock_both, size_for};
+use crate::end::{BothSides, End, Origin, Pipe, broken, lock_both, size_for};
 use crate::mirror::Mirror;
 use crate::parking::Parker;
+use crate::refusal::Refusal;
 use crate::segment::{Segment, Size};
 use crate::wait::WaitPolicy;
 
@@ -41,33 +41,28 @@ const OFFERS_BEFORE_RETURN: u32 = 64;
 /// Makes a plain descriptor of an end, which is then closed.
 pub(crate) fn give_away(end: End, access: Access) -> io::Result<OwnedFd> {
     let Some(segment) = end.segment()? else { return Ok(end.take_fd()) };
-    let file = end.pipe.file.as_ref().expect("a pipe with a segment has its file");
+    let file = &end.pipe.origin.as_ref().expect("a pipe with a segment has its file").file;
     let given = transfer::reopened(end.fd(), access, transfer::is_nonblocking(end.fd())?)?;
     mark_with_place(&given, access, file.as_fd())?;
-    segment.ring().note_given();
-    let moved = move_to_shadow(&end, segment)?;
-    if !moved && access == Access::Read {
-        return Err(Errno::NOBUFS.into());
-    }
+    move_to_shadow(&end, segment, Some(access))?;
     Ok(given)
 }
 
 /// An end from elsewhere: on its ring if that can be found, otherwise the kernel's.
 pub(crate) fn attach(fd: OwnedFd, access: Access) -> io::Result<End> {
-    let not_a_pipe = || io::Error::new(io::ErrorKind::InvalidInput, "the descriptor is no pipe or FIFO");
-    let identity = pipe::identity(&fd).ok_or_else(not_a_pipe)?;
+    let identity = pipe::identity(&fd).ok_or(Refusal::NO_PIPE)?;
     if !transfer::is_open_for(&fd, access)? {
-        return Err(Errno::BADF.into());
+        let refusal = if access == Access::Read { Refusal::NOT_FOR_READING } else { Refusal::NOT_FOR_WRITING };
+        return Err(refusal.into());
     }
     // Looking for the segment opens the pipe, which at a FIFO would let others in who wait for somebody to open it.
     let found = if pipe::is_anonymous(&fd)? { find_segment(&fd, identity) } else { None };
-    let Some((file, segment, size)) = found else {
-        let kernel_only = Pipe::new(None, size_for(pipe::DEFAULT_CAPACITY)?);
-        return Ok(End::new(fd, Arc::new(kernel_only), WaitPolicy::default()));
+    let Some((origin, segment)) = found else {
+        return Ok(End::new(fd, Arc::new(Pipe::of_the_kernel()), WaitPolicy::default()));
     };
     let own = transfer::reopened(&fd, access, transfer::is_nonblocking(&fd)?)?;
     drop(fd);
-    let end = End::new(own, Arc::new(Pipe::with_segment(file, segment, size)), WaitPolicy::default());
+    let end = End::new(own, Arc::new(Pipe::mapped(origin, segment)), WaitPolicy::default());
     if let Some(segment) = end.segment()? {
         segment.ring().note_returned();
         return_to_ring(&end, segment)?;
@@ -75,9 +70,7 @@ pub(crate) fn attach(fd: OwnedFd, access: Access) -> io::Result<End> {
     Ok(end)
 }
 
-/// Goes back to the ring if no end is in other hands and nothing waits in the shadow. A mark is not the only evidence: a
-/// program may have opened its end once more, without one (`cat /dev/stdin`). So every end that was given away must have
-/// come back by being attached; if one was closed instead, the pipe stays with the kernel.
+/// Goes back to the ring if no end is in other hands and nothing waits in the shadow.
 pub(crate) fn return_to_ring(end: &End, segment: &Segment) -> io::Result<()> {
     let ring = segment.ring();
     for _ in 0..OFFERS_BEFORE_RETURN {
@@ -104,24 +97,32 @@ pub(crate) fn return_to_ring(end: &End, segment: &Segment) -> io::Result<()> {
 
 /// Does what a process that died while moving the content had begun.
 pub(crate) fn finish_moving(end: &End, segment: &Segment) -> io::Result<()> {
-    move_to_shadow(end, segment).map(drop)
+    move_to_shadow(end, segment, None)
 }
 
 /// Whoever watches this end from outside is told from now on, beginning with how things stand.
-pub(crate) fn mirror_for_watchers(end: &End, segment: &Segment, watch: impl Fn(Bell<'_>) -> bool) -> io::Result<()> {
-    let (ring, parker) = (segment.ring(), end.parker());
-    if watch(ring.bell()) && ring.route() == Route::Ring {
-        let both = transfer::reopened(end.fd(), Access::Both, true)?;
+pub(crate) fn mirror_for_watchers(end: &End, segment: &Segment, access: Access) -> io::Result<()> {
+    let (ring, parker, reads) = (segment.ring(), end.parker(), access == Access::Read);
+    let bell = ring.bell();
+    let is_watched = if reads { bell.is_watched_for_bytes() } else { bell.is_watched_for_room() };
+    if is_watched {
+        return Ok(());
+    }
+    // Before it is noted that somebody watches: if this fails, the next attempt has to begin like this one.
+    let both = transfer::reopened(end.fd(), Access::Both, true)?;
+    let is_new = if reads { bell.watch_for_bytes() } else { bell.watch_for_room() };
+    if is_new && ring.route() == Route::Ring {
         let mirror = Mirror::of(both.as_fd());
-        ring.bell().raise(&parker, &mirror).map_err(broken)?;
-        ring.bell().lower(&parker, &mirror).map_err(broken)?;
+        bell.raise(&parker, &mirror).map_err(broken)?;
+        bell.lower(&parker, &mirror).map_err(broken)?;
     }
     Ok(())
 }
 
 /// Sends the stream through the shadow, with all that waits in the ring if the kernel lets the shadow be large enough
-/// for it; returns whether nothing waits in the ring any more.
-fn move_to_shadow(end: &End, segment: &Segment) -> io::Result<bool> {
+/// for it. If an end is `given` away, that is counted when nothing can fail any more; a reader is not when something
+/// waits in the ring still.
+fn move_to_shadow(end: &End, segment: &Segment, given: Option<Access>) -> io::Result<()> {
     let (ring, parker) = (segment.ring(), end.parker());
     let sides = lock_both(ring, &parker)?;
     // Only now: while it is open nobody sees the other end gone, so nobody gives up a lock that is never given back.
@@ -129,23 +130,32 @@ fn move_to_shadow(end: &End, segment: &Segment) -> io::Result<bool> {
     let BothSides { readers, writers } = &sides;
     let waiting = ring.readable().map_err(broken)?;
     let already_moved = match ring.route() {
-        Route::Shadow => return Ok(waiting == 0),
-        Route::Moving => transfer::bytes_waiting(&both)?,
+        Route::Shadow => None,
+        Route::Moving => Some(transfer::bytes_waiting(&both)?),
         Route::Ring => {
             let mirror = Mirror::of(both.as_fd());
             ring.bell().silence(&parker, &mirror, Route::Moving).map_err(broken)?;
-            0
+            Some(0)
         }
     };
-    // Copied by whole pages, the content needs no more of them than it has.
-    let wished = waiting.max(pipe::DEFAULT_CAPACITY);
-    let granted = pipe::set_capacity(&both, wished).or_else(|_| pipe::capacity(&both))?;
-    let fits = granted >= waiting;
-    if fits {
-        copy_to_shadow(readers, segment, both.as_fd(), already_moved)?;
+    let is_all_moved = match already_moved {
+        None => waiting == 0,
+        Some(already_moved) => {
+            // Copied by whole pages, the content needs no more of them than it has.
+            let wished = waiting.max(pipe::DEFAULT_CAPACITY);
+            let fits = pipe::set_capacity(&both, wished).or_else(|_| pipe::capacity(&both))? >= waiting;
+            if fits {
+                copy_to_shadow(readers, segment, both.as_fd(), already_moved)?;
+            }
+            fits
+        }
+    };
+    let is_refused = given == Some(Access::Read) && !is_all_moved;
+    if given.is_some() && !is_refused {
+        ring.note_given();
     }
     writers.set_route(readers, Route::Shadow);
-    Ok(fits)
+    if is_refused { Err(Refusal::TOO_MUCH_WAITS.into()) } else { Ok(()) }
 }
 
 fn copy_to_shadow(
@@ -209,24 +219,24 @@ fn mark_with_place(given: &OwnedFd, access: Access, file: BorrowedFd<'_>) -> io:
     let (process, descriptor) = (millstream_sys::own_pid(), file.as_raw_fd().unsigned_abs());
     for serial in 0..1 << SERIAL_BITS {
         let place = Place { process, descriptor, serial, is_write_end: access == Access::Write };
-        let mark = place.mark().ok_or(Errno::OVERFLOW)?;
+        let mark = place.mark().ok_or(Refusal::NUMBERS_TOO_LARGE)?;
         match transfer::mark(given, mark) {
             Err(Errno::AGAIN) => {}
             outcome => return Ok(outcome?),
         }
     }
-    Err(Errno::NOLCK.into())
+    Err(Refusal::TOO_MANY_GIVEN.into())
 }
 
 /// The segment that some mark leads to, if it is one, is this pipe's, and is this user's.
-fn find_segment(fd: &OwnedFd, identity: pipe::Identity) -> Option<(OwnedFd, Segment, Size)> {
+fn find_segment(fd: &OwnedFd, shadow: pipe::Identity) -> Option<(Origin, Segment)> {
     // A description does not see its own mark; another one does.
     let probe = transfer::reopened(fd, Access::Both, true).ok()?;
     let Place { process, descriptor, .. } = Place::of(transfer::any_mark(&probe).ok()??);
     let file = millstream_sys::memory::open_of_process(process, descriptor).ok()?;
     let bank_bytes = Size::bank_bytes_of(millstream_sys::memory::length(&file).ok()?)?;
-    let segment = Segment::of_peer(&file, identity, bank_bytes).ok()?;
-    Some((file, segment, size_for(bank_bytes).ok()?))
+    let segment = Segment::of_peer(&file, shadow, bank_bytes).ok()?;
+    Some((Origin { file, shadow, size: size_for(bank_bytes).ok()? }, segment))
 }
 
 #[cfg(test)]

@@ -16,10 +16,10 @@
 //! reader is, however they went: a process that is killed leaves what it had written, and a peer that notices.
 //!
 //! In reading order: [`pipe()`] and [`Builder`] make a pipe; [`Reader`] and [`Writer`] are its ends; [`WaitPolicy`] says
-//! how they wait; [`Statistics`] what they did. `docs/pipe.md` explains the design, with its measurements.
+//! how they wait; [`Statistics`] what they did; [`Refusal`] why an end cannot travel. `docs/pipe.md` explains the design, with its measurements.
 //!
 //! # Ends and other processes
-//! - **fork**: the child has both ends, as always.
+//! - **fork**: the child has both ends, as always, whatever other threads were doing with them.
 //! - **another program**: [`Reader::into_fd`] and [`Writer::into_fd`] turn an end into a descriptor for
 //!   [`Command`](std::process::Command) or a Unix socket. There it is a plain kernel pipe, which any program can use.
 //! - **a program that uses this crate** calls [`Reader::attach`] or [`Writer::attach`] on it and is on the ring again.
@@ -41,6 +41,7 @@ mod handover;
 mod mirror;
 mod parking;
 mod reader;
+mod refusal;
 mod segment;
 mod statistics;
 mod wait;
@@ -49,6 +50,7 @@ mod writer;
 pub use builder::{Builder, DEFAULT_CAPACITY, pipe};
 pub use millstream_ring::PIPE_BUF;
 pub use reader::Reader;
+pub use refusal::Refusal;
 pub use statistics::Statistics;
 pub use wait::WaitPolicy;
 pub use writer::Writer;

@@ -83,9 +83,10 @@ impl Reader {
     /// power of two of at least 4096. Bytes that wait are kept.
     ///
     /// # Errors
-    /// As for `F_SETPIPE_SZ` in `fcntl(2)`: `EBUSY` if more bytes wait than it would hold, `EPERM` above
-    /// `/proc/sys/fs/pipe-max-size` without `CAP_SYS_RESOURCE`, `EINVAL` above 2 GiB. Also `EPERM` above both 1 MiB and
-    /// the capacity that the pipe was made with, for which it has no addresses.
+    /// As for `F_SETPIPE_SZ` in `fcntl(2)`: `EBUSY` if more bytes wait than it would hold; `EPERM` if it grows beyond
+    /// `/proc/sys/fs/pipe-max-size` without `CAP_SYS_RESOURCE`; `EINVAL` above 2 GiB. Also `EPERM`, for everybody, above
+    /// both 1 MiB and the capacity that the pipe was made with, for which it has no addresses. Too many open files, if
+    /// somebody sleeps at the pipe or watches it and has to be told. The capacity is what it was before.
     pub fn set_capacity(&self, bytes: usize) -> io::Result<usize> {
         self.end.set_capacity(bytes)
     }
@@ -112,7 +113,7 @@ impl Reader {
     /// The shared memory cannot be mapped; too many open files; `/proc` is not mounted.
     pub fn readiness(&self) -> io::Result<BorrowedFd<'_>> {
         if let Some(segment) = self.end.segment()? {
-            handover::mirror_for_watchers(&self.end, segment, |bell| bell.watch_for_bytes())?;
+            handover::mirror_for_watchers(&self.end, segment, transfer::Access::Read)?;
         }
         Ok(self.end.fd())
     }
@@ -137,8 +138,9 @@ impl Reader {
     /// them back on the ring with [`Reader::attach`].
     ///
     /// # Errors
-    /// `ENOBUFS`: more bytes wait than the kernel allows this user in a pipe; read some first. Too many open files;
-    /// `/proc` is not mounted. The end is closed then.
+    /// [`QuotaExceeded`](io::ErrorKind::QuotaExceeded) with a [`Refusal`](crate::Refusal): more bytes wait than the kernel
+    /// allows this user in a pipe (`ENOBUFS`); read some first. Too many open files; `/proc` is not mounted. The end is
+    /// closed then.
     pub fn into_fd(self) -> io::Result<OwnedFd> {
         handover::give_away(self.end, transfer::Access::Read)
     }
@@ -148,7 +150,8 @@ impl Reader {
     /// descriptor is left, the ring carries the bytes again; otherwise the kernel does, and everything works the same.
     ///
     /// # Errors
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput): no pipe or FIFO. `EBADF`: not its read end.
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) with a [`Refusal`](crate::Refusal): no pipe or FIFO (`EINVAL`), or
+    /// not its read end (`EBADF`).
     pub fn attach(fd: OwnedFd) -> io::Result<Reader> {
         handover::attach(fd, transfer::Access::Read).map(Reader::new)
     }

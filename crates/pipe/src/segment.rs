@@ -2,7 +2,9 @@
 #![allow(unsafe_code)]
 
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::ptr;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::{AtomicPtr, AtomicUsize};
 
 use millstream_ring::{Bytes, Foreign, Geometry, HEADER_BYTES, Header, Ring, Whose};
 use millstream_sys::memory::{self, SharedMapping};
@@ -75,6 +77,55 @@ impl Segment {
             self.populated[bank].store(to, Relaxed);
         }
         Ok(())
+    }
+}
+
+/// Where the segment of a pipe is kept once it is mapped.
+///
+/// No `OnceLock`, which has threads wait for the one that came first: in a child that was forked at that moment it does
+/// not exist. Here several may map the segment at once, and all but one of the mappings are undone.
+#[derive(Debug)]
+pub(crate) struct Slot(AtomicPtr<Segment>);
+
+impl Slot {
+    pub(crate) fn empty() -> Slot {
+        Slot(AtomicPtr::new(ptr::null_mut()))
+    }
+
+    pub(crate) fn of(segment: Segment) -> Slot {
+        Slot(AtomicPtr::new(Box::into_raw(Box::new(segment))))
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> Option<&Segment> {
+        // SAFETY: null, or a segment that stays there as long as the slot lives. Threads may share it: an address and
+        // atomics.
+        unsafe { self.0.load(Acquire).as_ref() }
+    }
+
+    /// What is in the slot afterwards: `segment`, or that of another thread, which is as good.
+    pub(crate) fn fill(&self, segment: Segment) -> &Segment {
+        let ours = Box::into_raw(Box::new(segment));
+        let kept = match self.0.compare_exchange(ptr::null_mut(), ours, AcqRel, Acquire) {
+            Ok(_) => ours,
+            Err(first) => {
+                // SAFETY: made above and shown to nobody.
+                drop(unsafe { Box::from_raw(ours) });
+                first
+            }
+        };
+        // SAFETY: as in `get`.
+        unsafe { &*kept }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let segment = *self.0.get_mut();
+        if !segment.is_null() {
+            // SAFETY: it came from a box, and with the slot its last user is gone.
+            drop(unsafe { Box::from_raw(segment) });
+        }
     }
 }
 

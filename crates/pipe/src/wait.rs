@@ -7,8 +7,7 @@
 //!
 //! Looking that did not help the last times is shortened, so that a pipe whose other side is slow costs little.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use millstream_sys::{clock, cpu};
@@ -137,6 +136,12 @@ fn look_for(ticks: u32, is_over: impl Fn() -> bool, effort: &mut Effort) -> bool
 
 /// Whether the other side cannot be running at this moment.
 fn is_only_cpu() -> bool {
-    static ONLINE: OnceLock<usize> = OnceLock::new();
-    *ONLINE.get_or_init(cpu::online) == 1
+    /// 0 until it was asked for. No `OnceLock`: in a child that another thread forks meanwhile nobody would finish.
+    static ONLINE: AtomicUsize = AtomicUsize::new(0);
+    let mut online = ONLINE.load(Relaxed);
+    if online == 0 {
+        online = cpu::online();
+        ONLINE.store(online, Relaxed);
+    }
+    online == 1
 }

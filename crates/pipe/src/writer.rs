@@ -137,7 +137,7 @@ impl Writer {
     /// As there.
     pub fn readiness(&self) -> io::Result<BorrowedFd<'_>> {
         if let Some(segment) = self.end.segment()? {
-            handover::mirror_for_watchers(&self.end, segment, |bell| bell.watch_for_room())?;
+            handover::mirror_for_watchers(&self.end, segment, transfer::Access::Write)?;
         }
         Ok(self.end.fd())
     }
@@ -153,7 +153,7 @@ impl Writer {
     /// As [`Reader::attach`](crate::Reader::attach), for the write end.
     ///
     /// # Errors
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput): no pipe or FIFO. `EBADF`: not its write end.
+    /// As there; `EBADF` if it is not the write end.
     pub fn attach(fd: OwnedFd) -> io::Result<Writer> {
         handover::attach(fd, transfer::Access::Write).map(Writer::new)
     }
@@ -200,13 +200,14 @@ impl Writer {
         let writers = ring.lock_writers(&parker).map_err(broken)?;
         match ring.route() {
             Route::Ring => {}
-            Route::Shadow => {
-                let attempt = self.attempt_shadow(buffers, done, total);
+            Route::Shadow if self.should_try_to_return() => {
                 drop(writers);
-                // Only saves time: what keeps the pipe with the kernel is no reason to fail.
-                let _ = self.try_to_return(segment);
-                return attempt;
+                // Before anything of this write is in the shadow: if this very thread is the one that reads, nobody will
+                // take it out meanwhile. Only saves time: what keeps the pipe with the kernel is no reason to fail.
+                let _ = handover::return_to_ring(&self.end, segment);
+                return Ok(Attempt::Moved(0));
             }
+            Route::Shadow => return self.attempt_shadow(buffers, done, total),
             Route::Moving => {
                 drop(writers);
                 handover::finish_moving(&self.end, segment)?;
@@ -299,13 +300,13 @@ impl Writer {
         Ok(())
     }
 
-    fn try_to_return(&self, segment: &Segment) -> io::Result<()> {
+    fn should_try_to_return(&self) -> bool {
         let now = clock::ticks();
-        if now.wrapping_sub(self.return_tried_at.load(Relaxed)) < RETURN_EVERY {
-            return Ok(());
+        let is_time = now.wrapping_sub(self.return_tried_at.load(Relaxed)) >= RETURN_EVERY;
+        if is_time {
+            self.return_tried_at.store(now, Relaxed);
         }
-        self.return_tried_at.store(now, Relaxed);
-        handover::return_to_ring(&self.end, segment)
+        is_time
     }
 
     fn wait(&self, segment: &Segment, needed: usize, nap: &mut Duration) -> Result<(), Stop> {

@@ -53,6 +53,16 @@ pub fn may_exceed_pipe_quota() -> bool {
         .is_ok_and(|sets| sets.effective.intersects(CapabilitySet::SYS_RESOURCE | CapabilitySet::SYS_ADMIN))
 }
 
+/// Whether the kernel lets this process make a pipe larger than `/proc/sys/fs/pipe-max-size`: with `CAP_SYS_RESOURCE`,
+/// which, other than for the quotas, nothing replaces, and not inside a user namespace.
+pub fn may_exceed_pipe_max_size() -> bool {
+    use rustix::thread::CapabilitySet;
+    // Nothing but its own map of users tells a process which namespace it is in.
+    let is_initial = |map: std::string::String| map.split_whitespace().eq(["0", "0", "4294967295"]);
+    rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_RESOURCE))
+        && std::fs::read_to_string("/proc/self/uid_map").is_ok_and(is_initial)
+}
+
 /// Bytes of second-level cache of one CPU; `None` where the C library cannot tell.
 pub fn second_level_cache_bytes() -> Option<u64> {
     // SAFETY: takes a number, returns one.

@@ -8,9 +8,9 @@
 
 use core::cell::Cell;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed, compiler_fence};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::sync::atomic::{AtomicPtr, AtomicU32, compiler_fence};
 use core::time::Duration;
-use std::sync::OnceLock;
 
 use rustix::thread::futex;
 
@@ -151,10 +151,16 @@ pub fn may_have_mapped(id: u32, name: &str) -> bool {
 /// A number that is another in every process of a line of forks, kept in a page that the kernel empties on fork; 0 where
 /// there is no such page.
 fn generation() -> u32 {
-    static PAGE: OnceLock<Option<&'static AtomicU32>> = OnceLock::new();
+    static PAGE: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
     static LAST: AtomicU32 = AtomicU32::new(0);
-    let Some(page) = PAGE.get_or_init(wiped_on_fork) else { return 0 };
+    let mut page = PAGE.load(Acquire);
+    if page.is_null() {
+        page = map_first(&PAGE);
+    }
+    // SAFETY: what `map_first` returns and leaves in `PAGE` is valid for good.
+    let page = unsafe { &*page };
     match page.load(Relaxed) {
+        0 if ptr::eq(page, &NO_PAGE) => 0,
         0 => {
             let next = LAST.fetch_add(1, Relaxed) + 1;
             // Another thread of a new process may have been first.
@@ -164,15 +170,37 @@ fn generation() -> u32 {
     }
 }
 
-fn wiped_on_fork() -> Option<&'static AtomicU32> {
+/// Stands for the page where there is none.
+static NO_PAGE: AtomicU32 = AtomicU32::new(0);
+
+/// Puts a page into `place`, unless another thread has, whose page it is then. Nobody waits for anybody, as with a
+/// `OnceLock`: in the child of a fork the other thread does not exist.
+#[cold]
+fn map_first(place: &AtomicPtr<AtomicU32>) -> *mut AtomicU32 {
+    let page = wiped_on_fork().unwrap_or(ptr::from_ref(&NO_PAGE).cast_mut());
+    match place.compare_exchange(ptr::null_mut(), page, AcqRel, Acquire) {
+        Ok(_) => page,
+        Err(first) => {
+            if !ptr::eq(page, &NO_PAGE) {
+                // SAFETY: the mapping that was just made and shown to nobody.
+                let _ = unsafe { rustix::mm::munmap(page.cast(), PAGE_BYTES) };
+            }
+            first
+        }
+    }
+}
+
+const PAGE_BYTES: usize = 4096;
+
+/// A mapping of zeros for good: valid as an atomic integer, and aligned.
+fn wiped_on_fork() -> Option<*mut AtomicU32> {
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
-    let (size, protection) = (4096, ProtFlags::READ | ProtFlags::WRITE);
-    // SAFETY: a new mapping at an address of the kernel's choice, never unmapped.
-    let page = unsafe { mmap_anonymous(ptr::null_mut(), size, protection, MapFlags::PRIVATE) }.ok()?;
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let page = unsafe { mmap_anonymous(ptr::null_mut(), PAGE_BYTES, protection, MapFlags::PRIVATE) }.ok()?;
     // SAFETY: the mapping just made; the advice empties it in the child of a fork, where zero is a valid value.
-    unsafe { madvise(page, size, Advice::LinuxWipeOnFork) }.ok()?;
-    // SAFETY: mapped for good, aligned to a page, zero.
-    Some(unsafe { &*page.cast::<AtomicU32>() })
+    unsafe { madvise(page, PAGE_BYTES, Advice::LinuxWipeOnFork) }.ok()?;
+    Some(page.cast())
 }
 
 /// The list that is registered for this thread: by the C library, or, if there is none, now by us. `None` where the kernel
