@@ -20,6 +20,13 @@ impl Parking for Alone {
         if expected & 1 == 0 { Parked::OwnerIsGone } else { Parked::GiveUp }
     }
     fn unpark_one(&self, _: &AtomicU32) {}
+    fn can_be_fenced(&self) -> bool {
+        true
+    }
+    fn wants_for_itself(&self) -> bool {
+        true
+    }
+    fn fence_everywhere(&self) {}
 }
 
 /// A kernel pipe that agrees to anything.

@@ -108,9 +108,13 @@ pub(crate) fn finish_moving(end: &End, segment: &Segment) -> io::Result<()> {
 }
 
 /// Whoever watches this end from outside is told from now on, beginning with how things stand.
-pub(crate) fn mirror_for_watchers(end: &End, segment: &Segment, watch: impl Fn(Bell<'_>) -> bool) -> io::Result<()> {
+pub(crate) fn mirror_for_watchers(
+    end: &End,
+    segment: &Segment,
+    watch: impl Fn(Bell<'_>, &Parker<'_>) -> bool,
+) -> io::Result<()> {
     let (ring, parker) = (segment.ring(), end.parker());
-    if watch(ring.bell()) && ring.route() == Route::Ring {
+    if watch(ring.bell(), &parker) && ring.route() == Route::Ring {
         let both = transfer::reopened(end.fd(), Access::Both, true)?;
         let mirror = Mirror::of(both.as_fd());
         ring.bell().raise(&parker, &mirror).map_err(broken)?;

@@ -112,7 +112,7 @@ impl Reader {
     /// The shared memory cannot be mapped; too many open files; `/proc` is not mounted.
     pub fn readiness(&self) -> io::Result<BorrowedFd<'_>> {
         if let Some(segment) = self.end.segment()? {
-            handover::mirror_for_watchers(&self.end, segment, |bell| bell.watch_for_bytes())?;
+            handover::mirror_for_watchers(&self.end, segment, |bell, parker| bell.watch_for_bytes(parker))?;
         }
         Ok(self.end.fd())
     }

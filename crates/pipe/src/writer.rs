@@ -137,7 +137,7 @@ impl Writer {
     /// As there.
     pub fn readiness(&self) -> io::Result<BorrowedFd<'_>> {
         if let Some(segment) = self.end.segment()? {
-            handover::mirror_for_watchers(&self.end, segment, |bell| bell.watch_for_room())?;
+            handover::mirror_for_watchers(&self.end, segment, |bell, parker| bell.watch_for_room(parker))?;
         }
         Ok(self.end.fd())
     }
