@@ -20,6 +20,13 @@ impl Parking for Alone {
         if expected & 1 == 0 { Parked::OwnerIsGone } else { Parked::GiveUp }
     }
     fn unpark_one(&self, _: &AtomicU32) {}
+    fn can_be_fenced(&self) -> bool {
+        true
+    }
+    fn wants_for_itself(&self) -> bool {
+        true
+    }
+    fn fence_everywhere(&self) {}
 }
 
 /// A kernel pipe that agrees to anything.
@@ -119,8 +126,8 @@ fn one_call(ring: Ring<'_>, what: u8, len: usize) -> Result<(), Broken> {
         10 => ring.bell().raise(&parking, &shadow).map(drop),
         11 => ring.bell().lower(&parking, &shadow).map(drop),
         12 => {
-            ring.bell().watch_for_bytes();
-            ring.bell().watch_for_room();
+            ring.bell().watch_for_bytes(&parking);
+            ring.bell().watch_for_room(&parking);
             ring.bell().expel(&parking, &shadow)?;
             ring.bell().silence(&parking, &shadow, Route::Moving)
         }

@@ -72,6 +72,20 @@ impl Scene {
         Scene::of(ends, |mut ends| ends.readers.remove(0), operate)
     }
 
+    /// A child that has used both sides alone for so long that their locks are its own, and then wrote to 2000.
+    fn of_owner(operate: impl FnOnce(Reader, Writer)) -> Scene {
+        let prepare = |mut ends: Ends| {
+            let (reader, writer) = (ends.readers.remove(0), ends.writers.remove(0));
+            for _ in 0..100 {
+                (&writer).write_all(&[1; 10]).unwrap();
+                (&reader).read_exact(&mut [0; 10]).unwrap();
+            }
+            (&writer).write_all(&pattern::bytes(0..2000)).unwrap();
+            (reader, writer)
+        };
+        Scene::of(ends(4096, 0), prepare, |(reader, writer)| operate(reader, writer))
+    }
+
     fn kill(&mut self) {
         self.child.take().unwrap().kill();
     }
@@ -180,6 +194,46 @@ alone! {
         at_every_step(
             || Scene::of_reader(ends(4096, 2000), |mut reader| assert_eq!(reader.read(&mut [0; 200]).unwrap(), 200)),
             |scene, left| scene.rest_is(if left == Left::Finished { &[200] } else { &[0, 200] }, &[2000]),
+        );
+    }
+
+    fn a_writer_may_die_anywhere_in_a_write_under_a_lock_of_its_own() {
+        at_every_step(
+            || Scene::of_owner(|_reader, mut writer| writer.write_all(&pattern::bytes(2000..2200)).unwrap()),
+            |scene, left| scene.rest_is(&[0], with_or_without(left)),
+        );
+    }
+
+    fn a_reader_may_die_anywhere_in_a_read_under_a_lock_of_its_own() {
+        at_every_step(
+            || Scene::of_owner(|mut reader, _writer| assert_eq!(reader.read(&mut [0; 200]).unwrap(), 200)),
+            |scene, left| scene.rest_is(if left == Left::Finished { &[200] } else { &[0, 200] }, &[2000]),
+        );
+    }
+
+    fn a_lock_is_taken_back_from_a_writer_at_any_point_of_its_write() {
+        at_every_step(
+            || Scene::of_owner(|_reader, mut writer| writer.write_all(&pattern::bytes(2000..2200)).unwrap()),
+            |mut scene, left| {
+                // The child pauses, perhaps inside; whoever wants to write waits for it, and then both have written.
+                let writer = scene.ends.writers[0].try_clone().unwrap();
+                let writing = start(move || (&writer).write_all(&[b'?'; 50]).unwrap());
+                while sleeps_in(writing.id).is_none() && !writing.is_finished() {
+                    std::thread::yield_now();
+                }
+                if left == Left::InTheMiddle {
+                    lead(&scene, u64::MAX);
+                }
+                writing.join();
+                scene.kill();
+                let reader = scene.ends.readers.pop().unwrap();
+                drop(scene.ends);
+                let mut all = Vec::new();
+                (&reader).read_to_end(&mut all).unwrap();
+                let theirs = all.windows(50).position(|window| window == [b'?'; 50]).expect("the other's bytes are whole");
+                all.drain(theirs..theirs + 50);
+                assert!(all == pattern::bytes(0..2200), "{} bytes", all.len());
+            },
         );
     }
 

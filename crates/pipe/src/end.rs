@@ -80,7 +80,7 @@ impl End {
 
     #[inline]
     pub(crate) fn parker(&self) -> Parker<'_> {
-        Parker::at(self.fd())
+        Parker::at(self.fd(), &self.counters)
     }
 
     pub(crate) fn mirror(&self) -> Mirror<'_> {

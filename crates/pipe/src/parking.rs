@@ -8,6 +8,8 @@ use millstream_ring::{Parked, Parking};
 use millstream_sys::futex::{self, Announced, Life, Thread};
 use millstream_sys::{memory, transfer};
 
+use crate::statistics::Counters;
+
 /// Between two looks at whether the owner still lives. The kernel wakes us at once for nearly every death; this is for
 /// the owner of two locks, of which the kernel knows one.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -22,14 +24,15 @@ const LOOKS_ALONE: u32 = 20;
 pub(crate) struct Parker<'a> {
     thread: Thread,
     shadow: BorrowedFd<'a>,
+    counters: &'a Counters,
     looks: Cell<u32>,
     looks_alone: Cell<u32>,
 }
 
 impl<'a> Parker<'a> {
     #[inline]
-    pub(crate) fn at(shadow: BorrowedFd<'a>) -> Parker<'a> {
-        Parker { thread: Thread::current(), shadow, looks: Cell::new(0), looks_alone: Cell::new(0) }
+    pub(crate) fn at(shadow: BorrowedFd<'a>, counters: &'a Counters) -> Parker<'a> {
+        Parker { thread: Thread::current(), shadow, counters, looks: Cell::new(0), looks_alone: Cell::new(0) }
     }
 }
 
@@ -71,5 +74,18 @@ impl Parking for Parker<'_> {
 
     fn unpark_one(&self, word: &std::sync::atomic::AtomicU32) {
         futex::wake_one(word);
+    }
+
+    #[inline]
+    fn can_be_fenced(&self) -> bool {
+        self.thread.can_be_fenced()
+    }
+
+    fn wants_for_itself(&self) -> bool {
+        self.counters.move_without_waking() && self.thread.let_be_fenced()
+    }
+
+    fn fence_everywhere(&self) {
+        futex::fence_everywhere();
     }
 }

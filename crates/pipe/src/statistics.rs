@@ -50,6 +50,13 @@ impl Counters {
         self.transfers.fetch_add(1, Relaxed);
     }
 
+    /// Whether the handle moves so often for each time that it sleeps or wakes that a lock of its own pays, for which
+    /// every sleeper has to have the other CPUs pass a fence.
+    pub(crate) fn move_without_waking(&self) -> bool {
+        let interruptions = self.sleeps.load(Relaxed) + self.wakes.load(Relaxed);
+        self.transfers.load(Relaxed) / 32 > interruptions
+    }
+
     pub(crate) fn waited(&self, effort: Effort) {
         self.spins.fetch_add(effort.looks, Relaxed);
         self.yields.fetch_add(effort.offers, Relaxed);

@@ -17,7 +17,8 @@
 //! does: store the position, fence, look at the count, correct the mirror. This is edge E3.
 
 use crate::Broken;
-use crate::header::BellWords;
+use crate::biased::BiasedLock;
+use crate::header::{BellWords, Header};
 use crate::lock::{Guard, Parking};
 use crate::ring::Ring;
 use crate::route::Route;
@@ -76,7 +77,7 @@ impl<'a> Bell<'a> {
     /// # Errors
     /// [`Broken`].
     pub fn reader_will_sleep(&self, parking: &impl Parking, shadow: &impl Shadow) -> Result<(), Broken> {
-        self.count(&self.ring.header.state.0.readers_waiting);
+        self.count_reader(parking);
         self.lower(parking, shadow).map(drop)
     }
 
@@ -90,7 +91,7 @@ impl<'a> Bell<'a> {
     /// # Errors
     /// [`Broken`].
     pub fn writer_will_sleep(&self, parking: &impl Parking, shadow: &impl Shadow) -> Result<(), Broken> {
-        self.count(&self.ring.header.state.0.writers_waiting);
+        self.count_writer(parking);
         self.raise(parking, shadow).map(drop)
     }
 
@@ -99,10 +100,14 @@ impl<'a> Bell<'a> {
         self.ring.header.state.0.writers_waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    fn count(&self, waiting: &AtomicU32) {
-        waiting.fetch_add(1, Ordering::Relaxed);
-        // E3 with `Ring::readers_wait` and `Ring::writers_wait`.
-        fence(Ordering::SeqCst);
+    fn count_reader(&self, parking: &impl Parking) {
+        let Header { state, writers, .. } = self.ring.header;
+        count(&state.0.readers_waiting, &writers.0.lock, parking);
+    }
+
+    fn count_writer(&self, parking: &impl Parking) {
+        let Header { state, readers, .. } = self.ring.header;
+        count(&state.0.writers_waiting, &readers.0.lock, parking);
     }
 
     /// For those who can write: as many pages taken as the ring is full. Returns whether the kernel took bytes, which
@@ -187,18 +192,19 @@ impl<'a> Bell<'a> {
 
     /// From now on somebody outside polls the read end: the mirror follows the ring at once, for as long as it lives.
     /// Returns whether this is new.
-    pub fn watch_for_bytes(&self) -> bool {
+    pub fn watch_for_bytes(&self, parking: &impl Parking) -> bool {
+        // Counted first: somebody who dies between the two leaves a count too many, which costs time and nothing else.
+        self.count_reader(parking);
         self.watch(WATCHED_FOR_IN, &self.ring.header.state.0.readers_waiting)
     }
 
     /// From now on somebody outside polls the write end. Returns whether this is new.
-    pub fn watch_for_room(&self) -> bool {
+    pub fn watch_for_room(&self, parking: &impl Parking) -> bool {
+        self.count_writer(parking);
         self.watch(WATCHED_FOR_OUT, &self.ring.header.state.0.writers_waiting)
     }
 
     fn watch(&self, direction: u32, waiting: &AtomicU32) -> bool {
-        // Counted first: somebody who dies between the two leaves a count too many, which costs time and nothing else.
-        self.count(waiting);
         let is_new = self.ring.header.state.0.watched.fetch_or(direction, Ordering::Relaxed) & direction == 0;
         if !is_new {
             waiting.fetch_sub(1, Ordering::Relaxed);
@@ -236,6 +242,14 @@ impl<'a> Bell<'a> {
         }
         Ok(Some(Mirror { words, _guard: guard }))
     }
+}
+
+/// Counts one that waits for what the holders of `changers` do.
+fn count(waiting: &AtomicU32, changers: &BiasedLock, parking: &impl Parking) {
+    waiting.fetch_add(1, Ordering::Relaxed);
+    // E3 with `Ring::readers_wait` and `Ring::writers_wait`.
+    fence(Ordering::SeqCst);
+    changers.fence_for_owner(parking);
 }
 
 struct Mirror<'a, P: Parking> {

@@ -3,14 +3,15 @@
 //! A segment begins as zeros, and zeros are a valid state: whoever comes first need not be waited for. The layout is an
 //! ABI between different builds of millstream; [`VERSION`] changes with it.
 
+use crate::biased::BiasedLock;
 use crate::lock::Lock;
-use crate::sync::{AtomicU32, AtomicU64};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// The first eight bytes of a segment: `mstream` and a line feed, which text conversion would destroy.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"mstream\n");
 
 /// The layout described here.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Bytes before the first data bank.
 pub const HEADER_BYTES: usize = 4096;
@@ -84,9 +85,39 @@ pub(crate) struct Published {
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Side {
-    pub(crate) lock: Lock,
+    pub(crate) lock: BiasedLock,
     /// The other side's position when it was last looked at.
     pub(crate) peer_position: AtomicU64,
+    /// What this side has published, for a thread whose own the lock is: the published line is often away, at the other
+    /// side. Anybody else could find what a dead one left here, and looks at what was published.
+    pub(crate) own_position: AtomicU64,
+    pub(crate) own_cpu: AtomicU32,
+}
+
+impl Side {
+    /// Where this side is.
+    #[inline]
+    pub(crate) fn position(&self, published: &Published, is_own: bool) -> u64 {
+        if is_own { self.own_position.load(Ordering::Relaxed) } else { published.position.load(Ordering::Relaxed) }
+    }
+
+    /// Makes known where this side is now.
+    #[inline]
+    pub(crate) fn publish(&self, published: &Published, position: u64) {
+        // E1 with `ReadSide::waiting`, E2 with `WriteSide::room`.
+        published.position.store(position, Ordering::Release);
+        self.own_position.store(position, Ordering::Relaxed);
+    }
+
+    /// Makes known where the thread runs, if it has moved.
+    #[inline]
+    pub(crate) fn note_cpu(&self, published: &Published, cpu: u32) {
+        let cpu = cpu.wrapping_add(1);
+        if self.own_cpu.load(Ordering::Relaxed) != cpu {
+            self.own_cpu.store(cpu, Ordering::Relaxed);
+            published.cpu.store(cpu, Ordering::Relaxed);
+        }
+    }
 }
 
 /// See [`crate::bell`].
@@ -118,14 +149,22 @@ const _: () = {
     assert!(offset_of!(State, watched) == 16 && offset_of!(State, closes) == 20);
     assert!(offset_of!(State, given) == 24 && offset_of!(State, returned) == 28);
     assert!(offset_of!(Published, position) == 0 && offset_of!(Published, cpu) == 8);
-    assert!(offset_of!(Side, lock) == 0 && offset_of!(Side, peer_position) == 8);
+    assert!(offset_of!(Side, lock) == 0 && offset_of!(Side, peer_position) == 24);
+    assert!(offset_of!(Side, own_position) == 32 && offset_of!(Side, own_cpu) == 40);
     assert!(offset_of!(BellWords, lock) == 0 && offset_of!(BellWords, bytes) == 4);
 };
 
 impl Header {
     /// A header of zeros. Only for tests and models: a segment is made of zeros already.
     pub fn new() -> Header {
-        let side = || Line(Side { lock: Lock::new(), peer_position: AtomicU64::new(0) });
+        let side = || {
+            Line(Side {
+                lock: BiasedLock::new(),
+                peer_position: AtomicU64::new(0),
+                own_position: AtomicU64::new(0),
+                own_cpu: AtomicU32::new(0),
+            })
+        };
         let published = || Line(Published { position: AtomicU64::new(0), cpu: AtomicU32::new(0) });
         Header {
             identity: Line(Identity {

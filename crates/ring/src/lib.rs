@@ -11,6 +11,9 @@
 //! #     fn restore(&self, _: &AtomicU32, (): ()) {}
 //! #     fn park(&self, _: &AtomicU32, _: u32, _: u32) -> Parked { Parked::GiveUp }
 //! #     fn unpark_one(&self, _: &AtomicU32) {}
+//! #     fn can_be_fenced(&self) -> bool { false }
+//! #     fn wants_for_itself(&self) -> bool { false }
+//! #     fn fence_everywhere(&self) {}
 //! # }
 //! # let parking = OneThread;
 //! let (header, mut memory) = (Header::new(), vec![0_u8; 2 * 4096]);
@@ -31,7 +34,7 @@
 //! Here is what several processes do to shared words, and nothing else: no allocation, no system call, no policy.
 //!
 //! In reading order: `header` lists the words; [`Ring`] moves bytes; `lock` keeps those of one side apart
-//! and survives their death; [`Bell`] wakes the other side; [`Route`] sends bytes through the kernel instead; `sync` is
+//! and survives their death, `biased` makes that cheap for one who is alone; [`Bell`] wakes the other side; [`Route`] sends bytes through the kernel instead; `sync` is
 //! where atomics come from.
 //!
 //! # Edges
@@ -46,6 +49,8 @@
 //! E5  Guard::drop           swap 0, Release                <->  Lock::acquire  CAS, Acquire what the owner wrote
 //! E6  Ring::found           store magic, Release           <->  Ring::check    load, Acquire the identity is complete
 //! E7  Ring::set_route       store route, Release           <->  Ring::route    load, Acquire the ring as it was left
+//! E8  store inside; load owner (program order)             <->  store owner; every CPU fences; load inside
+//!                                                                                           never two inside
 //! ```
 #![no_std]
 
@@ -53,6 +58,7 @@
 extern crate std;
 
 mod bell;
+mod biased;
 mod bytes;
 mod geometry;
 mod header;

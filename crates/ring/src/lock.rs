@@ -6,7 +6,7 @@
 //! The one exception, what the bell counts, asks [`Guard::owner_died`].
 
 use crate::Broken;
-use crate::sync::{AtomicU32, Ordering, spin_loop};
+use crate::sync::{AtomicU32, Ordering, light_fence, spin_loop};
 
 const OTHERS_WAIT: u32 = 1 << 31;
 const OWNER_DIED: u32 = 1 << 30;
@@ -37,6 +37,16 @@ pub trait Parking {
 
     /// Wakes one that is parked at `word`.
     fn unpark_one(&self, word: &AtomicU32);
+
+    /// Whether the calling thread is among those whom [`fence_everywhere`](Self::fence_everywhere) reaches, whoever calls
+    /// it.
+    fn can_be_fenced(&self) -> bool;
+
+    /// Whether a lock that the calling thread uses alone should become its own. It can be fenced from then on.
+    fn wants_for_itself(&self) -> bool;
+
+    /// Returns when every thread that can be fenced has passed a full fence during the call, and has passed one itself.
+    fn fence_everywhere(&self);
 }
 
 /// Why a thread is no longer parked.
@@ -74,7 +84,63 @@ impl Lock {
             Ok(_) => false,
             Err(_) => self.acquire_contended(parking, me).inspect_err(|_| parking.restore(&self.0, before))?,
         };
-        Ok(Guard { lock: self, parking, before, owner_died })
+        Ok(Guard { lock: self, reserved: None, parking, before, owner_died })
+    }
+
+    /// Takes a word that `owner` reserves for this thread, without a locked instruction; `None` if it no longer does.
+    ///
+    /// # Errors
+    /// [`Broken`] if this very thread holds it: a signal handler interrupted it.
+    #[inline]
+    pub(crate) fn enter<'a, P: Parking>(
+        &'a self,
+        parking: &'a P,
+        owner: &'a AtomicU32,
+    ) -> Result<Option<Guard<'a, P>>, Broken> {
+        let me = parking.owner();
+        match self.0.load(Ordering::Relaxed) {
+            0 => {}
+            word if word & OWNER == me && word & OWNER_DIED == 0 => return Err(Broken),
+            // Somebody of the same number died here, or plays tricks.
+            _ => return Ok(None),
+        }
+        let before = parking.announce(&self.0);
+        self.0.store(me, Ordering::Relaxed);
+        // E8 with `BiasedLock::take_back`.
+        light_fence();
+        let guard = Guard { lock: self, reserved: Some(owner), parking, before, owner_died: false };
+        // Dropping the guard wakes who has seen this thread inside.
+        Ok((owner.load(Ordering::Relaxed) == me).then_some(guard))
+    }
+
+    /// Whether who entered the lock has left it, or is dead.
+    pub(crate) fn is_left(&self) -> bool {
+        // E5 with `Guard::drop`.
+        let word = self.0.load(Ordering::Acquire);
+        word & OWNER == 0 || word & OWNER_DIED != 0
+    }
+
+    /// Waits until who entered the lock has left it, or is dead. The word is only looked at: it is one thread's own, which
+    /// stores to it plainly. So nobody is woken if that thread dies inside, and looks again after a moment instead.
+    ///
+    /// # Errors
+    /// [`Broken`] when `parking` gives up.
+    pub(crate) fn wait_until_left<P: Parking>(&self, parking: &P) -> Result<(), Broken> {
+        while !self.is_left() {
+            let word = self.0.load(Ordering::Relaxed);
+            match parking.park(&self.0, word, word & OWNER) {
+                Parked::LookAgain => {}
+                // The kernel did not know: it does what the kernel would have done.
+                Parked::OwnerIsGone => self.0.store(OWNER_DIED, Ordering::Relaxed),
+                Parked::GiveUp => return Err(Broken),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the word holds this number.
+    pub(crate) fn is_held_by(&self, me: u32) -> bool {
+        self.0.load(Ordering::Relaxed) & OWNER == me
     }
 
     #[cold]
@@ -128,12 +194,25 @@ impl Lock {
 /// The lock, held.
 pub struct Guard<'a, P: Parking> {
     lock: &'a Lock,
+    /// For a lock that was entered: the word that says whose it is.
+    reserved: Option<&'a AtomicU32>,
     parking: &'a P,
     before: P::Announced,
     owner_died: bool,
 }
 
 impl<P: Parking> Guard<'_, P> {
+    /// Whether the lock is the thread's own: then nobody else has held it since this thread last did.
+    #[inline]
+    pub(crate) fn is_own(&self) -> bool {
+        self.reserved.is_some()
+    }
+
+    /// The number of the thread that holds the lock.
+    pub(crate) fn owner(&self) -> u32 {
+        self.parking.owner()
+    }
+
     /// Whether the one before died holding the lock.
     pub(crate) fn owner_died(&self) -> bool {
         self.owner_died
@@ -143,10 +222,19 @@ impl<P: Parking> Guard<'_, P> {
 impl<P: Parking> Drop for Guard<'_, P> {
     #[inline]
     fn drop(&mut self) {
-        // E5 with `acquire`. A swap, because another may be setting the bit at this moment; also half of E3, see
-        // `fence_after_swap`.
-        let word = self.lock.0.swap(0, Ordering::Release);
-        if word & OTHERS_WAIT != 0 {
+        let others_wait = match self.reserved {
+            // E5 with `acquire`. A swap, because another may be setting the bit at this moment; also half of E3, see
+            // `fence_after_unlock`.
+            None => self.lock.0.swap(0, Ordering::Release) & OTHERS_WAIT != 0,
+            Some(owner) => {
+                // E5 with `wait_until_left`.
+                self.lock.0.store(0, Ordering::Release);
+                // E8 with `BiasedLock::take_back`.
+                light_fence();
+                owner.load(Ordering::Relaxed) != self.parking.owner()
+            }
+        };
+        if others_wait {
             self.parking.unpark_one(&self.lock.0);
         }
         // Only now: if this thread dies between the swap and the wake, the kernel wakes in its place.

@@ -4,10 +4,10 @@ use crate::Broken;
 use crate::bell::Level;
 use crate::bytes::Bytes;
 use crate::geometry::Geometry;
-use crate::header::{HEADER_BYTES, Header, MAGIC, Published, VERSION};
+use crate::header::{HEADER_BYTES, Header, MAGIC, VERSION};
 use crate::lock::{Guard, Parking};
 use crate::route::Route;
-use crate::sync::{AtomicU32, Ordering, fence_after_swap};
+use crate::sync::{Ordering, fence_after_unlock};
 
 /// Largest write that no other is mixed with, and the room that a writer must find to be called ready (`pipe(7)`).
 #[cfg(not(loom))]
@@ -103,7 +103,7 @@ impl<'a> Ring<'a> {
     /// [`Broken`]: the lock cannot be had.
     #[inline]
     pub fn lock_writers<P: Parking>(&self, parking: &'a P) -> Result<WriteSide<'a, P>, Broken> {
-        Ok(WriteSide { ring: *self, _guard: self.header.writers.0.lock.acquire(parking)? })
+        Ok(WriteSide { ring: *self, guard: self.header.writers.0.lock.acquire(parking)? })
     }
 
     /// Takes the lock of the reading side.
@@ -112,7 +112,7 @@ impl<'a> Ring<'a> {
     /// [`Broken`]: the lock cannot be had.
     #[inline]
     pub fn lock_readers<P: Parking>(&self, parking: &'a P) -> Result<ReadSide<'a, P>, Broken> {
-        Ok(ReadSide { ring: *self, _guard: self.header.readers.0.lock.acquire(parking)? })
+        Ok(ReadSide { ring: *self, guard: self.header.readers.0.lock.acquire(parking)? })
     }
 
     /// Bytes waiting at some instant during the call.
@@ -248,19 +248,11 @@ fn split(geometry: Geometry, position: u64, len: usize) -> (usize, usize) {
     (start, len.min(geometry.bytes() - start))
 }
 
-#[inline]
-fn note_cpu(side: &Published, cpu: u32) {
-    let word: &AtomicU32 = &side.cpu;
-    if word.load(Ordering::Relaxed) != cpu.wrapping_add(1) {
-        word.store(cpu.wrapping_add(1), Ordering::Relaxed);
-    }
-}
-
 /// The writing side, locked.
 #[derive(Debug)]
 pub struct WriteSide<'a, P: Parking> {
     ring: Ring<'a>,
-    _guard: Guard<'a, P>,
+    guard: Guard<'a, P>,
 }
 
 /// Room in the ring, for the holder of the lock.
@@ -298,8 +290,9 @@ impl<P: Parking> WriteSide<'_, P> {
     #[inline]
     pub fn room(&self, wanted: usize) -> Result<Room, Broken> {
         let geometry = self.ring.geometry()?;
-        let position = self.ring.header.write_pos.0.position.load(Ordering::Relaxed);
-        let seen = &self.ring.header.writers.0.peer_position;
+        let side = &self.ring.header.writers.0;
+        let position = side.position(&self.ring.header.write_pos.0, self.guard.is_own());
+        let seen = &side.peer_position;
         let free_after = |read: u64| {
             let waiting = usize::try_from(position.wrapping_sub(read)).ok();
             waiting.and_then(|waiting| geometry.bytes().checked_sub(waiting))
@@ -334,13 +327,13 @@ impl<P: Parking> WriteSide<'_, P> {
             }
         }
         self.publish(room.position.wrapping_add(done as u64));
-        note_cpu(&self.ring.header.write_pos.0, cpu);
+        self.ring.header.writers.0.note_cpu(&self.ring.header.write_pos.0, cpu);
         done
     }
 
     /// For tests and models: the writer dies now. Its lock is as the kernel leaves it.
     pub fn abandon(self) {
-        self.ring.header.writers.0.lock.abandon();
+        self.ring.header.writers.0.lock.abandon(self.guard.owner());
         core::mem::forget(self);
     }
 
@@ -348,7 +341,7 @@ impl<P: Parking> WriteSide<'_, P> {
     fn publish(&self, position: u64) {
         // E1 with `ReadSide::waiting`: the bytes are in place. Release and not more: what has to be ordered after it is
         // ordered by the fence of E3.
-        self.ring.header.write_pos.0.position.store(position, Ordering::Release);
+        self.ring.header.writers.0.publish(&self.ring.header.write_pos.0, position);
     }
 
     /// Changes the route. Only with both sides locked, and away from the ring only by [`Bell::silence`](crate::Bell).
@@ -410,7 +403,7 @@ impl From<Broken> for Resize {
 #[derive(Debug)]
 pub struct ReadSide<'a, P: Parking> {
     ring: Ring<'a>,
-    _guard: Guard<'a, P>,
+    guard: Guard<'a, P>,
 }
 
 /// Bytes in the ring, for the holder of the lock.
@@ -449,8 +442,9 @@ impl<P: Parking> ReadSide<'_, P> {
     #[inline]
     pub fn waiting(&self, wanted: usize) -> Result<Waiting, Broken> {
         let geometry = self.ring.geometry()?;
-        let position = self.ring.header.read_pos.0.position.load(Ordering::Relaxed);
-        let seen = &self.ring.header.readers.0.peer_position;
+        let side = &self.ring.header.readers.0;
+        let position = side.position(&self.ring.header.read_pos.0, self.guard.is_own());
+        let seen = &side.peer_position;
         let waiting_before = |written: u64| {
             let waiting = usize::try_from(written.wrapping_sub(position)).ok();
             waiting.filter(|&waiting| waiting <= geometry.bytes())
@@ -479,7 +473,7 @@ impl<P: Parking> ReadSide<'_, P> {
                 self.consume(waiting.position.wrapping_add(done as u64));
             }
         }
-        note_cpu(&self.ring.header.read_pos.0, cpu);
+        self.ring.header.readers.0.note_cpu(&self.ring.header.read_pos.0, cpu);
         done
     }
 
@@ -498,7 +492,7 @@ impl<P: Parking> ReadSide<'_, P> {
     #[inline]
     fn consume(&self, position: u64) {
         // E2 with `WriteSide::room`: the copy out is complete.
-        self.ring.header.read_pos.0.position.store(position, Ordering::Release);
+        self.ring.header.readers.0.publish(&self.ring.header.read_pos.0, position);
     }
 }
 
@@ -508,7 +502,7 @@ impl Ring<'_> {
     pub fn readers_wait(&self) -> bool {
         // E3 with `Bell::reader_will_sleep`: position stored, fence, count loaded here; count stored, fence, position
         // loaded there. One of the two sees the other. Release and acquire cannot give this.
-        fence_after_swap();
+        fence_after_unlock();
         self.header.state.0.readers_waiting.load(Ordering::Relaxed) != 0
     }
 
@@ -522,7 +516,7 @@ impl Ring<'_> {
     #[inline]
     pub fn writers_wait(&self) -> bool {
         // E3 with `Bell::writer_will_sleep`.
-        fence_after_swap();
+        fence_after_unlock();
         self.header.state.0.writers_waiting.load(Ordering::Relaxed) != 0
     }
 }

@@ -12,15 +12,27 @@ pub use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
 
 pub use core::sync::atomic::Ordering;
 
-/// The fence of edge E3, where it follows the swap that gives a lock back.
+/// The fence of edge E3, where it follows giving a lock back.
 ///
-/// On x86-64 that swap is a locked instruction: no later load overtakes it, and it waits for every earlier store to be
-/// visible (Intel 64 manual, volume 3, 9.2.3.9; AMD64 manual, volume 2, 7.1). A second full fence would cost as much as
-/// copying some hundred bytes and order nothing more, so there only the compiler is kept in order.
+/// On x86-64 a lock that is given back by a swap has fenced already: no later load overtakes a locked instruction, and it
+/// waits for every earlier store to be visible (Intel 64 manual, volume 3, 9.2.3.9; AMD64 manual, volume 2, 7.1). A second
+/// full fence would cost as much as copying some hundred bytes and order nothing more. A lock that is its user's own is
+/// given back by a plain store; then the sleeper makes this thread pass a fence
+/// ([`Parking::fence_everywhere`](crate::Parking::fence_everywhere)). In both cases only the compiler is kept in order here.
 #[inline]
-pub(crate) fn fence_after_swap() {
+pub(crate) fn fence_after_unlock() {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
     core::sync::atomic::compiler_fence(Ordering::SeqCst);
     #[cfg(not(all(target_arch = "x86_64", not(loom))))]
+    fence(Ordering::SeqCst);
+}
+
+/// The cheap side of edge E8: keeps the compiler in order. The other side has this thread pass a real fence when that is
+/// needed. The model checker knows no such thing and is given a real one on both sides.
+#[inline]
+pub(crate) fn light_fence() {
+    #[cfg(not(loom))]
+    core::sync::atomic::compiler_fence(Ordering::SeqCst);
+    #[cfg(loom)]
     fence(Ordering::SeqCst);
 }

@@ -8,7 +8,7 @@
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
-use millstream_ring::sync::AtomicU32;
+use millstream_ring::sync::{AtomicU32, Ordering, fence};
 use millstream_ring::{Broken, Bytes, Geometry, Header, Parked, Parking, ReadSide, Ring, Shadow, Whose, WriteSide};
 
 /// A segment on the model's heap: a header and two banks of two bytes.
@@ -84,6 +84,9 @@ impl Shadow for Pipe {
     }
 }
 
+/// Threads of this number and above never make a lock their own.
+const OCCASIONAL: u32 = 100;
+
 /// A thread that looks at a lock again and again instead of sleeping: whether it is woken is the kernel's affair.
 struct Me(u32);
 
@@ -104,6 +107,18 @@ impl Parking for Me {
     }
 
     fn unpark_one(&self, _: &AtomicU32) {}
+
+    fn can_be_fenced(&self) -> bool {
+        true
+    }
+
+    fn wants_for_itself(&self) -> bool {
+        self.0 < OCCASIONAL
+    }
+
+    fn fence_everywhere(&self) {
+        fence(Ordering::SeqCst);
+    }
 }
 
 fn write_now(writers: &WriteSide<'_, Me>, bytes: &[u8]) -> Result<usize, Broken> {
@@ -307,10 +322,49 @@ fn a_lock_whose_owner_died_is_taken_over_and_nothing_half_done_is_seen() {
 }
 
 #[test]
+fn a_lock_that_is_its_users_own_is_given_back_to_who_else_comes() {
+    check(3, || {
+        let world = World::new();
+        let steady = Me(1);
+        // From here on the writing side is this thread's own.
+        assert!(try_write(&world, &steady, &[1]));
+        let theirs = world.clone();
+        let other = thread::spawn(move || {
+            let (ring, me) = (theirs.ring(), Me(OCCASIONAL));
+            write_now(&ring.lock_writers(&me).unwrap(), &[3]).unwrap()
+        });
+        let mine = write_now(&world.ring().lock_writers(&steady).unwrap(), &[2]).unwrap();
+        // Two at once would write to one place; the model would stop at the race, and here a byte would be lost.
+        assert_eq!(mine + other.join().unwrap(), 1, "there is room for one more");
+        let mut bytes = [0; 2];
+        assert_eq!(try_read(&world, &Me(3), &mut bytes), 2);
+        assert_eq!(bytes, [1, if mine == 1 { 2 } else { 3 }]);
+    });
+}
+
+#[test]
+fn an_owner_that_dies_inside_leaves_the_lock_to_the_others() {
+    check(3, || {
+        let world = World::new();
+        assert!(try_write(&world, &Me(1), &[1]));
+        let theirs = world.clone();
+        let dying = thread::spawn(move || {
+            let (ring, me) = (theirs.ring(), Me(1));
+            ring.lock_writers(&me).unwrap().abandon();
+        });
+        assert!(try_write(&world, &Me(OCCASIONAL), &[2]));
+        dying.join().unwrap();
+        let mut bytes = [0; 2];
+        assert_eq!(try_read(&world, &Me(3), &mut bytes), 2);
+        assert_eq!(bytes, [1, 2]);
+    });
+}
+
+#[test]
 fn one_who_watches_from_outside_is_told_of_every_state_in_the_end() {
     check(2, || {
         let world = World::new();
-        world.ring().bell().watch_for_bytes();
+        world.ring().bell().watch_for_bytes(&Me(2));
         let theirs = world.clone();
         let writer = thread::spawn(move || assert!(try_write(&theirs, &Me(1), &[1])));
         let (ring, me) = (world.ring(), Me(2));

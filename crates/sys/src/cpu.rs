@@ -35,6 +35,7 @@ pub fn online() -> usize {
 }
 
 /// The CPU that the calling thread runs on now.
+#[inline]
 pub fn current() -> u32 {
     // SAFETY: takes nothing, returns a number; a kernel without the call gives -1, which is no CPU either.
     unsafe { libc::sched_getcpu() }.cast_unsigned()

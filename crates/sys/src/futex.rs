@@ -55,6 +55,35 @@ pub struct Thread {
     id: u32,
     /// Null where the kernel does not tell: then others find out by themselves that this thread has died, later.
     list: *const RobustList,
+    fencing: Fencing,
+}
+
+/// Whether the fences of others reach a thread (`MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED` in `membarrier(2)`).
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fencing {
+    NotAsked,
+    Reached,
+    /// The kernel refuses, or the program may not ask.
+    Refused,
+}
+
+const NOBODY: Thread = Thread { id: 0, list: ptr::null(), fencing: Fencing::NotAsked };
+
+std::thread_local! {
+    /// The calling thread, and the generation of processes in which that was found out.
+    static KNOWN: Cell<(u32, Thread)> = const { Cell::new((0, NOBODY)) };
+}
+
+/// Returns when every thread of every process that lets itself be fenced has passed a full memory fence, this one
+/// included. A few microseconds where such threads run on other CPUs, less where not.
+pub fn fence_everywhere() {
+    use rustix::thread::{MembarrierCommand, membarrier};
+    core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+    // Refused here while it was granted to the other: a filter of system calls. What that one has stored is seen by
+    // everybody as soon as its processor gets around to it, which takes nanoseconds, or its CPU is given to another thread.
+    if membarrier(MembarrierCommand::GlobalExpedited).is_err() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// A lock that was announced before another, to be announced again afterwards.
@@ -63,28 +92,51 @@ pub struct Announced(*mut u8);
 
 impl Thread {
     /// The calling thread. After a fork the child's thread is another.
+    #[inline]
     pub fn current() -> Thread {
-        std::thread_local! {
-            static KNOWN: Cell<(u32, Thread)> = const { Cell::new((0, Thread { id: 0, list: ptr::null() })) };
-        }
         let generation = generation();
         let (known_in, thread) = KNOWN.get();
-        if generation != 0 && known_in == generation {
-            return thread;
-        }
+        if generation != 0 && known_in == generation { thread } else { Thread::find_out(generation) }
+    }
+
+    #[cold]
+    fn find_out(generation: u32) -> Thread {
         let id = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
-        let thread = Thread { id, list: registered_list().unwrap_or(ptr::null()) };
+        let list = registered_list().unwrap_or(ptr::null());
+        let thread = Thread { id, list, fencing: Fencing::NotAsked };
         KNOWN.set((generation, thread));
         thread
     }
 
+    /// Whether [`fence_everywhere`] of other processes reaches this thread.
+    #[inline]
+    pub fn can_be_fenced(self) -> bool {
+        self.fencing == Fencing::Reached
+    }
+
+    /// Has the fences of other processes reach this thread from now on; whether they do. The first time in a program of
+    /// several threads this takes as long as the kernel needs to be sure of all of them: milliseconds.
+    pub fn let_be_fenced(self) -> bool {
+        let (generation, mut known) = KNOWN.get();
+        // A number of 0 is no process: what is kept there is not believed again.
+        if known.fencing == Fencing::NotAsked && generation != 0 {
+            use rustix::thread::{MembarrierCommand, membarrier};
+            let is_reached = membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok();
+            known.fencing = if is_reached { Fencing::Reached } else { Fencing::Refused };
+            KNOWN.set((generation, known));
+        }
+        generation != 0 && known.fencing == Fencing::Reached
+    }
+
     /// The kernel's number for the thread, which it compares with the lock word when the thread dies.
+    #[inline]
     pub fn id(self) -> u32 {
         self.id
     }
 
     /// From now on, should the thread die and `word` hold its number, the kernel replaces the number by
     /// `FUTEX_OWNER_DIED` and wakes one sleeper. Returns what was announced before; only one word is at a time.
+    #[inline]
     pub fn announce(self, word: &AtomicU32) -> Announced {
         let Some(list) = self.list() else { return Announced(ptr::null_mut()) };
         compiler_fence(core::sync::atomic::Ordering::SeqCst);
@@ -96,6 +148,7 @@ impl Thread {
 
     /// Announces what was announced before `word`. If something else was announced since, it stays: what is announced
     /// must never outlive the memory that it lies in.
+    #[inline]
     pub fn restore(self, word: &AtomicU32, before: Announced) {
         let Some(list) = self.list() else { return };
         compiler_fence(core::sync::atomic::Ordering::SeqCst);
@@ -105,6 +158,7 @@ impl Thread {
         compiler_fence(core::sync::atomic::Ordering::SeqCst);
     }
 
+    #[inline]
     fn list(&self) -> Option<&RobustList> {
         // SAFETY: null, or the list of the calling living thread, registered by the C library or by us, which stays where
         // it is. Its offset is not changed after registration; the rest is atomic or not looked at.
@@ -150,8 +204,19 @@ pub fn may_have_mapped(id: u32, name: &str) -> bool {
 
 /// A number that is another in every process of a line of forks, kept in a page that the kernel empties on fork; 0 where
 /// there is no such page.
+#[inline]
 fn generation() -> u32 {
-    static PAGE: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
+    // SAFETY: null, or what `map_first` left there, which is valid for good.
+    match unsafe { PAGE.load(Acquire).as_ref() }.map(|page| page.load(Relaxed)) {
+        Some(generation) if generation != 0 => generation,
+        _ => next_generation(),
+    }
+}
+
+static PAGE: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
+
+#[cold]
+fn next_generation() -> u32 {
     static LAST: AtomicU32 = AtomicU32::new(0);
     let mut page = PAGE.load(Acquire);
     if page.is_null() {
@@ -159,15 +224,12 @@ fn generation() -> u32 {
     }
     // SAFETY: what `map_first` returns and leaves in `PAGE` is valid for good.
     let page = unsafe { &*page };
-    match page.load(Relaxed) {
-        0 if ptr::eq(page, &NO_PAGE) => 0,
-        0 => {
-            let next = LAST.fetch_add(1, Relaxed) + 1;
-            // Another thread of a new process may have been first.
-            page.compare_exchange(0, next, Relaxed, Relaxed).map_or_else(|first| first, |_| next)
-        }
-        generation => generation,
+    if ptr::eq(page, &NO_PAGE) {
+        return 0;
     }
+    let next = LAST.fetch_add(1, Relaxed) + 1;
+    // Another thread of a new process may have been first.
+    page.compare_exchange(0, next, Relaxed, Relaxed).map_or_else(|first| first, |_| next)
 }
 
 /// Stands for the page where there is none.

@@ -1,0 +1,238 @@
+//! A lock that costs its one steady user no locked instruction, and is an ordinary [`Lock`] to everybody else.
+//!
+//! A locked instruction waits until every store before it has reached the other CPU: at a small write that takes longer
+//! than the copy. Most sides of most pipes have one user. So a thread that used the lock alone for a while makes it its
+//! own: from then on it enters by a plain store to `inside`. Whoever else comes takes `shared`, announces that the lock
+//! is wanted back, has every CPU pass a fence ([`Parking::fence_everywhere`]), and waits until `inside` is free.
+//!
+//! ```text
+//!    owner                                       somebody else, holding `shared`
+//!    ─────                                       ───────────────────────────────
+//!    store inside = me                           store owner = WANTED
+//!    ──── for the compiler only ────             ──── fence on every CPU ────
+//!    load owner: still me? then inside           load inside: 0? then nobody is, or will be
+//!    ...                                         otherwise wait for it
+//!    store inside = 0
+//!    ──── for the compiler only ────
+//!    load owner: not me? wake
+//! ```
+//!
+//! This is edge E8. After the fence on every CPU either the owner's store to `inside` is seen or its load sees `WANTED`.
+//! The idea is that of biased locking (Kawachiya, Koseki and Onodera, Lock Reservation, OOPSLA 2002) with the fence of
+//! `membarrier(2)` in place of stopping threads.
+
+use crate::Broken;
+use crate::lock::{Guard, Lock, Parking};
+use crate::sync::{AtomicU32, Ordering, fence};
+
+/// Beside the owner's number: somebody wants the lock back.
+const WANTED: u32 = 1 << 31;
+
+/// Beside the owner's number: it was given back. Only the same thread may make it its own again: a store to `inside` by
+/// one that was interrupted at the wrong moment may come at any time, and must not meet a word that is another's.
+const RETURNED: u32 = 1 << 30;
+
+/// Uses by one thread in a row before the lock becomes its own; twice as many each time that it was wanted back, for
+/// that costs about as much as a thousand uses.
+#[cfg(not(loom))]
+const USES: u32 = 64;
+#[cfg(loom)]
+const USES: u32 = 1;
+
+/// All zeros is free and nobody's.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct BiasedLock {
+    shared: Lock,
+    /// Held by the owner while it is inside; a robust futex like the other.
+    inside: Lock,
+    /// 0 before there was an owner; its number; with [`WANTED`], or [`RETURNED`]. Written under `shared`.
+    owner: AtomicU32,
+    /// Who held `shared` last, and how often in a row. Under `shared`.
+    last: AtomicU32,
+    uses: AtomicU32,
+    /// How often the lock was wanted back. Under `shared`.
+    returns: AtomicU32,
+}
+
+impl BiasedLock {
+    pub(crate) fn new() -> BiasedLock {
+        let word = || AtomicU32::new(0);
+        let (shared, inside) = (Lock::new(), Lock::new());
+        BiasedLock { shared, inside, owner: word(), last: word(), uses: word(), returns: word() }
+    }
+
+    /// As [`Lock::acquire`].
+    #[inline]
+    pub(crate) fn acquire<'a, P: Parking>(&'a self, parking: &'a P) -> Result<Guard<'a, P>, Broken> {
+        let me = parking.owner();
+        let is_own = self.owner.load(Ordering::Relaxed) == me && parking.can_be_fenced();
+        let entered = if is_own { self.inside.enter(parking, &self.owner)? } else { None };
+        match entered {
+            Some(guard) => Ok(guard),
+            None => self.acquire_shared(parking, me),
+        }
+    }
+
+    fn acquire_shared<'a, P: Parking>(&'a self, parking: &'a P, me: u32) -> Result<Guard<'a, P>, Broken> {
+        if self.inside.is_held_by(me) {
+            // A signal handler, as in `Lock::acquire`; who wants the lock back would wait for this thread.
+            return Err(Broken);
+        }
+        let (guard, owner) = loop {
+            let guard = self.shared.acquire(parking)?;
+            let owner = self.owner.load(Ordering::Relaxed);
+            if owner == 0 || owner & RETURNED != 0 {
+                break (guard, owner);
+            }
+            if let Some(returned) = self.take_back(parking, owner) {
+                break (guard, returned);
+            }
+            // Not while holding `shared`: others would see a holder who is neither stopped nor gets on.
+            drop(guard);
+            self.inside.wait_until_left(parking)?;
+        };
+        if self.last.load(Ordering::Relaxed) != me {
+            self.last.store(me, Ordering::Relaxed);
+            self.uses.store(0, Ordering::Relaxed);
+        }
+        let uses = self.uses.load(Ordering::Relaxed).saturating_add(1);
+        self.uses.store(uses, Ordering::Relaxed);
+        let enough = USES << self.returns.load(Ordering::Relaxed).min(20);
+        if uses >= enough && (owner == 0 || owner == me | RETURNED) && parking.wants_for_itself() {
+            self.owner.store(me, Ordering::Relaxed);
+            // E3: who counts itself from here on sees the owner and fences for it.
+            fence(Ordering::SeqCst);
+        }
+        Ok(guard)
+    }
+
+    /// With `shared` held. Returns the new word if nobody is inside, and then nobody will be; otherwise it is wanted back.
+    #[cold]
+    fn take_back<P: Parking>(&self, parking: &P, owner: u32) -> Option<u32> {
+        self.owner.store(owner | WANTED, Ordering::Relaxed);
+        // E8 with `Lock::enter` and `Guard::drop`. Also if it is wanted already: who wanted it may have died here.
+        parking.fence_everywhere();
+        if !self.inside.is_left() {
+            return None;
+        }
+        self.returns.store(self.returns.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
+        self.uses.store(0, Ordering::Relaxed);
+        let returned = owner & !WANTED | RETURNED;
+        // E3: an owner whose last change could still be on its way is seen as one until here.
+        self.owner.store(returned, Ordering::Release);
+        Some(returned)
+    }
+
+    /// For who has counted itself and passed a full fence: what remains to be done so that the owner, if there is one,
+    /// either sees the count or has made its change seen.
+    #[inline]
+    pub(crate) fn fence_for_owner(&self, parking: &impl Parking) {
+        // E3 with `take_back`.
+        let owner = self.owner.load(Ordering::Acquire);
+        if owner != 0 && owner & RETURNED == 0 {
+            parking.fence_everywhere();
+        }
+    }
+
+    /// For tests and models: as [`Lock::abandon`], of whichever word the dead owner held.
+    pub(crate) fn abandon(&self, me: u32) {
+        if self.inside.is_held_by(me) { self.inside.abandon() } else { self.shared.abandon() }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::lock::Parked;
+    use core::cell::Cell;
+
+    /// A thread by name, which counts the fences that it has others pass.
+    struct Somebody {
+        number: u32,
+        fences: Cell<u32>,
+    }
+
+    fn somebody(number: u32) -> Somebody {
+        Somebody { number, fences: Cell::new(0) }
+    }
+
+    impl Parking for Somebody {
+        type Announced = ();
+
+        fn owner(&self) -> u32 {
+            self.number
+        }
+
+        fn announce(&self, _: &AtomicU32) {}
+
+        fn restore(&self, _: &AtomicU32, (): ()) {}
+
+        fn park(&self, _: &AtomicU32, _: u32, _: u32) -> Parked {
+            Parked::GiveUp
+        }
+
+        fn unpark_one(&self, _: &AtomicU32) {}
+
+        fn can_be_fenced(&self) -> bool {
+            true
+        }
+
+        fn wants_for_itself(&self) -> bool {
+            true
+        }
+
+        fn fence_everywhere(&self) {
+            self.fences.set(self.fences.get() + 1);
+        }
+    }
+
+    fn uses_until_own(lock: &BiasedLock, thread: &Somebody) -> Option<usize> {
+        (0..10_000).find(|_| lock.acquire(thread).unwrap().is_own())
+    }
+
+    #[test]
+    fn a_lock_becomes_its_users_own_and_is_given_back() {
+        let (lock, steady, other) = (BiasedLock::new(), somebody(1), somebody(2));
+        assert_eq!(uses_until_own(&lock, &steady), Some(64));
+        assert!(!lock.acquire(&other).unwrap().is_own());
+        assert_eq!((steady.fences.get(), other.fences.get()), (0, 1));
+        assert_eq!(uses_until_own(&lock, &other), None, "it is never another's");
+        assert_eq!(uses_until_own(&lock, &steady), Some(128), "twice as many uses the next time");
+        assert_eq!(other.fences.get(), 1);
+    }
+
+    #[test]
+    fn a_sleeper_has_the_owner_fenced_and_nobody_else() {
+        let (lock, steady, sleeper) = (BiasedLock::new(), somebody(1), somebody(2));
+        lock.fence_for_owner(&sleeper);
+        assert_eq!(sleeper.fences.get(), 0);
+        uses_until_own(&lock, &steady);
+        lock.fence_for_owner(&sleeper);
+        assert_eq!(sleeper.fences.get(), 1);
+        drop(lock.acquire(&sleeper).unwrap());
+        lock.fence_for_owner(&sleeper);
+        assert_eq!(sleeper.fences.get(), 2, "one to take it back, none after");
+    }
+
+    #[test]
+    fn who_interrupts_itself_is_told_and_does_not_wait() {
+        let (lock, steady) = (BiasedLock::new(), somebody(1));
+        uses_until_own(&lock, &steady);
+        let inside = lock.acquire(&steady).unwrap();
+        assert!(inside.is_own() && lock.acquire(&steady).is_err());
+        drop(inside);
+        assert!(lock.acquire(&steady).is_ok());
+    }
+
+    #[test]
+    fn what_a_dead_owner_leaves_inside_is_no_obstacle() {
+        let (lock, steady, other) = (BiasedLock::new(), somebody(1), somebody(2));
+        uses_until_own(&lock, &steady);
+        core::mem::forget(lock.acquire(&steady).unwrap());
+        assert!(lock.acquire(&other).is_err(), "it is alive, as far as is known");
+        lock.abandon(1);
+        assert!(!lock.acquire(&other).unwrap().is_own());
+        assert_eq!(uses_until_own(&lock, &steady), None, "one of the same number finds the word taken");
+    }
+}
