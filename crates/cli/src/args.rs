@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::bench::{bw_pipe, grep, lat_pipe, pipeline};
+use crate::bench::{bw_pipe, grep, lat_pipe, pipeline, report};
 use crate::bytes;
 use crate::failure::Failure;
 
@@ -97,6 +97,9 @@ pub(crate) enum BenchOptions {
     /// Time for one byte there and back between two processes, both running or one of them asleep
     #[command(name = "lat_pipe", after_help = lat_pipe::EXAMPLES)]
     LatPipe(lat_pipe::Options),
+    /// Draw the results of an earlier run as one page
+    #[command(after_help = report::EXAMPLES)]
+    Report(report::Options),
     /// Runs one pipeline with a CPU for each stage and tells how it went; `bench grep` runs itself this way
     #[command(hide = true)]
     Pipeline(pipeline::Options),

@@ -1,4 +1,4 @@
-//! `millstream bench`: options in, measurements run with progress shown, table and JSON out.
+//! `millstream bench`: options in, measurements run with progress shown, table, JSON and page out.
 
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -17,6 +17,7 @@ pub(crate) mod lat_pipe;
 mod options;
 mod outputs;
 pub(crate) mod pipeline;
+pub(crate) mod report;
 
 use outputs::Outputs;
 
@@ -29,6 +30,7 @@ pub(crate) fn bench(options: BenchOptions) -> Result<ExitCode, Failure> {
         BenchOptions::Grep(options) => grep::run(options),
         BenchOptions::BwPipe(options) => bw_pipe::run(options),
         BenchOptions::LatPipe(options) => lat_pipe::run(options),
+        BenchOptions::Report(options) => report::run(options),
         BenchOptions::Pipeline(options) => pipeline::run(options),
     }
 }
