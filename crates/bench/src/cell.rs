@@ -10,6 +10,8 @@ use crate::engine::launch::{Launch, Telemetry};
 use crate::engine::statistics::{self, Cluster, median, median_interval, ratio_of_medians};
 use crate::machine::Machine;
 
+mod reading;
+
 /// The format that is written. Another first number for what old readers cannot read.
 pub const SCHEMA: &str = "millstream bench 2";
 

@@ -1,3 +1,5 @@
 //! How results are shown.
 
+mod earlier;
+pub mod html;
 pub mod table;

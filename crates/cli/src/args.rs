@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::bench::{
     bandwidth, bw_file_rd, bw_mmap_rd, bw_tcp, cache_to_cache, fifo_grid, grep, lat_mem_rd, memcpy, pipeflex, pipeline,
-    round_trip, suite,
+    report, round_trip, suite,
 };
 use crate::bytes;
 use crate::failure::Failure;
@@ -143,6 +143,9 @@ pub(crate) enum BenchCommand {
     /// Time for many small messages from a producer to a consumer: kernel FIFOs and pipes against millstream
     #[command(name = "fifo_grid", after_help = fifo_grid::EXAMPLES)]
     FifoGrid(fifo_grid::Options),
+    /// Draw the results of an earlier run as one page
+    #[command(after_help = report::EXAMPLES)]
+    Report(report::Options),
     /// Runs one pipeline with a CPU for each stage and tells how it went; `bench grep` runs itself this way
     #[command(hide = true)]
     Pipeline(pipeline::Options),

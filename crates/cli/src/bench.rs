@@ -1,4 +1,4 @@
-//! `millstream bench`: options in, measurements run with progress shown, table and JSON out.
+//! `millstream bench`: options in, measurements run with progress shown, table, JSON and page out.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -30,6 +30,7 @@ mod options;
 mod outputs;
 pub(crate) mod pipeflex;
 pub(crate) mod pipeline;
+pub(crate) mod report;
 pub(crate) mod round_trip;
 pub(crate) mod suite;
 
@@ -57,6 +58,7 @@ pub(crate) fn bench(BenchOptions { command, suite }: BenchOptions) -> Result<Exi
         BenchCommand::CacheToCache(options) => cache_to_cache::run(options),
         BenchCommand::Pipeflex(options) => pipeflex::run(options),
         BenchCommand::FifoGrid(options) => fifo_grid::run(options),
+        BenchCommand::Report(options) => report::run(options),
     }
 }
 

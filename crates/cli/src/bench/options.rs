@@ -44,6 +44,10 @@ pub(crate) struct OutputOptions {
     /// Write every cell with its raw samples to FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+
+    /// Draw the results as one page that needs no network
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
 }
 
 /// Those of `all` that are named, or all if none is.

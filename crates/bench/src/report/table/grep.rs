@@ -8,16 +8,7 @@ use super::{invalid_cells, on_machine};
 use crate::cell::{Cell, Document};
 use crate::engine::placement::Placement;
 use crate::method::grep::Workload;
-
-/// Improvement in percent over its own kernel's pipe, grep over 50 MB, as a study of three Linux 2.5 pipe patches
-/// reported it: larger pipe, single copy, both together. Other hardware; the shape is what compares.
-fn historical(workload: &str, placement: &str) -> [Option<i32>; 3] {
-    match (workload, placement) {
-        ("grep", "2cpu") => [165, 40, 203].map(Some),
-        ("grep", "1cpu") => [-3, -53, -3].map(Some),
-        _ => [None; 3],
-    }
-}
+use crate::report::earlier;
 
 /// A row for each pipeline and placement, then what could not be measured and why.
 pub(super) fn render(document: &Document, cells: &[&Cell]) -> String {
@@ -78,7 +69,7 @@ fn row(cells: &[&Cell], workload: &str, placement: &str) -> Option<Vec<String>> 
         milliseconds(find("file")),
     ];
     row.extend(
-        historical(workload, placement).map(|figure| figure.map_or("-".into(), |figure| format!("{figure:+} %"))),
+        earlier::grep(workload, placement).map(|figure| figure.map_or("-".into(), |figure| format!("{figure:+} %"))),
     );
     Some(row)
 }

@@ -1,0 +1,45 @@
+//! `millstream bench report`: the page of results that were kept.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use millstream_bench::cell::Document;
+
+use super::options::OutputOptions;
+use super::outputs::Outputs;
+use crate::failure::Failure;
+
+/// Shown below the options.
+pub(crate) const EXAMPLES: &str = "\
+Example:
+  millstream bench bw_pipe --json bw.json
+  millstream bench report bw.json --html bw.html";
+
+/// Options of `millstream bench report`.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// What --json wrote
+    #[arg(value_name = "RESULTS")]
+    results: PathBuf,
+
+    /// Draw the results as one page that needs no network
+    #[arg(long, value_name = "FILE")]
+    html: PathBuf,
+}
+
+/// Reads and draws.
+pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
+    let path = options.results.display();
+    let text = fs::read_to_string(&options.results)
+        .map_err(|error| Failure::usage(format!("cannot read '{path}': {error}")))?;
+    let document = Document::from_json(&text).map_err(|why| Failure::usage(format!("'{path}' {why}")))?;
+    if fs::canonicalize(&options.html)
+        .is_ok_and(|page| fs::canonicalize(&options.results).is_ok_and(|results| page == results))
+    {
+        return Err(Failure::usage(format!("'{path}' and the page are the same file; give the page another name")));
+    }
+    Outputs::open(&OutputOptions { json: None, html: Some(options.html) })?.write(&document)?;
+    Ok(ExitCode::SUCCESS)
+}
