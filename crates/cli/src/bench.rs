@@ -11,6 +11,7 @@ use millstream_bench::method::bw_unix::BwUnix;
 use millstream_bench::method::lat_fifo::LatFifo;
 use millstream_bench::method::lat_pipe::LatPipe;
 use millstream_bench::method::lat_unix::LatUnix;
+use millstream_bench::method::suite::Part;
 use millstream_bench::report::table;
 
 use crate::args::{BenchCommand, BenchOptions};
@@ -64,22 +65,19 @@ pub(crate) fn bench(BenchOptions { command, suite }: BenchOptions) -> Result<Exi
 
 /// Measures with progress shown, then shows and writes the results.
 fn measure(comparisons: Vec<Comparison>, effort: Effort, outputs: Outputs) -> Result<ExitCode, Failure> {
-    measure_and_show(comparisons, effort, outputs, table::render)
+    measure_and_show(vec![Part { comparisons, effort }], outputs, table::render)
 }
 
 /// As [`measure`], and shows the results in a certain way.
-fn measure_and_show(
-    comparisons: Vec<Comparison>,
-    effort: Effort,
-    outputs: Outputs,
-    render: fn(&Document) -> String,
-) -> Result<ExitCode, Failure> {
+fn measure_and_show(parts: Vec<Part>, outputs: Outputs, render: fn(&Document) -> String) -> Result<ExitCode, Failure> {
     let command = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
     let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let start = Instant::now();
-    let mut progress = Progress::new();
-    let cells = engine::measure(comparisons, &effort, |now| progress.update(now));
-    drop(progress);
+    let mut cells = Vec::new();
+    for Part { comparisons, effort } in parts {
+        let mut progress = Progress::new();
+        cells.extend(engine::measure(comparisons, &effort, |now| progress.update(now)));
+    }
     let document = Document::new(cells, command, began, start.elapsed().as_secs_f64());
     outputs.write(&document)?;
     failure::print(&render(&document))?;

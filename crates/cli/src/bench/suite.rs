@@ -55,6 +55,6 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
         _ => Depth::Quick,
     };
     let plan = Plan { depth, methods: options.method, program: super::own_path()? };
-    let comparisons = plan.comparisons().map_err(Failure::own)?;
-    super::measure_and_show(comparisons, plan.effort(), outputs, table::verdicts::render)
+    let parts = plan.parts().map_err(Failure::own)?;
+    super::measure_and_show(parts, outputs, table::verdicts::render)
 }
