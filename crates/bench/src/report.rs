@@ -1,3 +1,5 @@
 //! How results are shown.
 
+pub mod changes;
+pub mod csv;
 pub mod table;

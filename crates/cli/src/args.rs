@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::bench::{bw_pipe, grep, lat_pipe, pipeline};
+use crate::bench::{bw_pipe, compare, grep, history, lat_pipe, pipeline};
 use crate::bytes;
 use crate::failure::Failure;
 
@@ -97,6 +97,12 @@ pub(crate) enum BenchOptions {
     /// Time for one byte there and back between two processes, both running or one of them asleep
     #[command(name = "lat_pipe", after_help = lat_pipe::EXAMPLES)]
     LatPipe(lat_pipe::Options),
+    /// Earlier runs, kept in the user's data directory: list them, show one, forget the oldest
+    #[command(after_help = history::EXAMPLES)]
+    History(history::Options),
+    /// Tell whether a run is slower than another, or than the runs before it
+    #[command(after_help = compare::EXAMPLES)]
+    Compare(compare::Options),
     /// Runs one pipeline with a CPU for each stage and tells how it went; `bench grep` runs itself this way
     #[command(hide = true)]
     Pipeline(pipeline::Options),

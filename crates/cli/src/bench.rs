@@ -12,7 +12,9 @@ use crate::failure::{self, Failure};
 use crate::progress::Progress;
 
 pub(crate) mod bw_pipe;
+pub(crate) mod compare;
 pub(crate) mod grep;
+pub(crate) mod history;
 pub(crate) mod lat_pipe;
 mod options;
 mod outputs;
@@ -29,6 +31,8 @@ pub(crate) fn bench(options: BenchOptions) -> Result<ExitCode, Failure> {
         BenchOptions::Grep(options) => grep::run(options),
         BenchOptions::BwPipe(options) => bw_pipe::run(options),
         BenchOptions::LatPipe(options) => lat_pipe::run(options),
+        BenchOptions::History(options) => history::run(options),
+        BenchOptions::Compare(options) => compare::run(options),
         BenchOptions::Pipeline(options) => pipeline::run(options),
     }
 }
@@ -42,8 +46,11 @@ fn measure(comparisons: Vec<Comparison>, effort: Effort, outputs: Outputs) -> Re
     let cells = engine::measure(comparisons, &effort, |now| progress.update(now));
     drop(progress);
     let document = Document::new(cells, command, began, start.elapsed().as_secs_f64());
+    let is_table_shown = !outputs.takes_stdout();
     outputs.write(&document)?;
-    failure::print(&table::render(&document))?;
+    if is_table_shown {
+        failure::print(&table::render(&document))?;
+    }
     let all_valid = document.cells.iter().all(|cell| cell.valid);
     Ok(if all_valid { ExitCode::SUCCESS } else { ExitCode::from(INVALID) })
 }

@@ -96,7 +96,7 @@ fn round_trips_running_and_asleep() {
 #[test]
 fn two_cpus_that_are_not_there_are_not_measured() {
     for (method, row) in [("bw_pipe", "bw_pipe 4k"), ("lat_pipe", "lat_pipe running")] {
-        let mut arguments = vec!["bench", method, "--rounds", "5", "--transport", "pipe,millstream"];
+        let mut arguments = vec!["bench", method, "--no-history", "--rounds", "5", "--transport", "pipe,millstream"];
         arguments.extend(if method == "bw_pipe" { ["--transfer", "4k"] } else { ["--waiting", "running"] });
         let seen = output(Command::new("taskset").args(["-c", "0", program()]).args(&arguments));
         assert_eq!(seen.code, Some(3), "{seen:?}");
@@ -150,7 +150,7 @@ fn a_pipe_that_is_not_granted_is_not_measured() {
         Command::new("setpriv")
             .args(["--reuid", "64126", "--regid", "64126", "--clear-groups", "python3", "-c", HOARD])
             .arg(scratch.installed())
-            .args(["bench", "bw_pipe", "--transfer", "4k", "--placement", "1cpu", "--rounds", "5"])
+            .args(["bench", "bw_pipe", "--transfer", "4k", "--placement", "1cpu", "--rounds", "5", "--no-history"])
             .env("PATH", "/usr/bin:/bin"),
     );
     assert_eq!((seen.code, seen.stderr.as_str()), (Some(3), ""), "{seen:?}");

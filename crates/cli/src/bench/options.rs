@@ -22,9 +22,17 @@ pub(crate) struct StreamOptions {
 /// Where the results go besides the table.
 #[derive(Args, Clone)]
 pub(crate) struct OutputOptions {
-    /// Write every cell with its raw samples to FILE
+    /// Write every cell with its raw samples to FILE; - is the standard output, instead of the table
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+
+    /// Write a row for each cell to FILE; - is the standard output, instead of the table
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+
+    /// Do not keep the run for 'bench history' and 'bench compare'
+    #[arg(long)]
+    pub(crate) no_history: bool,
 }
 
 /// Those of `all` that are named, or all if none is.
