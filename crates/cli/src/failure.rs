@@ -34,7 +34,7 @@ impl Failure {
     }
 
     /// The same with exit status 3.
-    pub(crate) fn as_invalid(self) -> Failure {
+    pub(crate) fn into_invalid(self) -> Failure {
         Failure::invalid(self.sentence)
     }
 

@@ -75,7 +75,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
     let history = match super::history::open() {
         // Two files can be compared without one, only with less knowledge of the machine.
         Err(_) if !needs_history => None,
-        other => other.map_err(Failure::as_invalid)?,
+        other => other.map_err(Failure::into_invalid)?,
     };
     let history = history.as_ref();
     let named = (named(&options.a, history)?, named(&options.b, history)?);
