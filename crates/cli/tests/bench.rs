@@ -128,7 +128,7 @@ fn anybody_can_measure() {
         std::process::Command::new("setpriv")
             .args(["--reuid", "64125", "--regid", "64125", "--clear-groups"])
             .arg(program)
-            .args(["bench", "grep", "--file", &text, "--pairs", "5"])
+            .args(["bench", "grep", "--no-history", "--file", &text, "--pairs", "5"])
             .env("PATH", "/usr/bin:/bin"),
     );
     assert_eq!((seen.code, seen.stderr.as_str()), (Some(0), ""), "{seen:?}");

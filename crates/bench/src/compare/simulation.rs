@@ -64,7 +64,7 @@ pub(super) fn run(random: &mut Random, weather: &Weather, launches: usize, slowe
             let mut speeds = Vec::new();
             for (index, transport) in TRANSPORTS.into_iter().enumerate() {
                 let slower = if transport == slowed { slowdown.ln() } else { 0.0 };
-                let humps = if (index + transfer as usize / 512) % 3 == 0 { weather.humps } else { 0 };
+                let humps = if (index + transfer as usize / 512).is_multiple_of(3) { weather.humps } else { 0 };
                 speeds.push(series(slower - of_transport[index], humps));
             }
             let twin = series(-of_transport[0], 0);

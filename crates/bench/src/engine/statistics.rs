@@ -234,9 +234,11 @@ mod tests {
         (0..1000).filter(|_| humps(&(0..samples).map(|_| draw(&mut random)).collect::<Vec<_>>()).is_some()).count()
     }
 
+    type Draw = fn(&mut Random) -> f64;
+
     #[test]
     fn one_hump_of_any_shape_is_one_in_99_of_100() {
-        let shapes: [(&str, fn(&mut Random) -> f64); 6] = [
+        let shapes: [(&str, Draw); 6] = [
             ("normal", |random| 10.0 * (0.3 * normal(random)).exp()),
             ("uniform", |random| 10.0 + 10.0 * uniform(random)),
             ("exponential", |random| 10.0 - 10.0 * (1.0 - uniform(random)).ln()),
