@@ -68,6 +68,9 @@ pub struct Cell {
     /// The middles of two humps, where the samples have two: then the median is one of them, or a place where nothing
     /// is.
     pub humps: Option<[f64; 2]>,
+    /// Which launches belong to each hump, the lower first. `None` without humps.
+    #[serde(default)]
+    pub hump_launches: Option<[HumpLaunches; 2]>,
     /// Samples from before it was warm, in no figure.
     pub warmup: Vec<f64>,
     /// Each launch, in order.
@@ -105,6 +108,27 @@ pub enum Verdict {
     Inconclusive,
 }
 
+/// What belongs to one of two humps.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HumpLaunches {
+    /// Places in [`Cell::launches`].
+    pub launches: Vec<usize>,
+    /// Where these ran: each combination of CPUs that occurs, as in [`Telemetry::cpus`].
+    pub cpus: Vec<Vec<usize>>,
+}
+
+impl std::fmt::Display for Verdict {
+    /// The word of the JSON.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.pad(match self {
+            Verdict::Better => "better",
+            Verdict::Same => "same",
+            Verdict::Worse => "worse",
+            Verdict::Inconclusive => "inconclusive",
+        })
+    }
+}
+
 /// What is kept of a launch besides its samples.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LaunchRecord {
@@ -138,6 +162,7 @@ impl Cell {
             samples: Vec::new(),
             outliers: Vec::new(),
             humps: None,
+            hump_launches: None,
             warmup: Vec::new(),
             launches: Vec::new(),
             converged: false,
@@ -198,7 +223,23 @@ impl Cell {
             self.ci95 = Some(median_interval(&self.clusters()));
             self.outliers = statistics::outliers(&self.samples);
             self.humps = statistics::humps(&self.samples);
+            self.hump_launches = self.humps.map(|middles| self.launches_of_humps(middles));
         }
+    }
+
+    /// The launches whose medians are nearer to either middle. Where a hump belongs to other CPUs, or to some launches
+    /// and not to others, this shows it.
+    fn launches_of_humps(&self, [low, high]: [f64; 2]) -> [HumpLaunches; 2] {
+        let mut humps = [HumpLaunches::default(), HumpLaunches::default()];
+        for (index, (launch, samples)) in self.launches.iter().zip(self.clusters()).enumerate() {
+            let hump = &mut humps[usize::from(median(samples) > f64::midpoint(low, high))];
+            hump.launches.push(index);
+            if !hump.cpus.contains(&launch.telemetry.cpus) {
+                hump.cpus.push(launch.telemetry.cpus.clone());
+            }
+        }
+        humps.iter_mut().for_each(|hump| hump.cpus.sort());
+        humps
     }
 
     /// Fills in what follows from the baseline's samples, which were taken in the same rounds.
@@ -289,6 +330,21 @@ mod tests {
         cell.add(Launch { samples: vec![3.0], warmup: vec![9.0], ..Launch::default() });
         assert_eq!(cell.clusters(), [&[1.0, 2.0][..], &[3.0]]);
         assert_eq!(cell.warmup, [9.0]);
+    }
+
+    #[test]
+    fn humps_are_told_with_their_launches_and_cpus() {
+        let mut cell = Cell::new("bw_pipe", "pipe", "2cpu", BTreeMap::new(), "ms");
+        for index in 0..12 {
+            let is_far = index % 3 == 0;
+            let telemetry = Telemetry { cpus: vec![0, if is_far { 5 } else { 1 }], ..Telemetry::default() };
+            let sample = if is_far { 30.0 } else { 10.0 } + 0.01 * index as f64;
+            cell.add(Launch { samples: vec![sample], telemetry, warmup: Vec::new() });
+        }
+        cell.conclude();
+        let near = HumpLaunches { launches: vec![1, 2, 4, 5, 7, 8, 10, 11], cpus: vec![vec![0, 1]] };
+        let far = HumpLaunches { launches: vec![0, 3, 6, 9], cpus: vec![vec![0, 5]] };
+        assert_eq!(cell.hump_launches, Some([near, far]));
     }
 
     #[test]

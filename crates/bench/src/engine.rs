@@ -20,6 +20,7 @@ use crate::random::Random;
 pub mod crew;
 pub mod launch;
 pub mod placement;
+pub mod significance;
 pub mod statistics;
 
 pub use launch::{Launch, Telemetry};

@@ -18,7 +18,9 @@
 #![deny(unsafe_code)]
 
 pub mod cell;
+pub mod compare;
 pub mod engine;
+pub mod history;
 pub mod machine;
 pub mod method;
 mod page_aligned;

@@ -41,10 +41,31 @@ impl Machine {
         }
     }
 
+    /// What figures of two runs must have in common to be compared: 16 hexadecimal digits of the processor, how many CPUs
+    /// this process may use, the first two numbers of the kernel's release, the memory in steps of 1 GiB, the caches, and
+    /// whether a hypervisor runs underneath.
+    ///
+    /// The kernel's patch level is left out, because those change every week and seldom the speed of a pipe, and so is
+    /// the exact size of the memory, of which each boot keeps another part to itself. The setting of huge pages can be
+    /// changed by hand at any time; methods that depend on it check the pages that they got.
+    pub fn fingerprint(&self) -> String {
+        let version: Vec<&str> = self.kernel.split(['.', '-']).take(2).collect();
+        let gibibytes = (self.memory + (1 << 29)) >> 30;
+        let Machine { cpu, cpus, caches, is_virtual, .. } = self;
+        let text = format!("{cpu}\n{cpus}\n{}\n{gibibytes}\n{caches:?}\n{is_virtual}", version.join("."));
+        format!("{:016x}", fnv(text.as_bytes()))
+    }
+
     /// Bytes of the largest cache, or what is common for one where nobody says.
     pub fn last_level_cache(&self) -> u64 {
         self.caches.iter().copied().max().filter(|&bytes| bytes > 0).unwrap_or(32 << 20)
     }
+}
+
+/// FNV-1a of 64 bits (Fowler, Noll and Vo; RFC 9923): the same in every version of every program, which the standard
+/// library's hash is not.
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 fn read(path: impl AsRef<Path>) -> String {
@@ -93,6 +114,37 @@ mod tests {
         assert!(machine.memory > 1 << 20 && machine.cpus > 0 && !machine.kernel.is_empty(), "{machine:?}");
         assert!(machine.last_level_cache() > 0);
         assert!((1..machine.memory).contains(&available_memory()));
+    }
+
+    #[test]
+    fn a_machine_keeps_its_fingerprint_until_something_that_matters_changes() {
+        assert_eq!((fnv(b""), fnv(b"foobar")), (0xcbf2_9ce4_8422_2325, 0x8594_4171_f739_67e8));
+        let machine = Machine {
+            cpu: "Some CPU".into(),
+            cpus: 2,
+            kernel: "6.18.44-1-amd64".into(),
+            memory: 8 << 30,
+            caches: vec![32 << 10, 1 << 20],
+            huge_pages: "madvise".into(),
+            is_virtual: true,
+        };
+        let same = [
+            Machine { kernel: "6.18.9".into(), ..machine.clone() },
+            Machine { memory: (8 << 30) - (90 << 20), ..machine.clone() },
+            Machine { huge_pages: "always".into(), ..machine.clone() },
+        ];
+        let other = [
+            Machine { cpu: "Other CPU".into(), ..machine.clone() },
+            Machine { cpus: 4, ..machine.clone() },
+            Machine { kernel: "6.1.44".into(), ..machine.clone() },
+            Machine { memory: 16 << 30, ..machine.clone() },
+            Machine { caches: vec![32 << 10], ..machine.clone() },
+            Machine { is_virtual: false, ..machine.clone() },
+        ];
+        assert!(same.iter().all(|same| same.fingerprint() == machine.fingerprint()));
+        assert!(other.iter().all(|other| other.fingerprint() != machine.fingerprint()));
+        // Written into histories: it must not change with the program.
+        assert_eq!(machine.fingerprint().len(), 16);
     }
 
     #[test]

@@ -7,8 +7,8 @@ use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::bench::{
-    bandwidth, bw_file_rd, bw_mmap_rd, bw_tcp, cache_to_cache, fifo_grid, grep, lat_mem_rd, memcpy, pipeflex, pipeline,
-    report, round_trip, suite,
+    bandwidth, bw_file_rd, bw_mmap_rd, bw_tcp, cache_to_cache, compare, fifo_grid, grep, history, lat_mem_rd, memcpy,
+    pipeflex, pipeline, report, round_trip, suite,
 };
 use crate::bytes;
 use crate::failure::Failure;
@@ -146,6 +146,12 @@ pub(crate) enum BenchCommand {
     /// Draw the results of an earlier run as one page
     #[command(after_help = report::EXAMPLES)]
     Report(report::Options),
+    /// Earlier runs, kept in the user's data directory: list them, show one, forget the oldest
+    #[command(after_help = history::EXAMPLES)]
+    History(history::Options),
+    /// Tell whether a run is slower than another, or than the runs before it
+    #[command(after_help = compare::EXAMPLES)]
+    Compare(compare::Options),
     /// Runs one pipeline with a CPU for each stage and tells how it went; `bench grep` runs itself this way
     #[command(hide = true)]
     Pipeline(pipeline::Options),

@@ -23,8 +23,10 @@ pub(crate) mod bw_file_rd;
 pub(crate) mod bw_mmap_rd;
 pub(crate) mod bw_tcp;
 pub(crate) mod cache_to_cache;
+pub(crate) mod compare;
 pub(crate) mod fifo_grid;
 pub(crate) mod grep;
+pub(crate) mod history;
 pub(crate) mod lat_mem_rd;
 pub(crate) mod memcpy;
 mod options;
@@ -60,6 +62,8 @@ pub(crate) fn bench(BenchOptions { command, suite }: BenchOptions) -> Result<Exi
         BenchCommand::Pipeflex(options) => pipeflex::run(options),
         BenchCommand::FifoGrid(options) => fifo_grid::run(options),
         BenchCommand::Report(options) => report::run(options),
+        BenchCommand::History(options) => history::run(options),
+        BenchCommand::Compare(options) => compare::run(options),
     }
 }
 
@@ -79,8 +83,11 @@ fn measure_and_show(parts: Vec<Part>, outputs: Outputs, render: fn(&Document) ->
         cells.extend(engine::measure(comparisons, &effort, |now| progress.update(now)));
     }
     let document = Document::new(cells, command, began, start.elapsed().as_secs_f64());
+    let is_table_shown = !outputs.takes_stdout();
     outputs.write(&document)?;
-    failure::print(&render(&document))?;
+    if is_table_shown {
+        failure::print(&render(&document))?;
+    }
     let all_valid = document.cells.iter().all(|cell| cell.valid);
     Ok(if all_valid { ExitCode::SUCCESS } else { ExitCode::from(INVALID) })
 }

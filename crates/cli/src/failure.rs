@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 /// The program was used wrongly.
 const USAGE: u8 = 2;
+/// What was measured cannot be trusted, or cannot be compared.
+const INVALID: u8 = 3;
 /// The program itself could not do its work; what `env`, `nice` and `timeout` use too.
 const OWN: u8 = 125;
 /// The command was found and could not be run.
@@ -24,6 +26,16 @@ impl Failure {
     /// Exit status 2.
     pub(crate) fn usage(sentence: impl Into<String>) -> Failure {
         Failure { sentence: sentence.into(), status: USAGE }
+    }
+
+    /// Exit status 3.
+    pub(crate) fn invalid(sentence: impl Into<String>) -> Failure {
+        Failure { sentence: sentence.into(), status: INVALID }
+    }
+
+    /// The same with exit status 3.
+    pub(crate) fn into_invalid(self) -> Failure {
+        Failure::invalid(self.sentence)
     }
 
     /// Exit status 125.

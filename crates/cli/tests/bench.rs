@@ -94,7 +94,7 @@ fn a_pattern_that_occurs_makes_its_cells_invalid_and_the_exit_status_3() {
 fn two_cpus_that_are_not_there_are_not_measured() {
     let scratch = Scratch::new();
     let text = text(&scratch);
-    let arguments = ["bench", "grep", "--file", &text, "--pairs", "5", "--workload", "cat-wc"];
+    let arguments = ["bench", "grep", "--no-history", "--file", &text, "--pairs", "5", "--workload", "cat-wc"];
     let seen = output(std::process::Command::new("taskset").args(["-c", "0", common::program()]).args(arguments));
     assert_eq!(seen.code, Some(3), "{seen:?}");
     assert!(
@@ -128,7 +128,7 @@ fn anybody_can_measure() {
         std::process::Command::new("setpriv")
             .args(["--reuid", "64125", "--regid", "64125", "--clear-groups"])
             .arg(program)
-            .args(["bench", "grep", "--file", &text, "--pairs", "5"])
+            .args(["bench", "grep", "--no-history", "--file", &text, "--pairs", "5"])
             .env("PATH", "/usr/bin:/bin"),
     );
     assert_eq!((seen.code, seen.stderr.as_str()), (Some(0), ""), "{seen:?}");

@@ -153,7 +153,7 @@ fn round_trips_over_everything() {
 #[test]
 fn two_cpus_that_are_not_there_are_not_measured() {
     for (method, row) in [("bw_pipe", "bw_pipe 4k"), ("lat_pipe", "lat_pipe running")] {
-        let mut arguments = vec!["bench", method, "--rounds", "5", "--transport", "pipe,millstream"];
+        let mut arguments = vec!["bench", method, "--no-history", "--rounds", "5", "--transport", "pipe,millstream"];
         arguments.extend(if method == "bw_pipe" { ["--transfer", "4k"] } else { ["--waiting", "running"] });
         let seen = output(Command::new("taskset").args(["-c", "0", program()]).args(&arguments));
         assert_eq!(seen.code, Some(3), "{seen:?}");
@@ -210,7 +210,7 @@ fn a_pipe_that_is_not_granted_is_not_measured() {
         Command::new("setpriv")
             .args(["--reuid", "64126", "--regid", "64126", "--clear-groups", "python3", "-c", HOARD])
             .arg(scratch.installed())
-            .args(["bench", "bw_pipe", "--transfer", "4k", "--placement", "1cpu", "--rounds", "5"])
+            .args(["bench", "bw_pipe", "--transfer", "4k", "--placement", "1cpu", "--rounds", "5", "--no-history"])
             .args(["--transport", "pipe,pipe-1m,vmsplice,millstream"])
             .env("PATH", "/usr/bin:/bin"),
     );

@@ -107,6 +107,7 @@ fn every_shell_session_prints_what_it_shows() {
                     .env("PATH", &path)
                     .env("SHELL", "/bin/bash")
                     .env("XDG_CACHE_HOME", scratch.path("cache"))
+                    .env("XDG_DATA_HOME", scratch.path("data"))
                     .env_remove("LD_PRELOAD"),
             );
             let printed: Vec<&str> = seen.stdout.lines().chain(seen.stderr.lines()).collect();
@@ -137,6 +138,8 @@ fn every_option_is_described() {
         (&["bench", "cache_to_cache"], "docs/benchmarks.md"),
         (&["bench", "pipeflex"], "docs/benchmarks.md"),
         (&["bench", "fifo_grid"], "docs/benchmarks.md"),
+        (&["bench", "history"], "docs/benchmarks.md"),
+        (&["bench", "compare"], "docs/benchmarks.md"),
     ] {
         let help = output(&mut millstream([command, &["--help"]].concat())).stdout;
         let text = fs::read_to_string(root().join(document)).unwrap();

@@ -39,15 +39,21 @@ impl MemoryOptions {
 }
 
 /// Where the results go besides the table.
-#[derive(Args, Clone)]
+#[derive(Args, Clone, Default)]
 pub(crate) struct OutputOptions {
-    /// Write every cell with its raw samples to FILE
+    /// Write every cell with its raw samples to FILE; - is the standard output, instead of the table
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 
     /// Draw the results as one page that needs no network
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
+    /// Write a row for each cell to FILE; - is the standard output, instead of the table
+    pub(crate) csv: Option<PathBuf>,
+
+    /// Do not keep the run for 'bench history' and 'bench compare'
+    #[arg(long)]
+    pub(crate) no_history: bool,
 }
 
 /// Those of `all` that are named, or all if none is.

@@ -40,6 +40,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
     {
         return Err(Failure::usage(format!("'{path}' and the page are the same file; give the page another name")));
     }
-    Outputs::open(&OutputOptions { json: None, html: Some(options.html) })?.write(&document)?;
+    Outputs::open(&OutputOptions { html: Some(options.html), no_history: true, ..OutputOptions::default() })?
+        .write(&document)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -21,7 +21,13 @@ pub(crate) fn program() -> &'static str {
 pub(crate) fn millstream<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(arguments: I) -> Command {
     let mut command = Command::new(program());
     command.args(arguments).env_remove("LD_PRELOAD").env_remove("MILLSTREAM_RUN").stdin(Stdio::null());
+    command.env("XDG_DATA_HOME", data_home());
     command
+}
+
+/// Where tests keep runs that they do not look at, so that the history of who runs the tests stays as it is.
+pub(crate) fn data_home() -> &'static str {
+    concat!(env!("CARGO_TARGET_TMPDIR"), "/data")
 }
 
 /// Runs to the end and returns what it left.

@@ -1,0 +1,170 @@
+//! `millstream bench history`: earlier runs.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use millstream_bench::history::{self, Filter, History, Run};
+use millstream_bench::machine::Machine;
+use millstream_bench::report::table;
+
+use crate::failure::{self, Failure};
+
+/// Shown below the options.
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  millstream bench history
+  millstream bench history --method bw_pipe --machine --limit 50
+  millstream bench history show 12
+  millstream bench history show 12 --json > run-12.json
+  millstream bench history prune --keep 100
+
+Every measurement is kept, unless it is made with --no-history, in
+$XDG_DATA_HOME/millstream/bench.db, or ~/.local/share/millstream/bench.db.
+
+Exit status: 0, also if there is no run yet; 2 for wrong use, such as a run that is not there;
+  125 if the history cannot be read or written.";
+
+/// Options of `millstream bench history`.
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Options {
+    /// Only runs on this machine, or on the one with FINGERPRINT
+    #[arg(long, value_name = "FINGERPRINT", num_args = 0..=1, require_equals = true, default_missing_value = "this")]
+    machine: Option<String>,
+
+    /// Only runs with cells of this method
+    #[arg(long, value_name = "NAME")]
+    method: Option<String>,
+
+    /// At most so many, the newest first
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    limit: usize,
+
+    /// As a JSON array
+    #[arg(long)]
+    json: bool,
+
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Show a run as it was shown when it was made
+    Show {
+        /// As listed
+        #[arg(value_name = "N")]
+        number: i64,
+
+        /// As its JSON, with all samples
+        #[arg(long)]
+        json: bool,
+    },
+    /// Forget all but the newest runs of each machine
+    Prune {
+        /// How many stay
+        #[arg(long, value_name = "N", default_value_t = 200)]
+        keep: usize,
+    },
+}
+
+/// Lists, shows or forgets.
+pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
+    let history = open()?;
+    match (options.action, history) {
+        (None, history) => {
+            let this = Machine::this().fingerprint();
+            let fingerprint = options.machine.as_deref().map(|named| if named == "this" { &this } else { named });
+            let filter = Filter { fingerprint, method: options.method.as_deref(), is_valid: false };
+            let runs = history.map(|history| history.runs(filter, options.limit)).transpose();
+            let runs = runs.map_err(Failure::own)?.unwrap_or_default();
+            failure::print(&if options.json { json(&runs)? } else { list(&runs) })
+        }
+        (Some(Action::Show { number, json: is_json }), history) => {
+            let document = history.map(|history| history.document(number)).transpose().map_err(Failure::own)?.flatten();
+            let document = document.ok_or_else(|| no_run(number))?;
+            failure::print(&if is_json { json(&document)? } else { table::render(&document) })
+        }
+        (Some(Action::Prune { keep }), history) => {
+            let gone = history.map(|mut history| history.prune(keep)).transpose().map_err(Failure::own)?.unwrap_or(0);
+            failure::print(&format!("{gone} runs forgotten.\n"))
+        }
+    }
+}
+
+/// The history as it is; `None` where there is none yet.
+pub(super) fn open() -> Result<Option<History>, Failure> {
+    let path = history::default_path()
+        .ok_or_else(|| Failure::own("neither XDG_DATA_HOME nor HOME is set, so there is no place for a history"))?;
+    History::open_existing(&path).map_err(Failure::own)
+}
+
+/// What is said of a number that is not listed.
+pub(super) fn no_run(number: i64) -> Failure {
+    Failure::usage(format!("there is no run {number} in the history; see 'millstream bench history'"))
+}
+
+/// For programs.
+pub(super) fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| Failure::own(error.to_string()))?;
+    Ok(text + "\n")
+}
+
+fn list(runs: &[Run]) -> String {
+    use comfy_table::{CellAlignment, Table, presets};
+    if runs.is_empty() {
+        return "No run was kept yet.\n".into();
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["run", "began (UTC)", "s", "cells", "not valid", "machine", "processor", "methods"]);
+    for run in runs {
+        table.add_row([
+            run.number.to_string(),
+            date(run.began),
+            format!("{:.0}", run.seconds),
+            run.cells.to_string(),
+            run.invalid.to_string(),
+            run.fingerprint.clone(),
+            run.cpu.clone(),
+            run.methods.join(" "),
+        ]);
+    }
+    for index in [0, 2, 3, 4] {
+        if let Some(column) = table.column_mut(index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    format!("{table}\n")
+}
+
+/// Year, month, day, hour and minute (Howard Hinnant, chrono-compatible low-level date algorithms, `civil_from_days`).
+fn date(seconds: u64) -> String {
+    let (days, minutes) = (seconds / 86_400 + 719_468, seconds % 86_400 / 60);
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    format!("{year}-{month:02}-{day:02} {:02}:{:02}", minutes / 60, minutes % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::date;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (seconds, is) in [
+            (0, "1970-01-01 00:00"),
+            (951_782_399, "2000-02-28 23:59"),
+            (951_782_400, "2000-02-29 00:00"),
+            (1_700_000_000, "2023-11-14 22:13"),
+            (4_107_542_400, "2100-03-01 00:00"),
+        ] {
+            assert_eq!(date(seconds), is);
+        }
+    }
+}
