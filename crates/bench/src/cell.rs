@@ -339,7 +339,7 @@ mod tests {
             let is_far = index % 3 == 0;
             let telemetry = Telemetry { cpus: vec![0, if is_far { 5 } else { 1 }], ..Telemetry::default() };
             let sample = if is_far { 30.0 } else { 10.0 } + 0.01 * index as f64;
-            cell.add(Launch { samples: vec![sample], telemetry, warmup: Vec::new() });
+            cell.add(Launch { telemetry, ..Launch::of(sample) });
         }
         cell.conclude();
         let near = HumpLaunches { launches: vec![1, 2, 4, 5, 7, 8, 10, 11], cpus: vec![vec![0, 1]] };

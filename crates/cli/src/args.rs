@@ -18,7 +18,7 @@ pub(crate) enum Action {
     /// `millstream run`
     Run(RunOptions),
     /// `millstream bench`
-    Bench(BenchOptions),
+    Bench(Box<BenchOptions>),
     /// `--help` and `--version`
     Print(String),
 }
@@ -37,7 +37,7 @@ enum Command {
     Run(RunOptions),
     /// Measure pipes on this machine
     #[command(args_conflicts_with_subcommands = true, after_help = suite::EXAMPLES)]
-    Bench(BenchOptions),
+    Bench(Box<BenchOptions>),
 }
 
 const RUN_EXAMPLES: &str = "\

@@ -43,7 +43,8 @@ use outputs::Outputs;
 const INVALID: u8 = 3;
 
 /// The measurement that the options ask for.
-pub(crate) fn bench(BenchOptions { command, suite }: BenchOptions) -> Result<ExitCode, Failure> {
+pub(crate) fn bench(options: BenchOptions) -> Result<ExitCode, Failure> {
+    let BenchOptions { command, suite } = options;
     let Some(command) = command else { return suite::run(suite) };
     match command {
         BenchCommand::Grep(options) => grep::run(options),

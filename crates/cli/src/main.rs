@@ -15,7 +15,7 @@ use args::Action;
 fn main() -> ExitCode {
     let outcome = args::parse().and_then(|action| match action {
         Action::Run(options) => run::run(options),
-        Action::Bench(options) => bench::bench(options),
+        Action::Bench(options) => bench::bench(*options),
         Action::Print(text) => failure::print(&text),
     });
     outcome.unwrap_or_else(|failure| failure.report())

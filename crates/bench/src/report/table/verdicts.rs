@@ -3,9 +3,8 @@
 use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
-use serde_json::Value;
 
-use super::{invalid_cells, on_machine};
+use super::{invalid_cells, on_machine, size_label};
 use crate::cell::{Cell, Document, Verdict};
 
 /// The transports that are ours.
@@ -81,18 +80,18 @@ fn row(document: &Document, cell: &Cell) -> [String; 9] {
     ]
 }
 
+/// What tells cells of a method apart for a reader; the other parameters are the same in all of a suite.
+const TELLING: [&str; 8] = ["workload", "waiting", "transfer", "size", "messages", "stages", "stride", "pages"];
+
 /// What tells a cell from others of its method, in words.
 fn params(cell: &Cell) -> String {
-    let value = |value: &Value| value.as_str().map_or_else(|| bytes_or_count(value), str::to_owned);
-    cell.params.values().map(value).collect::<Vec<_>>().join(" ")
-}
-
-fn bytes_or_count(value: &Value) -> String {
-    match value.as_u64() {
-        Some(number) if number >= 1 << 20 && number % (1 << 20) == 0 => format!("{}m", number >> 20),
-        Some(number) if number >= 1 << 10 && number % (1 << 10) == 0 => format!("{}k", number >> 10),
-        _ => value.to_string(),
-    }
+    let told = TELLING.iter().filter_map(|&name| Some((name, cell.params.get(name)?)));
+    let words = told.filter(|(_, value)| *value != "hot").map(|(name, value)| match (name, value.as_u64()) {
+        ("messages" | "stages", Some(count)) => format!("{count} {name}"),
+        (_, Some(bytes)) => size_label(bytes),
+        (_, None) => value.as_str().unwrap_or_default().to_owned(),
+    });
+    words.collect::<Vec<_>>().join(" ")
 }
 
 fn figure(cell: Option<&Cell>) -> String {
