@@ -22,7 +22,7 @@
 //! 5. It lies outside of what the same cell did from run to run so far, where three runs are known.
 //! 6. The transport itself became slower, and by more than the baseline changed. If its own speed stayed and the
 //!    baseline's rose, nothing is said.
-//! 7. A cell without a baseline has 4 or 5 to go by, if the machine is a virtual one.
+//! 7. A cell without a baseline has 5 to go by, if the machine is a virtual one.
 //!
 //! What remains is "same" if the interval rules out a change of [a tenth](RESOLUTION), and inconclusive if not.
 
@@ -511,7 +511,7 @@ fn verdict(change: &Change, band: &Band, chance: f64, is_virtual: bool) -> (Verd
         () if change.against.is_some() && !is_beyond(absolute, MARGIN.max(exp(log(absolute / ratio).abs()) - 1.0)) => {
             "its own speed did not change more than the baseline's: the machine may have".into()
         }
-        () if change.against.is_none() && is_virtual && band.others.is_none() && band.runs.is_none() => {
+        () if change.against.is_none() && is_virtual && band.runs.is_none() => {
             "a figure without a baseline, on a virtual machine, needs three earlier runs in the history".into()
         }
         () => return (if is_less { Verdict::Worse } else { Verdict::Better }, None),
