@@ -13,7 +13,7 @@ use crate::engine::crew::{self, Post};
 use crate::engine::placement::Placement;
 use crate::engine::{Comparison, Job, Launch};
 use crate::method::Depth;
-use crate::transport::{Ends, Transport};
+use crate::transport::{Ends, Transport, millstream};
 
 mod sleeper;
 mod trips;
@@ -71,12 +71,15 @@ pub struct Plan<M> {
 }
 
 impl<M: Method> Plan<M> {
-    /// It is small enough to be the same at every depth.
-    pub fn of(_: Depth) -> Plan<M> {
+    /// The quick one leaves out the pipe that never looks before it sleeps: that is nobody's choice, and only tells what
+    /// sleeping costs.
+    pub fn of(depth: Depth) -> Plan<M> {
+        let is_wanted =
+            |transport: &&dyn Transport| depth != Depth::Quick || transport.name() != millstream::BLOCK.name();
         Plan {
             waitings: Waiting::ALL.to_vec(),
             placements: Placement::ALL.to_vec(),
-            transports: M::transports(),
+            transports: M::transports().into_iter().filter(is_wanted).collect(),
             method: PhantomData,
         }
     }
