@@ -13,7 +13,10 @@ fn with_data(scratch: &Scratch, arguments: &[&str]) -> Seen {
     output(millstream(arguments).env("XDG_DATA_HOME", scratch.path("data")))
 }
 
+/// Over five transports, or those that `more` names.
 fn measured(scratch: &Scratch, name: &str, more: &[&str]) -> String {
+    let five = ["--transport", "pipe,pipe-1m,millstream,spsc-bare,memcpy-twice"];
+    let more = if more.contains(&"--transport") { more } else { &[&five[..], more].concat() };
     let path = scratch.path(name).to_str().unwrap().to_owned();
     let arguments = ["bench", "bw_pipe", "--transfer", "4k", "--placement", "1cpu", "--json", &path];
     let seen = with_data(scratch, &[&arguments[..], more].concat());
@@ -122,7 +125,7 @@ fn other_parameters_are_listed_and_other_machines_are_refused() {
     let b =
         planted(&scratch, &a, "b.json", |document| cell(document, "millstream")["params"]["transfer"] = 8192.into());
     let seen = compare(&scratch, &[&a, &b]);
-    assert!(seen.stdout.contains("bw_pipe 8192 over millstream at 1cpu"), "{seen:?}");
+    assert!(seen.stdout.contains("bw_pipe 8192 hot over millstream at 1cpu"), "{seen:?}");
     let nothing = planted(&scratch, &a, "none.json", |document| document["cells"] = Value::Array(Vec::new()));
     let seen = compare(&scratch, &[&a, &nothing]);
     assert_eq!(seen.code, Some(3), "{seen:?}");

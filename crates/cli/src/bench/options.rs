@@ -48,7 +48,9 @@ pub(crate) struct OutputOptions {
     /// Draw the results as one page that needs no network
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
+
     /// Write a row for each cell to FILE; - is the standard output, instead of the table
+    #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
 
     /// Do not keep the run for 'bench history' and 'bench compare'
