@@ -39,9 +39,9 @@ pub fn fork_traced<S, P>(state: S, prepare: impl FnOnce(S) -> P, operate: impl F
         stand_still();
         end(0);
     });
-    let status = wait(&child);
-    assert_eq!(status.stopping_signal(), Some(libc::SIGSTOP), "the child ended with {status:?}");
-    (Traced(child), state)
+    let traced = Traced(child);
+    traced.wait_until_it_stands();
+    (traced, state)
 }
 
 /// The system calls of `operate`, by their numbers and in order.
@@ -67,9 +67,18 @@ fn all_system_calls<P>(prepare: impl FnOnce() -> P, operate: impl FnOnce(P)) -> 
     calls
 }
 
+/// How a child says that it stands still. Not `SIGSTOP`, which somebody outside may send to all processes of a test.
+const STANDS: i32 = libc::SIGUSR2;
+
+/// What the tracer passes on of a signal that reached the child.
+fn passed_on(signal: i32) -> i32 {
+    // Who wants the child to stop wants its tracer to stop too, and then it stands still anyway.
+    if signal == libc::SIGSTOP { 0 } else { signal }
+}
+
 fn stand_still() {
-    // SAFETY: no memory is involved.
-    unsafe { libc::raise(libc::SIGSTOP) };
+    // SAFETY: no memory is involved; the tracer keeps the signal to itself.
+    unsafe { libc::raise(STANDS) };
 }
 
 fn wait(child: &Child) -> WaitStatus {
@@ -108,6 +117,11 @@ pub fn sleeps_in(thread: Pid) -> Option<Sleep> {
 }
 
 impl Traced {
+    /// Its number.
+    pub fn id(&self) -> Pid {
+        self.0.id
+    }
+
     /// One instruction more; a system call counts as one.
     ///
     /// # Panics
@@ -115,15 +129,12 @@ impl Traced {
     pub fn step(&self) -> Step {
         let mut signal = 0;
         loop {
-            let pid = self.0.id.as_raw_nonzero().get();
-            // SAFETY: the child is traced by this thread and stands still; no memory of ours is involved.
-            let outcome = unsafe { libc::ptrace(libc::PTRACE_SINGLESTEP, pid, 0, signal) };
-            assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
+            self.resume(libc::PTRACE_SINGLESTEP, signal);
             let Some(status) = self.wait_unless_asleep() else { return Step::Asleep };
             match status.stopping_signal() {
                 Some(libc::SIGTRAP) => return Step::Made,
-                Some(libc::SIGSTOP) => return Step::Finished,
-                Some(other) => signal = other,
+                Some(STANDS) => return Step::Finished,
+                Some(other) => signal = passed_on(other),
                 None => panic!("the child ended with {status:?}"),
             }
         }
@@ -134,16 +145,19 @@ impl Traced {
         let pid = self.0.id.as_raw_nonzero().get();
         // SAFETY: the child is traced by this thread and stands still; no memory of ours is involved.
         unsafe { libc::ptrace(libc::PTRACE_SETOPTIONS, pid, 0, libc::PTRACE_O_TRACESYSGOOD) };
+        let mut signal = 0;
         loop {
-            // SAFETY: as above.
-            let outcome = unsafe { libc::ptrace(libc::PTRACE_SYSCALL, pid, 0, 0) };
-            assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
+            self.resume(libc::PTRACE_SYSCALL, signal);
             let status = wait(&self.0);
-            match status.stopping_signal() {
-                Some(STOPPED_AT_CALL) => {}
-                Some(libc::SIGSTOP) => return None,
-                _ => panic!("the child ended with {status:?}"),
-            }
+            signal = match status.stopping_signal() {
+                Some(STOPPED_AT_CALL) => 0,
+                Some(STANDS) => return None,
+                Some(other) => {
+                    signal = passed_on(other);
+                    continue;
+                }
+                None => panic!("the child ended with {status:?}"),
+            };
             let mut info = MaybeUninit::<libc::ptrace_syscall_info>::zeroed();
             // SAFETY: the kernel writes as much of the structure as it knows; zeros are valid for the rest, and `entry` is
             // what it writes at the beginning of a call.
@@ -155,6 +169,24 @@ impl Traced {
                 if info.op == libc::PTRACE_SYSCALL_INFO_ENTRY {
                     return Some(info.u.entry.nr.cast_signed());
                 }
+            }
+        }
+    }
+
+    fn resume(&self, until: libc::c_uint, signal: i32) {
+        let pid = self.0.id.as_raw_nonzero().get();
+        // SAFETY: the child is traced by this thread and stands still; no memory of ours is involved.
+        let outcome = unsafe { libc::ptrace(until, pid, 0, signal) };
+        assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
+    }
+
+    fn wait_until_it_stands(&self) {
+        loop {
+            let status = wait(&self.0);
+            match status.stopping_signal() {
+                Some(STANDS) => return,
+                Some(other) => self.resume(libc::PTRACE_CONT, passed_on(other)),
+                None => panic!("the child ended with {status:?}"),
             }
         }
     }
@@ -182,11 +214,8 @@ impl Traced {
     /// # Panics
     /// When it does not come to the end of it.
     pub fn finish(&self) {
-        let pid = self.0.id.as_raw_nonzero().get();
-        // SAFETY: as in `step`.
-        unsafe { libc::ptrace(libc::PTRACE_CONT, pid, 0, 0) };
-        let status = wait(&self.0);
-        assert_eq!(status.stopping_signal(), Some(libc::SIGSTOP), "the child ended with {status:?}");
+        self.resume(libc::PTRACE_CONT, 0);
+        self.wait_until_it_stands();
     }
 
     /// Ends it where it stands.

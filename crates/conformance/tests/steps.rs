@@ -19,7 +19,7 @@ use millstream_conformance::task::{Task, start};
 use millstream_conformance::trace::{Sleep, Step, Traced, fork_traced, sleeps_in};
 use millstream_pipe::{Builder, Reader, WaitPolicy, Writer};
 use millstream_sys::transfer::{self, Readiness};
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal, kill_process};
 
 /// What is written when the child is gone.
 const TAIL: &[u8] = &[b'!'; 300];
@@ -131,6 +131,25 @@ fn sleep_in_poll<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -
         std::thread::yield_now();
     }
     task
+}
+
+alone! {
+    /// Of the instrument itself: a machine may stop all tests for a while.
+    fn a_stop_from_outside_is_not_the_end_of_a_call() {
+        let count = || (0..200).for_each(|_| { std::hint::black_box(rustix::process::getppid()); });
+        let (child, ()) = fork_traced((), |()| {}, |()| count());
+        let mut steps = 0;
+        while child.step() != Step::Finished {
+            steps += 1;
+            if steps % 100 == 0 {
+                kill_process(child.id(), Signal::STOP).unwrap();
+                kill_process(child.id(), Signal::CONT).unwrap();
+                kill_process(child.id(), Signal::STOP).unwrap();
+            }
+        }
+        assert!(steps > 200, "it was left after {steps} steps");
+        child.kill();
+    }
 }
 
 /// Where a child was left.
