@@ -101,7 +101,9 @@ fn a_row_for_each_cell_goes_to_a_file_or_the_standard_output() {
     assert!(lines[0].starts_with("began,machine,method,transport,placement,params,unit,median,"), "{text}");
     let median = document["cells"][1]["median"].to_string();
     assert!(
-        lines[2].contains(&format!(",bw_pipe,millstream,1cpu,\"{{\"\"transfer\"\":4096}}\",MB/s,{median},")),
+        lines[2].contains(&format!(
+            ",bw_pipe,millstream,1cpu,\"{{\"\"transfer\"\":4096,\"\"workload\"\":\"\"hot\"\"}}\",MB/s,{median},"
+        )),
         "{text}"
     );
 
