@@ -124,6 +124,7 @@ fn every_shell_session_prints_what_it_shows() {
 fn every_option_is_described() {
     for (command, document) in [
         (&["run"][..], "docs/run.md"),
+        (&["bench"], "docs/benchmarks.md"),
         (&["bench", "grep"], "docs/benchmarks.md"),
         (&["bench", "bw_pipe"], "docs/benchmarks.md"),
         (&["bench", "bw_unix"], "docs/benchmarks.md"),

@@ -43,6 +43,8 @@ pub fn render(document: &Document) -> String {
     let invalid: Vec<&Cell> = document.cells.iter().collect();
     // Writing to a string cannot fail.
     let _ = writeln!(text, "{better} better, {same} same, {worse} worse, {inconclusive} inconclusive.");
+    let precise = document.cells.iter().filter(|cell| cell.converged).count();
+    let _ = writeln!(text, "{precise} of {} cells are as precise as was asked for.", document.cells.len());
     let _ = writeln!(
         text,
         "{} cells in {:.0} s, {}. x: speed over the baseline's, above 1 is faster;\nnoise: the same for the baseline against itself.",
