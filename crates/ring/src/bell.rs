@@ -195,20 +195,26 @@ impl<'a> Bell<'a> {
     pub fn watch_for_bytes(&self, parking: &impl Parking) -> bool {
         // Counted first: somebody who dies between the two leaves a count too many, which costs time and nothing else.
         self.count_reader(parking);
-        self.watch(WATCHED_FOR_IN, &self.ring.header.state.0.readers_waiting)
+        let Header { state, readers, .. } = self.ring.header;
+        self.watch(WATCHED_FOR_IN, &state.0.readers_waiting, &readers.0.lock, parking)
     }
 
     /// From now on somebody outside polls the write end. Returns whether this is new.
     pub fn watch_for_room(&self, parking: &impl Parking) -> bool {
         self.count_writer(parking);
-        self.watch(WATCHED_FOR_OUT, &self.ring.header.state.0.writers_waiting)
+        let Header { state, writers, .. } = self.ring.header;
+        self.watch(WATCHED_FOR_OUT, &state.0.writers_waiting, &writers.0.lock, parking)
     }
 
-    fn watch(&self, direction: u32, waiting: &AtomicU32) -> bool {
+    /// `own` is the lock of the side that is watched, whose holders look at what is noted here.
+    fn watch(&self, direction: u32, waiting: &AtomicU32, own: &BiasedLock, parking: &impl Parking) -> bool {
         let is_new = self.ring.header.state.0.watched.fetch_or(direction, Ordering::Relaxed) & direction == 0;
         if !is_new {
             waiting.fetch_sub(1, Ordering::Relaxed);
         }
+        // E3 with `Bell::is_watched_for_bytes` and `Bell::is_watched_for_room`.
+        fence(Ordering::SeqCst);
+        own.fence_for_owner(parking);
         is_new
     }
 
@@ -270,5 +276,29 @@ impl<P: Parking> Mirror<'_, P> {
 
     fn set_bytes(&self, bytes: u32) {
         self.words.bytes.store(bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(unsafe_code)]
+mod tests {
+    use super::*;
+    use crate::Bytes;
+    use crate::biased::tests::somebody;
+
+    #[test]
+    fn who_begins_to_watch_has_the_owners_of_both_sides_fenced() {
+        let (header, steady, watcher) = (Header::new(), somebody(1), somebody(2));
+        // SAFETY: no bytes.
+        let ring = Ring::new(&header, unsafe { Bytes::new(core::ptr::NonNull::dangling(), 0) });
+        let fences_of = |watch: &dyn Fn() -> bool| {
+            let before = watcher.fences.get();
+            assert!(watch());
+            watcher.fences.get() - before
+        };
+        while !header.readers.0.lock(&header.read_pos.0, &steady).unwrap().is_own() {}
+        assert_eq!(fences_of(&|| ring.bell().watch_for_bytes(&watcher)), 1, "the readers are told to look");
+        while !header.writers.0.lock(&header.write_pos.0, &steady).unwrap().is_own() {}
+        assert_eq!(fences_of(&|| ring.bell().watch_for_room(&watcher)), 2);
     }
 }

@@ -62,19 +62,29 @@ impl BiasedLock {
         BiasedLock { shared, inside, owner: word(), last: word(), uses: word(), returns: word() }
     }
 
-    /// As [`Lock::acquire`].
+    /// As [`Lock::acquire`]. `prepare` is called with the lock held, before it becomes this thread's own.
     #[inline]
-    pub(crate) fn acquire<'a, P: Parking>(&'a self, parking: &'a P) -> Result<Guard<'a, P>, Broken> {
+    pub(crate) fn acquire<'a, P: Parking>(
+        &'a self,
+        parking: &'a P,
+        prepare: impl FnOnce(),
+    ) -> Result<Guard<'a, P>, Broken> {
         let me = parking.owner();
-        let is_own = self.owner.load(Ordering::Relaxed) == me && parking.can_be_fenced();
+        // Not in a signal handler that interrupts this thread in the very use with which the lock became its own.
+        let is_own = self.owner.load(Ordering::Relaxed) == me && !self.shared.is_held_by(me) && parking.can_be_fenced();
         let entered = if is_own { self.inside.enter(parking, &self.owner)? } else { None };
         match entered {
             Some(guard) => Ok(guard),
-            None => self.acquire_shared(parking, me),
+            None => self.acquire_shared(parking, me, prepare),
         }
     }
 
-    fn acquire_shared<'a, P: Parking>(&'a self, parking: &'a P, me: u32) -> Result<Guard<'a, P>, Broken> {
+    fn acquire_shared<'a, P: Parking>(
+        &'a self,
+        parking: &'a P,
+        me: u32,
+        prepare: impl FnOnce(),
+    ) -> Result<Guard<'a, P>, Broken> {
         if self.inside.is_held_by(me) {
             // A signal handler, as in `Lock::acquire`; who wants the lock back would wait for this thread.
             return Err(Broken);
@@ -100,6 +110,7 @@ impl BiasedLock {
         self.uses.store(uses, Ordering::Relaxed);
         let enough = USES << self.returns.load(Ordering::Relaxed).min(20);
         if uses >= enough && (owner == 0 || owner == me | RETURNED) && parking.wants_for_itself() {
+            prepare();
             self.owner.store(me, Ordering::Relaxed);
             // E3: who counts itself from here on sees the owner and fences for it.
             fence(Ordering::SeqCst);
@@ -142,18 +153,18 @@ impl BiasedLock {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::lock::Parked;
     use core::cell::Cell;
 
     /// A thread by name, which counts the fences that it has others pass.
-    struct Somebody {
+    pub(crate) struct Somebody {
         number: u32,
-        fences: Cell<u32>,
+        pub(crate) fences: Cell<u32>,
     }
 
-    fn somebody(number: u32) -> Somebody {
+    pub(crate) fn somebody(number: u32) -> Somebody {
         Somebody { number, fences: Cell::new(0) }
     }
 
@@ -187,15 +198,19 @@ mod tests {
         }
     }
 
+    fn acquire<'a>(lock: &'a BiasedLock, thread: &'a Somebody) -> Result<Guard<'a, Somebody>, Broken> {
+        lock.acquire(thread, || {})
+    }
+
     fn uses_until_own(lock: &BiasedLock, thread: &Somebody) -> Option<usize> {
-        (0..10_000).find(|_| lock.acquire(thread).unwrap().is_own())
+        (0..10_000).find(|_| acquire(lock, thread).unwrap().is_own())
     }
 
     #[test]
     fn a_lock_becomes_its_users_own_and_is_given_back() {
         let (lock, steady, other) = (BiasedLock::new(), somebody(1), somebody(2));
         assert_eq!(uses_until_own(&lock, &steady), Some(64));
-        assert!(!lock.acquire(&other).unwrap().is_own());
+        assert!(!acquire(&lock, &other).unwrap().is_own());
         assert_eq!((steady.fences.get(), other.fences.get()), (0, 1));
         assert_eq!(uses_until_own(&lock, &other), None, "it is never another's");
         assert_eq!(uses_until_own(&lock, &steady), Some(128), "twice as many uses the next time");
@@ -210,7 +225,7 @@ mod tests {
         uses_until_own(&lock, &steady);
         lock.fence_for_owner(&sleeper);
         assert_eq!(sleeper.fences.get(), 1);
-        drop(lock.acquire(&sleeper).unwrap());
+        drop(acquire(&lock, &sleeper).unwrap());
         lock.fence_for_owner(&sleeper);
         assert_eq!(sleeper.fences.get(), 2, "one to take it back, none after");
     }
@@ -219,20 +234,30 @@ mod tests {
     fn who_interrupts_itself_is_told_and_does_not_wait() {
         let (lock, steady) = (BiasedLock::new(), somebody(1));
         uses_until_own(&lock, &steady);
-        let inside = lock.acquire(&steady).unwrap();
-        assert!(inside.is_own() && lock.acquire(&steady).is_err());
+        let inside = acquire(&lock, &steady).unwrap();
+        assert!(inside.is_own() && acquire(&lock, &steady).is_err());
         drop(inside);
-        assert!(lock.acquire(&steady).is_ok());
+        assert!(acquire(&lock, &steady).is_ok());
+    }
+
+    #[test]
+    fn who_interrupts_the_use_with_which_the_lock_becomes_its_own_is_told_too() {
+        let (lock, steady) = (BiasedLock::new(), somebody(1));
+        (1..64).for_each(|_| drop(acquire(&lock, &steady).unwrap()));
+        let inside = acquire(&lock, &steady).unwrap();
+        assert!(!inside.is_own() && acquire(&lock, &steady).is_err());
+        drop(inside);
+        assert!(acquire(&lock, &steady).unwrap().is_own());
     }
 
     #[test]
     fn what_a_dead_owner_leaves_inside_is_no_obstacle() {
         let (lock, steady, other) = (BiasedLock::new(), somebody(1), somebody(2));
         uses_until_own(&lock, &steady);
-        core::mem::forget(lock.acquire(&steady).unwrap());
-        assert!(lock.acquire(&other).is_err(), "it is alive, as far as is known");
+        core::mem::forget(acquire(&lock, &steady).unwrap());
+        assert!(acquire(&lock, &other).is_err(), "it is alive, as far as is known");
         lock.abandon(1);
-        assert!(!lock.acquire(&other).unwrap().is_own());
+        assert!(!acquire(&lock, &other).unwrap().is_own());
         assert_eq!(uses_until_own(&lock, &steady), None, "one of the same number finds the word taken");
     }
 }

@@ -3,8 +3,9 @@
 //! A segment begins as zeros, and zeros are a valid state: whoever comes first need not be waited for. The layout is an
 //! ABI between different builds of millstream; [`VERSION`] changes with it.
 
+use crate::Broken;
 use crate::biased::BiasedLock;
-use crate::lock::Lock;
+use crate::lock::{Guard, Lock, Parking};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// The first eight bytes of a segment: `mstream` and a line feed, which text conversion would destroy.
@@ -95,6 +96,18 @@ pub(crate) struct Side {
 }
 
 impl Side {
+    /// Takes the lock of this side.
+    #[inline]
+    pub(crate) fn lock<'a, P: Parking>(
+        &'a self,
+        published: &'a Published,
+        parking: &'a P,
+    ) -> Result<Guard<'a, P>, Broken> {
+        // Who died in `publish` left the one position and not the other, and nobody need have published since.
+        let catch_up = || self.own_position.store(published.position.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.lock.acquire(parking, catch_up)
+    }
+
     /// Where this side is.
     #[inline]
     pub(crate) fn position(&self, published: &Published, is_own: bool) -> u64 {
@@ -114,8 +127,9 @@ impl Side {
     pub(crate) fn note_cpu(&self, published: &Published, cpu: u32) {
         let cpu = cpu.wrapping_add(1);
         if self.own_cpu.load(Ordering::Relaxed) != cpu {
-            self.own_cpu.store(cpu, Ordering::Relaxed);
+            // In this order: who dies between the two leaves it to be done again.
             published.cpu.store(cpu, Ordering::Relaxed);
+            self.own_cpu.store(cpu, Ordering::Relaxed);
         }
     }
 }
@@ -197,5 +211,28 @@ impl Header {
 impl Default for Header {
     fn default() -> Header {
         Header::new()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::biased::tests::somebody;
+
+    #[test]
+    fn what_one_who_died_while_publishing_left_is_not_believed() {
+        let (header, steady) = (Header::new(), somebody(1));
+        let (side, published) = (&header.writers.0, &header.write_pos.0);
+        side.publish(published, 10);
+        // Dead between the two stores of `publish`; then somebody who finds no room again and again.
+        published.position.store(20, Ordering::Relaxed);
+        let own = loop {
+            let guard = side.lock(published, &steady).unwrap();
+            assert_eq!(side.position(published, guard.is_own()), 20);
+            if guard.is_own() {
+                break guard;
+            }
+        };
+        drop(own);
     }
 }

@@ -60,6 +60,10 @@ pub enum Parked {
     GiveUp,
 }
 
+fn is_nobodys(word: u32) -> bool {
+    word & OWNER == 0 || word & OWNER_DIED != 0
+}
+
 /// The word. Zero is free.
 #[repr(transparent)]
 #[derive(Debug)]
@@ -116,8 +120,7 @@ impl Lock {
     /// Whether who entered the lock has left it, or is dead.
     pub(crate) fn is_left(&self) -> bool {
         // E5 with `Guard::drop`.
-        let word = self.0.load(Ordering::Acquire);
-        word & OWNER == 0 || word & OWNER_DIED != 0
+        is_nobodys(self.0.load(Ordering::Acquire))
     }
 
     /// Waits until who entered the lock has left it, or is dead. The word is only looked at: it is one thread's own, which
@@ -126,16 +129,23 @@ impl Lock {
     /// # Errors
     /// [`Broken`] when `parking` gives up.
     pub(crate) fn wait_until_left<P: Parking>(&self, parking: &P) -> Result<(), Broken> {
-        while !self.is_left() {
+        loop {
+            // Loaded once: nobody wakes who sleeps at a free lock, and it has no owner who could be dead.
             let word = self.0.load(Ordering::Relaxed);
+            if is_nobodys(word) {
+                // Who left has woken one, and others may wait.
+                parking.unpark_one(&self.0);
+                return Ok(());
+            }
             match parking.park(&self.0, word, word & OWNER) {
                 Parked::LookAgain => {}
-                // The kernel did not know: it does what the kernel would have done.
-                Parked::OwnerIsGone => self.0.store(OWNER_DIED, Ordering::Relaxed),
+                // The kernel did not know: what it would have done, to the one who is dead.
+                Parked::OwnerIsGone => {
+                    let _ = self.0.compare_exchange(word, OWNER_DIED, Ordering::Relaxed, Ordering::Relaxed);
+                }
                 Parked::GiveUp => return Err(Broken),
             }
         }
-        Ok(())
     }
 
     /// Whether the word holds this number.

@@ -103,7 +103,7 @@ impl<'a> Ring<'a> {
     /// [`Broken`]: the lock cannot be had.
     #[inline]
     pub fn lock_writers<P: Parking>(&self, parking: &'a P) -> Result<WriteSide<'a, P>, Broken> {
-        Ok(WriteSide { ring: *self, guard: self.header.writers.0.lock.acquire(parking)? })
+        Ok(WriteSide { ring: *self, guard: self.header.writers.0.lock(&self.header.write_pos.0, parking)? })
     }
 
     /// Takes the lock of the reading side.
@@ -112,7 +112,7 @@ impl<'a> Ring<'a> {
     /// [`Broken`]: the lock cannot be had.
     #[inline]
     pub fn lock_readers<P: Parking>(&self, parking: &'a P) -> Result<ReadSide<'a, P>, Broken> {
-        Ok(ReadSide { ring: *self, guard: self.header.readers.0.lock.acquire(parking)? })
+        Ok(ReadSide { ring: *self, guard: self.header.readers.0.lock(&self.header.read_pos.0, parking)? })
     }
 
     /// Bytes waiting at some instant during the call.

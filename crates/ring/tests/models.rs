@@ -101,7 +101,8 @@ impl Parking for Me {
 
     fn restore(&self, _: &AtomicU32, (): ()) {}
 
-    fn park(&self, _: &AtomicU32, _: u32, _: u32) -> Parked {
+    fn park(&self, _: &AtomicU32, _: u32, owner: u32) -> Parked {
+        assert_ne!(owner, 0, "who sleeps at a free lock is not woken");
         thread::yield_now();
         Parked::LookAgain
     }
