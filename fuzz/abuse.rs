@@ -23,6 +23,7 @@ impl Parking for Alone {
     fn can_be_fenced(&self) -> bool {
         true
     }
+    fn prepare_to_own(&self) {}
     fn wants_for_itself(&self) -> bool {
         true
     }

@@ -47,7 +47,7 @@ fn read(mut reader: &Reader, dawdle: Duration) -> [u64; 8] {
         assert_eq!(number, next[me as usize], "of writer {me}");
         next[me as usize] += 1;
         count += 1;
-        if dawdle > Duration::ZERO && count % 4096 == 0 {
+        if dawdle > Duration::ZERO && count.is_multiple_of(4096) {
             std::thread::sleep(dawdle);
         }
     }

@@ -81,8 +81,12 @@ impl Parking for Parker<'_> {
         self.thread.can_be_fenced()
     }
 
+    fn prepare_to_own(&self) {
+        self.thread.be_fenced_if_wished();
+    }
+
     fn wants_for_itself(&self) -> bool {
-        self.counters.move_without_waking() && self.thread.let_be_fenced()
+        self.counters.move_without_waking() && self.thread.wish_to_be_fenced()
     }
 
     fn fence_everywhere(&self) {

@@ -89,6 +89,7 @@ impl BiasedLock {
             // A signal handler, as in `Lock::acquire`; who wants the lock back would wait for this thread.
             return Err(Broken);
         }
+        parking.prepare_to_own();
         let (guard, owner) = loop {
             let guard = self.shared.acquire(parking)?;
             let owner = self.owner.load(Ordering::Relaxed);
@@ -188,6 +189,8 @@ pub(crate) mod tests {
         fn can_be_fenced(&self) -> bool {
             true
         }
+
+        fn prepare_to_own(&self) {}
 
         fn wants_for_itself(&self) -> bool {
             true

@@ -12,6 +12,7 @@
 //! #     fn park(&self, _: &AtomicU32, _: u32, _: u32) -> Parked { Parked::GiveUp }
 //! #     fn unpark_one(&self, _: &AtomicU32) {}
 //! #     fn can_be_fenced(&self) -> bool { false }
+//! #     fn prepare_to_own(&self) {}
 //! #     fn wants_for_itself(&self) -> bool { false }
 //! #     fn fence_everywhere(&self) {}
 //! # }

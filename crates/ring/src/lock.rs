@@ -42,7 +42,11 @@ pub trait Parking {
     /// it.
     fn can_be_fenced(&self) -> bool;
 
-    /// Whether a lock that the calling thread uses alone should become its own. It can be fenced from then on.
+    /// Called before each use of a lock that is nobody's own, while that is not held: the time to do what takes long, if
+    /// [`wants_for_itself`](Self::wants_for_itself) found that something is missing.
+    fn prepare_to_own(&self);
+
+    /// Whether a lock that the calling thread uses alone should become its own. If so, it can be fenced.
     fn wants_for_itself(&self) -> bool;
 
     /// Returns when every thread that can be fenced has passed a full fence during the call, and has passed one itself.

@@ -113,6 +113,8 @@ impl Parking for Me {
         true
     }
 
+    fn prepare_to_own(&self) {}
+
     fn wants_for_itself(&self) -> bool {
         self.0 < OCCASIONAL
     }

@@ -62,9 +62,19 @@ pub struct Thread {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fencing {
     NotAsked,
+    Wished,
     Reached,
     /// The kernel refuses, or the program may not ask.
     Refused,
+}
+
+#[cold]
+fn be_fenced() {
+    use rustix::thread::{MembarrierCommand, membarrier};
+    let (generation, known) = KNOWN.get();
+    let is_reached = membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok();
+    let fencing = if is_reached { Fencing::Reached } else { Fencing::Refused };
+    KNOWN.set((generation, Thread { fencing, ..known }));
 }
 
 const NOBODY: Thread = Thread { id: 0, list: ptr::null(), fencing: Fencing::NotAsked };
@@ -114,18 +124,25 @@ impl Thread {
         self.fencing == Fencing::Reached
     }
 
-    /// Has the fences of other processes reach this thread from now on; whether they do. The first time in a program of
-    /// several threads this takes as long as the kernel needs to be sure of all of them: milliseconds.
-    pub fn let_be_fenced(self) -> bool {
-        let (generation, mut known) = KNOWN.get();
+    /// Whether the fences of other processes reach this thread; if not, [`be_fenced_if_wished`](Self::be_fenced_if_wished)
+    /// will see to it.
+    pub fn wish_to_be_fenced(self) -> bool {
+        let (generation, known) = KNOWN.get();
         // A number of 0 is no process: what is kept there is not believed again.
-        if known.fencing == Fencing::NotAsked && generation != 0 {
-            use rustix::thread::{MembarrierCommand, membarrier};
-            let is_reached = membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok();
-            known.fencing = if is_reached { Fencing::Reached } else { Fencing::Refused };
-            KNOWN.set((generation, known));
+        if generation != 0 && known.fencing == Fencing::NotAsked {
+            KNOWN.set((generation, Thread { fencing: Fencing::Wished, ..known }));
         }
         generation != 0 && known.fencing == Fencing::Reached
+    }
+
+    /// Has the fences of other processes reach this thread from now on, if it wished that. The first time in a program of
+    /// several threads this takes as long as the kernel needs to be sure of all of them, 10 milliseconds or so: not with a
+    /// lock held.
+    #[inline]
+    pub fn be_fenced_if_wished(self) {
+        if self.fencing == Fencing::Wished {
+            be_fenced();
+        }
     }
 
     /// The kernel's number for the thread, which it compares with the lock word when the thread dies.

@@ -45,12 +45,12 @@ pub mod futex;
 pub mod inherited;
 #[cfg(feature = "std")]
 pub mod lend;
+#[cfg(feature = "std")]
 pub mod mapped_file;
 #[cfg(feature = "std")]
 pub mod memory;
 #[cfg(feature = "std")]
 pub mod message_queue;
-#[cfg(feature = "std")]
 #[cfg(feature = "std")]
 pub mod pages;
 #[cfg(feature = "std")]
