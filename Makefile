@@ -4,6 +4,8 @@
 # make check-models, check-asan, check-tsan, check-fuzz
 #              parts of make test: the ring under a model checker, ring and pipe under two sanitizers, corrupt segments
 #              from a fuzzer; the last three need a nightly compiler
+# make rivals   other ways between two processes beside ours, measured; some minutes, see docs/benchmarks.md
+# make check-rivals  their tests; neither is part of make test
 # make check-miri  not part of it: the ring under Miri, where that is installed
 # make install  PREFIX=/usr/local by default, DESTDIR for packages
 
@@ -11,8 +13,11 @@ PREFIX ?= /usr/local
 CARGO ?= cargo
 BUILD = target/release
 LIBRARY = $(BUILD)/lib/millstream
+# A package by itself, built beside everything else. Aeron wants a newer CMake than most distributions have.
+RIVALS = CMAKE="$(CURDIR)/target/cmake/bin/cmake" $(CARGO)
+RIVALS_OPTIONS = --manifest-path rivals/Cargo.toml --target-dir target/rivals
 
-.PHONY: all build demo test install uninstall clean setup-build setup-test
+.PHONY: all build demo rivals test install uninstall clean setup-build setup-test setup-rivals check-rivals
 .PHONY: check-models check-asan check-tsan check-fuzz check-miri
 .PHONY: check-format check-lints check-licences check-docs check-tests
 
@@ -23,6 +28,9 @@ setup-build:
 
 setup-test:
 	@scripts/setup test
+
+setup-rivals:
+	@scripts/setup rivals
 
 # The library is built by itself, twice, because it must not get the features of dependencies that the program needs.
 build: setup-build
@@ -38,6 +46,11 @@ demo: build
 	$(BUILD)/millstream bench --quick --no-history --json $(BUILD)/demo.json --html $(BUILD)/demo.html || [ $$? -eq 3 ]
 	@echo "Try it on your own: $(BUILD)/millstream run -c 'your | pipeline'"
 	@echo "All samples: $(BUILD)/demo.json. The page: $(BUILD)/demo.html"
+
+rivals: setup-rivals
+	$(RIVALS) build --release $(RIVALS_OPTIONS)
+	target/rivals/release/millstream-rivals --json target/rivals/rivals.json
+	@echo "All samples: target/rivals/rivals.json. More: target/rivals/release/millstream-rivals --help"
 
 test: check-format check-lints check-licences check-docs check-tests check-models check-asan check-tsan check-fuzz
 	@echo "All checks and tests passed."
@@ -73,6 +86,11 @@ check-fuzz: setup-test
 
 check-miri: setup-test
 	scripts/check-ring miri $(CARGO)
+
+check-rivals: setup-rivals
+	$(CARGO) fmt --manifest-path rivals/Cargo.toml --check
+	$(RIVALS) clippy --release --all-targets $(RIVALS_OPTIONS) -- -D warnings
+	$(RIVALS) test --release $(RIVALS_OPTIONS)
 
 install: build
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/lib/millstream"
