@@ -107,7 +107,7 @@ impl Plan {
                 Effort { launches_min: 5, launches_max: 11, precision: 0.03, limit: Duration::from_secs(130) }
             }
             Depth::Full | Depth::SeedFaithful => {
-                Effort { launches_min: 5, launches_max: 41, precision: 0.02, limit: Duration::from_secs(14 * 60) }
+                Effort { launches_min: 5, launches_max: 41, precision: 0.02, limit: Duration::from_secs(12 * 60) }
             }
         }
     }
