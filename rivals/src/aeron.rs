@@ -4,11 +4,11 @@
 //!   `offer`; a read is a controlled poll that stops when the buffer is full. Each fragment's payload is copied out where it
 //!   lies, so nothing is reassembled first.
 //! - **Driver**: every Aeron stream needs a media driver, which gives its writer room. It is a process of its own, forked
-//!   when the first stream of a sample is made, on the CPUs of its placement, in the one-threaded mode (`SHARED`) that
-//!   Aeron recommends where CPUs are few. It ends with the streams, and the kernel ends it if this process dies.
+//!   when the first stream of a sample is made, on the CPUs of its placement, in the one-threaded mode (`SHARED`) because
+//!   there are so few. It ends with the streams, and the kernel ends it if this process dies.
 //! - **Waiting**: an `offer` without room and a poll without fragments give way (`sched_yield`) and try again, on two CPUs
-//!   too: Aeron advises to spin only where every thread has a CPU to itself, the driver's included. Here two ends that
-//!   spin leave it none, and a stream gets 0.1 GB/s.
+//!   too: there two ends that spin leave the driver no CPU, and a stream gets 0.1 GB/s. Aeron's default, which spins
+//!   shortly, gives way and then sleeps, was as fast in bandwidth and slower in round trips on one CPU.
 //! - **Memory**: terms of 1 MiB, all three of which are used before the clock starts, mapped and touched when a client opens
 //!   them (`pre_touch_mapped_memory`). With the default of 64 MiB every byte goes to memory that nobody has touched before,
 //!   and through no cache: about 2 GB/s.
@@ -48,7 +48,7 @@ const FRAGMENT_LIMIT: usize = 10;
 /// Before each payload.
 const HEADER_BYTES: usize = 32;
 
-/// A fragment with its header: the driver's default, and its largest. Aeron advises larger ones for throughput.
+/// A fragment with its header: the driver's default, and its largest.
 const MTU_MIN: usize = 1408;
 const MTU_MAX: usize = 65_504;
 

@@ -3,8 +3,9 @@
 //! - **API**: a publish-subscribe service of `[u8]` with one publisher and one subscriber. A write loans a sample, copies
 //!   the bytes into it and sends it; a read copies out of the sample and gives it back. The service neither overflows nor
 //!   keeps a history, and the publisher retries until a sample is delivered: nothing is lost.
-//! - **Waiting**: the subscriber polls, as the library's own benchmarks do: its event service is a datagram for each
-//!   wake-up. A publisher without room waits as the library does: it gives way, and sleeps when that takes long.
+//! - **Waiting**: the subscriber polls, as in the library's own benchmark; the library keeps data and wake-ups apart, and
+//!   its events would add a system call to each message. A publisher without room waits as the library does: it gives
+//!   way, and sleeps when that takes long.
 //! - **Cannot**: notice the death of a peer while it polls; whoever started the process must end it.
 #![allow(unsafe_code)]
 
