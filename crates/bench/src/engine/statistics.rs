@@ -63,6 +63,9 @@ pub(crate) fn percentiles(resamples: usize, mut resample: impl FnMut(&mut Random
 /// What a difference must exceed to be worth a word: 3 %, of a ratio.
 pub const MARGIN: f64 = 0.03;
 
+/// A ratio whose interval reaches further from 1 than this is not "the same", however loud the noise is.
+const RESOLUTION: f64 = 0.10;
+
 /// What the interval of a ratio says, where that of the same thing against itself was `noise`.
 pub fn verdict(ratio: [f64; 2], noise: Option<[f64; 2]>) -> Verdict {
     let [quiet_low, quiet_high] = noise.unwrap_or([1.0, 1.0]);
@@ -70,7 +73,7 @@ pub fn verdict(ratio: [f64; 2], noise: Option<[f64; 2]>) -> Verdict {
     match ratio {
         [from, _] if from > high => Verdict::Better,
         [_, to] if to < low => Verdict::Worse,
-        [from, to] if from >= low && to <= high => Verdict::Same,
+        [from, to] if from >= low.max(1.0 - RESOLUTION) && to <= high.min(1.0 + RESOLUTION) => Verdict::Same,
         _ => Verdict::Inconclusive,
     }
 }
@@ -200,6 +203,7 @@ mod tests {
             ([0.98, 1.02], None, Verdict::Same),
             ([0.90, 1.10], None, Verdict::Inconclusive),
             ([0.96, 1.01], Some([0.95, 1.05]), Verdict::Same),
+            ([0.52, 2.31], Some([0.40, 3.00]), Verdict::Inconclusive),
         ] {
             assert_eq!(verdict(ratio, noise), says, "{ratio:?} {noise:?}");
         }
