@@ -113,22 +113,22 @@ impl Stream {
     }
 }
 
-/// Two ends over `library`, neither of which is open.
+/// Two ends over `rival`, neither of which is open.
 ///
 /// # Errors
 /// As [`Messages::prepare`].
-pub fn connect<R: Messages>(library: &'static R, placement: Placement) -> Result<Ends, String> {
+pub fn connect<R: Messages>(rival: &'static R, placement: Placement) -> Result<Ends, String> {
     let meeting = Shared::anonymous(4096).map_err(|error| format!("no shared memory: {error}"))?;
     static COUNT: AtomicI32 = AtomicI32::new(1);
     let (number, idle) = (COUNT.fetch_add(1, Relaxed), placement.idle());
-    let stream = Arc::new(Stream { site: library.prepare(placement)?, idle, number, meeting });
-    let writer = Box::new(WritingEnd { library, stream: Arc::clone(&stream), sender: None });
-    let reader = Box::new(ReadingEnd { library, stream, receiver: None, rest: Rest::default(), is_over: false });
+    let stream = Arc::new(Stream { site: rival.prepare(placement)?, idle, number, meeting });
+    let writer = Box::new(WritingEnd { rival, stream: Arc::clone(&stream), sender: None });
+    let reader = Box::new(ReadingEnd { rival, stream, receiver: None, rest: Rest::default(), is_over: false });
     Ok(Ends { writer, reader })
 }
 
 struct WritingEnd<R: Messages> {
-    library: &'static R,
+    rival: &'static R,
     stream: Arc<Stream>,
     sender: Option<R::Sender>,
 }
@@ -142,7 +142,7 @@ impl<R: Messages> WritingEnd<R> {
                 let message_bytes = message_bytes.max(1);
                 self.stream.tell(MESSAGE_BYTES, message_bytes);
                 self.stream.hear(RECEIVER_IS_OPEN);
-                closed.insert(self.library.sender(&self.stream, message_bytes).map_err(io::Error::other)?)
+                closed.insert(self.rival.sender(&self.stream, message_bytes).map_err(io::Error::other)?)
             }
         })
     }
@@ -172,7 +172,7 @@ impl<R: Messages> WriteEnd for WritingEnd<R> {
 }
 
 struct ReadingEnd<R: Messages> {
-    library: &'static R,
+    rival: &'static R,
     stream: Arc<Stream>,
     receiver: Option<R::Receiver>,
     rest: Rest,
@@ -189,7 +189,7 @@ impl<R: Messages> Read for ReadingEnd<R> {
             Some(receiver) => receiver,
             closed => {
                 let message_bytes = self.stream.hear(MESSAGE_BYTES);
-                let open = self.library.receiver(&self.stream, message_bytes).map_err(io::Error::other)?;
+                let open = self.rival.receiver(&self.stream, message_bytes).map_err(io::Error::other)?;
                 self.stream.tell(RECEIVER_IS_OPEN, 1);
                 closed.insert(open)
             }

@@ -91,7 +91,7 @@ fn header(document: &Document, title: &str) -> Element {
         machine.cpu,
         words::count(machine.cpus, "CPU"),
         machine.kernel,
-        words::date(document.began),
+        crate::report::date::utc(document.began),
         words::duration(document.seconds)
     );
     element("header").child(element("h1").text(title)).child(element("p").text(line))

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use millstream_bench::history::{self, Filter, History, Run};
 use millstream_bench::machine::Machine;
-use millstream_bench::report::table;
+use millstream_bench::report::{date, table};
 
 use crate::failure::{self, Failure};
 
@@ -117,11 +117,11 @@ fn list(runs: &[Run]) -> String {
     }
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_header(["run", "began (UTC)", "s", "cells", "not valid", "machine", "processor", "methods"]);
+    table.set_header(["run", "began", "s", "cells", "not valid", "machine", "processor", "methods"]);
     for run in runs {
         table.add_row([
             run.number.to_string(),
-            date(run.began),
+            date::utc(run.began),
             format!("{:.0}", run.seconds),
             run.cells.to_string(),
             run.invalid.to_string(),
@@ -136,35 +136,4 @@ fn list(runs: &[Run]) -> String {
         }
     }
     format!("{table}\n")
-}
-
-/// Year, month, day, hour and minute (Howard Hinnant, chrono-compatible low-level date algorithms, `civil_from_days`).
-fn date(seconds: u64) -> String {
-    let (days, minutes) = (seconds / 86_400 + 719_468, seconds % 86_400 / 60);
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    format!("{year}-{month:02}-{day:02} {:02}:{:02}", minutes / 60, minutes % 60)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::date;
-
-    #[test]
-    fn dates_are_those_of_the_calendar() {
-        for (seconds, is) in [
-            (0, "1970-01-01 00:00"),
-            (951_782_399, "2000-02-28 23:59"),
-            (951_782_400, "2000-02-29 00:00"),
-            (1_700_000_000, "2023-11-14 22:13"),
-            (4_107_542_400, "2100-03-01 00:00"),
-        ] {
-            assert_eq!(date(seconds), is);
-        }
-    }
 }

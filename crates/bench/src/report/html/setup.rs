@@ -17,7 +17,7 @@ pub(super) fn section(document: &Document) -> Option<Element> {
         ("Caches of one CPU", if caches.is_empty() { "not told".into() } else { caches.join(", ") }),
         ("Huge pages", machine.huge_pages.clone()),
         ("Hypervisor", if machine.is_virtual { "yes" } else { "none seen" }.into()),
-        ("Began", words::date(document.began)),
+        ("Began", crate::report::date::utc(document.began)),
         ("Took", words::duration(document.seconds)),
     ];
     let card = element("dl").class("card").children(

@@ -1,4 +1,4 @@
-//! How numbers, sizes, parameters and dates are written.
+//! How numbers, sizes and parameters are written.
 
 use serde_json::Value;
 
@@ -153,23 +153,6 @@ impl Unit {
     }
 }
 
-/// `2026-11-21 12:08 UTC` (days to a date after Howard Hinnant, chrono-Compatible Low-Level Date Algorithms).
-pub(super) fn date(seconds: u64) -> String {
-    // Beyond the year 9999 the number of seconds says more than a date.
-    if seconds >= 253_402_300_800 {
-        return format!("{seconds} s after 1970");
-    }
-    let days = seconds / 86_400 + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", seconds / 3600 % 24, seconds / 60 % 60)
-}
-
 /// How long something took.
 pub(super) fn duration(seconds: f64) -> String {
     match seconds {
@@ -214,14 +197,6 @@ mod tests {
         assert_eq!([512, 65_536, 1 << 20, 1 << 30, 0].map(size), ["512", "64k", "1m", "1g", "0"]);
         assert_eq!((memory(32 << 10), memory(25_288_854_528)), ("32 KiB".into(), "23.6 GiB".into()));
         assert_eq!(memory(u64::MAX), "16 EiB");
-    }
-
-    #[test]
-    fn dates_are_those_of_the_calendar() {
-        assert_eq!(date(0), "1970-01-01 00:00 UTC");
-        assert_eq!(date(951_782_400), "2000-02-29 00:00 UTC");
-        assert_eq!(date(1_795_262_887), "2026-11-21 12:08 UTC");
-        assert_eq!(date(u64::MAX), "18446744073709551615 s after 1970");
     }
 
     #[test]
