@@ -5,17 +5,18 @@ use std::sync::Arc;
 
 use millstream_sys::{Errno, memory, pipe, transfer};
 
-use crate::end::{End, Origin, Pipe, permitted_capacity, size_for};
+use crate::end::{End, Origin, Pipe, is_another_allowed, permitted_capacity, size_for};
 use crate::reader::Reader;
+use crate::settings;
 use crate::wait::WaitPolicy;
 use crate::writer::Writer;
 
-/// Bytes that a pipe holds unless told otherwise. On the one machine that was measured larger rings gained nothing with
+/// Bytes that a pipe holds unless the program or the [`settings`] say otherwise. On the one machine that was measured larger rings gained nothing with
 /// both ends on one CPU and little on two; one of 64 KiB, which makes both sides wait more often, moved 38 to 83 % as much
 /// on one CPU. `docs/pipe.md` has the figures.
 pub const DEFAULT_CAPACITY: usize = 512 << 10;
 
-/// A new pipe with default options: 512 KiB, blocking, both ends closed on exec.
+/// A new pipe with default options: what the [`settings`] say, blocking, both ends closed on exec.
 ///
 /// ```
 /// use std::io::{Read, Write};
@@ -46,15 +47,17 @@ pub fn pipe() -> io::Result<(Reader, Writer)> {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Builder {
-    capacity: usize,
+    /// `None`: what the settings say.
+    capacity: Option<usize>,
     nonblocking: bool,
     cloexec: bool,
-    wait: WaitPolicy,
+    /// `None`: what the settings say.
+    wait: Option<WaitPolicy>,
 }
 
 impl Default for Builder {
     fn default() -> Builder {
-        Builder { capacity: DEFAULT_CAPACITY, nonblocking: false, cloexec: true, wait: WaitPolicy::default() }
+        Builder { capacity: None, nonblocking: false, cloexec: true, wait: None }
     }
 }
 
@@ -64,10 +67,11 @@ impl Builder {
         Builder::default()
     }
 
-    /// Bytes that the pipe holds, rounded up to a power of two of at least 4096.
+    /// Bytes that the pipe holds, rounded up to a power of two of at least 4096; whatever the [`settings`] say, except
+    /// for the system's limit. Without it the setting `capacity` counts, by default [`DEFAULT_CAPACITY`].
     #[must_use]
     pub fn capacity(mut self, bytes: usize) -> Builder {
-        self.capacity = bytes;
+        self.capacity = Some(bytes);
         self
     }
 
@@ -87,10 +91,10 @@ impl Builder {
         self
     }
 
-    /// How both ends wait.
+    /// How both ends wait; without it as the setting `wait` says.
     #[must_use]
     pub fn wait(mut self, policy: WaitPolicy) -> Builder {
-        self.wait = policy;
+        self.wait = Some(policy);
         self
     }
 
@@ -98,28 +102,31 @@ impl Builder {
     ///
     /// # Errors
     /// `EMFILE`, `ENFILE`: too many open files; a pipe needs three. `EPERM`: a capacity above 512 KiB and above
-    /// `/proc/sys/fs/pipe-max-size` without `CAP_SYS_RESOURCE`, or above 1 GiB. `EINVAL`: above 2 GiB. `ENOMEM`.
+    /// `/proc/sys/fs/pipe-max-size` without `CAP_SYS_RESOURCE`, or above 1 GiB, or above the system's limit for
+    /// `capacity_max` ([`settings`]). `EINVAL`: above 2 GiB. `ENOMEM`.
     pub fn create(&self) -> io::Result<(Reader, Writer)> {
         let capacity = match self.capacity {
-            DEFAULT_CAPACITY => DEFAULT_CAPACITY,
-            other => permitted_capacity(other, DEFAULT_CAPACITY)?,
+            None => settings::capacity(),
+            Some(wished) => permitted_capacity(wished, DEFAULT_CAPACITY.min(settings::capacity_limit()))?,
         };
         let (reader, writer) = pipe::create()?;
-        let pipe = if self.cloexec {
+        let pipe = if self.cloexec && is_another_allowed() {
             let (file, size) = (memory::sealable_file()?, size_for(capacity)?);
             Pipe::unmapped(Origin { file, shadow: pipe::identity(&reader).ok_or(Errno::BADF)?, size })
         } else {
-            pipe::survive_exec(&reader)?;
-            pipe::survive_exec(&writer)?;
             pipe::request_capacity(&reader, capacity);
             Pipe::of_the_kernel()
         };
+        if !self.cloexec {
+            pipe::survive_exec(&reader)?;
+            pipe::survive_exec(&writer)?;
+        }
         if self.nonblocking {
             transfer::set_nonblocking(&reader, true)?;
             transfer::set_nonblocking(&writer, true)?;
         }
-        let pipe = Arc::new(pipe);
-        let reader = Reader::new(End::new(reader, pipe.clone(), self.wait));
-        Ok((reader, Writer::new(End::new(writer, pipe, self.wait))))
+        let (pipe, wait) = (Arc::new(pipe), self.wait.unwrap_or_else(settings::wait));
+        let reader = Reader::new(End::new(reader, pipe.clone(), wait));
+        Ok((reader, Writer::new(End::new(writer, pipe, wait))))
     }
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use millstream_ring::{Broken, Geometry, ReadSide, Resize, Ring, Route, WriteSide};
 use millstream_sys::{Errno, cpu, memory, pipe, transfer};
@@ -11,6 +11,7 @@ use millstream_sys::{Errno, cpu, memory, pipe, transfer};
 use crate::mirror::Mirror;
 use crate::parking::Parker;
 use crate::segment::{Segment, Size, Slot};
+use crate::settings;
 use crate::statistics::{Counters, Statistics};
 use crate::wait::{Patience, WaitPolicy};
 
@@ -33,17 +34,35 @@ pub(crate) struct Origin {
     pub(crate) size: Size,
 }
 
+/// Pipes with shared memory that this process has: its own, inherited and attached ones.
+static PIPES: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether this process may have one more of them.
+pub(crate) fn is_another_allowed() -> bool {
+    PIPES.load(Relaxed) < settings::pipes_max()
+}
+
 impl Pipe {
     pub(crate) fn of_the_kernel() -> Pipe {
         Pipe { origin: None, segment: Slot::empty() }
     }
 
     pub(crate) fn unmapped(origin: Origin) -> Pipe {
+        PIPES.fetch_add(1, Relaxed);
         Pipe { origin: Some(origin), segment: Slot::empty() }
     }
 
     pub(crate) fn mapped(origin: Origin, segment: Segment) -> Pipe {
+        PIPES.fetch_add(1, Relaxed);
         Pipe { origin: Some(origin), segment: Slot::of(segment) }
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        if self.origin.is_some() {
+            PIPES.fetch_sub(1, Relaxed);
+        }
     }
 }
 
@@ -235,7 +254,8 @@ fn resize(segment: &Segment, sides: &BothSides<'_>, bytes: usize) -> io::Result<
 
 /// What the kernel would make of a wish for this capacity (`F_SETPIPE_SZ` in `fcntl(2)`).
 pub(crate) fn permitted_capacity(bytes: usize, now: usize) -> Result<usize, Errno> {
-    capacity_within(bytes, now, || if cpu::may_exceed_pipe_max_size() { usize::MAX } else { largest_capacity() })
+    let of_the_kernel = || if cpu::may_exceed_pipe_max_size() { usize::MAX } else { settings::pipe_max_size() };
+    capacity_within(bytes, now, || of_the_kernel().min(settings::capacity_limit()))
 }
 
 fn capacity_within(bytes: usize, now: usize, limit: impl FnOnce() -> usize) -> Result<usize, Errno> {
@@ -247,21 +267,13 @@ fn capacity_within(bytes: usize, now: usize, limit: impl FnOnce() -> usize) -> R
     if rounded > now && rounded > limit() { Err(Errno::PERM) } else { Ok(rounded) }
 }
 
-/// Bytes that an unprivileged user may give a pipe.
-fn largest_capacity() -> usize {
-    let setting = std::fs::read_to_string("/proc/sys/fs/pipe-max-size").ok();
-    setting.and_then(|text| text.trim().parse().ok()).unwrap_or(1 << 20)
-}
-
-/// The size of a segment whose ring holds `capacity`, a power of two, at first and can be made as large as most users may.
+/// The size of a segment whose ring holds `capacity`, a power of two, at first and can be made as large as the settings
+/// say.
 pub(crate) fn size_for(capacity: usize) -> Result<Size, Errno> {
     // Above 1 GiB, which the kernel would allow root: what is not allowed here is refused like what is not allowed there.
     let initial = Geometry::of(capacity).ok_or(Errno::PERM)?;
-    Ok(Size { bank_bytes: capacity.max(LARGEST_BY_DEFAULT), initial })
+    Ok(Size { bank_bytes: capacity.max(settings::capacity_max()), initial })
 }
-
-/// Address space, not memory, that each pipe has for growing.
-const LARGEST_BY_DEFAULT: usize = 1 << 20;
 
 /// The stream cannot go on, whoever's fault it is.
 #[cold]

@@ -21,16 +21,16 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use millstream_ring::{ReadSide, Ring, Route};
+use millstream_ring::{Geometry, ReadSide, Ring, Route};
 use millstream_sys::transfer::{self, Access, Mark};
 use millstream_sys::{Errno, pipe};
 
-use crate::end::{BothSides, End, Origin, Pipe, broken, lock_both, size_for};
+use crate::end::{BothSides, End, Origin, Pipe, broken, is_another_allowed, lock_both};
 use crate::mirror::Mirror;
 use crate::parking::Parker;
 use crate::refusal::Refusal;
 use crate::segment::{Segment, Size};
-use crate::wait::WaitPolicy;
+use crate::settings;
 
 /// A write of this size takes a page of its own in a kernel pipe.
 const PAGE: usize = 4096;
@@ -56,13 +56,14 @@ pub(crate) fn attach(fd: OwnedFd, access: Access) -> io::Result<End> {
         return Err(refusal.into());
     }
     // Looking for the segment opens the pipe, which at a FIFO would let others in who wait for somebody to open it.
-    let found = if pipe::is_anonymous(&fd)? { find_segment(&fd, identity) } else { None };
+    let may_share = pipe::is_anonymous(&fd)? && is_another_allowed();
+    let found = if may_share { find_segment(&fd, identity) } else { None };
     let Some((origin, segment)) = found else {
-        return Ok(End::new(fd, Arc::new(Pipe::of_the_kernel()), WaitPolicy::default()));
+        return Ok(End::new(fd, Arc::new(Pipe::of_the_kernel()), settings::wait()));
     };
     let own = transfer::reopened(&fd, access, transfer::is_nonblocking(&fd)?)?;
     drop(fd);
-    let end = End::new(own, Arc::new(Pipe::mapped(origin, segment)), WaitPolicy::default());
+    let end = End::new(own, Arc::new(Pipe::mapped(origin, segment)), settings::wait());
     if let Some(segment) = end.segment()? {
         segment.ring().note_returned();
         return_to_ring(&end, segment)?;
@@ -236,7 +237,8 @@ fn find_segment(fd: &OwnedFd, shadow: pipe::Identity) -> Option<(Origin, Segment
     let file = millstream_sys::memory::open_of_process(process, descriptor).ok()?;
     let bank_bytes = Size::bank_bytes_of(millstream_sys::memory::length(&file).ok()?)?;
     let segment = Segment::of_peer(&file, shadow, bank_bytes).ok()?;
-    Some((Origin { file, shadow, size: size_for(bank_bytes).ok()? }, segment))
+    let size = Size { bank_bytes, initial: Geometry::of(bank_bytes)? };
+    Some((Origin { file, shadow, size }, segment))
 }
 
 #[cfg(test)]

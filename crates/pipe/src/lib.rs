@@ -16,7 +16,7 @@
 //! reader is, however they went: a process that is killed leaves what it had written, and a peer that notices.
 //!
 //! In reading order: [`pipe()`] and [`Builder`] make a pipe; [`Reader`] and [`Writer`] are its ends; [`WaitPolicy`] says
-//! how they wait; [`Statistics`] what they did; [`Refusal`] why an end cannot travel. `docs/pipe.md` explains the design, with its measurements.
+//! how they wait; [`settings`] says all of this from outside the program; [`Statistics`] what ends did; [`Refusal`] why an end cannot travel. `docs/pipe.md` explains the design, with its measurements.
 //!
 //! # Ends and other processes
 //! - **fork**: the child has both ends, as always, whatever other threads were doing with them.
@@ -43,6 +43,7 @@ mod parking;
 mod reader;
 mod refusal;
 mod segment;
+pub mod settings;
 mod statistics;
 mod wait;
 mod writer;

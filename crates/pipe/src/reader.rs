@@ -85,8 +85,9 @@ impl Reader {
     /// # Errors
     /// As for `F_SETPIPE_SZ` in `fcntl(2)`: `EBUSY` if more bytes wait than it would hold; `EPERM` if it grows beyond
     /// `/proc/sys/fs/pipe-max-size` without `CAP_SYS_RESOURCE`; `EINVAL` above 2 GiB. Also `EPERM`, for everybody, above
-    /// both 1 MiB and the capacity that the pipe was made with, for which it has no addresses. Too many open files, if
-    /// somebody sleeps at the pipe or watches it and has to be told. The capacity is what it was before.
+    /// both the setting `capacity_max` ([`settings`](crate::settings), 1 MiB unless told otherwise) and the capacity that
+    /// the pipe was made with, for which it has no addresses, and above the system's limit for that setting. Too many
+    /// open files, if somebody sleeps at the pipe or watches it and has to be told. The capacity is what it was before.
     pub fn set_capacity(&self, bytes: usize) -> io::Result<usize> {
         self.end.set_capacity(bytes)
     }

@@ -112,6 +112,13 @@ pub fn let_go_of_input_and_output() -> Result<(), Errno> {
     rustix::stdio::dup2_stdout(&null)
 }
 
+/// Whether this process was started with more rights than its user has: by a set-user-id or set-group-id program, or one
+/// with capabilities (`AT_SECURE` in `getauxval(3)`). What the user says it then must not be believed.
+pub fn has_more_rights_than_its_user() -> bool {
+    // SAFETY: takes a number, returns one.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
 /// The environment of this process as it was given, entry for entry.
 pub fn environment() -> Vec<CString> {
     unsafe extern "C" {

@@ -1,0 +1,130 @@
+//! What can be chosen about pipes without changing a program: one table, and what is in force of it.
+//!
+//! In rising order of precedence a value comes from
+//!
+//! 1. the default in [`TABLE`],
+//! 2. the system's file, `/etc/millstream.conf`,
+//! 3. the user's file, `$XDG_CONFIG_HOME/millstream/millstream.conf` or else `~/.config/millstream/millstream.conf`,
+//! 4. the environment, `MILLSTREAM_CAPACITY` for the setting `capacity`,
+//! 5. the program itself, by what it says to [`Builder`](crate::Builder).
+//!
+//! A line `NAME.limit = VALUE` in the system's file is the most that any of them can have. A program that runs with more
+//! rights than its user (set-user-id, capabilities) looks at neither the user's file nor the environment.
+//!
+//! Files and environment are read once for each process, when it makes or takes its first pipe. What cannot be used in
+//! them never fails a pipe: the next source in order counts, and [`report`] says what is wrong. `docs/settings.md` is for
+//! who sets them.
+//!
+//! ```
+//! use millstream_pipe::settings::{self, Name};
+//!
+//! let report = settings::report();
+//! let capacity = report.entry(Name::Capacity);
+//! println!("{} = {}, from {}", capacity.name.setting().name, capacity.shown(), capacity.source);
+//! assert!(capacity.value >= 4096);
+//! ```
+
+mod file;
+mod in_force;
+mod sources;
+mod value;
+
+pub use file::{LIMIT_SUFFIX, Line, lines};
+pub(crate) use in_force::{capacity, capacity_limit, capacity_max, pipes_max, wait};
+pub(crate) use sources::pipe_max_size;
+pub use sources::{Complaint, Entry, Limit, Report, Source, report, system_file, user_file};
+pub use value::{Kind, Unfit};
+
+/// One row of the table.
+#[derive(Debug)]
+pub struct Setting {
+    /// As it is written in files; in capitals after `MILLSTREAM_` in the environment.
+    pub name: &'static str,
+    /// Which values there are.
+    pub kind: Kind,
+    /// The value unless somebody says otherwise: bytes, a count, or the place in the list of choices.
+    pub default: u64,
+    /// What it means, in one line.
+    pub meaning: &'static str,
+}
+
+/// A setting, by its place in [`TABLE`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Name {
+    /// Bytes that a new pipe holds.
+    Capacity,
+    /// Bytes to which a pipe can be enlarged.
+    CapacityMax,
+    /// Pipes with shared memory in one process.
+    PipesMax,
+    /// How ends wait.
+    Wait,
+}
+
+/// Every setting.
+pub const TABLE: [Setting; 4] = [
+    Setting {
+        name: "capacity",
+        kind: Kind::PowerOfTwo { least: 4096, most: 1 << 30 },
+        default: crate::DEFAULT_CAPACITY as u64,
+        meaning: "bytes that a new pipe holds; above 512K no more than /proc/sys/fs/pipe-max-size allows this user",
+    },
+    Setting {
+        name: "capacity_max",
+        kind: Kind::PowerOfTwo { least: 4096, most: 1 << 30 },
+        default: 1 << 20,
+        meaning: "bytes to which a pipe can be enlarged later; addresses, which take memory only when used",
+    },
+    Setting {
+        name: "pipes_max",
+        kind: Kind::Count { least: 0, most: 1 << 20 },
+        default: 1 << 20,
+        meaning: "pipes with shared memory in one process; further ones are plain kernel pipes, with 0 all",
+    },
+    Setting {
+        name: "wait",
+        kind: Kind::Choice(&["adaptive", "spin", "block"]),
+        default: 0,
+        meaning: "how ends wait: look for as long as that pays and then sleep, never sleep, or sleep at once",
+    },
+];
+
+impl Name {
+    /// Every setting, in the order of [`TABLE`].
+    pub const ALL: [Name; TABLE.len()] = [Name::Capacity, Name::CapacityMax, Name::PipesMax, Name::Wait];
+
+    /// Its row of the table.
+    pub fn setting(self) -> &'static Setting {
+        &TABLE[self as usize]
+    }
+
+    /// The setting that is written like this.
+    pub fn of(text: &str) -> Option<Name> {
+        Name::ALL.into_iter().find(|name| name.setting().name == text)
+    }
+
+    /// The variable of the environment that sets it.
+    pub fn variable(self) -> String {
+        format!("MILLSTREAM_{}", self.setting().name.to_ascii_uppercase())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stand_where_their_rows_are_and_defaults_are_values() {
+        for (at, name) in Name::ALL.into_iter().enumerate() {
+            let setting = name.setting();
+            assert_eq!(name as usize, at);
+            assert_eq!(Name::of(setting.name), Some(name));
+            let shown = setting.kind.show(setting.default);
+            assert_eq!(setting.kind.parse(&shown), Ok(setting.default), "{}", setting.name);
+            assert!(setting.name.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{}", setting.name);
+        }
+        assert_eq!(Name::of("Capacity"), None);
+        assert_eq!(Name::CapacityMax.variable(), "MILLSTREAM_CAPACITY_MAX");
+    }
+}

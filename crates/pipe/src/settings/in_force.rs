@@ -1,0 +1,103 @@
+//! What this process goes by: read once, from then on some words.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use super::{Name, Report, TABLE};
+use crate::wait::WaitPolicy;
+
+/// The value of each setting, and whether it was read.
+///
+/// No `OnceLock`, which has threads wait for the one that came first: in a child that was forked at that moment it does
+/// not exist. Here several may read the sources at once, and find the same.
+struct InForce {
+    is_read: AtomicBool,
+    values: [AtomicU64; TABLE.len()],
+    capacity_limit: AtomicU64,
+}
+
+static IN_FORCE: InForce = InForce {
+    is_read: AtomicBool::new(false),
+    values: [const { AtomicU64::new(0) }; TABLE.len()],
+    capacity_limit: AtomicU64::new(u64::MAX),
+};
+
+impl InForce {
+    #[inline]
+    fn number(&'static self, name: Name) -> usize {
+        usize::try_from(self.read().values[name as usize].load(Relaxed)).unwrap_or(usize::MAX)
+    }
+
+    #[inline]
+    fn read(&'static self) -> &'static InForce {
+        if !self.is_read.load(Acquire) {
+            self.keep(&super::report());
+        }
+        self
+    }
+
+    #[cold]
+    fn keep(&self, report: &Report) {
+        for (kept, entry) in self.values.iter().zip(&report.entries) {
+            kept.store(entry.value, Relaxed);
+        }
+        if let Some(limit) = &report.entry(Name::CapacityMax).limit {
+            self.capacity_limit.store(limit.value, Relaxed);
+        }
+        self.is_read.store(true, Release);
+    }
+}
+
+/// Bytes that a new pipe holds: a power of two that this user may have.
+#[inline]
+pub(crate) fn capacity() -> usize {
+    IN_FORCE.number(Name::Capacity)
+}
+
+/// Bytes for which every pipe has addresses.
+#[inline]
+pub(crate) fn capacity_max() -> usize {
+    IN_FORCE.number(Name::CapacityMax)
+}
+
+/// Bytes of which no pipe can have more, whoever asks.
+pub(crate) fn capacity_limit() -> usize {
+    usize::try_from(IN_FORCE.read().capacity_limit.load(Relaxed)).unwrap_or(usize::MAX)
+}
+
+/// Pipes with shared memory in one process.
+#[inline]
+pub(crate) fn pipes_max() -> usize {
+    IN_FORCE.number(Name::PipesMax)
+}
+
+/// How ends wait.
+#[inline]
+pub(crate) fn wait() -> WaitPolicy {
+    [WaitPolicy::Adaptive, WaitPolicy::Spin, WaitPolicy::Block]
+        .get(IN_FORCE.number(Name::Wait))
+        .copied()
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{Kind, report};
+
+    #[test]
+    fn every_word_for_waiting_has_its_policy() {
+        let Kind::Choice(words) = Name::Wait.setting().kind else { panic!("waiting is a word") };
+        let policies = [WaitPolicy::Adaptive, WaitPolicy::Spin, WaitPolicy::Block];
+        let names = policies.map(|policy| format!("{policy:?}").to_lowercase());
+        assert_eq!(words, names);
+    }
+
+    #[test]
+    fn what_is_reported_is_what_counts() {
+        let report = report();
+        assert_eq!(capacity() as u64, report.entry(Name::Capacity).value);
+        assert_eq!(capacity_max() as u64, report.entry(Name::CapacityMax).value);
+        assert_eq!(pipes_max() as u64, report.entry(Name::PipesMax).value);
+    }
+}
