@@ -18,7 +18,7 @@
 
 use crate::Broken;
 use crate::biased::BiasedLock;
-use crate::header::{BellWords, Header};
+use crate::header::{BellWords, Header, Tally, count_one};
 use crate::lock::{Guard, Parking};
 use crate::ring::Ring;
 use crate::route::Route;
@@ -77,6 +77,7 @@ impl<'a> Bell<'a> {
     /// # Errors
     /// [`Broken`].
     pub fn reader_will_sleep(&self, parking: &impl Parking, shadow: &impl Shadow) -> Result<(), Broken> {
+        count_one(&self.tally().reader_sleeps);
         self.count_reader(parking);
         self.lower(parking, shadow).map(drop)
     }
@@ -91,6 +92,7 @@ impl<'a> Bell<'a> {
     /// # Errors
     /// [`Broken`].
     pub fn writer_will_sleep(&self, parking: &impl Parking, shadow: &impl Shadow) -> Result<(), Broken> {
+        count_one(&self.tally().writer_sleeps);
         self.count_writer(parking);
         self.raise(parking, shadow).map(drop)
     }
@@ -98,6 +100,10 @@ impl<'a> Bell<'a> {
     /// It does not sleep, or no longer.
     pub fn writer_woke(&self) {
         self.ring.header.state.0.writers_waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn tally(&self) -> &'a Tally {
+        &self.ring.header.bell.0.tally
     }
 
     fn count_reader(&self, parking: &impl Parking) {
@@ -133,6 +139,7 @@ impl<'a> Bell<'a> {
         }
         if put > 0 {
             mirror.set_bytes(before + put);
+            count_one(&self.tally().reader_wakes);
         }
         Ok(put > 0)
     }
@@ -150,6 +157,7 @@ impl<'a> Bell<'a> {
             Level::Empty if bytes > 0 => {
                 shadow.take(2 * PAGE);
                 mirror.set_bytes(0);
+                count_one(&self.tally().writer_wakes);
                 Ok(true)
             }
             Level::Partial if bytes > PAGE => {
@@ -157,6 +165,7 @@ impl<'a> Bell<'a> {
                 // Fewer than were counted: somebody writes what he likes here, or takes what is not his.
                 let left = if taken == bytes - PAGE { PAGE } else { shadow.bytes().min(2 * PAGE) };
                 mirror.set_bytes(left);
+                count_one(&self.tally().writer_wakes);
                 Ok(true)
             }
             _ => Ok(false),

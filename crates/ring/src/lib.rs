@@ -35,7 +35,8 @@
 //! Here is what several processes do to shared words, and nothing else: no allocation, no system call, no policy.
 //!
 //! In reading order: `header` lists the words; [`Ring`] moves bytes; `lock` keeps those of one side apart
-//! and survives their death, `biased` makes that cheap for one who is alone; [`Bell`] wakes the other side; [`Route`] sends bytes through the kernel instead; `sync` is
+//! and survives their death, `biased` makes that cheap for one who is alone; [`Bell`] wakes the other side; [`Route`] sends bytes through the kernel instead; [`Look`] is for
+//! who only looks; `sync` is
 //! where atomics come from.
 //!
 //! # Edges
@@ -64,6 +65,8 @@ mod bytes;
 mod geometry;
 mod header;
 mod lock;
+#[cfg(not(loom))]
+mod look;
 mod ring;
 mod route;
 pub mod sync;
@@ -73,6 +76,8 @@ pub use bytes::Bytes;
 pub use geometry::{Geometry, MIN_BYTES};
 pub use header::{HEADER_BYTES, Header, MAGIC, VERSION};
 pub use lock::{Guard, Lock, Parked, Parking};
+#[cfg(not(loom))]
+pub use look::{Look, Tallies};
 pub use ring::{Foreign, PIPE_BUF, ReadSide, Resize, Ring, Room, Waiting, Whose, WriteSide};
 pub use route::Route;
 

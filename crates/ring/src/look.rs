@@ -1,0 +1,208 @@
+//! What the first page of a segment says to somebody who takes no part: read from a copy, so nothing is mapped, written
+//! or waited for.
+//!
+//! A copy is made while others write: each word of it is right, two of them need not be of the same instant. That is why
+//! positions are compared over two copies ([`Look::waiting_since`]).
+
+use core::mem::offset_of;
+
+use crate::geometry::Geometry;
+use crate::header::{BellWords, HEADER_BYTES, Header, Identity, MAGIC, Published, State, Tally, VERSION};
+use crate::ring::{Foreign, Whose};
+use crate::route::Route;
+
+/// A copy of the words that say how a pipe is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// Which pipe it is.
+    pub whose: Whose,
+    /// The largest ring that fits.
+    pub bank_bytes: usize,
+    /// Bytes that the ring holds when full.
+    pub capacity: usize,
+    /// Where new bytes go.
+    pub route: Route,
+    /// Bytes put into the ring since the beginning.
+    pub written: u64,
+    /// Bytes taken out of it.
+    pub read: u64,
+    /// Readers that sleep, or are about to.
+    pub readers_asleep: u32,
+    /// Writers that do.
+    pub writers_asleep: u32,
+    /// Whether somebody polls the read end.
+    pub is_read_end_watched: bool,
+    /// Whether somebody polls the write end.
+    pub is_write_end_watched: bool,
+    /// What was counted.
+    pub tallies: Tallies,
+}
+
+/// How often something happened since the pipe was made; wraps after 2^32.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tallies {
+    /// Readers lay down to sleep.
+    pub reader_sleeps: u32,
+    /// Writers lay down to sleep.
+    pub writer_sleeps: u32,
+    /// Readers, or who polls for them, were told of bytes.
+    pub reader_wakes: u32,
+    /// Writers, or who polls for them, were told of room.
+    pub writer_wakes: u32,
+}
+
+impl Look {
+    /// Reads a copy of the first page of a segment whose banks have `bank_bytes` each.
+    ///
+    /// # Errors
+    /// What differs from a segment of this layout. The pipe that it belongs to is not compared with any.
+    pub fn of(page: &[u8; HEADER_BYTES], bank_bytes: usize) -> Result<Look, Foreign> {
+        let identity = offset_of!(Header, identity);
+        if word64(page, identity + offset_of!(Identity, magic)) != MAGIC {
+            return Err(Foreign::Magic);
+        }
+        match word32(page, identity + offset_of!(Identity, version)) {
+            VERSION => {}
+            other => return Err(Foreign::Version(other)),
+        }
+        let state = offset_of!(Header, state);
+        let geometry = Geometry::from_word(word32(page, state + offset_of!(State, geometry)), bank_bytes);
+        let is_size_as_said = word32(page, identity + offset_of!(Identity, bank_bytes)) as usize == bank_bytes;
+        let geometry = geometry.filter(|_| is_size_as_said).ok_or(Foreign::Size)?;
+        let watched = word32(page, state + offset_of!(State, watched));
+        let (is_read_end_watched, is_write_end_watched) = (watched & 1 != 0, watched & 2 != 0);
+        let asleep = |offset, is_watched| word32(page, state + offset).saturating_sub(u32::from(is_watched));
+        let position = |side| word64(page, side + offset_of!(Published, position));
+        Ok(Look {
+            whose: Whose {
+                device: word64(page, identity + offset_of!(Identity, shadow_device)),
+                inode: word64(page, identity + offset_of!(Identity, shadow_inode)),
+                pid_namespace: word64(page, identity + offset_of!(Identity, pid_namespace)),
+            },
+            bank_bytes,
+            capacity: geometry.bytes(),
+            route: Route::from_word(word32(page, state + offset_of!(State, route))),
+            written: position(offset_of!(Header, write_pos)),
+            read: position(offset_of!(Header, read_pos)),
+            readers_asleep: asleep(offset_of!(State, readers_waiting), is_read_end_watched),
+            writers_asleep: asleep(offset_of!(State, writers_waiting), is_write_end_watched),
+            is_read_end_watched,
+            is_write_end_watched,
+            tallies: tallies(page),
+        })
+    }
+
+    /// Bytes in the ring, from this look and an `earlier` one, and whether that many waited at one instant; without it
+    /// the number is off by no more than what was read between the two. `None`: no ring has such positions.
+    pub fn waiting_since(&self, earlier: &Look) -> Option<(usize, bool)> {
+        // `earlier` was complete before this one began, so these bytes had been read when those had been written.
+        let waiting = self.written.checked_sub(earlier.read)?;
+        let read_meanwhile = self.read.checked_sub(earlier.read)?;
+        let most = (self.bank_bytes as u64).checked_add(read_meanwhile)?;
+        if waiting > most {
+            return None;
+        }
+        let waiting = usize::try_from(waiting).ok()?;
+        Some((waiting.min(self.bank_bytes), read_meanwhile == 0))
+    }
+}
+
+fn tallies(page: &[u8; HEADER_BYTES]) -> Tallies {
+    let tally = offset_of!(Header, bell) + offset_of!(BellWords, tally);
+    Tallies {
+        reader_sleeps: word32(page, tally + offset_of!(Tally, reader_sleeps)),
+        writer_sleeps: word32(page, tally + offset_of!(Tally, writer_sleeps)),
+        reader_wakes: word32(page, tally + offset_of!(Tally, reader_wakes)),
+        writer_wakes: word32(page, tally + offset_of!(Tally, writer_wakes)),
+    }
+}
+
+fn word32(page: &[u8; HEADER_BYTES], at: usize) -> u32 {
+    u32::from_le_bytes(core::array::from_fn(|byte| page[at + byte]))
+}
+
+fn word64(page: &[u8; HEADER_BYTES], at: usize) -> u64 {
+    u64::from_le_bytes(core::array::from_fn(|byte| page[at + byte]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::Ordering::Relaxed;
+    use crate::{Bytes, Ring};
+
+    const BANK: usize = 1 << 20;
+
+    /// The bytes of a header, as another process would read them.
+    #[allow(unsafe_code)]
+    fn copy(header: &Header) -> [u8; HEADER_BYTES] {
+        let mut page = [0; HEADER_BYTES];
+        // SAFETY: a header is that long, and nobody writes to it now.
+        let bytes = unsafe { core::slice::from_raw_parts((&raw const *header).cast::<u8>(), size_of::<Header>()) };
+        page[..bytes.len()].copy_from_slice(bytes);
+        page
+    }
+
+    #[allow(unsafe_code)]
+    fn founded() -> Header {
+        let header = Header::new();
+        // SAFETY: none of the bytes is touched.
+        let bytes = unsafe { Bytes::new(core::ptr::NonNull::dangling(), 2 * BANK) };
+        let whose = Whose { device: 3, inode: 4, pid_namespace: 5 };
+        Ring::new(&header, bytes).found(whose, Geometry::of(1 << 16).unwrap());
+        header
+    }
+
+    #[test]
+    fn what_the_header_says_is_what_is_seen() {
+        let header = founded();
+        header.write_pos.0.position.store(1000, Relaxed);
+        header.read_pos.0.position.store(300, Relaxed);
+        header.state.0.watched.store(2, Relaxed);
+        header.state.0.writers_waiting.store(3, Relaxed);
+        header.state.0.readers_waiting.store(1, Relaxed);
+        let tally = &header.bell.0.tally;
+        let words = [&tally.reader_sleeps, &tally.writer_sleeps, &tally.reader_wakes, &tally.writer_wakes];
+        words.iter().zip(11..).for_each(|(word, number)| word.store(number, Relaxed));
+        let look = Look::of(&copy(&header), BANK).unwrap();
+        let expected = Look {
+            whose: Whose { device: 3, inode: 4, pid_namespace: 5 },
+            bank_bytes: BANK,
+            capacity: 1 << 16,
+            route: Route::Ring,
+            written: 1000,
+            read: 300,
+            readers_asleep: 1,
+            writers_asleep: 2,
+            is_read_end_watched: false,
+            is_write_end_watched: true,
+            tallies: Tallies { reader_sleeps: 11, writer_sleeps: 12, reader_wakes: 13, writer_wakes: 14 },
+        };
+        assert_eq!(look, expected);
+        assert_eq!(look.waiting_since(&look), Some((700, true)));
+    }
+
+    #[test]
+    fn what_is_no_segment_of_this_layout_is_refused() {
+        let header = founded();
+        assert_eq!(Look::of(&[0; HEADER_BYTES], BANK), Err(Foreign::Magic));
+        assert_eq!(Look::of(&copy(&header), BANK / 2), Err(Foreign::Size));
+        header.state.0.geometry.store(31, Relaxed);
+        assert_eq!(Look::of(&copy(&header), BANK), Err(Foreign::Size));
+        header.identity.0.version.store(VERSION - 1, Relaxed);
+        assert_eq!(Look::of(&copy(&header), BANK), Err(Foreign::Version(VERSION - 1)));
+    }
+
+    #[test]
+    fn positions_that_no_ring_has_are_told_from_a_busy_one() {
+        let look = Look::of(&copy(&founded()), BANK).unwrap();
+        let at = |written, read| Look { written, read, ..look };
+        assert_eq!(at(5000, 4000).waiting_since(&at(4500, 4000)), Some((1000, true)));
+        assert_eq!(at(5000, 4900).waiting_since(&at(4500, 4000)), Some((1000, false)));
+        let busy = at(9 << 20, 8 << 20).waiting_since(&at(0, 0));
+        assert_eq!(busy, Some((BANK, false)), "no more than there is room for");
+        for (later, earlier) in [(at(10, 20), at(10, 20)), (at(3 << 20, 0), at(0, 0)), (at(u64::MAX, 5), at(0, 6))] {
+            assert_eq!(later.waiting_since(&earlier), None, "{later:?} {earlier:?}");
+        }
+    }
+}
