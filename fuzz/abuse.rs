@@ -88,7 +88,7 @@ fn whose(number: usize) -> Whose {
 
 fn one_call(ring: Ring<'_>, what: u8, len: usize) -> Result<(), Broken> {
     let (mut buffer, parking, shadow) = (vec![7; len + 1], Alone, Agreeable);
-    match what % 16 {
+    match what % 17 {
         0 => ring.check(whose(len)).map_err(|_| Broken),
         1 => ring.readable().map(|bytes| assert!(bytes <= BANK)),
         2 => ring.level().map(drop),
@@ -96,7 +96,7 @@ fn one_call(ring: Ring<'_>, what: u8, len: usize) -> Result<(), Broken> {
         4 | 5 => {
             let side = ring.lock_writers(&parking)?;
             let room = side.room(len)?;
-            assert!(room.len() <= BANK && room.touches(len.min(room.len())).1 <= BANK);
+            assert!(room.len() <= BANK && room.touches(len.min(room.len())).len <= BANK);
             let written = side.write(room, [&buffer[..len / 3], &buffer[len / 3..]].into_iter(), 3);
             assert!(written <= room.len());
             Ok(())
@@ -104,7 +104,7 @@ fn one_call(ring: Ring<'_>, what: u8, len: usize) -> Result<(), Broken> {
         6 | 7 => {
             let side = ring.lock_readers(&parking)?;
             let waiting = side.waiting(len)?;
-            assert!(waiting.len() <= BANK && waiting.touches(len.min(waiting.len())).1 <= BANK);
+            assert!(waiting.len() <= BANK && waiting.touches(len.min(waiting.len())).len <= BANK);
             let (head, tail) = buffer.split_at_mut(len / 3);
             let read = side.read(waiting, [head, tail].into_iter(), 3);
             assert!(read <= waiting.len());
@@ -143,6 +143,10 @@ fn one_call(ring: Ring<'_>, what: u8, len: usize) -> Result<(), Broken> {
             ring.bell().reader_woke();
             outcome
         }
+        15 => match ring.try_lock_both(&parking) {
+            Some((writers, readers)) => writers.disown_pages(&readers).map(drop),
+            None => Err(Broken),
+        },
         _ => {
             ring.found(whose(1), Geometry::of(4096).expect("a page is a ring"));
             Ok(())

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millstream_conformance::alone;
+use millstream_conformance::process::{Child, fork};
 use millstream_conformance::task::{Task, start, wait_until_all_asleep};
 use millstream_conformance::trace::system_calls;
 use millstream_pipe::{Reader, Writer, pipe};
@@ -38,6 +39,38 @@ const BYTES_FOR_ALL: u64 = (256 << 20) / 10;
 
 /// What a segment may hold of a pipe that has carried a byte: a page of header and one of the ring.
 const BYTES_OF_A_SEGMENT: u64 = 8192;
+
+/// A child that reads `expected` and then, in vain, one byte more; and the write end.
+fn reading_child(expected: impl Fn(usize) -> u8) -> (Child, Writer) {
+    let (child, (reader, writer)) = fork(pipe().unwrap(), |(mut reader, writer)| {
+        drop(writer);
+        let mut buffer = [0; 5000];
+        let mut position = 0;
+        loop {
+            let count = reader.read(&mut buffer).unwrap();
+            if count == 0 {
+                break;
+            }
+            for &byte in &buffer[..count] {
+                assert_eq!(byte, expected(position), "at {position}");
+                position += 1;
+            }
+        }
+    });
+    drop(reader);
+    (child, writer)
+}
+
+/// Waits until the one segment of this process has no more than an idle one may have.
+fn wait_until_idle() {
+    for _ in 0..3000 {
+        if bytes_of_segments().iter().all(|&bytes| bytes <= BYTES_OF_A_SEGMENT) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{:?} bytes after half a minute", bytes_of_segments());
+}
 
 fn allow_descriptors(count: u64) {
     let limit = getrlimit(Resource::Nofile);
@@ -107,6 +140,38 @@ alone! {
         // Pipes that were never used have none.
         let pipes: Vec<_> = (0..PIPES).map(|_| pipe().unwrap()).collect();
         assert_eq!(bytes_of_segments(), vec![0; pipes.len()]);
+    }
+
+    fn a_pipe_that_was_busy_gives_its_memory_back_and_goes_on() {
+        let byte_at = |position: usize| (position % 251) as u8;
+        let bytes = |range: std::ops::Range<usize>| range.map(byte_at).collect::<Vec<_>>();
+        let (child, mut writer) = reading_child(byte_at);
+        writer.write_all(&bytes(0..700_003)).unwrap();
+        assert!(bytes_of_segments()[0] > 500_000, "{:?}", bytes_of_segments());
+        let capacity = writer.capacity().unwrap();
+        wait_until_idle();
+        assert_eq!(writer.capacity().unwrap(), capacity);
+        // A little takes a page, wherever in the ring it comes to lie.
+        writer.write_all(&bytes(700_003..700_013)).unwrap();
+        assert!(bytes_of_segments()[0] <= 2 * BYTES_OF_A_SEGMENT, "{:?}", bytes_of_segments());
+        writer.write_all(&bytes(700_013..2_000_000)).unwrap();
+        drop(writer);
+        child.succeed();
+    }
+
+    fn who_had_pages_that_another_gave_back_has_them_made_before_it_writes() {
+        let busy_then_idle = || {
+            let (child, mut writer) = reading_child(|_| 7);
+            writer.write_all(&[7; 100_000]).unwrap();
+            wait_until_idle();
+            (child, writer)
+        };
+        let write = |(child, mut writer): (Child, Writer)| {
+            writer.write_all(&[7]).unwrap();
+            std::mem::forget((child, writer));
+        };
+        let calls = calls_of(busy_then_idle, write);
+        assert!(calls.contains(&libc::SYS_madvise), "{calls:?}");
     }
 
     fn sleepers_wake_no_more_often_than_their_naps_end() {

@@ -241,9 +241,8 @@ pub(crate) fn lock_both<'a>(ring: Ring<'a>, parker: &'a Parker<'a>) -> io::Resul
 }
 
 fn resize(segment: &Segment, sides: &BothSides<'_>, bytes: usize) -> io::Result<()> {
-    let bank = sides.writers.next_bank().map_err(broken)?;
-    if bytes <= segment.ring().bank_bytes() {
-        segment.populate((bank, bytes))?;
+    if let Some(extent) = sides.writers.extent_of(bytes).map_err(broken)? {
+        segment.populate(extent)?;
     }
     sides.writers.resize(&sides.readers, bytes).map_err(|error| match error {
         Resize::Busy => Errno::BUSY.into(),

@@ -241,7 +241,7 @@ impl Reader {
                 Look::Found | Look::KeepLooking | Look::AskKernel => {}
             }
         }
-        if self.end.is_blocking()? { self.sleep(ring, false_wakes, nap) } else { self.must_not_sleep(ring) }
+        if self.end.is_blocking()? { self.sleep(segment, false_wakes, nap) } else { self.must_not_sleep(ring) }
     }
 
     fn must_not_sleep(&self, ring: Ring<'_>) -> io::Result<Outcome> {
@@ -267,7 +267,8 @@ impl Reader {
         Ok(ready.peer_gone.then_some(Outcome::EndOfStream))
     }
 
-    fn sleep(&self, ring: Ring<'_>, false_wakes: &mut u32, nap: &mut Duration) -> io::Result<Outcome> {
+    fn sleep(&self, segment: &Segment, false_wakes: &mut u32, nap: &mut Duration) -> io::Result<Outcome> {
+        let ring = segment.ring();
         let (bell, parker, mirror) = (ring.bell(), self.end.parker(), self.end.mirror());
         let route = ring.route();
         if *false_wakes > 3 && route == Route::Ring {
@@ -291,6 +292,9 @@ impl Reader {
                 let (has_bytes, same_route) = (has_bytes(ring), ring.route() == route);
                 *false_wakes += u32::from(!has_bytes && ready.readable && route == Route::Ring);
                 *nap = longer(*nap);
+                if ready.is_nothing() && segment.give_pages_back(&parker) {
+                    self.end.counters.gave_pages_back();
+                }
                 let is_over = ready.peer_gone && !ready.readable && !has_bytes && same_route;
                 Ok(if is_over { Outcome::EndOfStream } else { Outcome::TryAgain })
             }

@@ -4,12 +4,14 @@
 use std::os::fd::AsFd;
 use std::ptr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
-use std::sync::atomic::{AtomicPtr, AtomicUsize};
+use std::sync::atomic::{AtomicPtr, AtomicU64};
 
-use millstream_ring::{Bytes, Foreign, Geometry, HEADER_BYTES, Header, Ring, Whose};
+use millstream_ring::{Bytes, Extent, Foreign, Geometry, HEADER_BYTES, Header, Ring, Route, Whose};
 use millstream_sys::memory::{self, SharedMapping};
 use millstream_sys::pipe::Identity;
 use millstream_sys::{Errno, fd::BorrowedFd};
+
+use crate::parking::Parker;
 
 /// Pages are made and mapped in steps of at most this size: few calls for a pipe that carries much.
 const LARGEST_STEP: usize = 64 << 10;
@@ -20,8 +22,9 @@ const PAGE: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Segment {
     mapping: SharedMapping,
-    /// Bytes of each bank, from its start, that are known to be backed and mapped here.
-    populated: [AtomicUsize; 2],
+    /// Bytes of each bank, from its start, that are known to be backed and mapped here, below the epoch in which this
+    /// holds: see [`known`].
+    populated: [AtomicU64; 2],
 }
 
 impl Segment {
@@ -45,7 +48,7 @@ impl Segment {
     fn map(file: impl AsFd, size: Size) -> Result<Segment, Errno> {
         let mapping = SharedMapping::of_sealed(file, size.segment())?;
         mapping.populate(0, HEADER_BYTES)?;
-        Ok(Segment { mapping, populated: [const { AtomicUsize::new(0) }; 2] })
+        Ok(Segment { mapping, populated: [const { AtomicU64::new(0) }; 2] })
     }
 
     #[inline]
@@ -59,25 +62,54 @@ impl Segment {
         Ring::new(header, bytes)
     }
 
-    /// Sees to it that the first `len` bytes of a bank can be touched without a fault and without SIGBUS.
+    /// Sees to it that these bytes can be touched without a fault and without SIGBUS. Only with the lock of a side held,
+    /// under which the extent was asked for: until that is given back nobody gives pages back.
     #[inline]
-    pub(crate) fn populate(&self, (bank, len): (usize, usize)) -> Result<(), Errno> {
-        if len <= self.populated[bank].load(Relaxed) { Ok(()) } else { self.populate_more(bank, len) }
+    pub(crate) fn populate(&self, extent: Extent) -> Result<(), Errno> {
+        if extent.len <= self.populated_in(extent) { Ok(()) } else { self.populate_more(extent) }
+    }
+
+    #[inline]
+    fn populated_in(&self, Extent { bank, epoch, .. }: Extent) -> usize {
+        let known = self.populated[bank].load(Relaxed);
+        if known >> 32 == u64::from(epoch) { known as u32 as usize } else { 0 }
     }
 
     #[cold]
-    fn populate_more(&self, bank: usize, len: usize) -> Result<(), Errno> {
-        let from = self.populated[bank].load(Relaxed);
+    fn populate_more(&self, extent: Extent) -> Result<(), Errno> {
+        let Extent { bank, len, epoch } = extent;
+        let from = self.populated_in(extent);
         let ring = self.ring();
         // A page, two, four and so on at first: little memory for a pipe that carries little.
         let step = len.next_power_of_two().clamp(PAGE, LARGEST_STEP);
         let to = len.next_multiple_of(step).min(ring.bank_bytes());
         if from < to {
             self.mapping.populate(ring.bank_offset(bank) + from, to - from)?;
-            self.populated[bank].store(to, Relaxed);
+            self.populated[bank].store(known(epoch, to), Relaxed);
         }
         Ok(())
     }
+
+    /// Gives the pages of the ring back to the system, if it is empty and nobody uses it at this moment. Returns whether
+    /// it did. The capacity stays: whoever uses the ring next has its pages made again.
+    pub(crate) fn give_pages_back(&self, parker: &Parker<'_>) -> bool {
+        let ring = self.ring();
+        if self.populated.iter().all(|known| known.load(Relaxed) as u32 as usize <= PAGE) {
+            return false;
+        }
+        let Some((writers, readers)) = ring.try_lock_both(parker) else { return false };
+        if ring.route() != Route::Ring || writers.disown_pages(&readers) != Ok(true) {
+            return false;
+        }
+        self.populated.iter().for_each(|known| known.store(0, Relaxed));
+        // Where the kernel refuses the pages stay, and are used again.
+        self.mapping.remove(HEADER_BYTES, 2 * ring.bank_bytes()).is_ok()
+    }
+}
+
+/// What is known of a bank, as one word: the epoch, and below it how many bytes.
+fn known(epoch: u32, bytes: usize) -> u64 {
+    u64::from(epoch) << 32 | bytes as u64
 }
 
 /// Where the segment of a pipe is kept once it is mapped.

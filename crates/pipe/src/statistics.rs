@@ -22,6 +22,8 @@ pub struct Statistics {
     pub sleeps: u64,
     /// Times that this end woke the other side, or told somebody who watches it.
     pub wakes: u64,
+    /// Times that this end gave the memory of a pipe back that had long been empty.
+    pub pages_given_back: u64,
 }
 
 /// Counters of a handle that several threads may use.
@@ -34,6 +36,7 @@ pub(crate) struct Counters {
     yields: AtomicU64,
     sleeps: AtomicU64,
     wakes: AtomicU64,
+    pages_given_back: AtomicU64,
 }
 
 impl Counters {
@@ -70,6 +73,10 @@ impl Counters {
         self.wakes.fetch_add(1, Relaxed);
     }
 
+    pub(crate) fn gave_pages_back(&self) {
+        self.pages_given_back.fetch_add(1, Relaxed);
+    }
+
     pub(crate) fn snapshot(&self) -> Statistics {
         Statistics {
             bytes: self.bytes.load(Relaxed),
@@ -79,6 +86,7 @@ impl Counters {
             yields: self.yields.load(Relaxed),
             sleeps: self.sleeps.load(Relaxed),
             wakes: self.wakes.load(Relaxed),
+            pages_given_back: self.pages_given_back.load(Relaxed),
         }
     }
 }

@@ -79,6 +79,14 @@ impl BiasedLock {
         }
     }
 
+    /// The lock, if nobody has it at this moment. Never waits, but takes a lock back whose owner is not inside.
+    pub(crate) fn try_acquire<'a, P: Parking>(&'a self, parking: &'a P) -> Option<Guard<'a, P>> {
+        let guard = self.shared.try_acquire(parking)?;
+        let owner = self.owner.load(Ordering::Relaxed);
+        let is_nobodys = owner == 0 || owner & RETURNED != 0 || self.take_back(parking, owner).is_some();
+        is_nobodys.then_some(guard)
+    }
+
     fn acquire_shared<'a, P: Parking>(
         &'a self,
         parking: &'a P,
@@ -218,6 +226,21 @@ pub(crate) mod tests {
         assert_eq!(uses_until_own(&lock, &other), None, "it is never another's");
         assert_eq!(uses_until_own(&lock, &steady), Some(128), "twice as many uses the next time");
         assert_eq!(other.fences.get(), 1);
+    }
+
+    #[test]
+    fn who_only_tries_gets_a_lock_that_nobody_is_in() {
+        let (lock, steady, other) = (BiasedLock::new(), somebody(1), somebody(2));
+        assert!(lock.try_acquire(&other).is_some());
+        let held = acquire(&lock, &steady).unwrap();
+        assert!(lock.try_acquire(&other).is_none() && lock.try_acquire(&steady).is_none());
+        drop(held);
+        uses_until_own(&lock, &steady);
+        let inside = acquire(&lock, &steady).unwrap();
+        assert!(inside.is_own() && lock.try_acquire(&other).is_none() && lock.try_acquire(&steady).is_none());
+        drop(inside);
+        assert!(!lock.try_acquire(&other).unwrap().is_own());
+        assert!(!acquire(&lock, &steady).unwrap().is_own(), "it was taken back");
     }
 
     #[test]

@@ -11,42 +11,132 @@ const MIN_LOG2: u32 = 1;
 
 /// A ring of a power of two bytes in one of two equal banks. To resize, the content is copied to the other bank and then
 /// the word is replaced: a process that dies on the way leaves the old ring as it was.
+///
+/// ```text
+/// bits   0-7    log2 of the bytes
+///          8    the bank
+///       9-31    the base: which page of the stream lies at the start of the bank
+///      32-63    the epoch: how often the pages of the ring have been given back
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     bank: u32,
     log2: u32,
+    base: u32,
+    epoch: u32,
+}
+
+const BASE_SHIFT: u32 = 9;
+const EPOCH_SHIFT: u32 = 32;
+
+/// Bytes of a bank, from its start, that somebody is about to touch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// 0 or 1.
+    pub bank: usize,
+    /// Bytes.
+    pub len: usize,
+    /// Who has seen these pages in another epoch must not rely on it: they may have been given back since.
+    pub epoch: u32,
 }
 
 impl Geometry {
     /// A ring of `bytes`, a power of two of at least [`MIN_BYTES`], in bank 0; `None` for any other number.
     pub fn of(bytes: usize) -> Option<Geometry> {
         let is_possible = bytes.is_power_of_two() && (MIN_BYTES..=1 << 30).contains(&bytes);
-        is_possible.then(|| Geometry { bank: 0, log2: bytes.trailing_zeros() })
+        is_possible.then(|| Geometry { bank: 0, log2: bytes.trailing_zeros(), base: 0, epoch: 0 })
     }
 
     /// What a word of the header says, if that is a ring within banks of `bank_bytes`.
-    pub(crate) fn from_word(word: u32, bank_bytes: usize) -> Option<Geometry> {
-        let geometry = Geometry { bank: word >> 8, log2: word & 0xff };
-        let is_possible = geometry.bank <= 1 && (MIN_LOG2..=30).contains(&geometry.log2);
-        (is_possible && geometry.bytes() <= bank_bytes).then_some(geometry)
+    #[inline]
+    pub(crate) fn from_word(word: u64, bank_bytes: usize) -> Option<Geometry> {
+        let low = word as u32;
+        let geometry = Geometry {
+            bank: low >> 8 & 1,
+            log2: low & 0xff,
+            base: low >> BASE_SHIFT,
+            epoch: (word >> EPOCH_SHIFT) as u32,
+        };
+        let is_possible = (MIN_LOG2..=30).contains(&geometry.log2) && geometry.bytes() <= bank_bytes;
+        is_possible.then_some(geometry)
     }
 
-    pub(crate) fn word(self) -> u32 {
-        self.bank << 8 | self.log2
+    pub(crate) fn word(self) -> u64 {
+        u64::from(self.epoch) << EPOCH_SHIFT | u64::from(self.base << BASE_SHIFT | self.bank << 8 | self.log2)
     }
 
     /// Capacity in bytes.
+    #[inline]
     pub fn bytes(self) -> usize {
         1 << self.log2
     }
 
     /// 0 or 1.
+    #[inline]
     pub fn bank(self) -> usize {
         self.bank as usize
     }
 
-    /// The same size in the other bank.
+    /// Where in its bank the byte at `position` of the stream lies.
+    #[inline]
+    pub(crate) fn offset(self, position: u64) -> usize {
+        // The mask keeps the truncation harmless, and whatever the word says inside the ring.
+        (position as usize).wrapping_sub((self.base as usize) << MIN_LOG2) & (self.bytes() - 1)
+    }
+
+    /// The first `len` bytes of the bank.
+    #[inline]
+    pub(crate) fn extent(self, len: usize) -> Extent {
+        Extent { bank: self.bank(), len, epoch: self.epoch }
+    }
+
+    /// A ring of that many bytes in the other bank.
     pub(crate) fn in_other_bank(self, bytes: usize) -> Option<Geometry> {
-        Some(Geometry { bank: 1 - self.bank, ..Geometry::of(bytes)? })
+        Some(Geometry { bank: 1 - self.bank, epoch: self.epoch, ..Geometry::of(bytes)? })
+    }
+
+    /// The same ring without its pages. The page of `position` is the first, so that the next bytes need one page and not
+    /// all those before it.
+    pub(crate) fn without_pages(self, position: u64) -> Geometry {
+        let pages = self.bytes() >> MIN_LOG2;
+        let base = (position >> MIN_LOG2) as usize & (pages - 1);
+        Geometry { base: base as u32, epoch: self.epoch.wrapping_add(1), ..self }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn a_word_says_what_was_put_into_it() {
+        for bytes in [4096, MIB, 1 << 30] {
+            let ring = Geometry::of(bytes).unwrap();
+            for geometry in [ring, ring.without_pages(u64::MAX), ring.without_pages(5000).in_other_bank(bytes).unwrap()]
+            {
+                assert_eq!(Geometry::from_word(geometry.word(), 1 << 30), Some(geometry));
+            }
+        }
+    }
+
+    #[test]
+    fn a_ring_without_pages_begins_at_the_page_where_the_stream_is() {
+        let ring = Geometry::of(MIB).unwrap();
+        assert_eq!(ring.offset(3 * 4096 + 5), 3 * 4096 + 5);
+        let moved = ring.without_pages(7 * MIB as u64 + 3 * 4096 + 5);
+        assert_eq!(moved.offset(7 * MIB as u64 + 3 * 4096 + 5), 5);
+        assert_eq!(moved.offset(8 * MIB as u64 + 3 * 4096 - 1), MIB - 1, "the last byte before it comes round");
+        assert_eq!(moved.extent(1), Extent { bank: 0, len: 1, epoch: 1 });
+    }
+
+    #[test]
+    fn no_word_leads_out_of_the_bank() {
+        let words = (0..64).flat_map(|bit| [1 << bit, !(1 << bit), u64::MAX << bit]);
+        for geometry in words.filter_map(|word| Geometry::from_word(word, MIB)) {
+            assert!(geometry.bytes() <= MIB && geometry.bank() <= 1);
+            assert!([0, 1, u64::MAX, 1 << 40].iter().all(|&position| geometry.offset(position) < geometry.bytes()));
+        }
     }
 }

@@ -56,7 +56,7 @@ pub(crate) struct Identity {
 #[derive(Debug)]
 pub(crate) struct State {
     /// Where and how large the ring is; see [`crate::geometry::Geometry`].
-    pub(crate) geometry: AtomicU32,
+    pub(crate) geometry: AtomicU64,
     /// Where new bytes go; see [`crate::route::Route`].
     pub(crate) route: AtomicU32,
     /// Readers that sleep or are about to, and one for everybody outside who watches for `POLLIN`.
@@ -179,10 +179,10 @@ const _: () = {
     assert!(offset_of!(Identity, version) == 8 && offset_of!(Identity, bank_bytes) == 12);
     assert!(offset_of!(Identity, shadow_device) == 16 && offset_of!(Identity, shadow_inode) == 24);
     assert!(offset_of!(Identity, pid_namespace) == 32);
-    assert!(offset_of!(State, geometry) == 0 && offset_of!(State, route) == 4);
-    assert!(offset_of!(State, readers_waiting) == 8 && offset_of!(State, writers_waiting) == 12);
-    assert!(offset_of!(State, watched) == 16 && offset_of!(State, closes) == 20);
-    assert!(offset_of!(State, given) == 24 && offset_of!(State, returned) == 28);
+    assert!(offset_of!(State, geometry) == 0 && offset_of!(State, route) == 8);
+    assert!(offset_of!(State, readers_waiting) == 12 && offset_of!(State, writers_waiting) == 16);
+    assert!(offset_of!(State, watched) == 20 && offset_of!(State, closes) == 24);
+    assert!(offset_of!(State, given) == 28 && offset_of!(State, returned) == 32);
     assert!(offset_of!(Published, position) == 0 && offset_of!(Published, cpu) == 8);
     assert!(offset_of!(Side, lock) == 0 && offset_of!(Side, peer_position) == 24);
     assert!(offset_of!(Side, own_position) == 32 && offset_of!(Side, own_cpu) == 40);
@@ -214,7 +214,7 @@ impl Header {
                 pid_namespace: AtomicU64::new(0),
             }),
             state: Line(State {
-                geometry: AtomicU32::new(0),
+                geometry: AtomicU64::new(0),
                 route: AtomicU32::new(0),
                 readers_waiting: AtomicU32::new(0),
                 writers_waiting: AtomicU32::new(0),

@@ -73,7 +73,7 @@ pub mod sync;
 
 pub use bell::{Bell, Level, Shadow};
 pub use bytes::Bytes;
-pub use geometry::{Geometry, MIN_BYTES};
+pub use geometry::{Extent, Geometry, MIN_BYTES};
 pub use header::{HEADER_BYTES, Header, MAGIC, VERSION};
 pub use lock::{Guard, Lock, Parked, Parking};
 #[cfg(not(loom))]

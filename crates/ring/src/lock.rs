@@ -95,6 +95,24 @@ impl Lock {
         Ok(Guard { lock: self, reserved: None, parking, before, owner_died })
     }
 
+    /// The lock, if it is free or its owner has died; never waits.
+    pub(crate) fn try_acquire<'a, P: Parking>(&'a self, parking: &'a P) -> Option<Guard<'a, P>> {
+        let word = self.0.load(Ordering::Relaxed);
+        if !is_nobodys(word) {
+            return None;
+        }
+        // E4 and E5 as in `acquire`. Whoever waits is woken when it is given back.
+        let before = parking.announce(&self.0);
+        let wanted = parking.owner() | word & OTHERS_WAIT;
+        match self.0.compare_exchange(word, wanted, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => Some(Guard { lock: self, reserved: None, parking, before, owner_died: word & OWNER_DIED != 0 }),
+            Err(_) => {
+                parking.restore(&self.0, before);
+                None
+            }
+        }
+    }
+
     /// Takes a word that `owner` reserves for this thread, without a locked instruction; `None` if it no longer does.
     ///
     /// # Errors

@@ -66,7 +66,7 @@ impl Look {
             other => return Err(Foreign::Version(other)),
         }
         let state = offset_of!(Header, state);
-        let geometry = Geometry::from_word(word32(page, state + offset_of!(State, geometry)), bank_bytes);
+        let geometry = Geometry::from_word(word64(page, state + offset_of!(State, geometry)), bank_bytes);
         let is_size_as_said = word32(page, identity + offset_of!(Identity, bank_bytes)) as usize == bank_bytes;
         let geometry = geometry.filter(|_| is_size_as_said).ok_or(Foreign::Size)?;
         let watched = word32(page, state + offset_of!(State, watched));

@@ -3,7 +3,7 @@
 use crate::Broken;
 use crate::bell::Level;
 use crate::bytes::Bytes;
-use crate::geometry::Geometry;
+use crate::geometry::{Extent, Geometry};
 use crate::header::{HEADER_BYTES, Header, MAGIC, VERSION};
 use crate::lock::{Guard, Parking};
 use crate::route::Route;
@@ -113,6 +113,13 @@ impl<'a> Ring<'a> {
     #[inline]
     pub fn lock_readers<P: Parking>(&self, parking: &'a P) -> Result<ReadSide<'a, P>, Broken> {
         Ok(ReadSide { ring: *self, guard: self.header.readers.0.lock(&self.header.read_pos.0, parking)? })
+    }
+
+    /// Both sides, if nobody uses either at this moment. Never waits.
+    pub fn try_lock_both<P: Parking>(&self, parking: &'a P) -> Option<(WriteSide<'a, P>, ReadSide<'a, P>)> {
+        let Header { writers, readers, .. } = self.header;
+        let writers = WriteSide { ring: *self, guard: writers.0.lock.try_acquire(parking)? };
+        Some((writers, ReadSide { ring: *self, guard: readers.0.lock.try_acquire(parking)? }))
     }
 
     /// Bytes waiting at some instant during the call.
@@ -243,9 +250,15 @@ impl<'a> Ring<'a> {
 /// Where `len` bytes from `position` on begin in the ring, and how many of them lie before its end.
 #[inline]
 fn split(geometry: Geometry, position: u64, len: usize) -> (usize, usize) {
-    // The mask keeps the truncation harmless.
-    let start = position as usize & (geometry.bytes() - 1);
+    let start = geometry.offset(position);
     (start, len.min(geometry.bytes() - start))
+}
+
+/// What moving `len` bytes from `position` on can touch.
+#[inline]
+fn touched(geometry: Geometry, position: u64, len: usize) -> Extent {
+    let (start, first) = split(geometry, position, len);
+    geometry.extent(if first < len { geometry.bytes() } else { start + len })
 }
 
 /// The writing side, locked.
@@ -275,10 +288,10 @@ impl Room {
         self.free == 0
     }
 
-    /// The bank and the bytes in it, from its start, that a write of `len` bytes can touch.
-    pub fn touches(&self, len: usize) -> (usize, usize) {
-        let (start, first) = split(self.geometry, self.position, len);
-        (self.geometry.bank(), if first < len { self.geometry.bytes() } else { start + len })
+    /// What a write of `len` bytes can touch.
+    #[inline]
+    pub fn touches(&self, len: usize) -> Extent {
+        touched(self.geometry, self.position, len)
     }
 }
 
@@ -349,12 +362,13 @@ impl<P: Parking> WriteSide<'_, P> {
         self.ring.set_route(route);
     }
 
-    /// The bank in which the ring would lie after [`WriteSide::resize`].
+    /// Where the ring would lie after [`WriteSide::resize`] to `bytes`; `None` if there is no place for so many.
     ///
     /// # Errors
     /// [`Broken`].
-    pub fn next_bank(&self) -> Result<usize, Broken> {
-        Ok(1 - self.ring.geometry()?.bank())
+    pub fn extent_of(&self, bytes: usize) -> Result<Option<Extent>, Broken> {
+        let next = self.ring.geometry()?.in_other_bank(bytes);
+        Ok(next.filter(|next| next.bytes() <= self.ring.bank_bytes()).map(|next| next.extent(bytes)))
     }
 
     /// Makes the ring larger or smaller. Only with both sides locked.
@@ -379,6 +393,25 @@ impl<P: Parking> WriteSide<'_, P> {
         // E5: seen by the next holder of either lock, which the caller holds.
         self.ring.header.state.0.geometry.store(to.word(), Ordering::Relaxed);
         Ok(())
+    }
+}
+
+impl<P: Parking> WriteSide<'_, P> {
+    /// Says that the pages of an empty ring are gone, so that everybody who used them has them made again first. The
+    /// caller takes them away afterwards: who dies in between has done no harm. Only with both sides locked. Returns
+    /// false, and changes nothing, if bytes wait.
+    ///
+    /// # Errors
+    /// [`Broken`].
+    pub fn disown_pages(&self, readers: &ReadSide<'_, P>) -> Result<bool, Broken> {
+        let (geometry, waiting) = (self.ring.geometry()?, readers.waiting(usize::MAX)?);
+        if !waiting.is_empty() {
+            return Ok(false);
+        }
+        let word = geometry.without_pages(waiting.position).word();
+        // E5: seen by the next holder of either lock, which the caller holds.
+        self.ring.header.state.0.geometry.store(word, Ordering::Relaxed);
+        Ok(true)
     }
 }
 
@@ -427,10 +460,10 @@ impl Waiting {
         self.len == 0
     }
 
-    /// The bank and the bytes in it, from its start, that a read of `len` bytes can touch.
-    pub fn touches(&self, len: usize) -> (usize, usize) {
-        let (start, first) = split(self.geometry, self.position, len);
-        (self.geometry.bank(), if first < len { self.geometry.bytes() } else { start + len })
+    /// What a read of `len` bytes can touch.
+    #[inline]
+    pub fn touches(&self, len: usize) -> Extent {
+        touched(self.geometry, self.position, len)
     }
 }
 

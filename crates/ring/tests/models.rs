@@ -379,3 +379,59 @@ fn one_who_watches_from_outside_is_told_of_every_state_in_the_end() {
         assert_eq!(world.shadow.bytes(), 0, "empty again");
     });
 }
+
+/// The pages of the ring, and what one process believes of them.
+struct Pages {
+    exist: Mutex<bool>,
+}
+
+impl Pages {
+    /// As a process does before it touches a byte: `known` is the epoch in which it last had them made.
+    fn touch(&self, known: &mut Option<u32>, epoch: u32) {
+        if *known != Some(epoch) {
+            *self.exist.lock().unwrap() = true;
+            *known = Some(epoch);
+        }
+        assert!(*self.exist.lock().unwrap(), "a byte is touched whose page was given back");
+    }
+}
+
+#[test]
+fn nobody_touches_pages_that_were_given_back() {
+    check(3, || {
+        let world = World::new();
+        let pages = Arc::new(Pages { exist: Mutex::new(false) });
+        let (theirs, their_pages) = (world.clone(), pages.clone());
+        let writer = thread::spawn(move || {
+            let mut known = None;
+            for byte in 1..=2 {
+                let (ring, me) = (theirs.ring(), Me(1));
+                let writers = ring.lock_writers(&me).unwrap();
+                let room = writers.room(1).unwrap();
+                their_pages.touch(&mut known, room.touches(1).epoch);
+                assert_eq!(writers.write(room, [&[byte][..]].into_iter(), 0), 1);
+            }
+        });
+        let (mut known, mut got) = (None, Vec::new());
+        while got.len() < 2 {
+            let (ring, me) = (world.ring(), Me(2));
+            if let Some((writers, readers)) = ring.try_lock_both(&me)
+                && writers.disown_pages(&readers).unwrap()
+            {
+                *pages.exist.lock().unwrap() = false;
+            }
+            let readers = ring.lock_readers(&me).unwrap();
+            let waiting = readers.waiting(1).unwrap();
+            if !waiting.is_empty() {
+                pages.touch(&mut known, waiting.touches(1).epoch);
+                let mut byte = [0];
+                readers.read(waiting, [&mut byte[..]].into_iter(), 0);
+                got.push(byte[0]);
+            }
+            drop(readers);
+            thread::yield_now();
+        }
+        writer.join().unwrap();
+        assert_eq!(got, [1, 2]);
+    });
+}

@@ -148,6 +148,17 @@ impl SharedMapping {
         }
     }
 
+    /// Takes the pages of `offset..offset + len` (multiples of a page) out of the file: they are zeros, and take no memory
+    /// until they are used again, in every process that maps them.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP`, `EPERM`: the file cannot have holes, or is sealed against writing.
+    pub fn remove(&self, offset: usize, len: usize) -> Result<(), Errno> {
+        let range = self.range(offset, len)?;
+        // SAFETY: within the mapping; who reads the bytes afterwards reads zeros, as others could have written.
+        unsafe { rustix::mm::madvise(range, len, Advice::LinuxRemove) }
+    }
+
     fn range(&self, offset: usize, len: usize) -> Result<*mut c_void, Errno> {
         let end = offset.checked_add(len).filter(|&end| end <= self.len);
         end.map(|_| self.start.as_ptr().wrapping_add(offset).cast()).ok_or(Errno::INVAL)
@@ -184,6 +195,23 @@ mod tests {
         let mapping = SharedMapping::of_sealed(&file, 8192).unwrap();
         assert_eq!(mapping.populate(4096, 4096), Ok(()));
         assert_eq!(mapping.populate(4096, 8192), Err(Errno::INVAL));
+    }
+
+    #[test]
+    fn what_is_removed_takes_no_memory_and_is_zero() {
+        use std::os::unix::fs::MetadataExt;
+        let file = File::from(sealable_file().unwrap());
+        seal_at(&file, 12288).unwrap();
+        let mapping = SharedMapping::of_sealed(&file, 12288).unwrap();
+        mapping.populate(0, 12288).unwrap();
+        // SAFETY: mapped, and known to nobody else.
+        unsafe { mapping.start().add(4096).write(7) };
+        mapping.remove(4096, 8192).unwrap();
+        // In blocks of 512 bytes (`stat(2)`).
+        assert_eq!(file.metadata().unwrap().blocks() * 512, 4096);
+        // SAFETY: as above.
+        assert_eq!(unsafe { mapping.start().add(4096).read() }, 0);
+        assert_eq!(mapping.remove(8192, 8192), Err(Errno::INVAL));
     }
 
     #[test]

@@ -23,6 +23,11 @@ pub struct Readiness {
 }
 
 impl Readiness {
+    /// Whether there is nothing to say: after a sleep, that its time was up.
+    pub fn is_nothing(self) -> bool {
+        self == Readiness::default()
+    }
+
     fn of(events: PollFlags) -> Readiness {
         Readiness {
             readable: events.contains(PollFlags::IN),
