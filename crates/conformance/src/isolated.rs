@@ -73,7 +73,7 @@ macro_rules! alone {
 }
 
 /// What each thread of each process of the group is doing.
-fn tasks_of(group: Pid) -> String {
+pub(crate) fn tasks_of(group: Pid) -> String {
     let mut report = String::new();
     for process in fs::read_dir("/proc").unwrap().flatten() {
         let stat = fs::read_to_string(process.path().join("stat")).unwrap_or_default();

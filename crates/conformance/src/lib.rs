@@ -42,10 +42,12 @@ pub mod isolated;
 pub mod kernel;
 pub mod model;
 pub mod ours;
+pub mod paths;
 pub mod pattern;
 pub mod process;
 pub mod ready;
 pub mod seed;
+pub mod soak;
 pub mod task;
 pub mod trace;
 

@@ -3,6 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
@@ -138,6 +139,31 @@ fn set_action(signal: Signal, handler: libc::sighandler_t, flags: libc::c_int) {
         libc::sigaction(signal.as_raw(), &action, std::ptr::null_mut())
     };
     assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// Sends this process `SIGALRM` every so often from now on; never again if that is zero. A child does not inherit it.
+///
+/// # Panics
+/// When the time is too long.
+pub fn repeat_alarm(every: Duration) {
+    let time = libc::timeval {
+        tv_sec: every.as_secs().try_into().expect("a time that ends"),
+        tv_usec: every.subsec_micros().into(),
+    };
+    let timer = libc::itimerval { it_interval: time, it_value: time };
+    // SAFETY: the timer lives for the call; what was set before is not asked for.
+    let outcome = unsafe { libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut()) };
+    assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// From now on this child is killed when the process that forked it ends. For children only.
+pub fn die_with_parent() {
+    let parent = rustix::process::getppid();
+    let is_tied = rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).is_ok();
+    // It may have ended in between; whoever has adopted the child is not its parent.
+    if !is_tied || rustix::process::getppid() != parent {
+        end(1);
+    }
 }
 
 /// Sends a signal to one thread of this process and waits until its handler has run.

@@ -1,0 +1,99 @@
+//! The ways in which bytes go into millstream's pipe and come out of it. Whatever switches between ways takes them from
+//! these tables: a way that is added here is used by the soak and by the random sequences.
+
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+
+use millstream_pipe::{Builder, Reader, Writer};
+
+/// A way in. The end waits or not as it was told before.
+pub struct WritePath {
+    /// In reports.
+    pub name: &'static str,
+    /// Writes a beginning of the bytes and returns its length, as `write(2)`.
+    pub write: fn(&Writer, &[u8]) -> io::Result<usize>,
+}
+
+/// A way out. The end waits or not as it was told before.
+pub struct ReadPath {
+    /// In reports.
+    pub name: &'static str,
+    /// Fills a beginning of the buffer and returns its length, as `read(2)`.
+    pub read: fn(&Reader, &mut [u8]) -> io::Result<usize>,
+}
+
+/// A kind of pipe, which decides what its ways are made of.
+pub struct PipeKind {
+    /// In reports.
+    pub name: &'static str,
+    /// What is asked of the builder.
+    pub ask: fn(Builder) -> Builder,
+    /// Whether the ring can carry the bytes. If not, its calls are the kernel's own.
+    pub has_ring: bool,
+}
+
+/// All ways in.
+pub static WRITE_PATHS: &[WritePath] = &[
+    WritePath { name: "write", write: |mut writer, bytes| writer.write(bytes) },
+    WritePath { name: "write vectored", write: write_in_parts },
+];
+
+/// All ways out.
+pub static READ_PATHS: &[ReadPath] = &[
+    ReadPath { name: "read", read: |mut reader, buffer| reader.read(buffer) },
+    ReadPath { name: "read vectored", read: read_in_parts },
+];
+
+/// All kinds of pipes.
+pub static PIPE_KINDS: &[PipeKind] = &[
+    PipeKind { name: "usual", ask: |builder| builder, has_ring: true },
+    PipeKind { name: "survives exec", ask: |builder| builder.cloexec(false), has_ring: false },
+];
+
+/// Where a transfer is cut into parts, one of which is empty. Whoever moves whole units of 64 bytes has them left whole:
+/// a part that is in the ring can be read while the next one is not.
+fn cuts(len: usize) -> [usize; 4] {
+    let unit = if len.is_multiple_of(64) { 64 } else { 1 };
+    [len / 5, len / 5, len / 3, len - len / 7].map(|cut| cut / unit * unit)
+}
+
+fn write_in_parts(mut writer: &Writer, bytes: &[u8]) -> io::Result<usize> {
+    let [first, second, third, fourth] = cuts(bytes.len());
+    let parts = [0..first, first..second, second..third, third..fourth, fourth..bytes.len()];
+    writer.write_vectored(&parts.map(|part| IoSlice::new(&bytes[part])))
+}
+
+fn read_in_parts(mut reader: &Reader, buffer: &mut [u8]) -> io::Result<usize> {
+    let [first, second, third, fourth] = cuts(buffer.len());
+    let (head, tail) = buffer.split_at_mut(third);
+    let (head, middle) = head.split_at_mut(second);
+    let (head, empty) = head.split_at_mut(first);
+    let (tail, last) = tail.split_at_mut(fourth - third);
+    reader.read_vectored(&mut [head, empty, middle, tail, last].map(IoSliceMut::new))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pattern;
+
+    #[test]
+    fn every_way_in_and_out_of_every_kind_of_pipe_carries_every_size() {
+        for kind in PIPE_KINDS {
+            for (into, out) in WRITE_PATHS.iter().flat_map(|into| READ_PATHS.iter().map(move |out| (into, out))) {
+                let (reader, writer) = (kind.ask)(Builder::new()).create().unwrap();
+                let (mut at, mut buffer) = (0, vec![0; 60_000]);
+                for size in [1, 2, 3, 7, 300, 4096, 4097, 60_000] {
+                    let names = (kind.name, into.name, out.name, size);
+                    assert_eq!(
+                        (into.write)(&writer, &pattern::bytes(at..at + size as u64)).unwrap(),
+                        size,
+                        "{names:?}"
+                    );
+                    assert_eq!((out.read)(&reader, &mut buffer[..size]).unwrap(), size, "{names:?}");
+                    pattern::check(at, &buffer[..size]);
+                    at += size as u64;
+                }
+            }
+        }
+    }
+}
