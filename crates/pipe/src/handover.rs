@@ -21,7 +21,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use millstream_ring::{Geometry, ReadSide, Ring, Route};
+use millstream_ring::{ReadSide, Ring, Route};
 use millstream_sys::transfer::{self, Access, Mark};
 use millstream_sys::{Errno, pipe};
 
@@ -237,8 +237,7 @@ fn find_segment(fd: &OwnedFd, shadow: pipe::Identity) -> Option<(Origin, Segment
     let file = millstream_sys::memory::open_of_process(process, descriptor).ok()?;
     let bank_bytes = Size::bank_bytes_of(millstream_sys::memory::length(&file).ok()?)?;
     let segment = Segment::of_peer(&file, shadow, bank_bytes).ok()?;
-    let size = Size { bank_bytes, initial: Geometry::of(bank_bytes)? };
-    Some((Origin { file, shadow, size }, segment))
+    Some((Origin { file, shadow, size: Size::of_banks(bank_bytes)? }, segment))
 }
 
 #[cfg(test)]

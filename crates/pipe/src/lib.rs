@@ -16,7 +16,8 @@
 //! reader is, however they went: a process that is killed leaves what it had written, and a peer that notices.
 //!
 //! In reading order: [`pipe()`] and [`Builder`] make a pipe; [`Reader`] and [`Writer`] are its ends; [`WaitPolicy`] says
-//! how they wait; [`settings`] says all of this from outside the program; [`Statistics`] what ends did; [`Refusal`] why an end cannot travel. `docs/pipe.md` explains the design, with its measurements.
+//! how they wait; [`settings`] says all of this from outside the program; [`Statistics`] what ends did; [`live`] shows the pipes of
+//! other processes; [`Refusal`] why an end cannot travel. `docs/pipe.md` explains the design, with its measurements.
 //!
 //! # Ends and other processes
 //! - **fork**: the child has both ends, as always, whatever other threads were doing with them.
@@ -38,6 +39,7 @@
 mod builder;
 mod end;
 mod handover;
+pub mod live;
 mod mirror;
 mod parking;
 mod reader;

@@ -55,6 +55,12 @@ impl Refusal {
                descriptor above 1048575; make the pipe before other files are opened",
     };
 
+    pub(crate) const NO_SEGMENT: Refusal = Refusal {
+        errno: Errno::INVAL,
+        says: "the pipe has no shared memory that this process could use: it is a plain one, or was not used yet, or its \
+               processes live in another PID namespace or run another version of millstream",
+    };
+
     pub(crate) const TOO_MANY_GIVEN: Refusal = Refusal {
         errno: Errno::NOLCK,
         says: "524288 write ends of this pipe have been given away and are still open; close some",

@@ -39,8 +39,7 @@ impl Segment {
 
     /// Maps the segment of a pipe whose end came from elsewhere, if it is what it should be.
     pub(crate) fn of_peer(file: impl AsFd, shadow: Identity, bank_bytes: usize) -> Result<Segment, Unfit> {
-        let initial = Geometry::of(bank_bytes).ok_or(Unfit::Foreign(Foreign::Size))?;
-        let segment = Segment::map(file, Size { bank_bytes, initial })?;
+        let segment = Segment::map(file, Size::of_banks(bank_bytes).ok_or(Unfit::Foreign(Foreign::Size))?)?;
         segment.ring().check(whose(shadow)?)?;
         Ok(segment)
     }
@@ -176,6 +175,11 @@ pub(crate) struct Size {
 impl Size {
     fn segment(self) -> usize {
         HEADER_BYTES + 2 * self.bank_bytes
+    }
+
+    /// Of a segment that was found, whose ring is of the size that it says.
+    pub(crate) fn of_banks(bank_bytes: usize) -> Option<Size> {
+        Some(Size { bank_bytes, initial: Geometry::of(bank_bytes)? })
     }
 
     /// Of the banks in a file of this length, if that can be a segment.

@@ -52,6 +52,8 @@ pub mod memory;
 #[cfg(feature = "std")]
 pub mod message_queue;
 #[cfg(feature = "std")]
+pub mod open_files;
+#[cfg(feature = "std")]
 pub mod pages;
 #[cfg(feature = "std")]
 pub mod process;

@@ -1,0 +1,240 @@
+//! The live pipes of this machine, as far as this process may look: for `millstream ps`, `gc` and `ctl`.
+//!
+//! ```
+//! use millstream_pipe::live;
+//!
+//! let (reader, writer) = millstream_pipe::pipe()?;
+//! reader.capacity()?; // a pipe that was never used has no shared memory to be seen
+//! let census = live::look()?;
+//! let ours = census.pipes.iter().find(|pipe| pipe.ends.iter().any(|end| end.process == std::process::id()));
+//! assert_eq!(ours.map(|pipe| (pipe.ends.len(), pipe.waiting)), Some((2, Some(0))));
+//! # drop((reader, writer));
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! Looking takes no part: no pipe is opened, nothing is mapped, written or waited for. What a segment says is read as a
+//! copy of its first page, from a file whose size is sealed, and believed only as far as it can be true. Processes and
+//! pipes come and go meanwhile; what is gone when its turn comes is left out.
+
+mod change;
+mod segment;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::Instant;
+
+use millstream_ring::Route;
+use millstream_sys::open_files::{self, MemoryFiles, Target};
+use millstream_sys::{Errno, pipe};
+
+pub use change::set_capacity;
+pub use millstream_ring::Tallies;
+pub use millstream_sys::transfer::Access;
+pub(crate) use segment::{Seen, examine};
+
+/// What was found.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Census {
+    /// Pipes with shared memory in use, in the order of their numbers.
+    pub pipes: Vec<LivePipe>,
+    /// Memory files of pipes that no process has used yet, of which nothing more is known.
+    pub unused: usize,
+    /// Memory files that are called like ours and are no segments of this version.
+    pub unclear: Vec<Unclear>,
+    /// Processes that may not be looked into.
+    pub left_out: usize,
+}
+
+/// A pipe.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LivePipe {
+    /// Its number, as in `pipe:[12345]` under `/proc/PID/fd`.
+    pub number: u64,
+    /// The number of its memory file, which no other pipe has meanwhile.
+    pub memory: u64,
+    /// Where new bytes go.
+    pub path: Path,
+    /// Bytes that its ring holds when full.
+    pub capacity: usize,
+    /// Bytes that wait to be read; `None` while the kernel carries them, who cannot be asked without taking part.
+    pub waiting: Option<usize>,
+    /// Whether exactly that many waited at one instant: of a busy pipe it is only about right.
+    pub is_exact: bool,
+    /// Bytes written into the ring since the beginning. Those that the kernel carried are not counted.
+    pub written: u64,
+    /// Readers and writers that sleep, or are about to.
+    pub readers_asleep: u32,
+    /// Writers that do.
+    pub writers_asleep: u32,
+    /// Whether somebody polls the read end, or the write end.
+    pub is_watched: bool,
+    /// How often ends slept and were woken.
+    pub tallies: Tallies,
+    /// When this was so.
+    pub seen: Instant,
+    /// Its ends in processes that may be looked into.
+    pub ends: Vec<End>,
+    /// The processes that have its memory open, by number.
+    pub holders: Vec<u32>,
+}
+
+/// Where the bytes of a pipe go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Path {
+    /// Through shared memory.
+    Ring,
+    /// Through the kernel's pipe, because a program that does not know millstream has, or had, an end.
+    Kernel,
+    /// On the way from one to the other.
+    Moving,
+}
+
+/// One descriptor of an end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// Of which process.
+    pub process: u32,
+    /// Its number there.
+    pub descriptor: u32,
+    /// Which end.
+    pub access: Access,
+    /// What the process is called. Anybody can choose the name of his own: not to be printed as it is.
+    pub command: String,
+    /// Whose process it is.
+    pub user: u32,
+}
+
+/// A memory file that says what no segment says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unclear {
+    /// Who has it open.
+    pub process: u32,
+    /// As which descriptor.
+    pub descriptor: u32,
+    /// What is wrong with it: a clause.
+    pub why: String,
+}
+
+/// Looks at every process.
+///
+/// # Errors
+/// `/proc` is not mounted; too many open files.
+pub fn look() -> io::Result<Census> {
+    let mut finding = Finding::new()?;
+    for process in open_files::processes()? {
+        match open_files::of_process(process) {
+            Ok(files) => files.into_iter().for_each(|file| finding.note(process, file.descriptor, file.target)),
+            Err(Errno::ACCESS | Errno::PERM) if !open_files::is_of_kernel(process) => finding.left_out += 1,
+            Err(_) => {}
+        }
+    }
+    Ok(finding.census())
+}
+
+/// What has been come across so far.
+struct Finding {
+    memory_files: MemoryFiles,
+    /// The file system on which all pipes without a name lie.
+    pipes_device: u64,
+    /// Who has which pipe open, by the pipe's number.
+    ends: BTreeMap<u64, Vec<(u32, u32)>>,
+    /// Who has which memory file open, by the file's number, and what it says.
+    memories: BTreeMap<u64, Memory>,
+    left_out: usize,
+}
+
+struct Memory {
+    seen: Result<Option<Seen>, String>,
+    holders: Vec<(u32, u32)>,
+}
+
+impl Finding {
+    fn new() -> io::Result<Finding> {
+        let (reader, _writer) = pipe::create()?;
+        let pipes_device = pipe::identity(&reader).ok_or(Errno::BADF)?.device;
+        let memory_files = MemoryFiles::known()?;
+        Ok(Finding { memory_files, pipes_device, ends: BTreeMap::new(), memories: BTreeMap::new(), left_out: 0 })
+    }
+
+    fn note(&mut self, process: u32, descriptor: u32, target: Target) {
+        match target {
+            Target::Pipe(number) => self.ends.entry(number).or_default().push((process, descriptor)),
+            Target::Memory => {
+                // Gone, or not what it is called: nobody's pipe.
+                let _ = self.note_memory(process, descriptor);
+            }
+        }
+    }
+
+    fn note_memory(&mut self, process: u32, descriptor: u32) -> Result<(), Errno> {
+        let pinned = open_files::pin(process, descriptor)?;
+        let file = self.memory_files.open(&pinned, Access::Read)?;
+        let memory = self.memories.entry(open_files::file_number(&file)?);
+        let memory = memory.or_insert_with(|| Memory { seen: examine(&file), holders: Vec::new() });
+        memory.holders.push((process, descriptor));
+        Ok(())
+    }
+
+    fn census(self) -> Census {
+        let Finding { pipes_device, mut ends, memories, left_out, .. } = self;
+        let mut census = Census { left_out, ..Census::default() };
+        for (number, Memory { seen, holders }) in memories {
+            match seen {
+                Ok(None) => census.unused += 1,
+                Ok(Some(seen)) if seen.look.whose.device == pipes_device => {
+                    let ends = ends.remove(&seen.look.whose.inode).unwrap_or_default();
+                    census.pipes.push(LivePipe::of(number, seen, &holders, &ends));
+                }
+                Ok(Some(_)) => census.unclear.extend(unclear(&holders, "it belongs to no pipe of this machine")),
+                Err(why) => census.unclear.extend(unclear(&holders, &why)),
+            }
+        }
+        census.pipes.sort_by_key(|pipe| pipe.number);
+        census
+    }
+}
+
+fn unclear(holders: &[(u32, u32)], why: &str) -> Option<Unclear> {
+    holders.first().map(|&(process, descriptor)| Unclear { process, descriptor, why: why.to_owned() })
+}
+
+impl LivePipe {
+    fn of(memory: u64, seen: Seen, holders: &[(u32, u32)], ends: &[(u32, u32)]) -> LivePipe {
+        let Seen { look, waiting, is_exact, at } = seen;
+        let path = match look.route {
+            Route::Ring => Path::Ring,
+            Route::Shadow => Path::Kernel,
+            Route::Moving => Path::Moving,
+        };
+        let mut holders: Vec<u32> = holders.iter().map(|&(process, _)| process).collect();
+        holders.dedup();
+        LivePipe {
+            number: look.whose.inode,
+            memory,
+            path,
+            capacity: look.capacity,
+            waiting: (path == Path::Ring).then_some(waiting),
+            is_exact,
+            written: look.written,
+            readers_asleep: look.readers_asleep,
+            writers_asleep: look.writers_asleep,
+            is_watched: look.is_read_end_watched || look.is_write_end_watched,
+            tallies: look.tallies,
+            seen: at,
+            ends: ends.iter().filter_map(|&(process, descriptor)| End::of(process, descriptor)).collect(),
+            holders,
+        }
+    }
+}
+
+impl End {
+    /// `None`: it is closed by now.
+    fn of(process: u32, descriptor: u32) -> Option<End> {
+        let access = open_files::access(process, descriptor)?;
+        let user = open_files::user(process)?;
+        Some(End { process, descriptor, access, command: open_files::command(process), user })
+    }
+}

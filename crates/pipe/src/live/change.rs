@@ -1,0 +1,64 @@
+//! Changing a pipe of other processes.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use millstream_sys::open_files::{self, MemoryFiles, Target};
+use millstream_sys::transfer::{self, Access};
+use millstream_sys::{memory, pipe};
+
+use super::examine;
+use crate::end::{End, Origin, Pipe};
+use crate::refusal::Refusal;
+use crate::segment::{Segment, Size};
+use crate::wait::WaitPolicy;
+
+/// Makes the pipe behind `descriptor` of `process` larger or smaller, as
+/// [`Reader::set_capacity`](crate::Reader::set_capacity) of one of its ends would; returns its new capacity.
+///
+/// For the time of the call the pipe is open here once more, for reading and writing: an end that finds the others gone
+/// in that time learns of it when the call is over. What was given away and what came back is counted by marks and in the
+/// header, and neither is touched: bytes go where they went.
+///
+/// # Errors
+/// As [`Reader::set_capacity`](crate::Reader::set_capacity). `NotFound`: there is no such process or descriptor.
+/// `PermissionDenied`: it is another user's. `InvalidInput` with a [`Refusal`]: no pipe without a name, or no process that
+/// may be looked into has shared memory for it that is in use.
+pub fn set_capacity(process: u32, descriptor: u32, bytes: usize) -> io::Result<usize> {
+    let pinned = open_files::pin(process, descriptor)?;
+    let number = open_files::pipe_number(&pinned).ok_or(Refusal::NO_PIPE)?;
+    let identity = pipe::identity(&pinned).ok_or(Refusal::NO_PIPE)?;
+    let file = find_memory(process, number)?.ok_or(Refusal::NO_SEGMENT)?;
+    let bank_bytes = Size::bank_bytes_of(memory::length(&file)?).ok_or(Refusal::NO_SEGMENT)?;
+    let segment = Segment::of_peer(&file, identity, bank_bytes).map_err(|_| Refusal::NO_SEGMENT)?;
+    let size = Size::of_banks(bank_bytes).ok_or(Refusal::NO_SEGMENT)?;
+    let pipe = Pipe::mapped(Origin { file, shadow: identity, size }, segment);
+    let shadow = transfer::reopened(&pinned, Access::Both, true)?;
+    let end = End::new(shadow, Arc::new(pipe), WaitPolicy::Block);
+    let outcome = end.set_capacity(bytes);
+    // Not dropped, which would tell the others that one of them has closed.
+    drop(end.take_fd());
+    outcome
+}
+
+/// The memory of a pipe: most likely the process has it that has the end, but that may have been given to it.
+fn find_memory(process: u32, number: u64) -> io::Result<Option<OwnedFd>> {
+    let memory_files = MemoryFiles::known()?;
+    let in_process = |process: u32| {
+        let files = open_files::of_process(process).unwrap_or_default();
+        let memories = files.into_iter().filter(|file| file.target == Target::Memory);
+        memories.filter_map(|file| memory_of(memory_files, process, file.descriptor, number)).next()
+    };
+    if let Some(file) = in_process(process) {
+        return Ok(Some(file));
+    }
+    Ok(open_files::processes()?.into_iter().find_map(in_process))
+}
+
+fn memory_of(memory_files: MemoryFiles, process: u32, descriptor: u32, number: u64) -> Option<OwnedFd> {
+    let pinned = open_files::pin(process, descriptor).ok()?;
+    let seen = examine(&memory_files.open(pinned.as_fd(), Access::Read).ok()?).ok()??;
+    // Compared with the pipe itself when it is mapped; here a number is enough to pass by the others.
+    (seen.look.whose.inode == number).then(|| memory_files.open(pinned, Access::Both).ok()).flatten()
+}
