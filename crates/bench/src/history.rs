@@ -2,14 +2,13 @@
 //!
 //! Runs that end together wait for each other, up to ten seconds; one that ends in the middle of writing leaves nothing.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, params};
 use serde::{Deserialize, Serialize};
 
-use crate::cell::{Document, SCHEMA};
+use crate::cell::Document;
 
 /// The format of the file, in its `user_version`.
 const FORMAT: i64 = 1;
@@ -269,7 +268,8 @@ impl History {
             .query_row("SELECT document FROM runs WHERE number = ?", [number], |row| row.get(0))
             .optional()
             .map_err(|error| self.cannot("read", &error))?;
-        text.map(|text| read(&text).map_err(|why| format!("run {number} of the history {why}"))).transpose()
+        text.map(|text| Document::from_json(&text).map_err(|why| format!("run {number} of the history {why}")))
+            .transpose()
     }
 
     /// Forgets all but the newest `keep` runs of each machine, gives the room back, and returns how many are gone.
@@ -300,30 +300,4 @@ impl History {
 
 fn cannot(what: &str, path: &Path, error: &dyn std::error::Error) -> String {
     format!("cannot {what} the history '{}': {error}", path.display())
-}
-
-/// A document out of its JSON.
-///
-/// # Errors
-/// The end of a sentence: it is no document, or one of another format.
-pub fn read(text: &str) -> Result<Document, String> {
-    #[derive(Deserialize)]
-    struct Head {
-        schema: String,
-    }
-    let head: Head = serde_json::from_str(text).map_err(|_| "holds no results of millstream bench".to_owned())?;
-    if head.schema != SCHEMA {
-        return Err(format!("is in the format '{}', and this millstream reads '{SCHEMA}'", head.schema));
-    }
-    serde_json::from_str(text).map_err(|error| format!("is damaged: {error}"))
-}
-
-/// As [`read`], of a file.
-///
-/// # Errors
-/// A sentence.
-pub fn read_file(path: &Path) -> Result<Document, String> {
-    let text: io::Result<String> = std::fs::read_to_string(path);
-    let text = text.map_err(|error| format!("cannot read '{}': {error}", path.display()))?;
-    read(&text).map_err(|why| format!("'{}' {why}", path.display()))
 }

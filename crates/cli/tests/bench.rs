@@ -3,9 +3,8 @@
 mod common;
 
 use std::fs;
-use std::path::Path;
 
-use common::{Scratch, Seen, millstream, output, set_mode};
+use common::{Scratch, Seen, cells, millstream, output, set_mode};
 
 fn bench(arguments: &[&str]) -> Seen {
     output(&mut millstream([&["bench", "grep"], arguments].concat()))
@@ -14,13 +13,6 @@ fn bench(arguments: &[&str]) -> Seen {
 /// Big enough to fill a pipe several times.
 fn text(scratch: &Scratch) -> String {
     scratch.file("text", &"the quick brown fox\n".repeat(50_000))
-}
-
-fn cells(path: &Path) -> Vec<serde_json::Value> {
-    let document: serde_json::Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
-    assert_eq!(document["schema"], "millstream bench 2");
-    assert!(document["machine"]["cpus"].as_u64().unwrap() >= 1);
-    document["cells"].as_array().unwrap().clone()
 }
 
 #[test]

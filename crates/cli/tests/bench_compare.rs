@@ -172,12 +172,16 @@ fn what_cannot_be_read_is_one_sentence() {
     let a = measured(&scratch, "a.json", &["--transport", "pipe,millstream", "--rounds=5"]);
     let old = planted(&scratch, &a, "old.json", |document| document["schema"] = "millstream bench 1".into());
     let broken = planted(&scratch, &a, "broken.json", |document| document["cells"] = 5.into());
+    let placeless = planted(&scratch, &a, "placeless.json", |document| {
+        cell(document, "millstream")["params"].as_object_mut().unwrap().remove("transfer");
+    });
     let text = scratch.file("text", "no JSON");
     for (arguments, says, code) in [
         (&[&*a, "/nonexistent.json"][..], "cannot read '/nonexistent.json'", 3),
-        (&[&a, &text], "holds no results of millstream bench", 3),
-        (&[&a, &old], "is in the format 'millstream bench 1'", 3),
+        (&[&a, &text], "is not JSON", 3),
+        (&[&a, &old], "was written by an older millstream", 3),
         (&[&a, &broken], "is damaged", 3),
+        (&[&a, &placeless], "cell 2, bw_pipe over millstream at 1cpu, has no number 'transfer'", 3),
         (&[&a, "77"], "there is no run 77 in the history", 3),
         (&["baseline", "baseline"], "not with itself", 2),
         (&[&a, &a, &a], "unexpected argument", 2),

@@ -8,12 +8,8 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use common::{Scratch, Seen, millstream, output, program, wait_for};
+use common::{Scratch, bench, cells, children, kill, millstream, output, program, wait_for};
 use serde_json::Value;
-
-fn bench(arguments: &[&str]) -> Seen {
-    output(&mut millstream([&["bench"], arguments].concat()))
-}
 
 /// Runs with `--json`; every cell must be valid. Returns the cells and the table.
 fn measured(arguments: &[&str]) -> (Vec<Value>, String) {
@@ -21,8 +17,7 @@ fn measured(arguments: &[&str]) -> (Vec<Value>, String) {
     let json = scratch.path("out.json");
     let seen = bench(&[arguments, &["--json", json.to_str().unwrap()]].concat());
     assert_eq!((seen.code, seen.stderr.as_str()), (Some(0), ""), "{seen:?}");
-    let document: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
-    let cells = document["cells"].as_array().unwrap().clone();
+    let cells = cells(&json);
     for cell in &cells {
         assert_eq!((&cell["valid"], &cell["why_invalid"]), (&true.into(), &Value::Null), "{cell}");
         assert!(cell["median"].as_f64().unwrap() > 0.0);
@@ -192,36 +187,6 @@ const ENDLESS: [&[&str]; 2] = [
     &["bench", "pipeflex", "-c", "4", "-r", "4k", "--rounds", "10000", "--placement", "2cpu"],
     &["bench", "fifo_grid", "--size", "64", "--messages", "100000", "--repetitions", "10000", "--placement", "2cpu"],
 ];
-
-fn children(pid: u32) -> Vec<u32> {
-    let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    list.split_whitespace().map(|child| child.parse().unwrap()).collect()
-}
-
-fn kill(pid: u32) {
-    // It may be gone already.
-    let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).stderr(Stdio::null()).status();
-}
-
-#[test]
-fn a_process_that_is_killed_makes_its_cell_invalid_and_hangs_nobody() {
-    for arguments in ENDLESS {
-        for transport in ["pipe", "millstream"] {
-            let mut command = millstream(arguments);
-            command.args(["--transport", transport]).stdout(Stdio::piped()).stderr(Stdio::piped());
-            let mut bench = command.spawn().unwrap();
-            wait_for("the end of the measurement", || {
-                if let Some(&child) = children(bench.id()).first() {
-                    kill(child);
-                }
-                bench.try_wait().unwrap().is_some()
-            });
-            let seen = Seen::from(bench.wait_with_output().unwrap());
-            assert_eq!(seen.code, Some(3), "{seen:?}");
-            assert!(seen.stdout.contains("was killed by signal 9"), "{seen:?}");
-        }
-    }
-}
 
 #[test]
 fn nobody_outlives_a_measurement_that_is_killed() {

@@ -4,21 +4,10 @@
 mod common;
 
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 
-use common::{Scratch, Seen, millstream, output, program};
+use common::{Scratch, Seen, bench, cells, millstream, output, program};
 use serde_json::Value;
-
-fn bench(arguments: &[&str]) -> Seen {
-    output(&mut millstream([&["bench"], arguments].concat()))
-}
-
-fn cells(path: &Path) -> Vec<Value> {
-    let document: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
-    assert_eq!(document["schema"], "millstream bench 2");
-    document["cells"].as_array().unwrap().clone()
-}
 
 /// Runs with `--json`; every cell must be valid, with its figures.
 fn measured(arguments: &[&str]) -> (Seen, Vec<Value>) {

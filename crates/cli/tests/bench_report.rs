@@ -106,7 +106,8 @@ fn every_method() -> Vec<Value> {
                 gain,
             ));
         }
-        cells.extend(pair("pipeflex", "pipe", placement, &json!({"transfer": 4096, "write": 512}), "MB/s", 100.0, 1.0));
+        let study = json!({"workload": "study", "transfer": 4096, "size": 512});
+        cells.extend(pair("pipeflex", "pipe", placement, &study, "MB/s", 100.0, 1.0));
     }
     for workload in ["sequential", "random", "tlb"] {
         for stride in [64, 4096] {
@@ -384,7 +385,9 @@ fn a_measurement_draws_its_own_page() {
 fn results_that_cannot_be_drawn_are_refused_with_what_to_do() {
     let scratch = Scratch::new();
     let page = scratch.path("page.html");
+    let placeless = document(vec![cell("bw_pipe", "pipe", "1cpu", json!({}), "MB/s", 900.0)]).to_string();
     for (text, says) in [
+        (placeless.as_str(), "is damaged: cell 1, bw_pipe over pipe at 1cpu, has no number 'transfer'"),
         ("no JSON", "is not JSON"),
         ("{}", "names no schema"),
         (r#"{"schema": "millstream bench 9"}"#, "was written by a newer millstream"),

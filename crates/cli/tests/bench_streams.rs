@@ -6,21 +6,10 @@ mod common;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use common::{Scratch, Seen, millstream, output, program, wait_for};
+use common::{Scratch, bench, cells, children, kill, millstream, output, program, wait_for};
 use serde_json::Value;
-
-fn bench(arguments: &[&str]) -> Seen {
-    output(&mut millstream([&["bench"], arguments].concat()))
-}
-
-fn cells(path: &Path) -> Vec<Value> {
-    let document: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
-    assert_eq!(document["schema"], "millstream bench 2");
-    document["cells"].as_array().unwrap().clone()
-}
 
 /// Runs with `--json`, sees to it that every cell is valid and has its figures, and returns what tells the cells apart.
 fn measured(arguments: &[&str], method: &str, unit: &str, parameter: &str) -> BTreeSet<(String, String, String)> {
@@ -223,32 +212,6 @@ fn a_pipe_that_is_not_granted_is_not_measured() {
 fn endless(arguments: &[&str]) -> Child {
     let mut command = millstream(["bench", "bw_pipe", "--rounds", "10000", "--transfer", "4k", "--placement", "2cpu"]);
     command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn().unwrap()
-}
-
-fn children(pid: u32) -> Vec<u32> {
-    let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    list.split_whitespace().map(|child| child.parse().unwrap()).collect()
-}
-
-fn kill(pid: u32) {
-    // It may be gone already.
-    let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).stderr(Stdio::null()).status();
-}
-
-#[test]
-fn a_process_that_is_killed_makes_its_cell_invalid_and_hangs_nobody() {
-    for transport in BETWEEN_PROCESSES {
-        let mut bench = endless(&["--transport", transport]);
-        wait_for("the end of the measurement", || {
-            if let Some(&child) = children(bench.id()).first() {
-                kill(child);
-            }
-            bench.try_wait().unwrap().is_some()
-        });
-        let seen = Seen::from(bench.wait_with_output().unwrap());
-        assert_eq!(seen.code, Some(3), "{seen:?}");
-        assert!(seen.stdout.contains("was killed by signal 9"), "{seen:?}");
-    }
 }
 
 #[test]

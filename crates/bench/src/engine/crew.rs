@@ -42,8 +42,8 @@ pub struct Post {
 /// what belongs to the others.
 ///
 /// # Errors
-/// A sentence: what every process that failed says, which died of what, which ran on another CPU, which was silent for
-/// half a minute. No process is left.
+/// A sentence: what every process that failed says, which died of what, which ran on another CPU at its end or, where the
+/// kernel keeps scheduler statistics, in between, which was silent for half a minute. No process is left.
 pub fn run(posts: &[Post], role: impl FnOnce(usize) -> Result<Option<Launch>, String>) -> Result<Launch, String> {
     run_within(LIMIT, posts, role)
 }
@@ -117,6 +117,10 @@ impl Member {
             Err(why) => Err(format!("the {name}: {why}")),
             Ok(_) if report.telemetry.cpus != [self.post.cpu] => {
                 Err(format!("the {name} ran on CPU {:?} instead of {}", report.telemetry.cpus, self.post.cpu))
+            }
+            // Somebody moved it away and back.
+            Ok(_) if report.telemetry.migrations > 0 => {
+                Err(format!("the {name} was moved from CPU to CPU, {} times", report.telemetry.migrations))
             }
             Ok(launch) => Ok((launch, report.telemetry)),
         }
@@ -202,6 +206,16 @@ mod tests {
         let leave = || cpu::restrict_to(&[allowed[1]]).map_err(|error| error.to_string());
         let seen = run(&[post], |_| leave().map(|()| Some(Launch::of(1.0))));
         assert_eq!(seen.unwrap_err(), format!("the reader ran on CPU [{}] instead of {}", allowed[1], allowed[0]));
+    }
+
+    #[test]
+    fn one_that_was_away_and_came_back_is_found_out() {
+        let allowed = cpu::allowed().unwrap();
+        assert!(allowed.len() >= 2, "this test needs two CPUs");
+        let post = Post { name: "reader", cpu: allowed[0] };
+        let go = |cpu| cpu::restrict_to(&[cpu]).map_err(|error| error.to_string());
+        let seen = run(&[post], |_| go(allowed[1]).and_then(|()| go(allowed[0])).map(|()| Some(Launch::of(1.0))));
+        assert_eq!(seen.unwrap_err(), "the reader was moved from CPU to CPU, 2 times");
     }
 
     #[test]

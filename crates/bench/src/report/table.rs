@@ -9,6 +9,8 @@ mod averages;
 mod fifo_grid;
 mod figures;
 mod grep;
+#[cfg(test)]
+mod made;
 mod pipeflex;
 mod staircase;
 mod streams;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use millstream_bench::cell::Document;
 use millstream_bench::compare::{self, Outcome, Side};
-use millstream_bench::history::{self, Filter, History};
+use millstream_bench::history::{Filter, History};
 use millstream_bench::report::changes;
 
 use crate::failure::{self, Failure};
@@ -109,7 +109,7 @@ fn is_file(name: &str) -> bool {
 
 fn named(name: &str, history: Option<&History>) -> Result<Named, Failure> {
     if is_file(name) {
-        let document = history::read_file(Path::new(name)).map_err(Failure::invalid)?;
+        let document = Document::from_file(Path::new(name)).map_err(Failure::invalid)?;
         return Ok(Named::Document(Box::new(document)));
     }
     if name == "baseline" {

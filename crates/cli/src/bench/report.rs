@@ -32,9 +32,7 @@ pub(crate) struct Options {
 /// Reads and draws.
 pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
     let path = options.results.display();
-    let text = fs::read_to_string(&options.results)
-        .map_err(|error| Failure::usage(format!("cannot read '{path}': {error}")))?;
-    let document = Document::from_json(&text).map_err(|why| Failure::usage(format!("'{path}' {why}")))?;
+    let document = Document::from_file(&options.results).map_err(Failure::usage)?;
     if fs::canonicalize(&options.html)
         .is_ok_and(|page| fs::canonicalize(&options.results).is_ok_and(|results| page == results))
     {

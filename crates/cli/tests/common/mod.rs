@@ -9,6 +9,8 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 /// The program under test; `make build` puts its library beside it.
 pub(crate) fn program() -> &'static str {
     let program = env!("CARGO_BIN_EXE_millstream");
@@ -38,6 +40,19 @@ pub(crate) fn output(command: &mut Command) -> Seen {
 /// `millstream run ARGUMENTS`, to the end.
 pub(crate) fn run(arguments: &[&str]) -> Seen {
     output(&mut millstream([&["run"], arguments].concat()))
+}
+
+/// `millstream bench ARGUMENTS`, to the end.
+pub(crate) fn bench(arguments: &[&str]) -> Seen {
+    output(&mut millstream([&["bench"], arguments].concat()))
+}
+
+/// What `--json` wrote.
+pub(crate) fn cells(path: &Path) -> Vec<Value> {
+    let document: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    assert_eq!(document["schema"], "millstream bench 2");
+    assert!(document["machine"]["cpus"].as_u64().unwrap() >= 1);
+    document["cells"].as_array().unwrap().clone()
 }
 
 /// What a finished command left behind, easy to compare and to read in a failure.
@@ -139,6 +154,17 @@ pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
 pub(crate) fn state(pid: u32) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.trim_start().chars().next()
+}
+
+/// The processes that a process has started, the oldest first, until they are reaped.
+pub(crate) fn children(pid: u32) -> Vec<u32> {
+    let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    list.split_whitespace().map(|child| child.parse().unwrap()).collect()
+}
+
+/// Kills a process, which may be gone already.
+pub(crate) fn kill(pid: u32) {
+    let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).stderr(Stdio::null()).status();
 }
 
 /// Prints the capacity of each pipe on a descriptor that is given as an argument.

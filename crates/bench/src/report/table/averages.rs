@@ -75,27 +75,19 @@ fn of_the_study(transfer: u64, placement: &str) -> Option<[i32; 3]> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use crate::cell::{Cell, Document};
-    use crate::engine::Launch;
-    use crate::report::table::render;
+    use crate::cell::Cell;
+    use crate::report::table::made::{of_samples, rendered, rows};
 
     fn cell(transport: &'static str, samples: [f64; 3]) -> Cell {
         let params = BTreeMap::from([("transfer", 2048.into()), ("bytes", 50_000_000.into())]);
-        let mut cell = Cell::new("bw_pipe", transport, "1cpu", params, "MB/s");
-        samples.into_iter().for_each(|sample| cell.add(Launch::of(sample)));
-        cell.conclude();
-        cell
+        of_samples(Cell::new("bw_pipe", transport, "1cpu", params, "MB/s"), &samples, None)
     }
 
     #[test]
     fn averages_stand_below_medians_with_what_the_study_found() {
         let cells = vec![cell("pipe", [100.0, 100.0, 400.0]), cell("millstream", [500.0, 500.0, 500.0])];
-        let text = render(&Document::for_tests(cells));
-        let rows: Vec<Vec<&str>> = text
-            .lines()
-            .filter(|line| line.trim_start().starts_with("2k"))
-            .map(|line| line.split_whitespace().collect())
-            .collect();
+        let text = rendered(cells);
+        let rows = rows(&text, "2k");
         assert_eq!(rows[0][..3], ["2k", "0.10", "0.50"], "{text}");
         assert_eq!(rows[1], ["2k", "200", "500", "+150", "%", "-18", "+16", "-10"], "{text}");
     }

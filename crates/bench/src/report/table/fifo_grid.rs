@@ -138,28 +138,19 @@ mod tests {
     use super::*;
     use crate::engine::Launch;
     use crate::method::fifo_grid::NAME;
-    use crate::report::table::render as rendered;
+    use crate::report::table::made::{compared as text, concluded, rows};
     use std::collections::BTreeMap;
 
     fn cell(transport: &'static str, size: u64, count: u64, samples: &[f64]) -> Cell {
         let params = BTreeMap::from([("size", size.into()), ("messages", count.into())]);
-        let mut cell = Cell::new(NAME, transport, "2cpu", params, "us");
-        (0..5).for_each(|_| cell.add(Launch { samples: samples.to_vec(), ..Launch::default() }));
-        cell.why_invalid = samples.is_empty().then(|| "the consumer: byte 3 of the stream is wrong".into());
-        cell.conclude();
-        cell
-    }
-
-    fn text(mut cells: Vec<Cell>) -> String {
-        let baseline = cells[0].clone();
-        cells[1..].iter_mut().for_each(|cell| cell.compare_with(&baseline));
-        rendered(&Document::for_tests(cells))
+        let cell = Cell::new(NAME, transport, "2cpu", params, "us");
+        let why_invalid = samples.is_empty().then_some("the consumer: byte 3 of the stream is wrong");
+        concluded(cell, (0..5).map(|_| Launch { samples: samples.to_vec(), ..Launch::default() }), why_invalid)
     }
 
     fn row<'a>(text: &'a str, title: &str, first: &str) -> Vec<&'a str> {
-        let mut lines = text.lines().skip_while(|line| !line.starts_with(title));
-        let row = lines.find(|line| line.trim_start().starts_with(&format!("{first} "))).unwrap();
-        row.split_whitespace().collect()
+        let table = &text[text.find(title).unwrap()..];
+        rows(table, &format!("{first} ")).swap_remove(0)
     }
 
     #[test]

@@ -83,25 +83,20 @@ fn label(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Launch;
-    use crate::report::table::render as rendered;
+    use crate::report::table::made::{of_samples, rendered};
     use std::collections::BTreeMap;
 
     fn cell(workload: &'static str, samples: &[f64], why_invalid: Option<&str>) -> Cell {
         let params =
             BTreeMap::from([("workload", workload.into()), ("size", (8 << 20).into()), ("transfer", 65536.into())]);
-        let mut cell = Cell::new("bw_file_rd", "file", "1cpu", params, "MB/s");
-        samples.iter().for_each(|&sample| cell.add(Launch::of(sample)));
-        cell.why_invalid = why_invalid.map(str::to_owned);
-        cell.conclude();
-        cell
+        of_samples(Cell::new("bw_file_rd", "file", "1cpu", params, "MB/s"), samples, why_invalid)
     }
 
     #[test]
     fn the_average_stands_beside_the_median() {
         let cells =
             vec![cell("io_only", &[1000.0, 1000.0, 1600.0], None), cell("open2close", &[9.0], Some("not cached"))];
-        let text = rendered(&Document::for_tests(cells));
+        let text = rendered(cells);
         let words = |line: usize| text.lines().nth(line).unwrap().split_whitespace().collect::<Vec<_>>();
         assert_eq!(
             words(2),

@@ -102,22 +102,13 @@ fn megabytes(bytes: &serde_json::Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Launch;
+    use crate::report::table::made::{compared as rendered, of_samples};
     use std::collections::BTreeMap;
 
     fn cell(workload: &str, transport: &'static str, placement: &'static str, samples: &[f64]) -> Cell {
         let params = BTreeMap::from([("workload", workload.into()), ("size", 50_000_000.into())]);
-        let mut cell = Cell::new("grep", transport, placement, params, "ms");
-        samples.iter().for_each(|&sample| cell.add(Launch::of(sample)));
-        cell.why_invalid = samples.is_empty().then(|| "stage 2 ran on CPU 0 instead of 1".into());
-        cell
-    }
-
-    fn rendered(mut cells: Vec<Cell>) -> String {
-        cells.iter_mut().for_each(Cell::conclude);
-        let baseline = cells[0].clone();
-        cells[1..].iter_mut().for_each(|cell| cell.compare_with(&baseline));
-        crate::report::table::render(&Document::for_tests(cells))
+        let why_invalid = samples.is_empty().then_some("stage 2 ran on CPU 0 instead of 1");
+        of_samples(Cell::new("grep", transport, placement, params, "ms"), samples, why_invalid)
     }
 
     #[test]

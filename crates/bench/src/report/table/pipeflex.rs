@@ -135,7 +135,7 @@ mod tests {
     use crate::cell::MEGABYTES_PER_SECOND;
     use crate::engine::Launch;
     use crate::method::pipeflex::NAME;
-    use crate::report::table::render as rendered;
+    use crate::report::table::made::{compared as text, concluded, rows};
     use std::collections::BTreeMap;
 
     fn cell(transport: &'static str, workload: &'static str, read: u64, rate: f64) -> Cell {
@@ -148,29 +148,17 @@ mod tests {
             ("writer_us", 0.into()),
             ("seconds", 0.1.into()),
         ]);
-        let mut cell = Cell::new(NAME, transport, "2cpu", params, MEGABYTES_PER_SECOND);
-        (0..5).for_each(|index| cell.add(Launch { operations: 190 + index, ..Launch::of(rate) }));
-        cell.why_invalid = rate.is_nan().then(|| "the writer was killed by signal 9".into());
-        cell.conclude();
-        cell
-    }
-
-    fn text(mut cells: Vec<Cell>) -> String {
-        let baseline = cells[0].clone();
-        cells[1..].iter_mut().for_each(|cell| cell.compare_with(&baseline));
-        rendered(&Document::for_tests(cells))
-    }
-
-    fn words<'a>(text: &'a str, first: &str) -> Vec<&'a str> {
-        let line = text.lines().find(|line| line.trim_start().starts_with(first)).unwrap();
-        line.split_whitespace().collect()
+        let cell = Cell::new(NAME, transport, "2cpu", params, MEGABYTES_PER_SECOND);
+        let why_invalid = rate.is_nan().then_some("the writer was killed by signal 9");
+        let launches = (0..5).map(|index| Launch { operations: 190 + index, ..Launch::of(rate) });
+        concluded(cell, launches, why_invalid)
     }
 
     #[test]
     fn a_row_of_the_study_shows_rates_the_gain_and_the_old_figures() {
         let text = text(vec![cell("pipe", "study", 64 << 10, 100.0), cell("millstream", "study", 64 << 10, 250.0)]);
         let row = "study 2 500/0 512 64k 100 250 +150 % +150 % .. +150 % +276 % -15 % +338 %";
-        assert_eq!(words(&text, "study"), row.split(' ').collect::<Vec<_>>());
+        assert_eq!(rows(&text, "study")[0], row.split(' ').collect::<Vec<_>>());
         assert!(text.contains("5 launches of 0.1 s, 190 to 194 reads each, on Some CPU"), "{text}");
         assert!(text.contains("on other hardware"), "{text}");
     }
@@ -178,14 +166,14 @@ mod tests {
     #[test]
     fn another_workload_has_no_old_figures() {
         let text = text(vec![cell("pipe", "grep", 64 << 10, 100.0)]);
-        assert_eq!(words(&text, "grep"), ["grep", "2", "500/0", "512", "64k", "100"]);
+        assert_eq!(rows(&text, "grep")[0], ["grep", "2", "500/0", "512", "64k", "100"]);
         assert!(!text.contains("2002"), "{text}");
     }
 
     #[test]
     fn an_invalid_cell_shows_why_and_no_number() {
         let text = text(vec![cell("pipe", "grep", 4096, 100.0), cell("millstream", "grep", 4096, f64::NAN)]);
-        assert_eq!(words(&text, "grep"), ["grep", "2", "500/0", "512", "4k", "100", "-", "-", "-"]);
+        assert_eq!(rows(&text, "grep")[0], ["grep", "2", "500/0", "512", "4k", "100", "-", "-", "-"]);
         let why = "not valid: grep 4k over millstream at 2cpu: the writer was killed by signal 9";
         assert!(text.contains(why), "{text}");
     }

@@ -99,8 +99,7 @@ fn number(cell: &Cell, name: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Launch;
-    use crate::report::table::render as rendered;
+    use crate::report::table::made::{of_samples, rendered, rows};
     use std::collections::BTreeMap;
 
     fn cell(workload: &'static str, size: u64, stride: u64, samples: &[f64]) -> Cell {
@@ -110,29 +109,21 @@ mod tests {
             ("stride", stride.into()),
             ("pages", 4096.into()),
         ]);
-        let mut cell = Cell::new("lat_mem_rd", "memory", "1cpu", params, "ns");
-        samples.iter().for_each(|&sample| cell.add(Launch::of(sample)));
-        cell.why_invalid = samples.is_empty().then(|| "no huge pages".into());
-        cell.conclude();
-        cell
-    }
-
-    fn words(text: &str, first: &str, nth: usize) -> Vec<String> {
-        let mut lines = text.lines().filter(|line| line.trim_start().starts_with(first));
-        lines.nth(nth).unwrap().split_whitespace().map(str::to_owned).collect()
+        let why_invalid = samples.is_empty().then_some("no huge pages");
+        of_samples(Cell::new("lat_mem_rd", "memory", "1cpu", params, "ns"), samples, why_invalid)
     }
 
     #[test]
     fn sizes_go_down_and_patterns_across() {
-        let text = rendered(&Document::for_tests(vec![
+        let text = rendered(vec![
             cell("sequential", 1 << 20, 64, &[2.0]),
             cell("random", 1 << 20, 64, &[14.5]),
             cell("random", 4096, 64, &[1.78]),
             cell("tlb", 1 << 20, 4096, &[]),
-        ]));
-        assert_eq!(words(&text, "size", 0), ["size", "random/64/4k", "seq/64/4k", "tlb/4k"]);
-        assert_eq!(words(&text, "4k", 0), ["4k", "1.78", "-", "-"]);
-        assert_eq!(words(&text, "1m", 0), ["1m", "14.5", "2.00", "-"]);
+        ]);
+        assert_eq!(rows(&text, "size")[0], ["size", "random/64/4k", "seq/64/4k", "tlb/4k"]);
+        assert_eq!(rows(&text, "4k")[0], ["4k", "1.78", "-", "-"]);
+        assert_eq!(rows(&text, "1m")[0], ["1m", "14.5", "2.00", "-"]);
         assert!(text.contains("not valid: lat_mem_rd tlb/4k 1m over memory at 1cpu: no huge pages"), "{text}");
         assert!(!text.contains("averages"));
     }
@@ -144,11 +135,8 @@ mod tests {
             cell("sequential", 8 << 20, 8192, &[20.0, 20.0, 50.0]),
         ];
         cells.iter_mut().for_each(|cell| _ = cell.params.insert("summary".into(), "average".into()));
-        let text = rendered(&Document::for_tests(cells));
-        assert_eq!(
-            (words(&text, "8m", 0), words(&text, "8m", 1)),
-            (vec!["8m".into(), "20.0".into()], vec!["8m".into(), "30.0".into()])
-        );
+        let text = rendered(cells);
+        assert_eq!(rows(&text, "8m"), [["8m", "20.0"], ["8m", "30.0"]]);
         let line = "Stride 8192 bytes, 8m, which fits into the caches here: median 20.0 ns, average 30.0 ns.";
         assert!(text.contains(line), "{text}");
     }

@@ -199,40 +199,36 @@ pub(super) fn label(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Launch;
-    use crate::report::table::render as rendered;
+    use crate::report::table::made::{compared, of_samples, rendered, rows};
     use std::collections::BTreeMap;
 
-    fn document(method: &'static str, unit: &'static str, samples: &[(&'static str, Value, f64)]) -> Document {
+    /// The tables of cells with a sample, five times the same, or without.
+    fn text(method: &'static str, unit: &'static str, samples: &[(&'static str, Value, Option<f64>)]) -> String {
         let parameter = if method == "bw_pipe" { "transfer" } else { "waiting" };
         let cells = samples.iter().map(|(transport, value, sample)| {
             let params = BTreeMap::from([(parameter, value.clone())]);
-            let mut cell = Cell::new(method, *transport, "2cpu", params, unit);
-            (0..5).for_each(|_| cell.add(Launch::of(*sample)));
-            cell.why_invalid = sample.is_nan().then(|| "the reader was killed by signal 9".into());
-            cell.conclude();
-            cell
+            let (samples, why_invalid) = match sample {
+                Some(sample) => (vec![*sample; 5], None),
+                None => (Vec::new(), Some("the reader was killed by signal 9")),
+            };
+            of_samples(Cell::new(method, *transport, "2cpu", params, unit), &samples, why_invalid)
         });
-        let mut cells: Vec<Cell> = cells.collect();
-        let baseline = cells[0].clone();
-        cells[1..].iter_mut().for_each(|cell| cell.compare_with(&baseline));
-        Document::for_tests(cells)
-    }
-
-    fn words<'a>(text: &'a str, first: &str) -> Vec<&'a str> {
-        let line = text.lines().find(|line| line.trim_start().starts_with(first)).unwrap();
-        line.split_whitespace().collect()
+        compared(cells.collect())
     }
 
     #[test]
     fn bandwidths_are_shown_with_their_ratios() {
         let size = Value::from(4096);
-        let text = rendered(&document(
+        let text = text(
             "bw_pipe",
             "MB/s",
-            &[("pipe", size.clone(), 1000.0), ("millstream", size.clone(), 4000.0), ("spsc-bare", size, 8000.0)],
-        ));
-        assert_eq!(words(&text, "4k"), ["4k", "1.00", "4.00", "8.00", "4.00", "4.00", "..", "4.00", "0.50"]);
+            &[
+                ("pipe", size.clone(), Some(1000.0)),
+                ("millstream", size.clone(), Some(4000.0)),
+                ("spsc-bare", size, Some(8000.0)),
+            ],
+        );
+        assert_eq!(rows(&text, "4k")[0], ["4k", "1.00", "4.00", "8.00", "4.00", "4.00", "..", "4.00", "0.50"]);
         assert!(text.starts_with("GB/s, each end on its own CPU\n"), "{text}");
         assert!(text.contains("on Some CPU, 2 CPUs, Linux 6.18."), "{text}");
     }
@@ -240,9 +236,9 @@ mod tests {
     #[test]
     fn a_latency_of_half_is_twice_as_fast() {
         let word = Value::from("running");
-        let text =
-            rendered(&document("lat_pipe", "us", &[("pipe", word.clone(), 1000.0), ("millstream", word, 500.0)]));
-        assert_eq!(words(&text, "running"), ["running", "1000.00", "500.00", "2.00", "2.00", "..", "2.00", "-"]);
+        let cells = [("pipe", word.clone(), Some(1000.0)), ("millstream", word, Some(500.0))];
+        let text = text("lat_pipe", "us", &cells);
+        assert_eq!(rows(&text, "running")[0], ["running", "1000.00", "500.00", "2.00", "2.00", "..", "2.00", "-"]);
     }
 
     #[test]
@@ -250,12 +246,9 @@ mod tests {
         let mut cells = Vec::new();
         for (workload, place) in [("hot", "1cpu"), ("summed", "1cpu"), ("hot", "free")] {
             let params = BTreeMap::from([("transfer", Value::from(65_536)), ("workload", workload.into())]);
-            let mut cell = Cell::new("bw_tcp", "tcp", place, params, "MB/s");
-            cell.add(Launch::of(1000.0));
-            cell.conclude();
-            cells.push(cell);
+            cells.push(of_samples(Cell::new("bw_tcp", "tcp", place, params, "MB/s"), &[1000.0], None));
         }
-        let text = rendered(&Document::for_tests(cells));
+        let text = rendered(cells);
         for title in ["both ends on one CPU", "both ends on one CPU, added up by the reader", "from another host"] {
             assert!(text.lines().any(|line| line == format!("GB/s, {title}")), "{text}");
         }
@@ -265,9 +258,9 @@ mod tests {
     #[test]
     fn an_invalid_cell_shows_why_and_no_number() {
         let size = Value::from(512);
-        let cells = [("pipe", size.clone(), 1000.0), ("millstream", size, f64::NAN)];
-        let text = rendered(&document("bw_pipe", "MB/s", &cells));
-        assert_eq!(words(&text, "512"), ["512", "1.00", "-", "-", "-", "-"]);
+        let cells = [("pipe", size.clone(), Some(1000.0)), ("millstream", size, None)];
+        let text = text("bw_pipe", "MB/s", &cells);
+        assert_eq!(rows(&text, "512")[0], ["512", "1.00", "-", "-", "-", "-"]);
         let why = "not valid: bw_pipe 512 over millstream at 2cpu: the reader was killed by signal 9";
         assert!(text.contains(why), "{text}");
     }

@@ -111,14 +111,12 @@ fn three_digits(number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Launch;
+    use crate::report::table::made::of_samples;
     use std::collections::BTreeMap;
 
     fn cell(transport: &'static str, samples: [f64; 5]) -> Cell {
-        let mut cell = Cell::new("bw_pipe", transport, "2cpu", BTreeMap::from([("transfer", 4096.into())]), "MB/s");
-        samples.into_iter().for_each(|sample| cell.add(Launch::of(sample)));
-        cell.conclude();
-        cell
+        let cell = Cell::new("bw_pipe", transport, "2cpu", BTreeMap::from([("transfer", 4096.into())]), "MB/s");
+        of_samples(cell, &samples, None)
     }
 
     #[test]
