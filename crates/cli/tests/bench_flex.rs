@@ -88,6 +88,25 @@ fn pipeflex_is_faithful_in_all_but_its_duration() {
     assert!(cells.iter().all(|cell| cell["params"]["seconds"] == 0.1));
 }
 
+/// Each launch is killed at once, so that nobody waits for minutes: what it was asked for is in its cell.
+#[test]
+fn pipeflex_of_the_study_s_duration_takes_20_seconds_for_each_sample() {
+    let scratch = Scratch::new();
+    let json = scratch.path("out.json");
+    let mut command = millstream(["bench", "pipeflex", "--seed-faithful", "--exact-duration", "--transport", "pipe"]);
+    let mut bench = command.arg("--json").arg(&json).stdout(Stdio::null()).spawn().unwrap();
+    wait_for("the end of the measurement", || {
+        children(bench.id()).into_iter().for_each(kill);
+        bench.try_wait().unwrap().is_some()
+    });
+    assert_eq!(bench.wait().unwrap().code(), Some(3));
+    let cells = cells(&json);
+    assert_eq!(cells.len(), 2 * 10);
+    for cell in &cells {
+        assert_eq!((&cell["params"]["seconds"], &cell["valid"]), (&20.0.into(), &false.into()), "{cell}");
+    }
+}
+
 #[test]
 fn fifo_grid_gives_every_repetition_of_every_transport() {
     let grid = ["--size", "64,3000,64", "--messages", "7,100", "--repetitions", "3", "--rounds", "5"];
