@@ -181,7 +181,7 @@ fn what_cannot_be_read_is_one_sentence() {
         (&[&a, &text], "is not JSON", 3),
         (&[&a, &old], "was written by an older millstream", 3),
         (&[&a, &broken], "is damaged", 3),
-        (&[&a, &placeless], "cell 2, bw_pipe over millstream at 1cpu, has no number 'transfer'", 3),
+        (&[&a, &placeless], "cell 2, of bw_pipe, has no number 'transfer'", 3),
         (&[&a, "77"], "there is no run 77 in the history", 3),
         (&["baseline", "baseline"], "not with itself", 2),
         (&[&a, &a, &a], "unexpected argument", 2),

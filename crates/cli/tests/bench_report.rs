@@ -387,7 +387,7 @@ fn results_that_cannot_be_drawn_are_refused_with_what_to_do() {
     let page = scratch.path("page.html");
     let placeless = document(vec![cell("bw_pipe", "pipe", "1cpu", json!({}), "MB/s", 900.0)]).to_string();
     for (text, says) in [
-        (placeless.as_str(), "is damaged: cell 1, bw_pipe over pipe at 1cpu, has no number 'transfer'"),
+        (placeless.as_str(), "is damaged: cell 1, of bw_pipe, has no number 'transfer'"),
         ("no JSON", "is not JSON"),
         ("{}", "names no schema"),
         (r#"{"schema": "millstream bench 9"}"#, "was written by a newer millstream"),

@@ -52,9 +52,7 @@ fn whole(value: Value) -> Result<Document, String> {
     let document: Document = serde_json::from_value(value).map_err(|error| error.to_string())?;
     for (index, cell) in document.cells.iter().enumerate() {
         if let Some((kind, name)) = missing(cell) {
-            let Cell { method, transport, placement, .. } = cell;
-            let number = index + 1;
-            return Err(format!("cell {number}, {method} over {transport} at {placement}, has no {kind} '{name}'"));
+            return Err(format!("cell {}, of {}, has no {kind} '{name}'", index + 1, cell.method));
         }
     }
     Ok(document)
@@ -64,7 +62,7 @@ fn whole(value: Value) -> Result<Document, String> {
 fn missing(cell: &Cell) -> Option<(&'static str, &'static str)> {
     let place = PLACES.iter().find(|place| place.methods.contains(&&*cell.method))?;
     let has = |name: &str, is_right: fn(&Value) -> bool| cell.params.get(name).is_some_and(is_right);
-    let number = place.numbers.iter().find(|name| !has(name, Value::is_u64)).map(|name| ("number", *name));
+    let number = place.numbers.iter().find(|name| !has(name, Value::is_number)).map(|name| ("number", *name));
     number.or_else(|| place.words.iter().find(|name| !has(name, Value::is_string)).map(|name| ("word", *name)))
 }
 
@@ -127,7 +125,7 @@ mod tests {
                 let (name, mut others) = (params[index].0, params.to_vec());
                 others.remove(index);
                 let why = read(method, &others).unwrap_err();
-                assert!(why.starts_with(&format!("is damaged: cell 1, {method} over pipe at 1cpu, has no ")), "{why}");
+                assert!(why.starts_with(&format!("is damaged: cell 1, of {method}, has no ")), "{why}");
                 assert!(why.ends_with(&format!("'{name}'")), "{why}");
                 others.push((name, Value::Null));
                 assert_eq!(read(method, &others).unwrap_err(), why);
