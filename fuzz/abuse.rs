@@ -45,6 +45,9 @@ impl Shadow for Agreeable {
     fn bytes(&self) -> u32 {
         5000
     }
+    fn now(&self) -> u64 {
+        7
+    }
 }
 
 const BANK: usize = 8192;

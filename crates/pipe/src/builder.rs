@@ -6,9 +6,9 @@ use std::sync::Arc;
 use millstream_sys::{Errno, memory, pipe, transfer};
 
 use crate::end::{End, Origin, Pipe, is_another_allowed, permitted_capacity, size_for};
+use crate::policy::WaitPolicy;
 use crate::reader::Reader;
 use crate::settings;
-use crate::wait::WaitPolicy;
 use crate::writer::Writer;
 
 /// Bytes that a pipe holds unless the program or the [`settings`] say otherwise. On the one machine that was measured larger rings gained nothing with

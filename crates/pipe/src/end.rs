@@ -10,10 +10,10 @@ use millstream_sys::{Errno, cpu, memory, pipe, transfer};
 
 use crate::mirror::Mirror;
 use crate::parking::Parker;
+use crate::policy::{Patience, WaitPolicy};
 use crate::segment::{Segment, Size, Slot};
 use crate::settings;
 use crate::statistics::{Counters, Statistics};
-use crate::wait::{Patience, WaitPolicy};
 
 /// A pipe, in this process.
 #[derive(Debug)]

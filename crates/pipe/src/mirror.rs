@@ -5,7 +5,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::BorrowedFd;
 
 use millstream_ring::Shadow;
-use millstream_sys::{Errno, pipe, transfer};
+use millstream_sys::{Errno, clock, pipe, transfer};
 
 static MEANINGLESS: [u8; 4096] = [0; 4096];
 
@@ -54,6 +54,10 @@ impl Shadow for Mirror<'_> {
 
     fn bytes(&self) -> u32 {
         count(transfer::bytes_waiting(self.end))
+    }
+
+    fn now(&self) -> u64 {
+        clock::ticks()
     }
 }
 

@@ -5,13 +5,13 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use millstream_ring::{Ring, Route};
-use millstream_sys::{Errno, cpu, signals, transfer};
+use millstream_sys::{Errno, clock, cpu, signals, transfer};
 
 use crate::end::{End, broken};
 use crate::handover;
+use crate::policy::{Effort, FIRST_NAP, Look, longer};
 use crate::segment::Segment;
 use crate::statistics::Statistics;
-use crate::wait::{Effort, FIRST_NAP, Look, longer};
 
 /// The read end of a pipe.
 ///
@@ -279,7 +279,10 @@ impl Reader {
         let slept = match counted {
             Ok(()) if !has_bytes(ring) && ring.route() == route => {
                 self.end.counters.slept();
-                Some(transfer::sleep_until_readable(self.end.fd(), *nap))
+                let slept_at = clock::ticks();
+                let slept = transfer::sleep_until_readable(self.end.fd(), *nap);
+                self.end.patience.woke(slept_at, bell.rung_at(), ring.writers_cpu());
+                Some(slept)
             }
             _ => None,
         };

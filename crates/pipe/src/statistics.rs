@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::wait::Effort;
+use millstream_sys::clock;
+
+use crate::policy::{self, Effort};
 
 /// What one handle has done since it was made. Clones and forks count for themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,12 +20,16 @@ pub struct Statistics {
     pub spins: u64,
     /// Times that the CPU was offered to the other side.
     pub yields: u64,
+    /// Times that the CPU was not offered, because somebody else had been seen to take it.
+    pub yields_withheld: u64,
     /// Times that this end went to sleep.
     pub sleeps: u64,
     /// Times that this end woke the other side, or told somebody who watches it.
     pub wakes: u64,
     /// Times that this end gave the memory of a pipe back that had long been empty.
     pub pages_given_back: u64,
+    /// What it costs to be woken by a process on another CPU, as all ends of this process have measured; 0 until one was.
+    pub wake_nanoseconds: u64,
 }
 
 /// Counters of a handle that several threads may use.
@@ -34,6 +40,7 @@ pub(crate) struct Counters {
     transfers: AtomicU64,
     spins: AtomicU64,
     yields: AtomicU64,
+    yields_withheld: AtomicU64,
     sleeps: AtomicU64,
     wakes: AtomicU64,
     pages_given_back: AtomicU64,
@@ -63,6 +70,7 @@ impl Counters {
     pub(crate) fn waited(&self, effort: Effort) {
         self.spins.fetch_add(effort.looks, Relaxed);
         self.yields.fetch_add(effort.offers, Relaxed);
+        self.yields_withheld.fetch_add(effort.withheld, Relaxed);
     }
 
     pub(crate) fn slept(&self) {
@@ -84,9 +92,11 @@ impl Counters {
             transfers: self.transfers.load(Relaxed),
             spins: self.spins.load(Relaxed),
             yields: self.yields.load(Relaxed),
+            yields_withheld: self.yields_withheld.load(Relaxed),
             sleeps: self.sleeps.load(Relaxed),
             wakes: self.wakes.load(Relaxed),
             pages_given_back: self.pages_given_back.load(Relaxed),
+            wake_nanoseconds: policy::wake_ticks().map_or(0, |ticks| clock::nanoseconds_of(ticks.into())),
         }
     }
 }

@@ -10,9 +10,9 @@ use millstream_sys::{Errno, clock, cpu, signals, transfer};
 
 use crate::end::{End, broken};
 use crate::handover;
+use crate::policy::{Effort, FIRST_NAP, Look, longer};
 use crate::segment::Segment;
 use crate::statistics::Statistics;
-use crate::wait::{Effort, FIRST_NAP, Look, longer};
 
 /// Between two questions to the kernel whether a reader is left, in ticks: 10 to 20 microseconds, less than it takes to
 /// learn of another process's death in any other way. A reader that closes tells us itself.
@@ -353,7 +353,10 @@ impl Writer {
         let slept = match counted {
             Ok(()) if must_sleep => {
                 self.end.counters.slept();
-                Some(transfer::sleep_until_writable(self.end.fd(), *nap))
+                let slept_at = clock::ticks();
+                let slept = transfer::sleep_until_writable(self.end.fd(), *nap);
+                self.end.patience.woke(slept_at, bell.rung_at(), ring.readers_cpu());
+                Some(slept)
             }
             _ => None,
         };

@@ -54,6 +54,8 @@ pub trait Shadow {
     fn take(&self, bytes: u32) -> u32;
     /// Bytes in the pipe.
     fn bytes(&self) -> u32;
+    /// The time, by a clock that all processes at the pipe share.
+    fn now(&self) -> u64;
 }
 
 /// The bell of a ring.
@@ -102,6 +104,19 @@ impl<'a> Bell<'a> {
         self.ring.header.state.0.writers_waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// When the bell was last rung, by [`Shadow::now`]: for whoever was woken and wants to know how long that takes. Any
+    /// number; nothing may depend on it but how long somebody waits.
+    pub fn rung_at(&self) -> u64 {
+        self.ring.header.bell.0.rung_at.load(Ordering::Relaxed)
+    }
+
+    /// Before the system call that wakes: a sleeper may run before that returns. Not in models, as `count_one`.
+    fn note_time(&self, shadow: &impl Shadow) {
+        if cfg!(not(loom)) {
+            self.ring.header.bell.0.rung_at.store(shadow.now(), Ordering::Relaxed);
+        }
+    }
+
     fn tally(&self) -> &'a Tally {
         &self.ring.header.bell.0.tally
     }
@@ -132,7 +147,11 @@ impl<'a> Bell<'a> {
             (Level::Partial, 1..PAGE) if self.is_watched_for_bytes() => 1,
             _ => 0,
         };
-        let mut put = if first > 0 { shadow.put(first) } else { 0 };
+        let mut put = 0;
+        if first > 0 {
+            self.note_time(shadow);
+            put = shadow.put(first);
+        }
         if level == Level::Full && (1..=PAGE).contains(&(before + put)) {
             shadow.narrow();
             put += shadow.put(PAGE);
@@ -155,12 +174,14 @@ impl<'a> Bell<'a> {
         match self.ring.level()? {
             // All of it, so that a wrong count is right again afterwards.
             Level::Empty if bytes > 0 => {
+                self.note_time(shadow);
                 shadow.take(2 * PAGE);
                 mirror.set_bytes(0);
                 count_one(&self.tally().writer_wakes);
                 Ok(true)
             }
             Level::Partial if bytes > PAGE => {
+                self.note_time(shadow);
                 let taken = shadow.take(bytes - PAGE);
                 // Fewer than were counted: somebody writes what he likes here, or takes what is not his.
                 let left = if taken == bytes - PAGE { PAGE } else { shadow.bytes().min(2 * PAGE) };

@@ -143,6 +143,8 @@ pub(crate) struct BellWords {
     pub(crate) bytes: AtomicU32,
     /// For those who look at the pipe from outside; nobody decides anything by them.
     pub(crate) tally: Tally,
+    /// When the bell was last rung.
+    pub(crate) rung_at: AtomicU64,
 }
 
 /// How often something happened that takes a system call anyway; wrapping.
@@ -188,6 +190,7 @@ const _: () = {
     assert!(offset_of!(Side, own_position) == 32 && offset_of!(Side, own_cpu) == 40);
     assert!(offset_of!(BellWords, lock) == 0 && offset_of!(BellWords, bytes) == 4);
     assert!(offset_of!(BellWords, tally) == 8 && size_of::<Tally>() == 16);
+    assert!(offset_of!(BellWords, rung_at) == 24);
     assert!(offset_of!(Tally, reader_sleeps) == 0 && offset_of!(Tally, writer_sleeps) == 4);
     assert!(offset_of!(Tally, reader_wakes) == 8 && offset_of!(Tally, writer_wakes) == 12);
 };
@@ -236,6 +239,7 @@ impl Header {
                     reader_wakes: AtomicU32::new(0),
                     writer_wakes: AtomicU32::new(0),
                 },
+                rung_at: AtomicU64::new(0),
             }),
         }
     }

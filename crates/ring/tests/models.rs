@@ -82,6 +82,10 @@ impl Shadow for Pipe {
     fn bytes(&self) -> u32 {
         *self.bytes.lock().unwrap()
     }
+
+    fn now(&self) -> u64 {
+        0
+    }
 }
 
 /// Threads of this number and above never make a lock their own.

@@ -28,10 +28,9 @@ pub fn restrict_to(cpus: &[usize]) -> Result<(), Errno> {
     rustix::thread::sched_setaffinity(None, &set)
 }
 
-/// CPUs that the machine runs, whether or not this thread may use them; at least 1.
-pub fn online() -> usize {
-    // SAFETY: takes a number, returns one.
-    usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(1).max(1)
+/// Whether this thread may run on one CPU only.
+pub fn is_bound_to_one() -> bool {
+    rustix::thread::sched_getaffinity(None).is_ok_and(|set| set.count() == 1)
 }
 
 /// The CPU that the calling thread runs on now.
@@ -81,6 +80,7 @@ mod tests {
             let last = *allowed().unwrap().last().unwrap();
             restrict_to(&[last]).unwrap();
             assert_eq!(allowed(), Ok(std::vec![last]));
+            assert!(is_bound_to_one());
         })
         .join()
         .unwrap();

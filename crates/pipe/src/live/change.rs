@@ -10,9 +10,9 @@ use millstream_sys::{memory, pipe};
 
 use super::examine;
 use crate::end::{End, Origin, Pipe};
+use crate::policy::WaitPolicy;
 use crate::refusal::Refusal;
 use crate::segment::{Segment, Size};
-use crate::wait::WaitPolicy;
 
 /// Makes the pipe behind `descriptor` of `process` larger or smaller, as
 /// [`Reader::set_capacity`](crate::Reader::set_capacity) of one of its ends would; returns its new capacity.

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use super::{Name, Report, TABLE};
-use crate::wait::WaitPolicy;
+use crate::policy::WaitPolicy;
 
 /// The value of each setting, and whether it was read.
 ///

@@ -1,0 +1,146 @@
+//! Does what `decisions` says: looks, offers, and reads the clock.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use millstream_sys::{clock, cpu};
+
+use super::WaitPolicy;
+use super::decisions::{Act, End, Lessons, UNMEASURED_WAKE, Wait};
+
+/// How waiting before sleep went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// What was waited for is there.
+    Found,
+    /// It is time to ask the kernel, and to sleep if that knows nothing either.
+    AskKernel,
+    /// It is time to ask the kernel, but not to sleep.
+    KeepLooking,
+}
+
+/// What was done while waiting.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Effort {
+    pub(crate) looks: u64,
+    pub(crate) offers: u64,
+    pub(crate) withheld: u64,
+}
+
+/// What a wake-up costs, as this process has measured; 0 until then. All ends learn for all: a new one need not begin
+/// anew. Plain numbers and no lock, so that a fork at any moment leaves them usable.
+static WAKE: AtomicU32 = AtomicU32::new(0);
+
+/// When the CPU is next offered to the other side, where both share one.
+static OFFERS_RESUME_AT: AtomicU64 = AtomicU64::new(0);
+
+/// Ticks that a wake-up from another CPU takes, if this process has seen one.
+pub(crate) fn wake_ticks() -> Option<u32> {
+    Some(WAKE.load(Relaxed)).filter(|&ticks| ticks > 0)
+}
+
+/// How an end waits, and what it has learnt about that.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    policy: WaitPolicy,
+    /// Ticks: how long it looks the next time.
+    look: AtomicU32,
+}
+
+impl Patience {
+    pub(crate) fn new(policy: WaitPolicy) -> Patience {
+        Patience { policy, look: AtomicU32::new(Lessons::none().look) }
+    }
+
+    pub(crate) fn policy(&self) -> WaitPolicy {
+        self.policy
+    }
+
+    /// Waits until `is_over` says so, or no longer than pays. `peer_cpu` is where the other side last ran.
+    pub(crate) fn look(&self, peer_cpu: Option<u32>, is_over: impl Fn() -> bool, effort: &mut Effort) -> Look {
+        if self.policy == WaitPolicy::Block {
+            return Look::AskKernel;
+        }
+        let before = self.lessons();
+        let mut lessons = before;
+        if self.policy == WaitPolicy::Spin {
+            lessons.always_wait();
+        }
+        let Some(mut wait) = Wait::begin(&lessons, shares_cpu(peer_cpu), clock::ticks) else {
+            effort.withheld += 1;
+            return Look::AskKernel;
+        };
+        let end = loop {
+            let is_over = match wait.act() {
+                Act::Look => looks(&is_over, effort),
+                Act::Offer => {
+                    effort.offers += 1;
+                    cpu::give_way();
+                    is_over()
+                }
+            };
+            if let Some(end) = wait.after(is_over, &mut lessons, clock::ticks) {
+                break end;
+            }
+        };
+        match (self.policy, end) {
+            (WaitPolicy::Spin, End::Found) => Look::Found,
+            (WaitPolicy::Spin, End::Sleep) => Look::KeepLooking,
+            (_, end) => {
+                self.remember(before, lessons);
+                if end == End::Found { Look::Found } else { Look::AskKernel }
+            }
+        }
+    }
+
+    /// After a sleep: the other side rang at `rung_at`, if it did.
+    pub(crate) fn woke(&self, slept_at: u64, rung_at: u64, peer_cpu: Option<u32>) {
+        let mut lessons = self.lessons();
+        let before = lessons;
+        if !shares_cpu(peer_cpu) {
+            lessons.has_woken(slept_at, rung_at, clock::ticks());
+        }
+        self.remember(before, lessons);
+    }
+
+    fn lessons(&self) -> Lessons {
+        Lessons {
+            wake: wake_ticks().unwrap_or(UNMEASURED_WAKE),
+            look: self.look.load(Relaxed),
+            offers_resume_at: OFFERS_RESUME_AT.load(Relaxed),
+        }
+    }
+
+    /// Stores only what has changed: the words are shared by the threads of this process.
+    fn remember(&self, before: Lessons, after: Lessons) {
+        if after.look != before.look {
+            self.look.store(after.look, Relaxed);
+        }
+        if after.wake != before.wake {
+            WAKE.store(after.wake, Relaxed);
+        }
+        if after.offers_resume_at != before.offers_resume_at {
+            OFFERS_RESUME_AT.store(after.offers_resume_at, Relaxed);
+        }
+    }
+}
+
+/// Looks a few times, for as long as reading the clock takes, about.
+fn looks(is_over: &impl Fn() -> bool, effort: &mut Effort) -> bool {
+    for _ in 0..8 {
+        effort.looks += 1;
+        if is_over() {
+            return true;
+        }
+        std::hint::spin_loop();
+    }
+    false
+}
+
+/// Whether the other side cannot be running at this moment. Where it has not been seen yet it is taken to be where this
+/// thread may be, which both have from whoever started them.
+fn shares_cpu(peer_cpu: Option<u32>) -> bool {
+    match peer_cpu {
+        Some(peer) => peer == cpu::current(),
+        None => cpu::is_bound_to_one(),
+    }
+}
