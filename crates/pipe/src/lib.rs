@@ -19,6 +19,11 @@
 //! how they wait; [`settings`] says all of this from outside the program; [`Statistics`] what ends did; [`live`] shows the pipes of
 //! other processes; [`Refusal`] why an end cannot travel. `docs/pipe.md` explains the design, with its measurements.
 //!
+//! # Other descriptors
+//! [`Reader::copy_to`] and [`Writer::copy_from`] move bytes between a pipe and a file, a socket or any other descriptor,
+//! [`Reader::copy_to_pipe`] and [`Reader::tee`] between two pipes, all without a buffer of their own: what the one side does not take
+//! still waits at the other. [`std::io::copy`] works too, with a buffer.
+//!
 //! # Ends and other processes
 //! - **fork**: the child has both ends, as always, whatever other threads were doing with them.
 //! - **another program**: [`Reader::into_fd`] and [`Writer::into_fd`] turn an end into a descriptor for
@@ -38,6 +43,7 @@
 
 mod builder;
 mod end;
+mod foreign;
 mod handover;
 pub mod live;
 mod mirror;

@@ -13,6 +13,11 @@ use crate::policy::{Effort, FIRST_NAP, Look, longer};
 use crate::segment::Segment;
 use crate::statistics::Statistics;
 
+mod copy_to;
+mod relay;
+
+pub(crate) use copy_to::{Step, Waits};
+
 /// The read end of a pipe.
 ///
 /// Several handles ([`Reader::try_clone`]), threads (`&Reader` is [`Read`]) and processes (fork) may read; each byte goes

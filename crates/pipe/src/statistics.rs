@@ -14,6 +14,9 @@ pub struct Statistics {
     pub bytes: u64,
     /// Of these, the bytes that went through the kernel's pipe.
     pub bytes_through_kernel: u64,
+    /// Of `bytes`, those that [`Reader::copy_to`](crate::Reader::copy_to), [`Writer::copy_from`](crate::Writer::copy_from)
+    /// and their relatives moved, through no memory of this process.
+    pub bytes_spliced: u64,
     /// Times that bytes were moved.
     pub transfers: u64,
     /// Looks at the ring while waiting for the other side.
@@ -37,6 +40,7 @@ pub struct Statistics {
 pub(crate) struct Counters {
     bytes: AtomicU64,
     bytes_through_kernel: AtomicU64,
+    bytes_spliced: AtomicU64,
     transfers: AtomicU64,
     spins: AtomicU64,
     yields: AtomicU64,
@@ -58,6 +62,17 @@ impl Counters {
         self.bytes.fetch_add(bytes as u64, Relaxed);
         self.bytes_through_kernel.fetch_add(bytes as u64, Relaxed);
         self.transfers.fetch_add(1, Relaxed);
+    }
+
+    /// As [`Counters::moved`], by a splice.
+    pub(crate) fn spliced(&self, bytes: usize) {
+        self.moved(bytes);
+        self.bytes_spliced.fetch_add(bytes as u64, Relaxed);
+    }
+
+    pub(crate) fn spliced_through_kernel(&self, bytes: usize) {
+        self.moved_through_kernel(bytes);
+        self.bytes_spliced.fetch_add(bytes as u64, Relaxed);
     }
 
     /// Whether the handle moves so often for each time that it sleeps or wakes that a lock of its own pays, for which
@@ -89,6 +104,7 @@ impl Counters {
         Statistics {
             bytes: self.bytes.load(Relaxed),
             bytes_through_kernel: self.bytes_through_kernel.load(Relaxed),
+            bytes_spliced: self.bytes_spliced.load(Relaxed),
             transfers: self.transfers.load(Relaxed),
             spins: self.spins.load(Relaxed),
             yields: self.yields.load(Relaxed),

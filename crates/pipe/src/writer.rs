@@ -14,6 +14,8 @@ use crate::policy::{Effort, FIRST_NAP, Look, longer};
 use crate::segment::Segment;
 use crate::statistics::Statistics;
 
+mod copy_from;
+
 /// Between two questions to the kernel whether a reader is left, in ticks: 10 to 20 microseconds, less than it takes to
 /// learn of another process's death in any other way. A reader that closes tells us itself.
 const ASK_EVERY: u64 = 40_000;
@@ -55,7 +57,7 @@ enum Attempt {
 }
 
 /// Why a write ends early.
-enum Stop {
+pub(crate) enum Stop {
     /// Found by us: the kernel has not sent SIGPIPE.
     NoReader,
     /// A signal handler ran.
@@ -258,7 +260,7 @@ impl Writer {
     /// Asks the kernel now and then. A reader that waits will be rung for, and the kernel takes what rings the bell only
     /// while there is one: in that case the answer is false, and [`Writer::raise_bell`] sees to it.
     #[inline]
-    fn see_that_a_reader_is_left(&self, ring: Ring<'_>) -> Result<bool, Stop> {
+    pub(crate) fn see_that_a_reader_is_left(&self, ring: Ring<'_>) -> Result<bool, Stop> {
         let (now, closes) = (clock::ticks(), ring.closes());
         let is_recent = now.wrapping_sub(self.readers_seen_at.load(Relaxed)) < ASK_EVERY;
         if closes == self.closes_seen.load(Relaxed) {

@@ -42,6 +42,20 @@ mod memory {
             // SAFETY: as for `write`.
             unsafe { copy_nonoverlapping(self.start.as_ptr().add(offset), target.as_mut_ptr(), target.len()) }
         }
+
+        /// The address of `len` bytes.
+        pub(crate) fn at(&self, offset: usize, len: usize) -> NonNull<u8> {
+            assert!(len <= self.len && offset <= self.len - len);
+            // SAFETY: in the banks, or just behind them, by the line above.
+            unsafe { self.start.add(offset) }
+        }
+
+        /// Copies `len` bytes to other banks.
+        pub(crate) fn copy(&self, offset: usize, other: &Bytes<'_>, target: usize, len: usize) {
+            let (from, to) = (self.at(offset, len), other.at(target, len));
+            // SAFETY: both lie in their banks. They may overlap, should the other banks be these.
+            unsafe { core::ptr::copy(from.as_ptr(), to.as_ptr(), len) }
+        }
     }
 }
 
@@ -76,6 +90,14 @@ mod model {
             for (cell, byte) in self.cells[offset..].iter().zip(target) {
                 // SAFETY: loom stops the model if another thread writes the byte.
                 *byte = cell.with(|cell| unsafe { *cell });
+            }
+        }
+
+        pub(crate) fn copy(&self, offset: usize, other: &Bytes<'_>, target: usize, len: usize) {
+            for index in 0..len {
+                let mut byte = [0];
+                self.read(offset + index, &mut byte);
+                other.write(target + index, &byte);
             }
         }
     }

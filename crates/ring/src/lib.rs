@@ -69,6 +69,7 @@ mod lock;
 mod look;
 mod ring;
 mod route;
+mod splice;
 pub mod sync;
 
 pub use bell::{Bell, Level, Shadow};
@@ -80,6 +81,8 @@ pub use lock::{Guard, Lock, Parked, Parking};
 pub use look::{Look, Tallies};
 pub use ring::{Foreign, PIPE_BUF, ReadSide, Resize, Ring, Room, Waiting, Whose, WriteSide};
 pub use route::Route;
+#[cfg(not(loom))]
+pub use splice::Stretch;
 
 /// The shared words say something impossible, or a lock is never given back: another process is broken or hostile. The
 /// stream cannot go on.

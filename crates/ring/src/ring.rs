@@ -247,6 +247,29 @@ impl<'a> Ring<'a> {
     }
 }
 
+/// A position in a ring of this geometry.
+pub(crate) type Place = (Geometry, u64);
+
+/// What moves bytes without this process's own memory; see [`crate::splice`].
+impl<'a> Ring<'a> {
+    #[cfg(not(loom))]
+    pub(crate) fn stretches(&self, (geometry, position): Place, len: usize) -> [crate::splice::Stretch; 2] {
+        let (start, first) = split(geometry, position, len);
+        let bank = geometry.bank() * self.bank_bytes();
+        [(self.bytes.at(bank + start, first), first), (self.bytes.at(bank, len - first), len - first)]
+    }
+
+    /// Copies what lies in one piece in both rings, `done` bytes after the two places and no further than `len`; returns
+    /// how much that was.
+    pub(crate) fn copy_stretch(&self, from: Place, other: &Ring<'_>, to: Place, done: usize, len: usize) -> usize {
+        let (source, until_end) = split(from.0, from.1.wrapping_add(done as u64), len - done);
+        let (target, len) = split(to.0, to.1.wrapping_add(done as u64), until_end);
+        let (source, target) = (from.0.bank() * self.bank_bytes() + source, to.0.bank() * other.bank_bytes() + target);
+        self.bytes.copy(source, &other.bytes, target, len);
+        len
+    }
+}
+
 /// Where `len` bytes from `position` on begin in the ring, and how many of them lie before its end.
 #[inline]
 fn split(geometry: Geometry, position: u64, len: usize) -> (usize, usize) {
@@ -286,6 +309,10 @@ impl Room {
     /// Whether the ring is full.
     pub fn is_empty(&self) -> bool {
         self.free == 0
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        (self.geometry, self.position)
     }
 
     /// What a write of `len` bytes can touch.
@@ -342,6 +369,15 @@ impl<P: Parking> WriteSide<'_, P> {
         self.publish(room.position.wrapping_add(done as u64));
         self.ring.header.writers.0.note_cpu(&self.ring.header.write_pos.0, cpu);
         done
+    }
+
+    pub(crate) fn ring(&self) -> &Ring<'_> {
+        &self.ring
+    }
+
+    pub(crate) fn publish_after(&self, room: Room, len: usize, cpu: u32) {
+        self.publish(room.position.wrapping_add(len as u64));
+        self.ring.header.writers.0.note_cpu(&self.ring.header.write_pos.0, cpu);
     }
 
     /// For tests and models: the writer dies now. Its lock is as the kernel leaves it.
@@ -460,6 +496,10 @@ impl Waiting {
         self.len == 0
     }
 
+    pub(crate) fn place(&self) -> Place {
+        (self.geometry, self.position)
+    }
+
     /// What a read of `len` bytes can touch.
     #[inline]
     pub fn touches(&self, len: usize) -> Extent {
@@ -520,6 +560,15 @@ impl<P: Parking> ReadSide<'_, P> {
     /// Frees the place of everything that waits.
     pub fn discard(&self, waiting: Waiting) {
         self.consume(waiting.position.wrapping_add(waiting.len as u64));
+    }
+
+    pub(crate) fn ring(&self) -> &Ring<'_> {
+        &self.ring
+    }
+
+    pub(crate) fn consume_after(&self, waiting: Waiting, len: usize, cpu: u32) {
+        self.consume(waiting.position.wrapping_add(len as u64));
+        self.ring.header.readers.0.note_cpu(&self.ring.header.read_pos.0, cpu);
     }
 
     #[inline]

@@ -439,3 +439,51 @@ fn nobody_touches_pages_that_were_given_back() {
         assert_eq!(got, [1, 2]);
     });
 }
+
+/// Copies what waits in one ring, up to a byte, to the other, as the pipe does.
+fn try_relay(from: &World, to: &World, me: &Me) -> usize {
+    let (from, to) = (from.ring(), to.ring());
+    let writers = to.lock_writers(me).unwrap();
+    let readers = from.lock_readers(me).unwrap();
+    let (waiting, room) = (readers.waiting(1).unwrap(), writers.room(1).unwrap());
+    let count = readers.copy_into(waiting, &writers, room, 1);
+    if count > 0 {
+        writers.commit(room, count, 0);
+        readers.consume_first(waiting, count, 0);
+    }
+    drop(readers);
+    drop(writers);
+    count
+}
+
+#[test]
+fn bytes_go_from_ring_to_ring_with_one_copy() {
+    check(3, || {
+        let (first, second) = (World::new(), World::new());
+        assert!(try_write(&first, &Me(OCCASIONAL), &[1, 2]));
+        let (from, to) = (first.clone(), second.clone());
+        let relay = thread::spawn(move || {
+            // There is no need to wait: two bytes, and room for two.
+            assert_eq!((try_relay(&from, &to, &Me(2)), try_relay(&from, &to, &Me(2))), (1, 1));
+        });
+        // Into the place of a byte that has been copied on.
+        while !try_write(&first, &Me(1), &[3]) {
+            thread::yield_now();
+        }
+        let mut got = Vec::new();
+        while got.len() < 2 {
+            let mut bytes = [0; 2];
+            let count = try_read(&second, &Me(3), &mut bytes);
+            got.extend_from_slice(&bytes[..count]);
+            if count == 0 {
+                thread::yield_now();
+            }
+        }
+        relay.join().unwrap();
+        assert_eq!(try_relay(&first, &second, &Me(2)), 1);
+        let mut byte = [0];
+        assert_eq!(try_read(&second, &Me(3), &mut byte), 1);
+        got.extend(byte);
+        assert_eq!(got, [1, 2, 3]);
+    });
+}

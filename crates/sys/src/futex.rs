@@ -188,7 +188,7 @@ impl Thread {
 pub enum Life {
     /// There is none, or it is a zombie.
     Dead,
-    /// It is stopped, and may go on.
+    /// It is stopped, or waits for a disk in a way that no signal ends, and may go on.
     Stopped,
     /// It may run.
     Alive,
@@ -202,7 +202,7 @@ pub fn life_of(id: u32) -> Life {
             let after_name = stat.iter().rposition(|&byte| byte == b')').map_or(0, |at| at + 2);
             match stat.get(after_name) {
                 Some(b'Z' | b'X') => Life::Dead,
-                Some(b'T' | b't') => Life::Stopped,
+                Some(b'T' | b't' | b'D') => Life::Stopped,
                 _ => Life::Alive,
             }
         }
@@ -360,5 +360,32 @@ mod tests {
         let word = AtomicU32::new(7);
         wait(&word, 8, Duration::from_secs(3600));
         wait(&word, 7, Duration::from_millis(1));
+    }
+
+    #[test]
+    fn who_waits_for_a_disk_is_as_good_as_stopped() {
+        let (reader, writer) = crate::pipe::create().unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        // The parent of a child made in this way waits as for a disk until the child ends.
+        let waiting = std::thread::spawn(move || {
+            tell.send(Thread::current().id()).unwrap();
+            // SAFETY: as fork: the child has its own copy of the memory, and makes two system calls.
+            unsafe {
+                let flags = libc::CLONE_VFORK | libc::SIGCHLD;
+                let child = libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0);
+                if child == 0 {
+                    use std::os::fd::AsRawFd;
+                    libc::syscall(libc::SYS_read, reader.as_raw_fd(), [0_u8].as_mut_ptr(), 1);
+                    libc::_exit(0);
+                }
+                libc::waitpid(child as i32, core::ptr::null_mut(), 0);
+            }
+        });
+        let id = told.recv().unwrap();
+        while life_of(id) != Life::Stopped {
+            std::thread::yield_now();
+        }
+        rustix::io::write(&writer, b"x").unwrap();
+        waiting.join().unwrap();
     }
 }

@@ -38,6 +38,8 @@ pub mod cpu;
 #[cfg(feature = "std")]
 pub mod fifo;
 #[cfg(feature = "std")]
+pub mod foreign;
+#[cfg(feature = "std")]
 pub mod fork;
 #[cfg(feature = "std")]
 pub mod futex;

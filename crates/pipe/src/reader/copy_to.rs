@@ -1,0 +1,190 @@
+//! From the pipe to any descriptor, without a buffer of this process's own.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use millstream_ring::{PIPE_BUF, Ring, Route};
+use millstream_sys::transfer::{self, Access};
+use millstream_sys::{Errno, cpu, signals};
+
+use super::{Outcome, Reader};
+use crate::end::broken;
+use crate::foreign::{Foreign, PIECE};
+use crate::handover;
+use crate::policy::{FIRST_NAP, longer};
+use crate::segment::Segment;
+
+/// What one attempt to move bytes from one place to another came to.
+pub(crate) enum Step {
+    /// Some were moved, and counted; or it is worth trying again at once.
+    Moved,
+    /// Nothing waits where they come from.
+    Empty,
+    /// There is no room where they go.
+    Full,
+    /// Where they come from has ended.
+    End,
+}
+
+impl Reader {
+    /// Moves `len` bytes, or all until the end of the stream, to `target`: a file, a socket, a plain pipe, a terminal or any
+    /// other descriptor that takes bytes. [`Reader::copy_to_pipe`] is for a [`Writer`](crate::Writer). Returns how many were moved:
+    /// `len`, unless the stream ended or something came between. 0 says that it has ended.
+    ///
+    /// ```
+    /// use std::io::Write;
+    ///
+    /// let (reader, mut writer) = millstream_pipe::pipe()?;
+    /// writer.write_all(b"flour")?;
+    /// drop(writer);
+    /// # let directory = std::env::temp_dir().join(format!("millstream-copy-to-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&directory)?;
+    /// # let path = directory.join("sack");
+    /// let file = std::fs::File::create(&path)?;
+    /// assert_eq!(reader.copy_to(&file, u64::MAX)?, 5);
+    /// assert_eq!(std::fs::read(&path)?, b"flour");
+    /// # std::fs::remove_dir_all(&directory)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// The bytes go straight from the shared memory to the target, or from kernel pipe to kernel pipe while the stream
+    /// goes through the shadow. Only what the target took is consumed: if it refuses, the rest still waits in the pipe. A file's
+    /// position moves on as by `write(2)`. [`std::io::copy`] does the same for any `Read` and `Write` through 8 KiB of memory of
+    /// its own, and loses what it has read and cannot write.
+    ///
+    /// Sleeps while the pipe is empty and a writer is left, and while a blocking target takes nothing. No lock is held then, so other
+    /// readers go on.
+    ///
+    /// # Errors
+    /// Only if nothing was moved; otherwise the count is returned, and the error next time if it is still there. Those of `write(2)` on the target, also `ENOSPC`, `EFBIG`, `EPIPE`
+    /// with SIGPIPE. [`WouldBlock`](io::ErrorKind::WouldBlock): the pipe is empty and non-blocking, or the target is full and
+    /// non-blocking. [`Interrupted`](io::ErrorKind::Interrupted): a signal handler without `SA_RESTART` ran. `EBADF`: not open
+    /// for writing. `EINVAL`: this pipe's own other end.
+    ///
+    /// # References
+    /// `splice(2)`, `write(2)`. `docs/pipe.md`, "Splice", says which way is taken when, and why.
+    pub fn copy_to(&self, target: impl AsFd, len: u64) -> io::Result<u64> {
+        let target = Foreign::new(target.as_fd(), Access::Write, self.end.fd())?;
+        let segment = self.end.segment()?;
+        let (mut done, mut waits) = (0, Waits::default());
+        while done < len {
+            let wanted = usize::try_from(len - done).unwrap_or(usize::MAX).min(PIECE);
+            let outcome = match self.copy_some(segment, &target, wanted, &mut done) {
+                Ok(Step::Moved) => {
+                    waits = Waits::default();
+                    continue;
+                }
+                Ok(Step::End) => break,
+                Ok(Step::Empty) => self.wait_for_bytes(segment, &mut waits),
+                Ok(Step::Full) => target.sleep(None).map(|()| Outcome::TryAgain).map_err(io::Error::from),
+                Err(error) => Err(error),
+            };
+            match outcome {
+                Ok(Outcome::TryAgain) => {}
+                Ok(Outcome::EndOfStream) => break,
+                Err(error) if is_to_go_on_after(&error) => {}
+                Err(error) => {
+                    if error.kind() == io::ErrorKind::BrokenPipe && target.is_silent_about_broken_pipes() {
+                        signals::send_sigpipe_to_this_thread();
+                    }
+                    // What has been moved cannot be taken back: the error can wait, for it will be there next time.
+                    return if done > 0 { Ok(done) } else { Err(error) };
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    fn copy_some(
+        &self,
+        segment: Option<&Segment>,
+        target: &Foreign<'_>,
+        wanted: usize,
+        done: &mut u64,
+    ) -> io::Result<Step> {
+        let Some(segment) = segment else { return self.splice_shadow(target, wanted, done) };
+        let (ring, parker) = (segment.ring(), self.end.parker());
+        let readers = ring.lock_readers(&parker).map_err(broken)?;
+        let waiting = readers.waiting(wanted).map_err(broken)?;
+        match ring.route() {
+            Route::Moving => {
+                drop(readers);
+                handover::finish_moving(&self.end, segment)?;
+                return Ok(Step::Moved);
+            }
+            Route::Ring if waiting.is_empty() => return Ok(Step::Empty),
+            // With the readers locked: no other of us takes bytes from the shadow now.
+            Route::Shadow if waiting.is_empty() => return self.splice_shadow(target, wanted, done),
+            Route::Ring | Route::Shadow => {}
+        }
+        // Not all of a small ring at once: its writers go on with what is free.
+        let half = (ring.capacity().map_err(broken)? / 2).max(PIPE_BUF);
+        let len = wanted.min(waiting.len()).min(half);
+        segment.populate(waiting.touches(len))?;
+        let count = match target.write_from(&readers, waiting, len) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => count,
+            Err(Errno::AGAIN) => return Ok(Step::Full),
+            Err(error) => return Err(error.into()),
+        };
+        readers.consume_first(waiting, count, cpu::current());
+        self.end.counters.spliced(count);
+        drop(readers);
+        *done += count as u64;
+        self.tell_writers(ring, count == waiting.len());
+        Ok(Step::Moved)
+    }
+
+    fn splice_shadow(&self, target: &Foreign<'_>, wanted: usize, done: &mut u64) -> io::Result<Step> {
+        match target.take_from_shadow(self.end.fd(), wanted) {
+            Ok(0) => Ok(Step::End),
+            Ok(count) => {
+                self.end.counters.spliced_through_kernel(count);
+                *done += count as u64;
+                Ok(Step::Moved)
+            }
+            // Of which of the two?
+            Err(Errno::AGAIN) if transfer::bytes_waiting(self.end.fd())? == 0 => Ok(Step::Empty),
+            Err(Errno::AGAIN) => Ok(Step::Full),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// After bytes were consumed and the lock was given back.
+    #[inline]
+    pub(super) fn tell_writers(&self, ring: Ring<'_>, emptied: bool) {
+        if ring.writers_wait() || (emptied && ring.bell().is_watched_for_bytes()) {
+            self.lower_bell(ring);
+        }
+    }
+
+    pub(super) fn wait_for_bytes(&self, segment: Option<&Segment>, waits: &mut Waits) -> io::Result<Outcome> {
+        match segment {
+            Some(segment) => self.wait(segment, &mut waits.false_wakes, &mut waits.nap),
+            None if self.end.is_blocking()? => {
+                let ready = transfer::sleep_until_readable(self.end.fd(), waits.nap)?;
+                waits.nap = longer(waits.nap);
+                let is_over = ready.peer_gone && !ready.readable;
+                Ok(if is_over { Outcome::EndOfStream } else { Outcome::TryAgain })
+            }
+            None => Err(Errno::AGAIN.into()),
+        }
+    }
+}
+
+/// What is remembered from one wait to the next, until something was moved.
+pub(crate) struct Waits {
+    false_wakes: u32,
+    pub(crate) nap: std::time::Duration,
+}
+
+impl Default for Waits {
+    fn default() -> Waits {
+        Waits { false_wakes: 0, nap: FIRST_NAP }
+    }
+}
+
+/// Whether a signal handler ran after which a call goes on by itself.
+pub(crate) fn is_to_go_on_after(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::Interrupted && signals::handlers_ask_for_restart()
+}

@@ -1,0 +1,51 @@
+//! Bytes that move without passing through this process's own memory: addresses of the ring for a system call, and ring
+//! to ring.
+//!
+//! The protocol is that of [`WriteSide::write`] and [`ReadSide::read`]: bytes first, then the position (E1, E2).
+
+use crate::lock::Parking;
+use crate::ring::{ReadSide, Room, Waiting, WriteSide};
+
+/// A stretch of the ring: where it begins and how long it is. Another process may change it at any time: an address for the
+/// kernel, never for a reference.
+#[cfg(not(loom))]
+pub type Stretch = (core::ptr::NonNull<u8>, usize);
+
+impl<P: Parking> WriteSide<'_, P> {
+    /// Where the first `len` bytes of `room`, or all of it, lie: in order, the second stretch empty unless they wrap around.
+    #[cfg(not(loom))]
+    pub fn stretches(&self, room: Room, len: usize) -> [Stretch; 2] {
+        self.ring().stretches(room.place(), len.min(room.len()))
+    }
+
+    /// Makes the first `len` bytes of `room`, or all of it, readable: they have been put where
+    /// [`stretches`](WriteSide::stretches) says. All at once, whatever their number.
+    pub fn commit(&self, room: Room, len: usize, cpu: u32) {
+        self.publish_after(room, len.min(room.len()), cpu);
+    }
+}
+
+impl<P: Parking> ReadSide<'_, P> {
+    /// Where the first `len` bytes of `waiting`, or all of them, lie, as [`WriteSide::stretches`].
+    #[cfg(not(loom))]
+    pub fn stretches(&self, waiting: Waiting, len: usize) -> [Stretch; 2] {
+        self.ring().stretches(waiting.place(), len.min(waiting.len()))
+    }
+
+    /// Frees the place of the first `len` bytes of `waiting`, or of all of them: they have been copied out.
+    pub fn consume_first(&self, waiting: Waiting, len: usize, cpu: u32) {
+        self.consume_after(waiting, len.min(waiting.len()), cpu);
+    }
+
+    /// Copies the first bytes of `waiting` to the `room` of another ring; returns how many: at most `len`, what waits, and
+    /// what there is room for. Nothing is known to anybody before [`WriteSide::commit`], nothing taken away before
+    /// [`ReadSide::consume_first`].
+    pub fn copy_into<Q: Parking>(&self, waiting: Waiting, writers: &WriteSide<'_, Q>, room: Room, len: usize) -> usize {
+        let len = len.min(waiting.len()).min(room.len());
+        let mut done = 0;
+        while done < len {
+            done += self.ring().copy_stretch(waiting.place(), writers.ring(), room.place(), done, len);
+        }
+        len
+    }
+}
