@@ -10,8 +10,8 @@ use crate::bench::{
     bandwidth, bw_file_rd, bw_mmap_rd, bw_tcp, cache_to_cache, compare, fifo_grid, grep, history, lat_mem_rd, memcpy,
     pipeflex, pipeline, report, round_trip, suite,
 };
-use crate::bytes;
 use crate::failure::Failure;
+use crate::{bytes, ctl, gc, ps};
 
 /// What the user asked for.
 pub(crate) enum Action {
@@ -19,6 +19,12 @@ pub(crate) enum Action {
     Run(RunOptions),
     /// `millstream bench`
     Bench(Box<BenchOptions>),
+    /// `millstream ctl`
+    Ctl(ctl::Options),
+    /// `millstream ps`
+    Ps(ps::Options),
+    /// `millstream gc`
+    Gc(gc::Options),
     /// `--help` and `--version`
     Print(String),
 }
@@ -38,6 +44,15 @@ enum Command {
     /// Measure pipes on this machine
     #[command(args_conflicts_with_subcommands = true, after_help = suite::EXAMPLES)]
     Bench(Box<BenchOptions>),
+    /// Show and change the settings of pipes: sizes, limits, how to wait
+    #[command(after_help = ctl::EXAMPLES)]
+    Ctl(ctl::Options),
+    /// List the pipes that live: their ends, what waits in them, how fast they are
+    #[command(after_help = ps::EXAMPLES)]
+    Ps(ps::Options),
+    /// Prove that no pipe has left anything behind
+    #[command(after_help = gc::EXAMPLES)]
+    Gc(gc::Options),
 }
 
 const RUN_EXAMPLES: &str = "\
@@ -162,6 +177,9 @@ pub(crate) fn parse() -> Result<Action, Failure> {
     match Program::try_parse() {
         Ok(Program { command: Command::Run(options) }) => Ok(Action::Run(options)),
         Ok(Program { command: Command::Bench(options) }) => Ok(Action::Bench(options)),
+        Ok(Program { command: Command::Ctl(options) }) => Ok(Action::Ctl(options)),
+        Ok(Program { command: Command::Ps(options) }) => Ok(Action::Ps(options)),
+        Ok(Program { command: Command::Gc(options) }) => Ok(Action::Gc(options)),
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Action::Print(error.render().to_string())),
             _ => Err(Failure::usage(one_sentence(&error))),

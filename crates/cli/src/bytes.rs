@@ -50,6 +50,16 @@ pub(crate) fn parse_copy(text: &str) -> Result<usize, String> {
     }
 }
 
+/// A number of bytes for people: with one decimal where the unit does not divide it.
+pub(crate) fn show(bytes: u64) -> String {
+    let units = [(1_u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match units.into_iter().find(|(unit, _)| bytes >= *unit) {
+        None => format!("{bytes} B"),
+        Some((unit, name)) if bytes.is_multiple_of(unit) => format!("{} {name}", bytes / unit),
+        Some((unit, name)) => format!("{:.1} {name}", bytes as f64 / unit as f64),
+    }
+}
+
 fn words_up_to(most: usize, text: &str) -> Option<usize> {
     let bytes = usize::try_from(parse(text).ok()?).ok()?;
     (bytes <= most && bytes.is_multiple_of(8)).then_some(bytes)

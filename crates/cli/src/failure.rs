@@ -68,11 +68,15 @@ pub(crate) fn warn(sentence: impl Display) {
 
 /// Prints to stdout. A reader that went away early is no error.
 pub(crate) fn print(text: &str) -> Result<ExitCode, Failure> {
+    print_or_stop(text).map(|_| ExitCode::SUCCESS)
+}
+
+/// The same; returns whether anybody is left to print for.
+pub(crate) fn print_or_stop(text: &str) -> Result<bool, Failure> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Failure::own(format!("cannot write to the standard output: {error}")))
-        }
-        _ => Ok(ExitCode::SUCCESS),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::own(format!("cannot write to the standard output: {error}"))),
     }
 }

@@ -4,9 +4,13 @@
 mod args;
 mod bench;
 mod bytes;
+mod ctl;
 mod failure;
+mod gc;
 mod progress;
+mod ps;
 mod run;
+mod terminal;
 
 use std::process::ExitCode;
 
@@ -16,6 +20,9 @@ fn main() -> ExitCode {
     let outcome = args::parse().and_then(|action| match action {
         Action::Run(options) => run::run(options),
         Action::Bench(options) => bench::bench(*options),
+        Action::Ctl(options) => ctl::ctl(&options),
+        Action::Ps(options) => ps::ps(&options),
+        Action::Gc(options) => gc::gc(&options),
         Action::Print(text) => failure::print(&text),
     });
     outcome.unwrap_or_else(|failure| failure.report())

@@ -3,11 +3,12 @@
 //! Nothing here asks a file system about a file: a hostile user's could leave the question unanswered for ever. The
 //! names under `/proc/PID/fd` and the notes under `/proc/PID/fdinfo` are made by the kernel alone.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::string::String;
 use std::vec::Vec;
 
@@ -169,8 +170,16 @@ pub fn is_of_kernel(process: u32) -> bool {
     flags.is_some_and(|flags| flags & KERNEL_THREAD != 0)
 }
 
+/// The names of everything that is open in a process which may be looked into. A file without a name has one that says
+/// so.
+pub fn names() -> BTreeSet<PathBuf> {
+    let descriptors = |process| fs::read_dir(std::format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+    let open = processes().unwrap_or_default().into_iter().flat_map(descriptors);
+    open.filter_map(|descriptor| fs::read_link(descriptor.path()).ok()).collect()
+}
+
 /// Files in a directory whose names begin with `prefix`; none if it cannot be read.
-pub fn files_called(directory: &Path, prefix: &str) -> Vec<std::path::PathBuf> {
+pub fn files_called(directory: &Path, prefix: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let named = entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(prefix.as_bytes()));
     named.map(|entry| entry.path()).collect()

@@ -23,7 +23,7 @@ pub(crate) fn program() -> &'static str {
 pub(crate) fn millstream<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(arguments: I) -> Command {
     let mut command = Command::new(program());
     command.args(arguments).env_remove("LD_PRELOAD").env_remove("MILLSTREAM_RUN").stdin(Stdio::null());
-    command.env("XDG_DATA_HOME", data_home());
+    command.env("XDG_DATA_HOME", data_home()).env("XDG_CONFIG_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/config"));
     command
 }
 
