@@ -7,7 +7,8 @@
 //! - **The other side runs on another CPU.** A look at a shared word takes a tenth of a microsecond. Whoever waits looks
 //!   for about as long as a wake-up takes and then sleeps: so it never loses more than twice what the best choice would
 //!   have cost, whatever the other side does (Karlin, Li, Manasse and Owicki, Empirical studies of competitive spinning,
-//!   SOSP 1991). A look that was in vain halves the next; one that was not makes it whole again.
+//!   SOSP 1991). A look that was in vain halves the next; one that was not makes it whole again, and so does a
+//!   sleep that turns out to have begun a moment too early.
 //! - **It runs on this CPU.** Looking only keeps it from running. The CPU is offered to it instead (`sched_yield`): it
 //!   fills or empties the whole ring and offers it back, where a wake-up after every write would switch for each.
 //! - **Somebody else runs on this CPU too.** An offer is then a gift: the kernel takes what is left of the share of who

@@ -166,7 +166,10 @@ impl Lessons {
         let most = u64::from(self.wake.saturating_mul(2));
         let seen = woke_at.wrapping_sub(rung_at).min(most) as u32;
         self.wake = (self.wake - self.wake / 8 + seen / 8).clamp(SHORTEST_WAKE, LONGEST_WAKE);
-        self.look = self.look.min(longest_look(self.wake));
+        // What it slept for came so long after it began to look, which it did for twice as long as it will next.
+        let waited = rung_at.wrapping_sub(slept_at).saturating_add(2 * u64::from(self.look));
+        let longest = longest_look(self.wake);
+        self.look = if waited <= u64::from(longest) { longest } else { self.look.min(longest) };
     }
 }
 
@@ -262,6 +265,16 @@ mod tests {
             let found = u64::from(lessons.wake);
             assert!(found.abs_diff(truth) < truth / 8, "{found} instead of {truth}");
         }
+    }
+
+    #[test]
+    fn who_fell_asleep_a_moment_too_early_looks_for_longer_the_next_time() {
+        let mut lessons = Lessons::none();
+        (0..20).for_each(|_| lessons.has_looked(false));
+        lessons.has_woken(0, 3_000_000, 3_120_000);
+        assert_eq!(lessons.look, SHORTEST_LOOK, "a millisecond is not worth looking for");
+        lessons.has_woken(0, 100_000, 220_000);
+        assert_eq!(lessons.look, longest_look(lessons.wake), "what came after 33 microseconds is");
     }
 
     #[test]

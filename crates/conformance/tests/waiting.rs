@@ -1,0 +1,110 @@
+//! How ends wait, in what can be counted: offers of the CPU, sleeps. What is measured is only bounded, never timed.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+
+use millstream_conformance::alone;
+use millstream_conformance::task::{start, start_and_wait_until_asleep};
+use millstream_pipe::{Reader, Statistics, WaitPolicy, pipe};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+fn allowed() -> Vec<usize> {
+    let set = sched_getaffinity(None).unwrap();
+    (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
+}
+
+/// From now on this thread runs there only.
+fn run_on(cpu: usize) {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(None, &set).unwrap();
+}
+
+/// What both ends have done after `bytes` have gone from one thread to another, both on one CPU.
+fn stream_on_one_cpu(cpu: usize, bytes: usize) -> [Statistics; 2] {
+    const WRITE: usize = 64 << 10;
+    let (mut reader, mut writer) = pipe().unwrap();
+    let writing = start(move || {
+        run_on(cpu);
+        (0..bytes / WRITE).for_each(|_| writer.write_all(&[7; WRITE]).unwrap());
+        writer.statistics()
+    });
+    let reading = start(move || {
+        run_on(cpu);
+        let (mut buffer, mut count) = (vec![0; WRITE], 0);
+        while let read @ 1.. = reader.read(&mut buffer).unwrap() {
+            count += read;
+        }
+        assert_eq!(count, bytes);
+        reader.statistics()
+    });
+    [writing.join(), reading.join()]
+}
+
+alone! {
+    fn beside_a_program_that_uses_the_cpu_up_it_is_not_offered_each_time() {
+        const BYTES: usize = 256 << 20;
+        let cpu = allowed()[0];
+        let is_over = Arc::new(AtomicBool::new(false));
+        let busy = {
+            let is_over = is_over.clone();
+            thread::spawn(move || {
+                run_on(cpu);
+                while !is_over.load(Relaxed) {
+                    std::hint::spin_loop();
+                }
+            })
+        };
+        let [writer, reader] = stream_on_one_cpu(cpu, BYTES);
+        is_over.store(true, Relaxed);
+        busy.join().unwrap();
+        // A ring is filled and emptied 512 times, and each time somebody could have offered the CPU.
+        let (offered, withheld) = (writer.yields + reader.yields, writer.yields_withheld + reader.yields_withheld);
+        assert!(withheld > offered, "{writer:?} {reader:?}");
+        assert!(offered < 256, "{writer:?} {reader:?}");
+    }
+
+    fn one_cpu_is_never_looked_at_in_vain() {
+        let [writer, reader] = stream_on_one_cpu(allowed()[0], 16 << 20);
+        // Before the first bytes nobody knows where the other side is; then there is nothing to look for on this CPU.
+        assert!(writer.yields + reader.yields > 0, "{writer:?} {reader:?}");
+        assert_eq!((writer.spins, reader.spins), (0, 0), "{writer:?} {reader:?}");
+    }
+
+    fn what_a_wake_up_costs_is_measured_on_another_cpu_and_believed_within_bounds() {
+        let cpus = allowed();
+        assert!(cpus.len() >= 2, "this test needs two CPUs");
+        let (reader, mut writer) = pipe().unwrap();
+        let (reader, there): (Arc<Reader>, usize) = (Arc::new(reader), cpus[1]);
+        run_on(cpus[0]);
+        writer.write_all(&[1]).unwrap();
+        (&*reader).read_exact(&mut [0]).unwrap();
+        assert_eq!(reader.statistics().wake_nanoseconds, 0, "nobody has slept");
+        for _ in 0..3 {
+            let reader = reader.clone();
+            let task = start_and_wait_until_asleep(move || {
+                run_on(there);
+                (&*reader).read(&mut [0]).unwrap()
+            });
+            writer.write_all(&[1]).unwrap();
+            assert_eq!(task.join(), 1);
+        }
+        let wake = reader.statistics().wake_nanoseconds;
+        // What `policy` believes at all, at any clock rate of a processor.
+        assert!((1_000..=300_000).contains(&wake), "{wake} ns");
+        assert_eq!(writer.statistics().wake_nanoseconds, wake, "all ends of a process know");
+    }
+
+    fn who_always_sleeps_neither_looks_nor_offers() {
+        let (reader, mut writer) = millstream_pipe::Builder::new().wait(WaitPolicy::Block).create().unwrap();
+        let reader = Arc::new(reader);
+        let sleeper = reader.clone();
+        let task = start_and_wait_until_asleep(move || (&*sleeper).read(&mut [0]).unwrap());
+        writer.write_all(&[1]).unwrap();
+        assert_eq!(task.join(), 1);
+        let seen = reader.statistics();
+        assert_eq!((seen.spins, seen.yields, seen.yields_withheld, seen.sleeps), (0, 0, 0, 1));
+    }
+}
