@@ -20,8 +20,10 @@ const OFFERS: u32 = 4;
 /// Either way a sleep would have cost an eighth at most.
 const DEAR_OFFER_WAKES: u32 = 8;
 
-/// How much longer than a dear offer took no other is made: they cost a hundredth of the time.
-const OFFERS_REST: u64 = 100;
+/// How much longer than a dear offer took no other is made: at first, so that a program that only came by is soon
+/// forgotten, and at most. Twice as long for each that is dear again, and half for each that is not.
+const SHORTEST_REST: u32 = 16;
+const LONGEST_REST: u32 = 128;
 
 /// What a dear offer is taken to have taken at most, about 30 milliseconds, so that a process that was stopped for a
 /// while is not marked for long.
@@ -122,11 +124,13 @@ pub(super) struct Lessons {
     pub(super) look: u32,
     /// No offers before this time.
     pub(super) offers_resume_at: u64,
+    /// For how many times as long as the next dear offer takes no other will be made.
+    pub(super) rest: u32,
 }
 
 impl Lessons {
     pub(super) fn none() -> Lessons {
-        Lessons { wake: UNMEASURED_WAKE, look: longest_look(UNMEASURED_WAKE), offers_resume_at: 0 }
+        Lessons { wake: UNMEASURED_WAKE, look: longest_look(UNMEASURED_WAKE), offers_resume_at: 0, rest: SHORTEST_REST }
     }
 
     /// For one wait of who never sleeps: a whole look, and offers whatever they cost.
@@ -150,8 +154,12 @@ impl Lessons {
     fn has_offered(&mut self, from: u64, to: u64) -> bool {
         let took = to.wrapping_sub(from);
         let is_cheap = took <= u64::from(self.wake) * u64::from(DEAR_OFFER_WAKES);
-        if !is_cheap {
-            self.offers_resume_at = to.wrapping_add(took.min(DEAREST_OFFER) * OFFERS_REST);
+        if is_cheap {
+            self.rest = (self.rest / 2).max(SHORTEST_REST);
+        } else {
+            let rest = self.rest.clamp(SHORTEST_REST, LONGEST_REST);
+            self.offers_resume_at = to.wrapping_add(took.min(DEAREST_OFFER) * u64::from(rest));
+            self.rest = (2 * rest).min(LONGEST_REST);
         }
         is_cheap
     }
@@ -243,18 +251,39 @@ mod tests {
         assert!(Wait::begin(&lessons, true, || 15_000).is_some(), "they may help the next time");
     }
 
+    /// Whether a wait of ends that share a CPU begins with an offer.
+    fn offers_at(lessons: &Lessons, now: u64) -> bool {
+        Wait::begin(lessons, true, || now).is_some()
+    }
+
     #[test]
-    fn a_dear_offer_is_the_last_for_a_hundred_times_as_long() {
-        let begins_at = |lessons: &Lessons, now| Wait::begin(lessons, true, || now).is_some();
+    fn a_dear_offer_is_the_last_for_sixteen_times_as_long() {
         let mut lessons = Lessons::none();
         let mut wait = Wait::begin(&lessons, true, || 0).unwrap();
         assert_eq!(wait.after(false, &mut lessons, || 10_000_000), Some(End::Sleep));
-        assert!(!begins_at(&lessons, 1_009_999_999) && begins_at(&lessons, 1_010_000_000));
+        assert!(!offers_at(&lessons, 169_999_999) && offers_at(&lessons, 170_000_000));
         assert!(Wait::begin(&lessons, false, || 20_000_000).is_some(), "another CPU is another matter");
         // A process that was stopped for an hour.
         let (mut lessons, hour) = (Lessons::none(), 1 << 43);
         assert!(!lessons.has_offered(0, hour));
-        assert!(begins_at(&lessons, hour + 100 * DEAREST_OFFER));
+        assert!(offers_at(&lessons, hour + 16 * DEAREST_OFFER));
+    }
+
+    #[test]
+    fn offers_that_stay_dear_cost_less_than_a_hundredth_and_cheap_ones_are_made_again_soon() {
+        let (mut lessons, mut now) = (Lessons::none(), 0);
+        let rests = [0; 6].map(|_| {
+            lessons.has_offered(now, now + 10_000_000);
+            let rest = lessons.offers_resume_at - (now + 10_000_000);
+            now = lessons.offers_resume_at;
+            rest / 10_000_000
+        });
+        assert_eq!(rests, [16, 32, 64, 128, 128, 128]);
+        for _ in 0..3 {
+            assert!(lessons.has_offered(now, now + 3_000));
+        }
+        assert!(!lessons.has_offered(now, now + 10_000_000));
+        assert_eq!(lessons.offers_resume_at, now + 17 * 10_000_000);
     }
 
     #[test]

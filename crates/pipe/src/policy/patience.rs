@@ -33,6 +33,9 @@ static WAKE: AtomicU32 = AtomicU32::new(0);
 /// When the CPU is next offered to the other side, where both share one.
 static OFFERS_RESUME_AT: AtomicU64 = AtomicU64::new(0);
 
+/// How long offers rest after the next dear one; 0 before there was one.
+static REST: AtomicU32 = AtomicU32::new(0);
+
 /// Ticks that a wake-up from another CPU takes, if this process has seen one.
 pub(crate) fn wake_ticks() -> Option<u32> {
     Some(WAKE.load(Relaxed)).filter(|&ticks| ticks > 0)
@@ -107,6 +110,7 @@ impl Patience {
             wake: wake_ticks().unwrap_or(UNMEASURED_WAKE),
             look: self.look.load(Relaxed),
             offers_resume_at: OFFERS_RESUME_AT.load(Relaxed),
+            rest: REST.load(Relaxed),
         }
     }
 
@@ -120,6 +124,9 @@ impl Patience {
         }
         if after.offers_resume_at != before.offers_resume_at {
             OFFERS_RESUME_AT.store(after.offers_resume_at, Relaxed);
+        }
+        if after.rest != before.rest {
+            REST.store(after.rest, Relaxed);
         }
     }
 }
