@@ -44,6 +44,8 @@ pub mod fork;
 #[cfg(feature = "std")]
 pub mod futex;
 #[cfg(feature = "std")]
+pub mod identity;
+#[cfg(feature = "std")]
 pub mod inherited;
 #[cfg(feature = "std")]
 pub mod lend;
@@ -55,6 +57,8 @@ pub mod memory;
 pub mod message_queue;
 #[cfg(feature = "std")]
 pub mod open_files;
+#[cfg(feature = "std")]
+pub mod own_page;
 #[cfg(feature = "std")]
 pub mod pages;
 #[cfg(feature = "std")]

@@ -1,6 +1,8 @@
 //! Memory of another process, copied by the kernel in one step (`process_vm_readv(2)`).
 #![allow(unsafe_code)]
 
+use std::io::IoSliceMut;
+
 use crate::Errno;
 use crate::process::last_errno;
 
@@ -19,6 +21,28 @@ pub fn read(pid: u32, address: u64, bytes: &mut [u8]) -> Result<usize, Errno> {
     // SAFETY: the kernel writes to `bytes` only; `there` is an address of the other process, which the kernel checks.
     let count = unsafe { libc::process_vm_readv(pid, &raw const here, 1, &raw const there, 1, 0) };
     usize::try_from(count).map_err(|_| last_errno())
+}
+
+/// Buffers that one call can fill (`IOV_MAX`).
+pub const BUFFERS_MAX: usize = 1024;
+
+/// As [`read`], from two ranges one after the other into several buffers. Both ranges are of the same memory: a process
+/// that becomes another program (`execve(2)`) in between is not seen half before and half after.
+///
+/// # Errors
+/// As there; `EINVAL` also for more than [`BUFFERS_MAX`] buffers.
+pub fn read_two(pid: u32, ranges: [(u64, usize); 2], buffers: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
+    let pid = libc::pid_t::try_from(pid).map_err(|_| Errno::INVAL)?;
+    let there = ranges.map(|(address, len)| libc::iovec {
+        // Wrong on a machine with shorter addresses, where the kernel refuses it.
+        iov_base: core::ptr::without_provenance_mut(usize::try_from(address).unwrap_or(usize::MAX)),
+        iov_len: len,
+    });
+    let count = core::ffi::c_ulong::try_from(buffers.len()).map_err(|_| Errno::INVAL)?;
+    // SAFETY: `IoSliceMut` has the layout of an `iovec` (its documentation) and the kernel writes to what they lend only;
+    // `there` are addresses of the other process, which the kernel checks.
+    let read = unsafe { libc::process_vm_readv(pid, buffers.as_mut_ptr().cast(), count, there.as_ptr(), 2, 0) };
+    usize::try_from(read).map_err(|_| last_errno())
 }
 
 /// Lets process `pid` look into this one where the Yama security module would allow that to ancestors only
@@ -41,5 +65,20 @@ mod tests {
         assert_eq!(here, there);
         assert_eq!(read(crate::own_pid(), 8, &mut here), Err(Errno::FAULT));
         assert_eq!(read(0, address, &mut here), Err(Errno::SRCH));
+    }
+
+    #[test]
+    fn two_ranges_fill_several_buffers_as_far_as_there_is_memory() {
+        let there: std::vec::Vec<u8> = (0..100).collect();
+        let (mut first, mut second) = ([0; 10], [0; 100]);
+        let address = there.as_ptr().expose_provenance() as u64;
+        let mut read_from = |ranges| {
+            let mut buffers = [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second)];
+            read_two(crate::own_pid(), ranges, &mut buffers)
+        };
+        assert_eq!(read_from([(address + 90, 10), (address, 5)]), Ok(15));
+        assert_eq!(read_from([(address + 90, 10), (8, 5)]), Ok(10), "the second is not there");
+        assert_eq!(read_from([(8, 10), (address, 5)]), Err(Errno::FAULT));
+        assert_eq!((&first[..], &second[..6]), (&there[90..], &[0, 1, 2, 3, 4, 0][..]));
     }
 }
