@@ -3,7 +3,9 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use millstream_ring::{Broken, Bytes, Geometry, Header, Parked, Parking, Ring, Route, Shadow, Whose};
+use millstream_ring::{
+    Broken, Bytes, Geometry, Header, LARGEST_OFFER, Parked, Parking, Ring, Route, Shadow, Standing, Terms, Whose,
+};
 
 /// Nobody else is there: a lock that is not free will not become so.
 struct Alone;
@@ -91,7 +93,7 @@ fn whose(number: usize) -> Whose {
 
 fn one_call(ring: Ring<'_>, what: u8, len: usize) -> Result<(), Broken> {
     let (mut buffer, parking, shadow) = (vec![7; len + 1], Alone, Agreeable);
-    match what % 17 {
+    match what % 19 {
         0 => ring.check(whose(len)).map_err(|_| Broken),
         1 => ring.readable().map(|bytes| assert!(bytes <= BANK)),
         2 => ring.level().map(drop),
@@ -150,6 +152,24 @@ fn one_call(ring: Ring<'_>, what: u8, len: usize) -> Result<(), Broken> {
             Some((writers, readers)) => writers.disown_pages(&readers).map(drop),
             None => Err(Broken),
         },
+        16 => {
+            let offered = ring.next_offer()?;
+            let (Some(offer), count) = (offered, len % 5000) else { return ring.withdraw(len as u32, len).map(drop) };
+            assert!((1..=LARGEST_OFFER).contains(&offer.rest()));
+            let is_possible = count > 0 && count <= offer.rest();
+            assert!(ring.take(&offer, count) == is_possible, "nobody else is there");
+            let _ = ring.offer()?.map(|offer| (ring.return_offer(&offer), ring.drop_offer(&offer)));
+            Ok(())
+        }
+        17 => {
+            let (writers, readers) = (ring.lock_writers(&parking)?, ring.lock_readers(&parking)?);
+            let Some(serial) = writers.next_serial() else { return writers.return_offers(&readers).map(drop) };
+            let terms = Terms { process: 1, start: 2, voucher: 3, address: 4, len: len.clamp(1, LARGEST_OFFER) as u32 };
+            assert!(writers.offer(serial, terms) && writers.next_serial().is_none());
+            assert_eq!(ring.standing(serial), Standing::Open(0));
+            assert_eq!(writers.room(1)?.len(), 0, "nothing is written behind an offer");
+            if len.is_multiple_of(2) { ring.withdraw(serial, len).map(|taken| assert_eq!(taken, 0)) } else { Ok(()) }
+        }
         _ => {
             ring.found(whose(1), Geometry::of(4096).expect("a page is a ring"));
             Ok(())

@@ -6,6 +6,7 @@
 use crate::Broken;
 use crate::biased::BiasedLock;
 use crate::lock::{Guard, Lock, Parking};
+use crate::offer::OfferWords;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// The first eight bytes of a segment: `mstream` and a line feed, which text conversion would destroy.
@@ -35,6 +36,7 @@ pub struct Header {
     pub(crate) read_pos: Line<Published>,
     pub(crate) readers: Line<Side>,
     pub(crate) bell: Line<BellWords>,
+    pub(crate) offer: Line<OfferWords>,
 }
 
 /// Which pipe the segment belongs to. Written once, by the first to map it; checked by those who come from outside.
@@ -169,7 +171,7 @@ pub(crate) fn count_one(word: &AtomicU32) {
 #[cfg(not(loom))]
 const _: () = {
     use core::mem::{align_of, offset_of, size_of};
-    assert!(size_of::<Header>() == 896 && size_of::<Header>() <= HEADER_BYTES);
+    assert!(size_of::<Header>() == 1024 && size_of::<Header>() <= HEADER_BYTES);
     assert!(align_of::<Header>() == 128);
     assert!(offset_of!(Header, identity) == 0);
     assert!(offset_of!(Header, state) == 128);
@@ -178,6 +180,7 @@ const _: () = {
     assert!(offset_of!(Header, read_pos) == 512);
     assert!(offset_of!(Header, readers) == 640);
     assert!(offset_of!(Header, bell) == 768);
+    assert!(offset_of!(Header, offer) == 896);
     assert!(offset_of!(Identity, version) == 8 && offset_of!(Identity, bank_bytes) == 12);
     assert!(offset_of!(Identity, shadow_device) == 16 && offset_of!(Identity, shadow_inode) == 24);
     assert!(offset_of!(Identity, pid_namespace) == 32);
@@ -193,6 +196,10 @@ const _: () = {
     assert!(offset_of!(BellWords, rung_at) == 24);
     assert!(offset_of!(Tally, reader_sleeps) == 0 && offset_of!(Tally, writer_sleeps) == 4);
     assert!(offset_of!(Tally, reader_wakes) == 8 && offset_of!(Tally, writer_wakes) == 12);
+    assert!(offset_of!(OfferWords, word) == 0 && offset_of!(OfferWords, address) == 8);
+    assert!(offset_of!(OfferWords, voucher) == 16 && offset_of!(OfferWords, start) == 24);
+    assert!(offset_of!(OfferWords, process) == 32 && offset_of!(OfferWords, len) == 36);
+    assert!(offset_of!(OfferWords, refused) == 40);
 };
 
 impl Header {
@@ -241,6 +248,7 @@ impl Header {
                 },
                 rung_at: AtomicU64::new(0),
             }),
+            offer: Line(OfferWords::new()),
         }
     }
 }

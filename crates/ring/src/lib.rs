@@ -35,9 +35,8 @@
 //! Here is what several processes do to shared words, and nothing else: no allocation, no system call, no policy.
 //!
 //! In reading order: `header` lists the words; [`Ring`] moves bytes; `lock` keeps those of one side apart
-//! and survives their death, `biased` makes that cheap for one who is alone; [`Bell`] wakes the other side; [`Route`] sends bytes through the kernel instead; [`Look`] is for
-//! who only looks; `sync` is
-//! where atomics come from.
+//! and survives their death, `biased` makes that cheap for one who is alone; [`Bell`] wakes the other side; [`Route`] sends bytes through the kernel instead; [`Offer`]
+//! leaves them in their writer's memory; [`Look`] is for who only looks; `sync` is where atomics come from.
 //!
 //! # Edges
 //! Each synchronisation has a name, which stands in the code at both of its ends. `docs/ordering.md` tells the story.
@@ -53,6 +52,9 @@
 //! E7  Ring::set_route       store route, Release           <->  Ring::route    load, Acquire the ring as it was left
 //! E8  store inside; load owner (program order)             <->  store owner; every CPU fences; load inside
 //!                                                                                           never two inside
+//! E9  WriteSide::offer      open the word, Release         <->  Ring::offer    load, Acquire the terms and the ring before
+//! E10 Ring::take            count in the word, Release     <->  Ring::withdraw, Ring::standing  Acquire
+//!                                                                                           the copy is complete
 //! ```
 #![no_std]
 
@@ -67,6 +69,7 @@ mod header;
 mod lock;
 #[cfg(not(loom))]
 mod look;
+mod offer;
 mod ring;
 mod route;
 mod splice;
@@ -79,6 +82,7 @@ pub use header::{HEADER_BYTES, Header, MAGIC, VERSION};
 pub use lock::{Guard, Lock, Parked, Parking};
 #[cfg(not(loom))]
 pub use look::{Look, Tallies};
+pub use offer::{LARGEST_OFFER, Offer, Standing, Terms};
 pub use ring::{Foreign, PIPE_BUF, ReadSide, Resize, Ring, Room, Waiting, Whose, WriteSide};
 pub use route::Route;
 #[cfg(not(loom))]

@@ -156,6 +156,10 @@ impl<'a> Ring<'a> {
     /// # Errors
     /// [`Broken`]: the positions are impossible.
     pub fn level(&self) -> Result<Level, Broken> {
+        // What is offered can be read, and nobody can write.
+        if self.is_offered() {
+            return Ok(Level::Full);
+        }
         let waiting = self.readable()?;
         let free = self.capacity()?.saturating_sub(waiting);
         Ok(match waiting {
@@ -322,8 +326,12 @@ impl Room {
     }
 }
 
-impl<P: Parking> WriteSide<'_, P> {
-    /// The room for `wanted` bytes: at least that much if there is, otherwise what there is.
+impl<'a, P: Parking> WriteSide<'a, P> {
+    pub(crate) fn ring(&self) -> Ring<'a> {
+        self.ring
+    }
+
+    /// The room for `wanted` bytes: at least that much if there is, otherwise what there is; none behind an offer.
     ///
     /// # Errors
     /// [`Broken`]: the positions are impossible.
@@ -337,6 +345,9 @@ impl<P: Parking> WriteSide<'_, P> {
             let waiting = usize::try_from(position.wrapping_sub(read)).ok();
             waiting.and_then(|waiting| geometry.bytes().checked_sub(waiting))
         };
+        if self.ring.is_offered() {
+            return Ok(Room { geometry, position, free: 0 });
+        }
         match free_after(seen.load(Ordering::Relaxed)) {
             Some(free) if free >= wanted => Ok(Room { geometry, position, free }),
             // Not enough when last looked at, or looked at before the ring was resized.
@@ -371,12 +382,13 @@ impl<P: Parking> WriteSide<'_, P> {
         done
     }
 
-    pub(crate) fn ring(&self) -> &Ring<'_> {
-        &self.ring
-    }
-
     pub(crate) fn publish_after(&self, room: Room, len: usize, cpu: u32) {
         self.publish(room.position.wrapping_add(len as u64));
+        self.note_cpu(cpu);
+    }
+
+    /// Makes known where the thread runs: for who goes on without having written anything to the ring.
+    pub fn note_cpu(&self, cpu: u32) {
         self.ring.header.writers.0.note_cpu(&self.ring.header.write_pos.0, cpu);
     }
 
@@ -555,6 +567,11 @@ impl<P: Parking> ReadSide<'_, P> {
         let len = target.len().min(waiting.len.saturating_sub(skipped));
         self.ring.get(waiting.geometry, waiting.position.wrapping_add(skipped as u64), &mut target[..len]);
         len
+    }
+
+    /// Makes known where the thread runs: for who goes on without having read anything from the ring.
+    pub fn note_cpu(&self, cpu: u32) {
+        self.ring.header.readers.0.note_cpu(&self.ring.header.read_pos.0, cpu);
     }
 
     /// Frees the place of everything that waits.

@@ -44,7 +44,7 @@ impl<P: Parking> ReadSide<'_, P> {
         let len = len.min(waiting.len()).min(room.len());
         let mut done = 0;
         while done < len {
-            done += self.ring().copy_stretch(waiting.place(), writers.ring(), room.place(), done, len);
+            done += self.ring().copy_stretch(waiting.place(), &writers.ring(), room.place(), done, len);
         }
         len
     }

@@ -1,0 +1,293 @@
+//! An offer: bytes that stay in the memory of the writer who blocks over them, until a reader has copied them out.
+//!
+//! The stream is what lies in the ring, and behind it at most one offer. A writer that finds the ring full says where its
+//! bytes are ([`Terms`]) and waits; a reader that finds the ring empty copies from there, outside of every lock, and
+//! then commits with one exchange of one word. Positions are not touched.
+//!
+//! ```text
+//! word      sequence 32 | open 1 | returned 1 | taken 30
+//!
+//!                    take: taken + n
+//!                      ┌─────┐
+//! settled ──open──▶ open ─────┴─ take the last ──▶ settled (all was taken)
+//!    ▲               │ │
+//!    │               │ └── return ──▶ returned ─┐   who was not allowed to read it, or changes the pipe
+//!    └── withdraw ───┴────────────── withdraw ──┘   the writer: a signal, no reader left; or its process is dead
+//! ```
+//!
+//! Every change is an exchange of this word for another, made of what was seen: a reader whose exchange fails throws away what it has copied,
+//! and a writer that has withdrawn knows exactly how much was taken. There is no state "is being taken": a reader that
+//! is stopped or killed in the middle of its copy keeps nobody waiting and takes nothing along. The sequence makes an
+//! old copy of the word useless. An offer that was returned stays until its writer has seen how much was taken, or is dead.
+//!
+//! While an offer is open there is no room in the ring for anybody ([`WriteSide::room`](crate::WriteSide::room)), so what
+//! comes later stays behind it.
+
+use crate::Broken;
+use crate::lock::Parking;
+use crate::ring::{ReadSide, Ring, WriteSide};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+
+const OPEN: u64 = 1 << 31;
+const RETURNED: u64 = 1 << 30;
+const TAKEN: u64 = RETURNED - 1;
+
+/// Most bytes of one offer. While it is open other writers wait, so a longer write is offered in parts.
+pub const LARGEST_OFFER: usize = 4 << 20;
+
+/// An exchange fails when a reader has just taken something, for which it first had to copy it. That it fails so often
+/// shows that somebody plays tricks.
+const ATTEMPTS: u32 = 1000;
+
+/// See the head of this file. All but `word` are written before an offer is opened and hold until it is settled.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct OfferWords {
+    pub(crate) word: AtomicU64,
+    pub(crate) address: AtomicU64,
+    pub(crate) voucher: AtomicU64,
+    pub(crate) start: AtomicU64,
+    pub(crate) process: AtomicU32,
+    pub(crate) len: AtomicU32,
+    /// Not 0: the kernel does not let somebody read the memory of somebody else here, and nothing is offered any more.
+    pub(crate) refused: AtomicU32,
+}
+
+impl OfferWords {
+    pub(crate) fn new() -> OfferWords {
+        let (long, short) = (|| AtomicU64::new(0), || AtomicU32::new(0));
+        OfferWords {
+            word: long(),
+            address: long(),
+            voucher: long(),
+            start: long(),
+            process: short(),
+            len: short(),
+            refused: short(),
+        }
+    }
+}
+
+/// Where the bytes of an offer are. A reader believes none of it before the voucher has confirmed it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// In whose memory.
+    pub process: u32,
+    /// When that process was started, so that its number cannot mean another.
+    pub start: u64,
+    /// Where it says in memory of its own what it offers.
+    pub voucher: u64,
+    /// Of the first byte.
+    pub address: u64,
+    /// How many: 1 to [`LARGEST_OFFER`].
+    pub len: u32,
+}
+
+/// An offer as it stood when it was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offer {
+    word: u64,
+    terms: Terms,
+}
+
+impl Offer {
+    /// The number of the offer at this pipe, wrapping.
+    pub fn serial(&self) -> u32 {
+        serial(self.word)
+    }
+
+    /// What is offered.
+    pub fn terms(&self) -> Terms {
+        self.terms
+    }
+
+    /// Bytes taken so far.
+    pub fn taken(&self) -> usize {
+        taken(self.word)
+    }
+
+    /// Bytes left to take.
+    pub fn rest(&self) -> usize {
+        self.terms.len as usize - self.taken()
+    }
+}
+
+/// How an offer stands, for who made it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// So many bytes are taken, and more can be.
+    Open(usize),
+    /// It was taken as a whole, or returned.
+    Over,
+}
+
+fn serial(word: u64) -> u32 {
+    (word >> 32) as u32
+}
+
+fn taken(word: u64) -> usize {
+    (word & TAKEN) as usize
+}
+
+/// The same offer, of which nothing more can be taken.
+fn settled(word: u64) -> u64 {
+    word & !(OPEN | RETURNED)
+}
+
+impl<'a> Ring<'a> {
+    fn offer_words(&self) -> &'a OfferWords {
+        &self.header.offer.0
+    }
+
+    /// Whether an offer is open.
+    #[inline]
+    pub fn is_offered(&self) -> bool {
+        self.offer_words().word.load(Ordering::Relaxed) & OPEN != 0
+    }
+
+    /// The offer that is open or has been returned, if any.
+    ///
+    /// # Errors
+    /// [`Broken`]: nothing is left of it, or more is offered than anybody may.
+    pub fn offer(&self) -> Result<Option<Offer>, Broken> {
+        let words = self.offer_words();
+        // E9 with `WriteSide::offer`: the terms, and what was written to the ring before, are in place.
+        let word = words.word.load(Ordering::Acquire);
+        if word & (OPEN | RETURNED) == 0 {
+            return Ok(None);
+        }
+        let terms = Terms {
+            process: words.process.load(Ordering::Relaxed),
+            start: words.start.load(Ordering::Relaxed),
+            voucher: words.voucher.load(Ordering::Relaxed),
+            address: words.address.load(Ordering::Relaxed),
+            len: words.len.load(Ordering::Relaxed),
+        };
+        let is_possible = (taken(word) + 1..=LARGEST_OFFER).contains(&(terms.len as usize));
+        // The terms may be those of the next offer already: then this one is over, and not broken. With the fence in
+        // `WriteSide::offer`: who has seen one of those sees that.
+        fence(Ordering::Acquire);
+        if !is_possible && words.word.load(Ordering::Relaxed) != word {
+            return Ok(None);
+        }
+        if is_possible { Ok(Some(Offer { word, terms })) } else { Err(Broken) }
+    }
+
+    /// The open offer, if the stream goes on with it: nothing lies in the ring.
+    ///
+    /// # Errors
+    /// [`Broken`].
+    pub fn next_offer(&self) -> Result<Option<Offer>, Broken> {
+        let offer = self.offer()?.filter(|offer| offer.word & OPEN != 0);
+        // In this order: what was written before the offer was opened is seen. Later nothing is, while it is open.
+        Ok(if offer.is_some() && self.readable()? == 0 { offer } else { None })
+    }
+
+    /// After `count` bytes, at least one, have been copied from the offer, as it was seen: they belong to the caller if
+    /// this returns true. Otherwise they do not, and the offer is to be looked at again.
+    pub fn take(&self, offer: &Offer, count: usize) -> bool {
+        let done = offer.taken() + count;
+        if count == 0 || count > offer.rest() || offer.word & OPEN == 0 {
+            return false;
+        }
+        let word = (offer.word & !TAKEN) | done as u64;
+        let word = if done == offer.terms.len as usize { settled(word) } else { word };
+        // E10 with `Ring::withdraw` and `Ring::standing`: the copy is complete. Also half of E3: a locked instruction.
+        self.exchange(offer.word, word)
+    }
+
+    /// Gives the offer back: its writer goes on through the ring. False if it has changed since it was looked at.
+    pub fn return_offer(&self, offer: &Offer) -> bool {
+        offer.word & OPEN != 0 && self.exchange(offer.word, (offer.word & !OPEN) | RETURNED)
+    }
+
+    /// Drops an offer whose process is dead. False if it has changed since it was looked at.
+    pub fn drop_offer(&self, offer: &Offer) -> bool {
+        self.exchange(offer.word, settled(offer.word))
+    }
+
+    /// Nothing is offered here any more.
+    pub fn refuse_offers(&self) {
+        self.offer_words().refused.store(1, Ordering::Relaxed);
+    }
+
+    /// Whether somebody could not read what was offered.
+    pub fn offers_are_refused(&self) -> bool {
+        self.offer_words().refused.load(Ordering::Relaxed) != 0
+    }
+
+    /// How the caller's own offer stands.
+    #[inline]
+    pub fn standing(&self, own: u32) -> Standing {
+        // E10 with `Ring::take`.
+        let word = self.offer_words().word.load(Ordering::Acquire);
+        if serial(word) == own && word & OPEN != 0 { Standing::Open(taken(word)) } else { Standing::Over }
+    }
+
+    /// Ends the caller's own offer of `len` bytes. Returns how many of them were taken; the memory is the caller's again.
+    ///
+    /// # Errors
+    /// [`Broken`]: more than there were, or the word never stands still.
+    pub fn withdraw(&self, own: u32, len: usize) -> Result<usize, Broken> {
+        for _ in 0..ATTEMPTS {
+            // E10 with `Ring::take`.
+            let word = self.offer_words().word.load(Ordering::Acquire);
+            if serial(word) != own {
+                // Nobody but its writer settles an offer before the last byte is taken.
+                return Ok(len);
+            }
+            if word & (OPEN | RETURNED) == 0 || self.exchange(word, settled(word)) {
+                return Some(taken(word)).filter(|&taken| taken <= len).ok_or(Broken);
+            }
+        }
+        Err(Broken)
+    }
+
+    /// Release: what was done before is seen by who sees the new word. Acquire: see E10.
+    fn exchange(&self, from: u64, to: u64) -> bool {
+        self.offer_words().word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+}
+
+impl<P: Parking> WriteSide<'_, P> {
+    /// The number that an offer would have; `None` while there is another, or if offers are refused here.
+    pub fn next_serial(&self) -> Option<u32> {
+        let word = self.ring().offer_words().word.load(Ordering::Relaxed);
+        let is_free = word & (OPEN | RETURNED) == 0 && !self.ring().offers_are_refused();
+        is_free.then(|| serial(word).wrapping_add(1))
+    }
+
+    /// Opens an offer of this number. False if it could not be.
+    pub fn offer(&self, number: u32, terms: Terms) -> bool {
+        let (ring, words) = (self.ring(), self.ring().offer_words());
+        let word = words.word.load(Ordering::Relaxed);
+        if serial(word).wrapping_add(1) != number || word & (OPEN | RETURNED) != 0 {
+            return false;
+        }
+        // With the one in `Ring::offer`.
+        fence(Ordering::Release);
+        words.process.store(terms.process, Ordering::Relaxed);
+        words.start.store(terms.start, Ordering::Relaxed);
+        words.voucher.store(terms.voucher, Ordering::Relaxed);
+        words.address.store(terms.address, Ordering::Relaxed);
+        words.len.store(terms.len, Ordering::Relaxed);
+        // E9 with `Ring::offer`.
+        ring.exchange(word, u64::from(number) << 32 | OPEN)
+    }
+
+    /// Gives back whatever is offered, and with the lock held nothing new is. Returns whether something was.
+    ///
+    /// # Errors
+    /// [`Broken`].
+    pub fn return_offers(&self, _: &ReadSide<'_, P>) -> Result<bool, Broken> {
+        let ring = self.ring();
+        for _ in 0..ATTEMPTS {
+            match ring.offer()?.filter(|offer| offer.word & OPEN != 0) {
+                None => return Ok(false),
+                Some(offer) if ring.return_offer(&offer) => return Ok(true),
+                Some(_) => {}
+            }
+        }
+        Err(Broken)
+    }
+}
