@@ -228,8 +228,9 @@ fn interrupted_in_the_middle<I: BetweenProcesses>(restart: bool) {
     check(0, &read_exact(&reader, 2 * PIPE_BUF));
     wait_until_asleep(task.id);
     interrupt(task.id, Signal::USR1);
-    assert_eq!(task.join(), capacity + 2 * PIPE_BUF);
-    assert_eq!(read_stream(&reader, 2 * PIPE_BUF as u64, 10_000), capacity as u64);
+    let count = task.join();
+    assert_eq!(count, capacity + if I::REFILLS { 2 * PIPE_BUF } else { 0 });
+    assert_eq!(read_stream(&reader, 2 * PIPE_BUF as u64, 10_000), (count - 2 * PIPE_BUF) as u64);
 }
 
 pub fn a_signal_ends_a_write_in_the_middle_with_what_went_in<I: BetweenProcesses>() {

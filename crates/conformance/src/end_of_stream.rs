@@ -116,7 +116,7 @@ pub fn a_write_in_the_middle_returns_its_count_when_the_reader_goes<I: Implement
     check(0, &read_exact(&reader, 2 * PIPE_BUF));
     wait_until_asleep(task.id);
     drop(reader);
-    assert_eq!(task.join(), capacity + 2 * PIPE_BUF);
+    assert_eq!(task.join(), capacity + if I::REFILLS { 2 * PIPE_BUF } else { 0 });
 }
 
 pub fn the_end_wakes_a_hundred_sleeping_readers<I: Implementation>() {

@@ -4,7 +4,7 @@
 //! Three implementations stand trial, so that a failing test tells at once whether the test or the pipe is wrong:
 //!
 //! - [`kernel::Kernel`] is `pipe2(2)`. It is the reference; a test that it fails is a wrong test.
-//! - [`ours::Ours`] is `millstream_pipe`.
+//! - [`ours::Ours`] is `millstream_pipe`, and [`ours::Direct`] the same with direct transfer wherever it is possible.
 //! - [`model::Model`] is a pipe in 150 lines, for threads only. It says what the contract means without any cleverness,
 //!   and the random tests compare with it.
 //!
@@ -71,6 +71,10 @@ pub trait Implementation: 'static {
     type Reader: ReadEnd;
     /// The end that bytes go into.
     type Writer: WriteEnd;
+
+    /// Whether a writer that sleeps in the middle of a write puts more into the pipe as soon as there is room. One whose
+    /// memory is read from directly does not: that goes on when the pipe is empty.
+    const REFILLS: bool = true;
 
     /// A new pipe of the default size whose ends block.
     ///

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::path::PathBuf;
 
+use millstream_pipe::{Builder, DirectPolicy};
 use rustix::fd::BorrowedFd;
 
 use crate::{BetweenProcesses, End, Implementation, Polled, ReadEnd, WriteEnd};
@@ -31,6 +32,24 @@ impl Implementation for Ours {
 }
 
 impl BetweenProcesses for Ours {}
+
+/// millstream's pipe of the kernel's size, over which every write that does not fit is read straight out of the writer's memory.
+#[derive(Debug)]
+pub enum Direct {}
+
+impl Implementation for Direct {
+    type Reader = Reader;
+    type Writer = Writer;
+
+    const REFILLS: bool = false;
+
+    fn pipe() -> io::Result<(Reader, Writer)> {
+        let (reader, writer) = Builder::new().capacity(65_536).direct(DirectPolicy::Always).create()?;
+        Ok((Reader(reader), Writer(writer)))
+    }
+}
+
+impl BetweenProcesses for Direct {}
 
 /// The shared memory of every pipe that this process has a descriptor for, opened once more, as a hostile process would.
 ///

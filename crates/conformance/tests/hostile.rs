@@ -18,7 +18,7 @@ use millstream_conformance::process::{Child, end, fork};
 use millstream_conformance::seed::{number, seed};
 use millstream_conformance::task::start;
 use millstream_conformance::{alone, error_of};
-use millstream_pipe::{Builder, Reader, WaitPolicy, Writer};
+use millstream_pipe::{Builder, DirectPolicy, Reader, WaitPolicy, Writer};
 use millstream_sys::shared::Shared;
 use millstream_sys::transfer::{self, Access, Mark};
 use rustix::fs::FallocateFlags;
@@ -49,9 +49,10 @@ mod at {
     pub(super) const READERS_SEEN: u64 = 648;
     pub(super) const BELL_LOCK: u64 = 768;
     pub(super) const BELL_BYTES: u64 = 772;
+    pub(super) const OFFER: u64 = 896;
 }
 
-const WORDS: [u64; 9] = [
+const WORDS: [u64; 14] = [
     at::BANK_BYTES,
     at::GEOMETRY,
     at::ROUTE,
@@ -61,6 +62,11 @@ const WORDS: [u64; 9] = [
     at::CLOSES,
     at::BELL_BYTES,
     at::BELL_LOCK + 64,
+    at::OFFER,
+    at::OFFER + 4,
+    at::OFFER + 8,
+    at::OFFER + 36,
+    at::OFFER + 40,
 ];
 const LOCKS: [u64; 3] = [at::WRITERS_LOCK, at::READERS_LOCK, at::BELL_LOCK];
 const POSITIONS: [u64; 4] = [at::WRITE_POSITION, at::READ_POSITION, at::WRITERS_SEEN, at::READERS_SEEN];
@@ -102,7 +108,22 @@ fn scribble(shadow: BorrowedFd<'_>, random: &mut Random, victim: u32) -> ! {
                 set(at::WRITE_POSITION, &(at + random.within(0..4097) as u64).to_le_bytes());
                 set(at::GEOMETRY, &12_u32.to_le_bytes());
             }
-            70..75 => {
+            70..73 => {
+                // An open offer of somebody who may live: perhaps of the victim's own memory.
+                let process = [victim, std::process::id(), 1, number(random)][random.within(0..4)];
+                let start = millstream_sys::identity::own().map_or(0, |own| own.start);
+                let address = [0, 4096, random.within(0..1 << 47)][random.within(0..3)] as u64;
+                let (voucher, len) = (address ^ 4096, random.within(0..1 << 23) as u32);
+                set(at::OFFER + 8, &address.to_le_bytes());
+                set(at::OFFER + 16, &voucher.to_le_bytes());
+                set(at::OFFER + 24, &start.to_le_bytes());
+                set(at::OFFER + 32, &process.to_le_bytes());
+                set(at::OFFER + 36, &len.to_le_bytes());
+                set(at::OFFER + 40, &0_u32.to_le_bytes());
+                let taken = random.within(0..3) as u32 * 4096;
+                set(at::OFFER, &(1 << 31 | taken).to_le_bytes());
+            }
+            73..75 => {
                 let mut noise = vec![0; random.within(1..8192)];
                 noise.iter_mut().for_each(|byte| *byte = random.within(0..256) as u8);
                 set(random.within(0..length as usize - 8192) as u64, &noise);
@@ -160,7 +181,8 @@ fn rounds(mut round: impl FnMut(&mut Random, &Shared)) {
 fn pipe(random: &mut Random) -> (Reader, Writer) {
     let policy = [WaitPolicy::Adaptive, WaitPolicy::Block, WaitPolicy::Spin][random.within(0..3)];
     let capacity = [4096, 65_536, millstream_pipe::DEFAULT_CAPACITY][random.within(0..3)];
-    let (reader, writer) = Builder::new().capacity(capacity).wait(policy).create().unwrap();
+    let direct = [DirectPolicy::Adaptive, DirectPolicy::Always][random.within(0..2)];
+    let (reader, writer) = Builder::new().capacity(capacity).wait(policy).direct(direct).create().unwrap();
     // So that all have the segment before anybody spoils it.
     (&writer).write_all(&[1; 100]).unwrap();
     (&reader).read_exact(&mut [0; 50]).unwrap();

@@ -18,7 +18,7 @@ use millstream_conformance::process::{Child, fork, private_directories};
 use millstream_conformance::seed::{number, seed};
 use millstream_conformance::task::start;
 use millstream_conformance::{PIPE_BUF, alone, error_of};
-use millstream_pipe::{Builder, Reader, WaitPolicy, Writer};
+use millstream_pipe::{Builder, DirectPolicy, Reader, WaitPolicy, Writer};
 use millstream_sys::shared::Shared;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
@@ -42,6 +42,7 @@ struct Case {
     blow: Blow,
     capacity: usize,
     policy: WaitPolicy,
+    direct: DirectPolicy,
     largest: usize,
     moment: Duration,
     /// How long a stopped child is left standing.
@@ -59,6 +60,7 @@ impl Case {
             blow: [Blow::Kill, Blow::Kill, Blow::StopAndContinue, Blow::StopAndKill][random.within(0..4)],
             capacity: [4096, 8192, 65_536, millstream_pipe::DEFAULT_CAPACITY][random.within(0..4)],
             policy: [WaitPolicy::Adaptive, WaitPolicy::Block, WaitPolicy::Spin][random.within(0..3)],
+            direct: [DirectPolicy::Adaptive, DirectPolicy::Always][random.within(0..2)],
             largest: [64, 1000, PIPE_BUF, 65_536][random.within(0..4)],
             moment: Duration::from_nanos(
                 [0..3000, 0..200_000, 0..3_000_000].map(|range| random.within(range))[seed as usize % 3] as u64,
@@ -70,7 +72,7 @@ impl Case {
     }
 
     fn pipe(&self) -> (Reader, Writer) {
-        Builder::new().capacity(self.capacity).wait(self.policy).create().unwrap()
+        Builder::new().capacity(self.capacity).wait(self.policy).direct(self.direct).create().unwrap()
     }
 
     fn size(&mut self) -> usize {

@@ -17,7 +17,7 @@ use millstream_conformance::process::fork;
 use millstream_conformance::seed::{number, seed};
 use millstream_conformance::task::{Task, start};
 use millstream_conformance::trace::{Sleep, Step, Traced, fork_traced, sleeps_in};
-use millstream_pipe::{Builder, Reader, WaitPolicy, Writer};
+use millstream_pipe::{Builder, DirectPolicy, Reader, WaitPolicy, Writer};
 use millstream_sys::transfer::{self, Readiness};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -38,6 +38,26 @@ fn ends(capacity: usize, content: u64) -> Ends {
     (&reader).read_exact(&mut vec![0; skipped]).unwrap();
     (&writer).write_all(&pattern::bytes(0..content)).unwrap();
     Ends { readers: vec![reader.try_clone().unwrap(), reader], writers: vec![writer.try_clone().unwrap(), writer] }
+}
+
+/// A full pipe at which what follows is offered.
+fn offering() -> Ends {
+    let builder = Builder::new().capacity(4096).wait(WaitPolicy::Block).direct(DirectPolicy::Always);
+    let (reader, writer) = builder.create().unwrap();
+    (&writer).write_all(&pattern::bytes(0..4096)).unwrap();
+    Ends { readers: vec![reader.try_clone().unwrap(), reader], writers: vec![writer.try_clone().unwrap(), writer] }
+}
+
+fn read_all(mut reader: Reader, size: usize) -> Task<Vec<u8>> {
+    start(move || {
+        let (mut all, mut buffer) = (Vec::new(), vec![0; size]);
+        loop {
+            match reader.read(&mut buffer).unwrap() {
+                0 => return all,
+                count => all.extend_from_slice(&buffer[..count]),
+            }
+        }
+    })
 }
 
 /// A pipe, a child at it, and what the others do meanwhile.
@@ -335,6 +355,46 @@ alone! {
         at_every_step(
             || Scene::of_reader(ends(4096, 2000), drop),
             |scene, _| scene.rest_is(&[0], &[2000]),
+        );
+    }
+
+    fn a_writer_may_die_anywhere_in_an_offer_that_is_taken_in_parts() {
+        at_every_step(
+            || {
+                let mut scene = Scene::of_writer(offering(), |mut writer| drop(writer.write(&pattern::bytes(4096..14_096))));
+                // What it offers is taken as soon as it is there, so it does not sleep for good.
+                scene.reading = Some(read_all(scene.ends.readers.pop().unwrap(), 3000));
+                scene
+            },
+            |mut scene, left| {
+                scene.kill();
+                let writer = scene.ends.writers.pop().unwrap();
+                drop(scene.ends);
+                (&writer).write_all(TAIL).unwrap();
+                drop(writer);
+                let all = scene.reading.unwrap().join();
+                let (stream, tail) = all.split_at(all.len() - TAIL.len());
+                assert!(tail == TAIL && stream == pattern::bytes(0..stream.len() as u64), "{} bytes", all.len());
+                assert!((4096..=14_096).contains(&stream.len()));
+                assert!(left != Left::Finished || stream.len() == 14_096, "{} bytes of a write that has returned", stream.len());
+            },
+        );
+    }
+
+    fn a_reader_may_die_anywhere_in_a_direct_read() {
+        at_every_step(
+            || {
+                let mut ends = offering();
+                let mut sleeper = ends.writers.remove(0);
+                let writing = sleep_in_poll(move || assert_eq!(sleeper.write(&pattern::bytes(4096..14_096)).unwrap(), 10_000));
+                (&ends.readers[0]).read_exact(&mut [0; 4096]).unwrap();
+                let scene = Scene::of_reader(ends, |mut reader| assert_eq!(reader.read(&mut [0; 200]).unwrap(), 200));
+                Scene { writing: Some(writing), ..scene }
+            },
+            |scene, left| {
+                let (beginnings, all): (&[u64], _) = (if left == Left::Finished { &[4296] } else { &[4096, 4296] }, [14_096]);
+                scene.rest_is(beginnings, &all);
+            },
         );
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use millstream_sys::{Errno, memory, pipe, transfer};
 
+use crate::direct::DirectPolicy;
 use crate::end::{End, Origin, Pipe, is_another_allowed, permitted_capacity, size_for};
 use crate::policy::WaitPolicy;
 use crate::reader::Reader;
@@ -53,11 +54,12 @@ pub struct Builder {
     cloexec: bool,
     /// `None`: what the settings say.
     wait: Option<WaitPolicy>,
+    direct: DirectPolicy,
 }
 
 impl Default for Builder {
     fn default() -> Builder {
-        Builder { capacity: None, nonblocking: false, cloexec: true, wait: None }
+        Builder { capacity: None, nonblocking: false, cloexec: true, wait: None, direct: DirectPolicy::default() }
     }
 }
 
@@ -98,6 +100,13 @@ impl Builder {
         self
     }
 
+    /// When a write that blocks lets the reader copy straight out of its memory.
+    #[must_use]
+    pub fn direct(mut self, policy: DirectPolicy) -> Builder {
+        self.direct = policy;
+        self
+    }
+
     /// Makes the pipe.
     ///
     /// # Errors
@@ -112,7 +121,8 @@ impl Builder {
         let (reader, writer) = pipe::create()?;
         let pipe = if self.cloexec && is_another_allowed() {
             let (file, size) = (memory::sealable_file()?, size_for(capacity)?);
-            Pipe::unmapped(Origin { file, shadow: pipe::identity(&reader).ok_or(Errno::BADF)?, size })
+            let shadow = pipe::identity(&reader).ok_or(Errno::BADF)?;
+            Pipe::unmapped(Origin { file, shadow, size }, self.direct)
         } else {
             pipe::request_capacity(&reader, capacity);
             Pipe::of_the_kernel()

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use millstream_ring::{Broken, Geometry, ReadSide, Resize, Ring, Route, WriteSide};
 use millstream_sys::{Errno, cpu, memory, pipe, transfer};
 
+use crate::direct::{self, Direct, DirectPolicy};
 use crate::mirror::Mirror;
 use crate::parking::Parker;
 use crate::policy::{Patience, WaitPolicy};
@@ -22,6 +23,7 @@ pub(crate) struct Pipe {
     pub(crate) origin: Option<Origin>,
     /// Mapped when first used: a pipe that is made and closed, or inherited and closed, costs no mapping.
     segment: Slot,
+    pub(crate) direct: Direct,
 }
 
 /// What a segment is mapped from.
@@ -44,17 +46,18 @@ pub(crate) fn is_another_allowed() -> bool {
 
 impl Pipe {
     pub(crate) fn of_the_kernel() -> Pipe {
-        Pipe { origin: None, segment: Slot::empty() }
+        Pipe { origin: None, segment: Slot::empty(), direct: Direct::new(DirectPolicy::Never) }
     }
 
-    pub(crate) fn unmapped(origin: Origin) -> Pipe {
+    pub(crate) fn unmapped(origin: Origin, direct: DirectPolicy) -> Pipe {
         PIPES.fetch_add(1, Relaxed);
-        Pipe { origin: Some(origin), segment: Slot::empty() }
+        Pipe { origin: Some(origin), segment: Slot::empty(), direct: Direct::new(direct) }
     }
 
     pub(crate) fn mapped(origin: Origin, segment: Segment) -> Pipe {
         PIPES.fetch_add(1, Relaxed);
-        Pipe { origin: Some(origin), segment: Slot::of(segment) }
+        let direct = Direct::new(DirectPolicy::default());
+        Pipe { origin: Some(origin), segment: Slot::of(segment), direct }
     }
 }
 
@@ -160,7 +163,7 @@ impl End {
         let Some(segment) = self.segment()? else { return Ok(transfer::bytes_waiting(self.fd())?) };
         let ring = segment.ring();
         if ring.route() == Route::Ring {
-            let waiting = ring.readable().map_err(broken)?;
+            let waiting = self.readable_and_offered(ring)?;
             // Otherwise they may have been moved in between, and are not gone.
             if ring.route() == Route::Ring {
                 return Ok(waiting);
@@ -172,6 +175,20 @@ impl End {
         let in_ring = ring.readable().map_err(broken)?;
         let in_shadow = if ring.route() == Route::Shadow { transfer::bytes_waiting(self.fd())? } else { 0 };
         Ok(in_ring + in_shadow)
+    }
+
+    /// Bytes in the ring and what is left of an offer, but not more than the ring holds: what a kernel's pipe, which a
+    /// blocked writer fills again at once, would show.
+    fn readable_and_offered(&self, ring: Ring<'_>) -> io::Result<usize> {
+        let waiting = ring.readable().map_err(broken)?;
+        if !ring.is_offered() {
+            return Ok(waiting);
+        }
+        if direct::drop_if_dead(ring).map_err(broken)? {
+            direct::tell_that_nothing_is_offered(self, ring);
+        }
+        let rest = ring.offer().map_err(broken)?.map_or(0, |offer| offer.rest());
+        Ok((waiting + rest).min(ring.capacity().map_err(broken)?).max(waiting))
     }
 
     pub(crate) fn capacity(&self) -> io::Result<usize> {
@@ -194,6 +211,8 @@ impl End {
             }
             let now = ring.capacity().map_err(broken)?;
             let wished = permitted_capacity(bytes, now)?;
+            // There may be room for it now. If not, it is offered again.
+            sides.writers.return_offers(&sides.readers).map_err(broken)?;
             // What can fail is done first: an error says that nothing has happened.
             let both = somebody_waits().then(both_ends).transpose()?;
             if wished != now {

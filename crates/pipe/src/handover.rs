@@ -129,6 +129,8 @@ fn move_to_shadow(end: &End, segment: &Segment, given: Option<Access>) -> io::Re
     // Only now: while it is open nobody sees the other end gone, so nobody gives up a lock that is never given back.
     let both = transfer::reopened(end.fd(), Access::Both, true)?;
     let BothSides { readers, writers } = &sides;
+    // Not moved: its writer goes on through the shadow. Waiting in the mirror, it is woken when that is silenced.
+    writers.return_offers(readers).map_err(broken)?;
     let waiting = ring.readable().map_err(broken)?;
     let already_moved = match ring.route() {
         Route::Shadow => None,

@@ -16,7 +16,7 @@
 //! reader is, however they went: a process that is killed leaves what it had written, and a peer that notices.
 //!
 //! In reading order: [`pipe()`] and [`Builder`] make a pipe; [`Reader`] and [`Writer`] are its ends; [`WaitPolicy`] says
-//! how they wait; [`settings`] says all of this from outside the program; [`Statistics`] what ends did; [`live`] shows the pipes of
+//! how they wait, [`DirectPolicy`] when they do without the ring; [`settings`] says all of this from outside the program; [`Statistics`] what ends did; [`live`] shows the pipes of
 //! other processes; [`Refusal`] why an end cannot travel. `docs/pipe.md` explains the design, with its measurements.
 //!
 //! # Other descriptors
@@ -42,6 +42,7 @@
 #![deny(unsafe_code)]
 
 mod builder;
+mod direct;
 mod end;
 mod foreign;
 mod handover;
@@ -57,6 +58,7 @@ mod statistics;
 mod writer;
 
 pub use builder::{Builder, DEFAULT_CAPACITY, pipe};
+pub use direct::DirectPolicy;
 pub use millstream_ring::PIPE_BUF;
 pub use policy::WaitPolicy;
 pub use reader::Reader;

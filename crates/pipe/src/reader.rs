@@ -7,6 +7,7 @@ use std::time::Duration;
 use millstream_ring::{Ring, Route};
 use millstream_sys::{Errno, clock, cpu, signals, transfer};
 
+use crate::direct;
 use crate::end::{End, broken};
 use crate::handover;
 use crate::policy::{Effort, FIRST_NAP, Look, longer};
@@ -193,7 +194,14 @@ impl Reader {
                 handover::finish_moving(&self.end, segment)?;
                 return Ok(Attempt::Nothing);
             }
-            Route::Ring if waiting.is_empty() => return Ok(Attempt::Nothing),
+            Route::Ring if waiting.is_empty() => {
+                if !ring.is_offered() {
+                    return Ok(Attempt::Nothing);
+                }
+                readers.note_cpu(cpu::current());
+                drop(readers);
+                return self.attempt_directly(ring, buffers, wanted);
+            }
             Route::Shadow if waiting.is_empty() => return self.attempt_shadow(buffers),
             Route::Ring | Route::Shadow => {}
         }
@@ -206,6 +214,26 @@ impl Reader {
             self.lower_bell(ring);
         }
         Ok(Attempt::Moved(count))
+    }
+
+    #[cold]
+    fn attempt_directly(&self, ring: Ring<'_>, buffers: &mut [IoSliceMut<'_>], wanted: usize) -> io::Result<Attempt> {
+        let (count, is_over) = direct::take(&self.end, ring, buffers, wanted)?;
+        if is_over && (ring.writers_wait() || ring.bell().is_watched_for_bytes()) {
+            self.lower_bell(ring);
+        }
+        Ok(if count > 0 { Attempt::Moved(count) } else { Attempt::Nothing })
+    }
+
+    /// Has what is offered come through the ring: for who cannot copy from the memory of a writer.
+    pub(crate) fn decline_offer(&self, ring: Ring<'_>) -> io::Result<()> {
+        if ring.is_offered()
+            && let Some(offer) = ring.next_offer().map_err(broken)?
+            && ring.return_offer(&offer)
+        {
+            self.tell_writers(ring, true);
+        }
+        Ok(())
     }
 
     /// With the readers locked: no other of us takes bytes from the shadow now.
@@ -327,7 +355,7 @@ fn filled_by_one_call<'b>(buffers: &'b mut [IoSliceMut<'_>]) -> Vec<IoSliceMut<'
 /// Also true if the ring is broken: the next attempt says so.
 #[inline]
 fn has_bytes(ring: Ring<'_>) -> bool {
-    ring.readable() != Ok(0)
+    ring.readable() != Ok(0) || ring.is_offered()
 }
 
 impl Read for &Reader {

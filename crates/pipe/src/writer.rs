@@ -8,6 +8,7 @@ use std::time::Duration;
 use millstream_ring::{PIPE_BUF, Ring, Route};
 use millstream_sys::{Errno, clock, cpu, signals, transfer};
 
+use crate::direct::{self, Offered};
 use crate::end::{End, broken};
 use crate::handover;
 use crate::policy::{Effort, FIRST_NAP, Look, longer};
@@ -51,9 +52,11 @@ pub struct Writer {
 }
 
 /// What one attempt came to.
-enum Attempt {
+enum Attempt<'b> {
     Moved(usize),
     NoRoom,
+    /// No room, and so a reader may take it from here.
+    Offered(Offered<'b>, bool),
 }
 
 /// Why a write ends early.
@@ -174,6 +177,11 @@ impl Writer {
                     continue;
                 }
                 Ok(Attempt::NoRoom) => self.wait(segment, needed(total), &mut nap),
+                Ok(Attempt::Offered(offered, was_seen)) => {
+                    let (count, outcome) = self.see_through(segment.ring(), &offered, was_seen);
+                    done += count;
+                    outcome
+                }
                 Err(stop) => Err(stop),
             };
             let error = match outcome {
@@ -196,7 +204,13 @@ impl Writer {
     }
 
     #[inline]
-    fn attempt(&self, segment: &Segment, buffers: &[IoSlice<'_>], done: usize, total: usize) -> Result<Attempt, Stop> {
+    fn attempt<'b>(
+        &self,
+        segment: &Segment,
+        buffers: &'b [IoSlice<'_>],
+        done: usize,
+        total: usize,
+    ) -> Result<Attempt<'b>, Stop> {
         let (ring, parker) = (segment.ring(), self.end.parker());
         let was_seen = self.see_that_a_reader_is_left(ring)?;
         let writers = ring.lock_writers(&parker).map_err(broken)?;
@@ -218,6 +232,12 @@ impl Writer {
         }
         let room = writers.room(total - done).map_err(broken)?;
         if room.len() < needed(total) {
+            if let Some(rest) = unwritten(buffers, done).next()
+                && direct::pays(self.end.pipe.direct.policy, ring, rest.len())
+                && let Some(offered) = direct::open(&self.end, ring, &writers, rest)
+            {
+                return Ok(Attempt::Offered(offered, was_seen));
+            }
             drop(writers);
             if !was_seen {
                 // Nothing is written, so nothing will be rung for.
@@ -236,7 +256,7 @@ impl Writer {
     }
 
     /// With the writers locked: none of ours can come between.
-    fn attempt_shadow(&self, buffers: &[IoSlice<'_>], done: usize, total: usize) -> Result<Attempt, Stop> {
+    fn attempt_shadow<'b>(&self, buffers: &[IoSlice<'_>], done: usize, total: usize) -> Result<Attempt<'b>, Stop> {
         let mut unwritten: Vec<&[u8]> = unwritten(buffers, done).collect();
         let gathered;
         if total <= PIPE_BUF && unwritten.len() > transfer::BUFFERS_MAX {
@@ -274,6 +294,10 @@ impl Writer {
         self.ask_for_readers(now, closes).map(|()| true)
     }
 
+    pub(crate) fn ask_for_readers_now(&self, ring: Ring<'_>) -> Result<(), Stop> {
+        self.ask_for_readers(clock::ticks(), ring.closes())
+    }
+
     #[cold]
     fn ask_for_readers(&self, now: u64, closes: u32) -> Result<(), Stop> {
         if transfer::readiness(self.end.fd())?.peer_gone {
@@ -287,7 +311,7 @@ impl Writer {
     /// What has been written has been written: an error here is left for the next call to find, but not that there was
     /// no reader to write for.
     #[cold]
-    fn raise_bell(&self, ring: Ring<'_>, was_seen: bool) -> Result<(), Stop> {
+    pub(crate) fn raise_bell(&self, ring: Ring<'_>, was_seen: bool) -> Result<(), Stop> {
         let mirror = self.end.mirror();
         let has_put = ring.bell().raise(&self.end.parker(), &mirror) == Ok(true);
         if mirror.has_lost_readers() {
@@ -339,24 +363,48 @@ impl Writer {
         match ring.route() {
             _ if ready.peer_gone => Err(Stop::NoReader),
             Route::Ring if has_room(ring, needed) => Ok(()),
+            Route::Ring if self.clears_dead_offer(ring)? => Ok(()),
             _ => Err(Errno::AGAIN.into()),
         }
     }
 
+    /// Whether the offer of a process that is dead was in the way.
+    fn clears_dead_offer(&self, ring: Ring<'_>) -> io::Result<bool> {
+        let is_cleared = ring.is_offered() && direct::drop_if_dead(ring).map_err(broken)?;
+        if is_cleared {
+            direct::tell_that_nothing_is_offered(&self.end, ring);
+        }
+        Ok(is_cleared)
+    }
+
     fn sleep(&self, ring: Ring<'_>, needed: usize, nap: &mut Duration) -> Result<(), Stop> {
-        let (bell, parker, mirror) = (ring.bell(), self.end.parker(), self.end.mirror());
         let route = ring.route();
+        let must_sleep = || ring.route() == route && (route != Route::Ring || !has_room(ring, needed));
+        if self.sleep_while(ring, must_sleep, *nap)? {
+            // Nobody else need tell us of a dead one's offer, so we do not sleep longer behind one.
+            *nap = if ring.is_offered() && !self.clears_dead_offer(ring)? { FIRST_NAP } else { longer(*nap) };
+        }
+        Ok(())
+    }
+
+    /// Sleeps until the shadow has room or a nap is over, unless `must_sleep` says no when it is counted. Returns whether it slept.
+    pub(crate) fn sleep_while(
+        &self,
+        ring: Ring<'_>,
+        must_sleep: impl Fn() -> bool,
+        nap: Duration,
+    ) -> Result<bool, Stop> {
+        let (bell, parker, mirror) = (ring.bell(), self.end.parker(), self.end.mirror());
         let counted = bell.writer_will_sleep(&parker, &mirror);
         if mirror.has_lost_readers() {
             bell.writer_woke();
             return Err(Stop::Error(Errno::PIPE.into()));
         }
-        let must_sleep = ring.route() == route && (route != Route::Ring || !has_room(ring, needed));
         let slept = match counted {
-            Ok(()) if must_sleep => {
+            Ok(()) if must_sleep() => {
                 self.end.counters.slept();
                 let slept_at = clock::ticks();
-                let slept = transfer::sleep_until_writable(self.end.fd(), *nap);
+                let slept = transfer::sleep_until_writable(self.end.fd(), nap);
                 self.end.patience.woke(slept_at, bell.rung_at(), ring.readers_cpu());
                 Some(slept)
             }
@@ -365,12 +413,9 @@ impl Writer {
         bell.writer_woke();
         counted.map_err(broken)?;
         match slept {
-            None => Ok(()),
+            None => Ok(false),
             Some(Ok(ready)) if ready.peer_gone => Err(Stop::NoReader),
-            Some(Ok(_)) => {
-                *nap = longer(*nap);
-                Ok(())
-            }
+            Some(Ok(_)) => Ok(true),
             Some(Err(Errno::INTR)) => Err(Stop::Interrupted),
             Some(Err(error)) => Err(error.into()),
         }
@@ -401,6 +446,9 @@ fn unwritten<'b>(buffers: &'b [IoSlice<'_>], done: usize) -> impl Iterator<Item 
 /// Also true if the ring is broken: the next attempt says so.
 #[inline]
 fn has_room(ring: Ring<'_>, needed: usize) -> bool {
+    if ring.is_offered() {
+        return false;
+    }
     match (ring.capacity(), ring.readable()) {
         (Ok(capacity), Ok(waiting)) => capacity.saturating_sub(waiting) >= needed,
         _ => true,

@@ -160,7 +160,10 @@ impl Reader {
 
     pub(super) fn wait_for_bytes(&self, segment: Option<&Segment>, waits: &mut Waits) -> io::Result<Outcome> {
         match segment {
-            Some(segment) => self.wait(segment, &mut waits.false_wakes, &mut waits.nap),
+            Some(segment) => {
+                self.decline_offer(segment.ring())?;
+                self.wait(segment, &mut waits.false_wakes, &mut waits.nap)
+            }
             None if self.end.is_blocking()? => {
                 let ready = transfer::sleep_until_readable(self.end.fd(), waits.nap)?;
                 waits.nap = longer(waits.nap);

@@ -1,0 +1,184 @@
+//! The writer's part of a direct transfer.
+
+use std::os::fd::AsFd;
+
+use millstream_ring::{LARGEST_OFFER, PIPE_BUF, Ring, Standing, Terms, WriteSide};
+use millstream_sys::identity::Identity;
+use millstream_sys::own_page::{OwnPage, WORDS};
+use millstream_sys::transfer::{self, Access};
+use millstream_sys::{Errno, cpu, process_memory};
+
+use super::{DirectPolicy, OwnVoucher, drop_if_dead, own_identity, voucher};
+use crate::end::{End, broken};
+use crate::mirror::Mirror;
+use crate::parking::Parker;
+use crate::policy::{Effort, FIRST_NAP, Look, longer};
+use crate::writer::{Stop, Writer};
+
+/// An offer of the calling thread, of bytes that it has borrowed until the offer is withdrawn.
+#[derive(Debug)]
+pub(crate) struct Offered<'b> {
+    serial: u32,
+    bytes: &'b [u8],
+}
+
+/// The largest ring with which an offer was measured to be faster than the ring. Larger ones, as the default is, hold so much that both
+/// sides copy out of the cache and hardly wait (`docs/pipe.md`).
+const SMALL_RING: usize = 64 << 10;
+
+/// The smallest offer that was measured to be.
+const WORTH_IT: usize = 128 << 10;
+
+/// Whether a write of which `rest` bytes follow each other in memory should be offered, now that the ring is full.
+pub(crate) fn pays(policy: DirectPolicy, ring: Ring<'_>, rest: usize) -> bool {
+    match policy {
+        DirectPolicy::Never => false,
+        DirectPolicy::Always => rest > PIPE_BUF,
+        // On two CPUs the ring lets both sides copy at once, and a writer that waits for a reader to copy does nothing.
+        DirectPolicy::Adaptive => {
+            rest >= WORTH_IT
+                && ring.capacity().is_ok_and(|capacity| capacity <= SMALL_RING)
+                && ring.readers_cpu() == Some(cpu::current())
+        }
+    }
+}
+
+/// Offers what follows in the stream, if that pays and may be. Nothing is offered by an end that does not block.
+#[cold]
+pub(crate) fn open<'b>(
+    end: &End,
+    ring: Ring<'_>,
+    writers: &WriteSide<'_, Parker<'_>>,
+    rest: &'b [u8],
+) -> Option<Offered<'b>> {
+    let bytes = &rest[..rest.len().min(LARGEST_OFFER)];
+    if end.is_blocking() != Ok(true) {
+        return None;
+    }
+    let serial = match writers.next_serial() {
+        None if drop_if_dead(ring) == Ok(true) => writers.next_serial()?,
+        serial => serial?,
+    };
+    let shadow = end.pipe.origin.as_ref()?.shadow;
+    let mut page = end.pipe.direct.page.try_lock().ok()?;
+    let own = own_voucher(&mut page)?;
+    let Identity { process, start } = own.identity;
+    let address = bytes.as_ptr().expose_provenance() as u64;
+    let terms = Terms { process, start, voucher: own.page.address(), address, len: bytes.len() as u32 };
+    // Nobody reads the last one any more: `next_serial` says that it is settled.
+    own.serial = serial;
+    own.page.write(voucher(shadow, serial, &terms));
+    writers.note_cpu(cpu::current());
+    writers.offer(serial, terms).then_some(Offered { serial, bytes })
+}
+
+/// The page of this process, which a forked child has copied but not for itself.
+fn own_voucher(kept: &mut Option<OwnVoucher>) -> Option<&mut OwnVoucher> {
+    if kept.as_ref().is_none_or(|own| own.identity.process != millstream_sys::own_pid()) {
+        let identity = own_identity()?;
+        let page = match kept.take() {
+            Some(own) => own.page,
+            None => OwnPage::new().ok()?,
+        };
+        *kept = Some(OwnVoucher { page, identity, serial: 0 });
+    }
+    kept.as_mut()
+}
+
+/// Takes back what this process says in its page, unless another thread has an offer of its own there by now.
+fn take_back_voucher(end: &End, serial: u32) {
+    if let Ok(mut kept) = end.pipe.direct.page.try_lock()
+        && let Some(own) = kept.as_mut()
+        && own.serial == serial
+    {
+        own.page.write([0; WORDS]);
+    }
+}
+
+impl Writer {
+    /// Waits until an offer is over, or there is a reason to stop waiting, and withdraws it. Returns how many bytes were
+    /// taken, in any case.
+    pub(crate) fn see_through(
+        &self,
+        ring: Ring<'_>,
+        offered: &Offered<'_>,
+        was_seen: bool,
+    ) -> (usize, Result<(), Stop>) {
+        let &Offered { serial, bytes } = offered;
+        let must_ring = ring.readers_wait() || ring.bell().is_watched_for_room();
+        let told = if must_ring { self.raise_bell(ring, was_seen) } else { Ok(()) };
+        let outcome = told.and_then(|()| self.wait_until_over(ring, serial));
+        let withdrawn = ring.withdraw(serial, bytes.len());
+        take_back_voucher(&self.end, serial);
+        let taken = match withdrawn {
+            Ok(taken) => taken,
+            Err(error) => return (0, Err(broken(error).into())),
+        };
+        self.end.counters.was_taken_directly(taken);
+        if taken == bytes.len() {
+            return (taken, outcome);
+        }
+        if outcome.is_ok() {
+            // Given back by a reader, or by who changes how the pipe works.
+            if ring.offers_are_refused() {
+                self.end.counters.was_refused_direct();
+            }
+            return (taken, own_memory_is_there(&bytes[taken..]).map_err(Stop::from));
+        }
+        if !matches!(outcome, Err(Stop::NoReader)) {
+            tell_that_nothing_is_offered(&self.end, ring);
+        }
+        (taken, outcome)
+    }
+
+    fn wait_until_over(&self, ring: Ring<'_>, serial: u32) -> Result<(), Stop> {
+        let mut nap = FIRST_NAP;
+        loop {
+            let Standing::Open(taken) = ring.standing(serial) else { return Ok(()) };
+            // Who has slept a whole nap in vain sleeps on.
+            if nap == FIRST_NAP {
+                let closes = ring.closes();
+                let has_changed = || ring.standing(serial) != Standing::Open(taken) || ring.closes() != closes;
+                let mut effort = Effort::default();
+                let look = self.end.patience.look(ring.readers_cpu(), has_changed, &mut effort);
+                self.end.counters.waited(effort);
+                match look {
+                    Look::Found if ring.standing(serial) != Standing::Open(taken) => continue,
+                    Look::KeepLooking if self.end.is_blocking()? => {
+                        self.ask_for_readers_now(ring)?;
+                        continue;
+                    }
+                    Look::Found | Look::KeepLooking | Look::AskKernel => {}
+                }
+            }
+            if !self.end.is_blocking()? {
+                return Err(Errno::AGAIN.into());
+            }
+            let is_open = || matches!(ring.standing(serial), Standing::Open(_));
+            if self.sleep_while(ring, is_open, nap)? {
+                nap = longer(nap);
+            }
+        }
+    }
+}
+
+/// An error that the kernel's pipe would have found: the writer's own memory ends here.
+fn own_memory_is_there(rest: &[u8]) -> Result<(), Errno> {
+    let address = rest.as_ptr().expose_provenance() as u64;
+    match process_memory::read(millstream_sys::own_pid(), address, &mut [0]) {
+        Err(Errno::FAULT) => Err(Errno::FAULT),
+        // There, or it cannot be known.
+        _ => Ok(()),
+    }
+}
+
+/// A reader corrects the mirror when it has taken the last of an offer. Who withdraws one, or drops a dead one's, is a
+/// writer, which cannot: it opens the pipe once more as both. Where that fails, those who sleep find out after their nap.
+pub(crate) fn tell_that_nothing_is_offered(end: &End, ring: Ring<'_>) {
+    let bell = ring.bell();
+    let somebody_waits = ring.writers_wait() || bell.is_watched_for_room() || bell.is_watched_for_bytes();
+    if somebody_waits && let Ok(both) = transfer::reopened(end.fd(), Access::Both, true) {
+        let (parker, mirror) = (end.parker(), Mirror::of(both.as_fd()));
+        let _ = bell.raise(&parker, &mirror).and_then(|_| bell.lower(&parker, &mirror));
+    }
+}
