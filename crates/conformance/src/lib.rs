@@ -38,6 +38,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 
 use rustix::fd::BorrowedFd;
 
+pub mod fifo;
 pub mod isolated;
 pub mod kernel;
 pub mod model;

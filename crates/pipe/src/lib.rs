@@ -19,6 +19,9 @@
 //! how they wait, [`DirectPolicy`] when they do without the ring; [`settings`] says all of this from outside the program; [`Statistics`] what ends did; [`live`] shows the pipes of
 //! other processes; [`Refusal`] why an end cannot travel. `docs/pipe.md` explains the design, with its measurements.
 //!
+//! # Pipes with a name
+//! [`Fifo`] makes and opens them; any program can be at the other end. `docs/fifo.md` explains how.
+//!
 //! # Other descriptors
 //! [`Reader::copy_to`] and [`Writer::copy_from`] move bytes between a pipe and a file, a socket or any other descriptor,
 //! [`Reader::copy_to_pipe`] and [`Reader::tee`] between two pipes, all without a buffer of their own: what the one side does not take
@@ -44,6 +47,7 @@
 mod builder;
 mod direct;
 mod end;
+mod fifo;
 mod foreign;
 mod handover;
 pub mod live;
@@ -59,6 +63,7 @@ mod writer;
 
 pub use builder::{Builder, DEFAULT_CAPACITY, pipe};
 pub use direct::DirectPolicy;
+pub use fifo::{Fifo, FifoEnds, FifoOptions};
 pub use millstream_ring::PIPE_BUF;
 pub use policy::WaitPolicy;
 pub use reader::Reader;

@@ -33,6 +33,11 @@ impl Refusal {
 
     pub(crate) const NO_PIPE: Refusal = Refusal { errno: Errno::INVAL, says: "the descriptor is no pipe or FIFO" };
 
+    pub(crate) const NO_FIFO: Refusal = Refusal { errno: Errno::INVAL, says: "what is there is no FIFO" };
+
+    pub(crate) const NO_SIDE: Refusal =
+        Refusal { errno: Errno::INVAL, says: "a FIFO is opened for reading, for writing, or for both; ask for one" };
+
     pub(crate) const NOT_FOR_READING: Refusal = Refusal {
         errno: Errno::BADF,
         says: "the descriptor is not open for reading: it is the pipe's write end; attach that as one, or take the other",

@@ -6,6 +6,35 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 
 use crate::Errno;
+use crate::transfer::Access;
+
+/// Makes a FIFO at `path`. Of `mode` the permissions count (0 to 0o7777), less what the process's umask forbids.
+///
+/// # Errors
+/// Those of `mkfifo(3)`: `EEXIST` if anything is there, `EACCES`, `ENOENT`, `ENOTDIR`, `ENOSPC`, `EROFS`, `ELOOP`.
+pub fn make(path: &Path, mode: u32) -> Result<(), Errno> {
+    rustix::fs::mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(mode & 0o7777), 0)
+}
+
+/// Opens the FIFO at `path`. Without `nonblocking`, one side waits until somebody has opened the other; [`Access::Both`]
+/// never waits.
+///
+/// # Errors
+/// Those of `open(2)`: `ENXIO` for [`Access::Write`] with `nonblocking` if nobody has it open for reading; `EINTR` if a
+/// signal handler without `SA_RESTART` ran while it waited; `EINVAL` if it is no FIFO, which is then not opened: opening
+/// a device can do things.
+pub fn open(path: &Path, access: Access, nonblocking: bool, cloexec: bool) -> Result<OwnedFd, Errno> {
+    let is_fifo = |status: rustix::fs::Stat| FileType::from_raw_mode(status.st_mode) == FileType::Fifo;
+    if !is_fifo(rustix::fs::stat(path)?) {
+        return Err(Errno::INVAL);
+    }
+    let mut flags = OFlags::NOCTTY | access.flags();
+    flags.set(OFlags::NONBLOCK, nonblocking);
+    flags.set(OFlags::CLOEXEC, cloexec);
+    let opened = rustix::fs::open(path, flags, Mode::empty())?;
+    // Another file may have taken its place meanwhile.
+    if is_fifo(rustix::fs::fstat(&opened)?) { Ok(opened) } else { Err(Errno::INVAL) }
+}
 
 /// Makes a FIFO at `path` and opens it, read end first; both ends block and are closed on exec. The name stays and may
 /// be removed at once.
@@ -13,7 +42,7 @@ use crate::Errno;
 /// # Errors
 /// Those of `mkfifo(3)` and `open(2)`: `EEXIST`, `EACCES`, `ENOENT`, `ENOSPC`, `EROFS`, `EMFILE`.
 pub fn create(path: &Path) -> Result<(OwnedFd, OwnedFd), Errno> {
-    rustix::fs::mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
+    make(path, 0o600)?;
     // An end that blocks would wait for the other to be opened.
     let reader = rustix::fs::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
     let writer = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;

@@ -144,6 +144,16 @@ pub enum Access {
     Both,
 }
 
+impl Access {
+    pub(crate) fn flags(self) -> OFlags {
+        match self {
+            Access::Read => OFlags::RDONLY,
+            Access::Write => OFlags::WRONLY,
+            Access::Both => OFlags::RDWR,
+        }
+    }
+}
+
 /// Opens the pipe behind `end` once more: an open file description of its own, closed on exec, with its own flags.
 ///
 /// # Errors
@@ -151,11 +161,7 @@ pub enum Access {
 pub fn reopened(end: impl AsFd, access: Access, nonblocking: bool) -> Result<OwnedFd, Errno> {
     use std::os::fd::AsRawFd;
     let mut flags = OFlags::CLOEXEC | if nonblocking { OFlags::NONBLOCK } else { OFlags::empty() };
-    flags |= match access {
-        Access::Read => OFlags::RDONLY,
-        Access::Write => OFlags::WRONLY,
-        Access::Both => OFlags::RDWR,
-    };
+    flags |= access.flags();
     rustix::fs::open(std::format!("/proc/self/fd/{}", end.as_fd().as_raw_fd()), flags, Mode::empty())
 }
 

@@ -1,0 +1,121 @@
+//! On trial: FIFOs, with each side in either hand. The kernel's own with both ends in the kernel's hands is the
+//! reference; the mixed pairs are what a program meets that shares a FIFO with one that has never heard of millstream.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use millstream_pipe::{Fifo, FifoOptions};
+use rustix::fs::{Mode, OFlags};
+
+use crate::{BetweenProcesses, End, Implementation, Polled, ReadEnd, WriteEnd, kernel, ours};
+
+/// Who can open one end of a FIFO, without waiting for the other.
+pub trait Hand: 'static {
+    /// What is opened for reading.
+    type Reader: ReadEnd + Polled;
+    /// What is opened for writing.
+    type Writer: WriteEnd + Polled;
+
+    /// Opens for reading, without waiting.
+    ///
+    /// # Errors
+    /// Those of `open(2)`.
+    fn reader(path: &Path, nonblocking: bool) -> io::Result<Self::Reader>;
+
+    /// Opens for writing.
+    ///
+    /// # Errors
+    /// Those of `open(2)`.
+    fn writer(path: &Path, nonblocking: bool) -> io::Result<Self::Writer>;
+}
+
+/// Opens with `open(2)`.
+#[derive(Debug)]
+pub enum Plain {}
+
+/// Opens with millstream.
+#[derive(Debug)]
+pub enum Ours {}
+
+impl Hand for Plain {
+    type Reader = kernel::Reader;
+    type Writer = kernel::Writer;
+
+    fn reader(path: &Path, nonblocking: bool) -> io::Result<kernel::Reader> {
+        Ok(kernel::Reader(rustix::fs::open(path, flags(OFlags::RDONLY, nonblocking), Mode::empty())?))
+    }
+
+    fn writer(path: &Path, nonblocking: bool) -> io::Result<kernel::Writer> {
+        Ok(kernel::Writer(rustix::fs::open(path, flags(OFlags::WRONLY, nonblocking), Mode::empty())?))
+    }
+}
+
+impl Hand for Ours {
+    type Reader = ours::Reader;
+    type Writer = ours::Writer;
+
+    fn reader(path: &Path, nonblocking: bool) -> io::Result<ours::Reader> {
+        Ok(ours::Reader(FifoOptions::new().nonblocking(nonblocking).open_reader(path)?))
+    }
+
+    fn writer(path: &Path, nonblocking: bool) -> io::Result<ours::Writer> {
+        Ok(ours::Writer(FifoOptions::new().nonblocking(nonblocking).open_writer(path)?))
+    }
+}
+
+fn flags(access: OFlags, nonblocking: bool) -> OFlags {
+    access | OFlags::CLOEXEC | if nonblocking { OFlags::NONBLOCK } else { OFlags::empty() }
+}
+
+/// A FIFO whose writers are in the hand `W` and whose readers are in the hand `R`.
+#[derive(Debug)]
+pub struct Between<W, R>(std::marker::PhantomData<(W, R)>);
+
+impl<W: Hand, R: Hand> Implementation for Between<W, R> {
+    type Reader = R::Reader;
+    type Writer = W::Writer;
+
+    fn pipe() -> io::Result<(R::Reader, W::Writer)> {
+        let name = Name::new()?;
+        let reader = R::reader(&name.0, true)?;
+        let writer = W::writer(&name.0, false)?;
+        reader.set_nonblocking(false)?;
+        Ok((reader, writer))
+    }
+}
+
+impl<W: Hand, R: Hand> BetweenProcesses for Between<W, R> {}
+
+/// The name of a new FIFO that nobody else knows, in a directory of its own. Both are removed when this is dropped.
+#[derive(Debug)]
+pub struct Name(PathBuf);
+
+impl Name {
+    /// Makes one that its owner may read and write.
+    ///
+    /// # Errors
+    /// No room for temporary files.
+    pub fn new() -> io::Result<Name> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let unique = (std::process::id(), COUNT.fetch_add(1, Relaxed));
+        let directory = std::env::temp_dir().join(format!("millstream-conformance-{}-{}", unique.0, unique.1));
+        std::fs::create_dir(&directory)?;
+        let name = Name(directory.join("fifo"));
+        Fifo::create(&name.0, 0o600)?;
+        Ok(name)
+    }
+
+    /// The path.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Name {
+    fn drop(&mut self) {
+        if let Some(directory) = self.0.parent() {
+            let _ = std::fs::remove_dir_all(directory);
+        }
+    }
+}

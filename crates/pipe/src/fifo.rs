@@ -1,0 +1,187 @@
+//! Pipes with a name. `docs/fifo.md` has the design.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use millstream_sys::transfer::Access;
+use millstream_sys::{Errno, fifo, pipe};
+
+use crate::end::{End, Pipe};
+use crate::policy::WaitPolicy;
+use crate::reader::Reader;
+use crate::refusal::Refusal;
+use crate::writer::Writer;
+
+/// A pipe with a name in the file system (`fifo(7)`), which any program can open at either end.
+///
+/// ```
+/// use std::io::{Read, Write};
+/// use millstream_pipe::Fifo;
+///
+/// let path = std::env::temp_dir().join(format!("mill-race-{}", std::process::id()));
+/// Fifo::create(&path, 0o600)?;
+/// let child = std::process::Command::new("sh").arg("-c").arg("echo grain > \"$0\"").arg(&path).spawn()?;
+/// let mut text = String::new();
+/// Fifo::reader(&path)?.read_to_string(&mut text)?;
+/// assert_eq!(text, "grain\n");
+/// std::fs::remove_file(&path)?;
+/// # child.wait_with_output()?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub enum Fifo {}
+
+impl Fifo {
+    /// Makes a FIFO at `path`. Of `mode` the permissions count (0 to `0o7777`), less what the process's umask forbids; the
+    /// owner is who makes it. Needs no privilege. Whoever may open it is decided by them alone.
+    ///
+    /// # Errors
+    /// Those of `mkfifo(3)`: [`AlreadyExists`](io::ErrorKind::AlreadyExists) whatever is there, also a link that leads
+    /// nowhere; [`PermissionDenied`](io::ErrorKind::PermissionDenied), [`NotFound`](io::ErrorKind::NotFound) of the
+    /// directory; `ENOSPC`, `EROFS`, `ENOTDIR`.
+    pub fn create(path: impl AsRef<Path>, mode: u32) -> io::Result<()> {
+        Ok(fifo::make(path.as_ref(), mode)?)
+    }
+
+    /// Opens the FIFO at `path` as `options` say.
+    ///
+    /// # Blocking
+    /// Without [`FifoOptions::nonblocking`]: opening one side waits until somebody has opened the other, also if that
+    /// has left again meanwhile. Opening both sides at once never waits.
+    ///
+    /// # Errors
+    /// Those of `open(2)`: [`PermissionDenied`](io::ErrorKind::PermissionDenied), [`NotFound`](io::ErrorKind::NotFound),
+    /// `EMFILE`; `ENXIO` for writing only, without blocking, if nobody reads;
+    /// [`Interrupted`](io::ErrorKind::Interrupted) if a signal handler without `SA_RESTART` ran while it waited.
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) with a [`Refusal`]: something else is there (`EINVAL`), or
+    /// the options name no side.
+    pub fn open(path: impl AsRef<Path>, options: &FifoOptions) -> io::Result<FifoEnds> {
+        let access = match (options.read, options.write) {
+            (true, false) => Access::Read,
+            (false, true) => Access::Write,
+            (true, true) => Access::Both,
+            (false, false) => return Err(Refusal::NO_SIDE.into()),
+        };
+        let fd = match fifo::open(path.as_ref(), access, options.nonblocking, options.cloexec) {
+            Err(Errno::INVAL) => return Err(Refusal::NO_FIFO.into()),
+            opened => opened?,
+        };
+        let end = |fd| End::new(fd, Arc::new(Pipe::of_the_kernel()), options.wait);
+        Ok(match access {
+            Access::Read => FifoEnds { reader: Some(Reader::new(end(fd))), writer: None },
+            Access::Write => FifoEnds { reader: None, writer: Some(Writer::new(end(fd))) },
+            Access::Both => {
+                let other = fd.try_clone()?;
+                if !options.cloexec {
+                    pipe::survive_exec(&other)?;
+                }
+                FifoEnds { reader: Some(Reader::new(end(fd))), writer: Some(Writer::new(end(other))) }
+            }
+        })
+    }
+
+    /// Opens the FIFO at `path` for reading, when somebody writes: [`Fifo::open`] with its defaults.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn reader(path: impl AsRef<Path>) -> io::Result<Reader> {
+        FifoOptions::new().open_reader(path)
+    }
+
+    /// Opens the FIFO at `path` for writing, when somebody reads: [`Fifo::open`] with its defaults.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn writer(path: impl AsRef<Path>) -> io::Result<Writer> {
+        FifoOptions::new().open_writer(path)
+    }
+}
+
+/// What [`Fifo::open`] was asked for.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct FifoEnds {
+    /// The read end, if reading was asked for.
+    pub reader: Option<Reader>,
+    /// The write end, if writing was asked for. With both, they are one open file description, as after
+    /// `open(path, O_RDWR)`: a reader that never sees an end, a writer that never lacks a reader, until both are dropped.
+    pub writer: Option<Writer>,
+}
+
+/// How a FIFO is opened. At first: neither side, blocking, closed on exec, [`WaitPolicy::Adaptive`].
+#[derive(Clone, Debug)]
+pub struct FifoOptions {
+    read: bool,
+    write: bool,
+    nonblocking: bool,
+    cloexec: bool,
+    wait: WaitPolicy,
+}
+
+impl Default for FifoOptions {
+    fn default() -> FifoOptions {
+        FifoOptions { read: false, write: false, nonblocking: false, cloexec: true, wait: WaitPolicy::default() }
+    }
+}
+
+impl FifoOptions {
+    /// The defaults.
+    pub fn new() -> FifoOptions {
+        FifoOptions::default()
+    }
+
+    /// Whether it is opened for reading.
+    #[must_use]
+    pub fn read(mut self, yes: bool) -> FifoOptions {
+        self.read = yes;
+        self
+    }
+
+    /// Whether it is opened for writing.
+    #[must_use]
+    pub fn write(mut self, yes: bool) -> FifoOptions {
+        self.write = yes;
+        self
+    }
+
+    /// Whether opening returns at once and the ends are non-blocking at first (`O_NONBLOCK`). For reading that always
+    /// succeeds; for writing there must be a reader.
+    #[must_use]
+    pub fn nonblocking(mut self, yes: bool) -> FifoOptions {
+        self.nonblocking = yes;
+        self
+    }
+
+    /// Whether the ends are closed when this process, or a child, executes another program (`O_CLOEXEC`).
+    #[must_use]
+    pub fn cloexec(mut self, yes: bool) -> FifoOptions {
+        self.cloexec = yes;
+        self
+    }
+
+    /// How the ends wait.
+    #[must_use]
+    pub fn wait(mut self, policy: WaitPolicy) -> FifoOptions {
+        self.wait = policy;
+        self
+    }
+
+    /// Opens for reading only, whatever [`read`](Self::read) and [`write`](Self::write) said.
+    ///
+    /// # Errors
+    /// As [`Fifo::open`].
+    pub fn open_reader(&self, path: impl AsRef<Path>) -> io::Result<Reader> {
+        let ends = Fifo::open(path, &self.clone().read(true).write(false))?;
+        Ok(ends.reader.expect("reading was asked for"))
+    }
+
+    /// Opens for writing only, whatever [`read`](Self::read) and [`write`](Self::write) said.
+    ///
+    /// # Errors
+    /// As [`Fifo::open`].
+    pub fn open_writer(&self, path: impl AsRef<Path>) -> io::Result<Writer> {
+        let ends = Fifo::open(path, &self.clone().read(false).write(true))?;
+        Ok(ends.writer.expect("writing was asked for"))
+    }
+}
