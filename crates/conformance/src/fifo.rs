@@ -28,6 +28,12 @@ pub trait Hand: 'static {
     /// # Errors
     /// Those of `open(2)`.
     fn writer(path: &Path, nonblocking: bool) -> io::Result<Self::Writer>;
+
+    /// Opens both sides at once, as one open file description, without waiting.
+    ///
+    /// # Errors
+    /// Those of `open(2)`.
+    fn both(path: &Path) -> io::Result<(Self::Reader, Self::Writer)>;
 }
 
 /// Opens with `open(2)`.
@@ -49,6 +55,11 @@ impl Hand for Plain {
     fn writer(path: &Path, nonblocking: bool) -> io::Result<kernel::Writer> {
         Ok(kernel::Writer(rustix::fs::open(path, flags(OFlags::WRONLY, nonblocking), Mode::empty())?))
     }
+
+    fn both(path: &Path) -> io::Result<(kernel::Reader, kernel::Writer)> {
+        let fd = rustix::fs::open(path, flags(OFlags::RDWR, false), Mode::empty())?;
+        Ok((kernel::Reader(fd.try_clone()?), kernel::Writer(fd)))
+    }
 }
 
 impl Hand for Ours {
@@ -61,6 +72,12 @@ impl Hand for Ours {
 
     fn writer(path: &Path, nonblocking: bool) -> io::Result<ours::Writer> {
         Ok(ours::Writer(FifoOptions::new().nonblocking(nonblocking).open_writer(path)?))
+    }
+
+    fn both(path: &Path) -> io::Result<(ours::Reader, ours::Writer)> {
+        let ends = Fifo::open(path, &FifoOptions::new().read(true).write(true))?;
+        let (reader, writer) = (ends.reader.expect("asked for"), ends.writer.expect("asked for"));
+        Ok((ours::Reader(reader), ours::Writer(writer)))
     }
 }
 

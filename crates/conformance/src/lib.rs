@@ -42,6 +42,7 @@ pub mod fifo;
 pub mod isolated;
 pub mod kernel;
 pub mod model;
+pub mod opening;
 pub mod ours;
 pub mod paths;
 pub mod pattern;
