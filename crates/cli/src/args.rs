@@ -11,7 +11,7 @@ use crate::bench::{
     pipeflex, pipeline, report, round_trip, suite,
 };
 use crate::failure::Failure;
-use crate::{bytes, ctl, gc, ps};
+use crate::{bytes, ctl, fifo, gc, ps};
 
 /// What the user asked for.
 pub(crate) enum Action {
@@ -25,6 +25,8 @@ pub(crate) enum Action {
     Ps(ps::Options),
     /// `millstream gc`
     Gc(gc::Options),
+    /// `millstream fifo`
+    Fifo(fifo::Options),
     /// `--help` and `--version`
     Print(String),
 }
@@ -41,6 +43,9 @@ enum Command {
     /// Run programs over larger pipes, the programs unchanged
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunOptions),
+    /// Make, open, read and write pipes with a name, which any program can share
+    #[command(after_help = fifo::EXAMPLES)]
+    Fifo(fifo::Options),
     /// Measure pipes on this machine
     #[command(args_conflicts_with_subcommands = true, after_help = suite::EXAMPLES)]
     Bench(Box<BenchOptions>),
@@ -176,6 +181,7 @@ pub(crate) enum BenchCommand {
 pub(crate) fn parse() -> Result<Action, Failure> {
     match Program::try_parse() {
         Ok(Program { command: Command::Run(options) }) => Ok(Action::Run(options)),
+        Ok(Program { command: Command::Fifo(options) }) => Ok(Action::Fifo(options)),
         Ok(Program { command: Command::Bench(options) }) => Ok(Action::Bench(options)),
         Ok(Program { command: Command::Ctl(options) }) => Ok(Action::Ctl(options)),
         Ok(Program { command: Command::Ps(options) }) => Ok(Action::Ps(options)),

@@ -6,6 +6,7 @@ mod bench;
 mod bytes;
 mod ctl;
 mod failure;
+mod fifo;
 mod gc;
 mod progress;
 mod ps;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         Action::Ctl(options) => ctl::ctl(&options),
         Action::Ps(options) => ps::ps(&options),
         Action::Gc(options) => gc::gc(&options),
+        Action::Fifo(options) => fifo::run(options),
         Action::Print(text) => failure::print(&text),
     });
     outcome.unwrap_or_else(|failure| failure.report())
