@@ -173,7 +173,7 @@ impl FifoOptions {
     /// As [`Fifo::open`].
     pub fn open_reader(&self, path: impl AsRef<Path>) -> io::Result<Reader> {
         let ends = Fifo::open(path, &self.clone().read(true).write(false))?;
-        Ok(ends.reader.expect("reading was asked for"))
+        ends.reader.ok_or_else(|| Refusal::NO_SIDE.into())
     }
 
     /// Opens for writing only, whatever [`read`](Self::read) and [`write`](Self::write) said.
@@ -182,6 +182,6 @@ impl FifoOptions {
     /// As [`Fifo::open`].
     pub fn open_writer(&self, path: impl AsRef<Path>) -> io::Result<Writer> {
         let ends = Fifo::open(path, &self.clone().read(false).write(true))?;
-        Ok(ends.writer.expect("writing was asked for"))
+        ends.writer.ok_or_else(|| Refusal::NO_SIDE.into())
     }
 }
