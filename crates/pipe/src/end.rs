@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use millstream_ring::{Broken, Geometry, ReadSide, Resize, Ring, Route, WriteSide};
+use millstream_sys::transfer::Access;
 use millstream_sys::{Errno, cpu, memory, pipe, transfer};
 
 use crate::direct::{self, Direct, DirectPolicy};
+use crate::fifo::{self, Company, Link};
 use crate::mirror::Mirror;
 use crate::parking::Parker;
 use crate::policy::{Patience, WaitPolicy};
@@ -22,7 +24,9 @@ pub(crate) struct Pipe {
     /// `None` for a pipe that only the kernel carries.
     pub(crate) origin: Option<Origin>,
     /// Mapped when first used: a pipe that is made and closed, or inherited and closed, costs no mapping.
-    segment: Slot,
+    segment: Slot<Segment>,
+    /// Of a FIFO that may have a ring.
+    pub(crate) company: Option<Company>,
     pub(crate) direct: Direct,
 }
 
@@ -46,18 +50,27 @@ pub(crate) fn is_another_allowed() -> bool {
 
 impl Pipe {
     pub(crate) fn of_the_kernel() -> Pipe {
-        Pipe { origin: None, segment: Slot::empty(), direct: Direct::new(DirectPolicy::Never) }
+        Pipe { origin: None, segment: Slot::empty(), company: None, direct: Direct::new(DirectPolicy::Never) }
+    }
+
+    pub(crate) fn of_a_fifo(access: Access) -> Pipe {
+        Pipe {
+            origin: None,
+            segment: Slot::empty(),
+            company: Some(Company::of(access)),
+            direct: Direct::new(DirectPolicy::Never),
+        }
     }
 
     pub(crate) fn unmapped(origin: Origin, direct: DirectPolicy) -> Pipe {
         PIPES.fetch_add(1, Relaxed);
-        Pipe { origin: Some(origin), segment: Slot::empty(), direct: Direct::new(direct) }
+        Pipe { origin: Some(origin), segment: Slot::empty(), direct: Direct::new(direct), company: None }
     }
 
     pub(crate) fn mapped(origin: Origin, segment: Segment) -> Pipe {
         PIPES.fetch_add(1, Relaxed);
         let direct = Direct::new(DirectPolicy::default());
-        Pipe { origin: Some(origin), segment: Slot::of(segment), direct }
+        Pipe { origin: Some(origin), segment: Slot::of(segment), direct, company: None }
     }
 }
 
@@ -125,6 +138,48 @@ impl End {
         Ok(Some(self.pipe.segment.fill(segment)))
     }
 
+    /// The ring of a FIFO, if it has one or this end may make one.
+    #[inline]
+    pub(crate) fn link(&self) -> Option<&Link> {
+        self.pipe.company.as_ref().and_then(|company| company.link(self))
+    }
+
+    /// From now on what the kernel says of a FIFO's end is all there is to say.
+    pub(crate) fn keep_to_kernel(&self) -> io::Result<()> {
+        let Some(company) = &self.pipe.company else { return Ok(()) };
+        match company.link_so_far() {
+            None => company.be_plain(),
+            Some(link) => fifo::routes::keep_to_kernel(self, link, company.access())?,
+        }
+        Ok(())
+    }
+
+    /// Gives the descriptor of a pipe that the kernel carries, and of a FIFO, away.
+    pub(crate) fn into_plain_fd(self) -> io::Result<OwnedFd> {
+        if let Some(company) = &self.pipe.company
+            && let Some(link) = company.link_so_far()
+        {
+            match company.access() {
+                Access::Write => fifo::routes::writer_becomes_plain(&self, link)?,
+                _ => fifo::routes::reader_leaves(&self, link),
+            }
+        }
+        Ok(self.take_fd())
+    }
+
+    fn leave_company(&self) {
+        // Clones go on; so does a child, which finds its way back.
+        if let Some(company) = &self.pipe.company
+            && Arc::strong_count(&self.pipe) == 1
+            && let Some(link) = company.link_so_far()
+        {
+            match company.access() {
+                Access::Write => fifo::routes::writer_leaves(self, link),
+                _ => fifo::routes::reader_leaves(self, link),
+            }
+        }
+    }
+
     /// Whether this process or another has mapped the segment: until then its file is empty.
     fn somebody_uses_the_ring(&self) -> bool {
         let is_used = |origin: &Origin| memory::length(&origin.file).is_ok_and(|length| length > 0);
@@ -160,6 +215,9 @@ impl End {
     }
 
     pub(crate) fn bytes_readable(&self) -> io::Result<usize> {
+        if let Some(link) = self.pipe.company.as_ref().and_then(|company| company.link_if_any(self)) {
+            return fifo::routes::bytes_readable(self, link);
+        }
         let Some(segment) = self.segment()? else { return Ok(transfer::bytes_waiting(self.fd())?) };
         let ring = segment.ring();
         if ring.route() == Route::Ring {
@@ -199,6 +257,7 @@ impl End {
     }
 
     pub(crate) fn set_capacity(&self, bytes: usize) -> io::Result<usize> {
+        self.keep_to_kernel()?;
         let Some(segment) = self.segment()? else { return Ok(pipe::set_capacity(self.fd(), bytes)?) };
         let ring = segment.ring();
         let somebody_waits = || ring.readers_wait() || ring.writers_wait();
@@ -234,6 +293,9 @@ impl End {
 
 impl Drop for End {
     fn drop(&mut self) {
+        if self.fd.is_some() {
+            self.leave_company();
+        }
         if let Some(fd) = self.fd.take() {
             // First closed, then told: whoever is told asks the kernel.
             drop(fd);

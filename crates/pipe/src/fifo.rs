@@ -1,5 +1,11 @@
 //! Pipes with a name. `docs/fifo.md` has the design.
 
+mod company;
+mod doorbell;
+pub(crate) mod reading;
+pub(crate) mod routes;
+pub(crate) mod writing;
+
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -7,10 +13,12 @@ use std::sync::Arc;
 use millstream_sys::transfer::Access;
 use millstream_sys::{Errno, fifo, pipe};
 
+pub(crate) use self::company::{Company, Link};
 use crate::end::{End, Pipe};
 use crate::policy::WaitPolicy;
 use crate::reader::Reader;
 use crate::refusal::Refusal;
+use crate::settings;
 use crate::writer::Writer;
 
 /// A pipe with a name in the file system (`fifo(7)`), which any program can open at either end.
@@ -67,16 +75,22 @@ impl Fifo {
             Err(Errno::INVAL) => return Err(Refusal::NO_FIFO.into()),
             opened => opened?,
         };
-        let end = |fd| End::new(fd, Arc::new(Pipe::of_the_kernel()), options.wait);
+        let end = |fd, side| {
+            // What any program may come to hold, programs must be able to read and write.
+            let pipe = if options.cloexec { Pipe::of_a_fifo(side) } else { Pipe::of_the_kernel() };
+            End::new(fd, Arc::new(pipe), options.wait)
+        };
+        let (reading, writing) = (Access::Read, Access::Write);
         Ok(match access {
-            Access::Read => FifoEnds { reader: Some(Reader::new(end(fd))), writer: None },
-            Access::Write => FifoEnds { reader: None, writer: Some(Writer::new(end(fd))) },
+            Access::Read => FifoEnds { reader: Some(Reader::new(end(fd, reading))), writer: None },
+            Access::Write => FifoEnds { reader: None, writer: Some(Writer::new(end(fd, writing))) },
             Access::Both => {
                 let other = fd.try_clone()?;
                 if !options.cloexec {
                     pipe::survive_exec(&other)?;
                 }
-                FifoEnds { reader: Some(Reader::new(end(fd))), writer: Some(Writer::new(end(other))) }
+                let (reader, writer) = (Reader::new(end(fd, reading)), Writer::new(end(other, writing)));
+                FifoEnds { reader: Some(reader), writer: Some(writer) }
             }
         })
     }
@@ -109,7 +123,8 @@ pub struct FifoEnds {
     pub writer: Option<Writer>,
 }
 
-/// How a FIFO is opened. At first: neither side, blocking, closed on exec, [`WaitPolicy::Adaptive`].
+/// How a FIFO is opened. At first: neither side, blocking, closed on exec, waiting as
+/// [`settings`](crate::settings) say.
 #[derive(Clone, Debug)]
 pub struct FifoOptions {
     read: bool,
@@ -121,7 +136,7 @@ pub struct FifoOptions {
 
 impl Default for FifoOptions {
     fn default() -> FifoOptions {
-        FifoOptions { read: false, write: false, nonblocking: false, cloexec: true, wait: WaitPolicy::default() }
+        FifoOptions { read: false, write: false, nonblocking: false, cloexec: true, wait: settings::wait() }
     }
 }
 
@@ -153,7 +168,8 @@ impl FifoOptions {
         self
     }
 
-    /// Whether the ends are closed when this process, or a child, executes another program (`O_CLOEXEC`).
+    /// Whether the ends are closed when this process, or a child, executes another program (`O_CLOEXEC`). If not, the
+    /// kernel carries what goes through them.
     #[must_use]
     pub fn cloexec(mut self, yes: bool) -> FifoOptions {
         self.cloexec = yes;

@@ -40,7 +40,7 @@ const OFFERS_BEFORE_RETURN: u32 = 64;
 
 /// Makes a plain descriptor of an end, which is then closed.
 pub(crate) fn give_away(end: End, access: Access) -> io::Result<OwnedFd> {
-    let Some(segment) = end.segment()? else { return Ok(end.take_fd()) };
+    let Some(segment) = end.segment()? else { return end.into_plain_fd() };
     let file = &end.pipe.origin.as_ref().expect("a pipe with a segment has its file").file;
     let given = transfer::reopened(end.fd(), access, transfer::is_nonblocking(end.fd())?)?;
     mark_with_place(&given, access, file.as_fd())?;
@@ -185,20 +185,24 @@ pub(crate) fn clear_strange_bytes(end: &End, ring: Ring<'_>) -> io::Result<()> {
 
 /// What a mark's position says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
-    process: u32,
-    descriptor: u32,
-    /// Tells apart the marks of write ends, of which two may not have the same position.
-    serial: u32,
-    is_write_end: bool,
+pub(crate) struct Place {
+    pub(crate) process: u32,
+    pub(crate) descriptor: u32,
+    /// Tells apart the marks of write ends, of which two may not have the same position. At a FIFO, the descriptor of the
+    /// ring's bell.
+    pub(crate) serial: u32,
+    pub(crate) is_write_end: bool,
 }
 
 const PROCESS_BITS: u32 = 22;
 const DESCRIPTOR_BITS: u32 = 20;
 const SERIAL_BITS: u32 = 19;
 
+/// Marks of read ends are below this position, those of write ends are not.
+pub(crate) const FIRST_OF_WRITERS: Mark = Mark(1 << (PROCESS_BITS + DESCRIPTOR_BITS + SERIAL_BITS));
+
 impl Place {
-    fn mark(self) -> Option<Mark> {
+    pub(crate) fn mark(self) -> Option<Mark> {
         let fits = |value: u32, bits: u32| (value >> bits == 0).then_some(u64::from(value));
         let process = fits(self.process, PROCESS_BITS)?;
         let descriptor = fits(self.descriptor, DESCRIPTOR_BITS)? << PROCESS_BITS;
@@ -207,7 +211,7 @@ impl Place {
         Some(Mark(side | serial | descriptor | process))
     }
 
-    fn of(Mark(position): Mark) -> Place {
+    pub(crate) fn of(Mark(position): Mark) -> Place {
         let field = |start: u32, bits: u32| ((position >> start) & ((1 << bits) - 1)) as u32;
         Place {
             process: field(0, PROCESS_BITS),

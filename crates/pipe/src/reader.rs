@@ -9,6 +9,7 @@ use millstream_sys::{Errno, clock, cpu, signals, transfer};
 
 use crate::direct;
 use crate::end::{End, broken};
+use crate::fifo;
 use crate::handover;
 use crate::policy::{Effort, FIRST_NAP, Look, longer};
 use crate::segment::Segment;
@@ -122,6 +123,7 @@ impl Reader {
         if let Some(segment) = self.end.segment()? {
             handover::mirror_for_watchers(&self.end, segment, transfer::Access::Read)?;
         }
+        self.end.keep_to_kernel()?;
         Ok(self.end.fd())
     }
 
@@ -340,6 +342,9 @@ impl Reader {
     }
 
     fn read_from_kernel(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        if let Some(link) = self.end.link() {
+            return fifo::reading::read(&self.end, link, buffers);
+        }
         let count = transfer::read(self.end.fd(), &mut filled_by_one_call(buffers))?;
         self.end.counters.moved_through_kernel(count);
         Ok(count)
@@ -347,14 +352,14 @@ impl Reader {
 }
 
 /// As many buffers as the kernel takes at once, without those that are empty.
-fn filled_by_one_call<'b>(buffers: &'b mut [IoSliceMut<'_>]) -> Vec<IoSliceMut<'b>> {
+pub(crate) fn filled_by_one_call<'b>(buffers: &'b mut [IoSliceMut<'_>]) -> Vec<IoSliceMut<'b>> {
     let filled = buffers.iter_mut().filter(|buffer| !buffer.is_empty()).take(transfer::BUFFERS_MAX);
     filled.map(|buffer| IoSliceMut::new(buffer)).collect()
 }
 
 /// Also true if the ring is broken: the next attempt says so.
 #[inline]
-fn has_bytes(ring: Ring<'_>) -> bool {
+pub(crate) fn has_bytes(ring: Ring<'_>) -> bool {
     ring.readable() != Ok(0) || ring.is_offered()
 }
 

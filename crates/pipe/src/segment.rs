@@ -37,6 +37,14 @@ impl Segment {
         Ok(segment)
     }
 
+    /// Maps the segment of a FIFO for which this process has made one, whose bell is the pipe with that inode.
+    pub(crate) fn of_fifo(file: BorrowedFd<'_>, fifo: Identity, size: Size, bell_inode: u64) -> Result<Segment, Errno> {
+        memory::seal_at(file, size.segment() as u64)?;
+        let segment = Segment::map(file, size)?;
+        segment.ring().found_for_fifo(whose(fifo)?, size.initial, bell_inode);
+        Ok(segment)
+    }
+
     /// Maps the segment of a pipe whose end came from elsewhere, if it is what it should be.
     pub(crate) fn of_peer(file: impl AsFd, shadow: Identity, bank_bytes: usize) -> Result<Segment, Unfit> {
         let segment = Segment::map(file, Size::of_banks(bank_bytes).ok_or(Unfit::Foreign(Foreign::Size))?)?;
@@ -116,26 +124,26 @@ fn known(epoch: u32, bytes: usize) -> u64 {
 /// No `OnceLock`, which has threads wait for the one that came first: in a child that was forked at that moment it does
 /// not exist. Here several may map the segment at once, and all but one of the mappings are undone.
 #[derive(Debug)]
-pub(crate) struct Slot(AtomicPtr<Segment>);
+pub(crate) struct Slot<T>(AtomicPtr<T>);
 
-impl Slot {
-    pub(crate) fn empty() -> Slot {
+impl<T> Slot<T> {
+    pub(crate) fn empty() -> Slot<T> {
         Slot(AtomicPtr::new(ptr::null_mut()))
     }
 
-    pub(crate) fn of(segment: Segment) -> Slot {
+    pub(crate) fn of(segment: T) -> Slot<T> {
         Slot(AtomicPtr::new(Box::into_raw(Box::new(segment))))
     }
 
     #[inline]
-    pub(crate) fn get(&self) -> Option<&Segment> {
+    pub(crate) fn get(&self) -> Option<&T> {
         // SAFETY: null, or a segment that stays there as long as the slot lives. Threads may share it: an address and
         // atomics.
         unsafe { self.0.load(Acquire).as_ref() }
     }
 
     /// What is in the slot afterwards: `segment`, or that of another thread, which is as good.
-    pub(crate) fn fill(&self, segment: Segment) -> &Segment {
+    pub(crate) fn fill(&self, segment: T) -> &T {
         let ours = Box::into_raw(Box::new(segment));
         let kept = match self.0.compare_exchange(ptr::null_mut(), ours, AcqRel, Acquire) {
             Ok(_) => ours,
@@ -150,7 +158,7 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl<T> Drop for Slot<T> {
     fn drop(&mut self) {
         let segment = *self.0.get_mut();
         if !segment.is_null() {

@@ -10,6 +10,7 @@ use millstream_sys::{Errno, clock, cpu, signals, transfer};
 
 use crate::direct::{self, Offered};
 use crate::end::{End, broken};
+use crate::fifo;
 use crate::handover;
 use crate::policy::{Effort, FIRST_NAP, Look, longer};
 use crate::segment::Segment;
@@ -19,10 +20,10 @@ mod copy_from;
 
 /// Between two questions to the kernel whether a reader is left, in ticks: 10 to 20 microseconds, less than it takes to
 /// learn of another process's death in any other way. A reader that closes tells us itself.
-const ASK_EVERY: u64 = 40_000;
+pub(crate) const ASK_EVERY: u64 = 40_000;
 
 /// Between two attempts to leave the shadow for the ring, in ticks: about a millisecond.
-const RETURN_EVERY: u64 = 3_000_000;
+pub(crate) const RETURN_EVERY: u64 = 3_000_000;
 
 /// The write end of a pipe.
 ///
@@ -144,6 +145,7 @@ impl Writer {
         if let Some(segment) = self.end.segment()? {
             handover::mirror_for_watchers(&self.end, segment, transfer::Access::Write)?;
         }
+        self.end.keep_to_kernel()?;
         Ok(self.end.fd())
     }
 
@@ -257,16 +259,8 @@ impl Writer {
 
     /// With the writers locked: none of ours can come between.
     fn attempt_shadow<'b>(&self, buffers: &[IoSlice<'_>], done: usize, total: usize) -> Result<Attempt<'b>, Stop> {
-        let mut unwritten: Vec<&[u8]> = unwritten(buffers, done).collect();
-        let gathered;
-        if total <= PIPE_BUF && unwritten.len() > transfer::BUFFERS_MAX {
-            // Too many for one call, which alone is atomic.
-            gathered = unwritten.concat();
-            unwritten = vec![&gathered];
-        }
-        unwritten.truncate(transfer::BUFFERS_MAX);
-        let unwritten: Vec<IoSlice<'_>> = unwritten.into_iter().map(IoSlice::new).collect();
-        match transfer::write_now(self.end.fd(), &unwritten) {
+        let mut gathered = Vec::new();
+        match transfer::write_now(self.end.fd(), &gathered_for_one_call(buffers, done, total, &mut gathered)) {
             Ok(0) => Ok(Attempt::NoRoom),
             Ok(count) => {
                 self.end.counters.moved_through_kernel(count);
@@ -422,6 +416,9 @@ impl Writer {
     }
 
     fn write_to_kernel(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        if let Some(link) = self.end.link() {
+            return fifo::writing::write(&self.end, link, buffers);
+        }
         let count = transfer::write(self.end.fd(), buffers)?;
         self.end.counters.moved_through_kernel(count);
         Ok(count)
@@ -429,12 +426,30 @@ impl Writer {
 }
 
 /// Free bytes without which a write of `total` cannot begin or go on.
-fn needed(total: usize) -> usize {
+pub(crate) fn needed(total: usize) -> usize {
     if total <= PIPE_BUF { total } else { 1 }
 }
 
+/// What one call of the kernel takes of what is left of `buffers` after `done` bytes of `total`. `gathered` is filled
+/// where they have to be put together.
+pub(crate) fn gathered_for_one_call<'b>(
+    buffers: &'b [IoSlice<'_>],
+    done: usize,
+    total: usize,
+    gathered: &'b mut Vec<u8>,
+) -> Vec<IoSlice<'b>> {
+    let mut left: Vec<&[u8]> = unwritten(buffers, done).collect();
+    if total <= PIPE_BUF && left.len() > transfer::BUFFERS_MAX {
+        // Too many for one call, which alone is atomic.
+        *gathered = left.concat();
+        left = vec![gathered];
+    }
+    left.truncate(transfer::BUFFERS_MAX);
+    left.into_iter().map(IoSlice::new).collect()
+}
+
 /// What is left of `buffers` after `done` bytes.
-fn unwritten<'b>(buffers: &'b [IoSlice<'_>], done: usize) -> impl Iterator<Item = &'b [u8]> {
+pub(crate) fn unwritten<'b>(buffers: &'b [IoSlice<'_>], done: usize) -> impl Iterator<Item = &'b [u8]> {
     let left = buffers.iter().scan(done, |done, buffer| {
         let skipped = (*done).min(buffer.len());
         *done -= skipped;
@@ -445,7 +460,7 @@ fn unwritten<'b>(buffers: &'b [IoSlice<'_>], done: usize) -> impl Iterator<Item 
 
 /// Also true if the ring is broken: the next attempt says so.
 #[inline]
-fn has_room(ring: Ring<'_>, needed: usize) -> bool {
+pub(crate) fn has_room(ring: Ring<'_>, needed: usize) -> bool {
     if ring.is_offered() {
         return false;
     }

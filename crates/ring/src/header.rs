@@ -51,6 +51,8 @@ pub(crate) struct Identity {
     pub(crate) shadow_inode: AtomicU64,
     /// The PID namespace in which the numbers in locks mean something.
     pub(crate) pid_namespace: AtomicU64,
+    /// The pipe without a name that is the bell of a FIFO's ring; 0 where the shadow is the bell.
+    pub(crate) bell_inode: AtomicU64,
 }
 
 /// What every operation reads and hardly any writes.
@@ -72,6 +74,12 @@ pub(crate) struct State {
     /// Ends that were made plain descriptors so far, and that came back.
     pub(crate) given: AtomicU32,
     pub(crate) returned: AtomicU32,
+    /// When a reader of a FIFO last took part; see [`crate::fifo`].
+    pub(crate) attended: AtomicU32,
+    /// Not 0: this FIFO's stream stays with the kernel.
+    pub(crate) kernel_only: AtomicU32,
+    /// Up to which position bytes are being copied from the ring of a FIFO to the kernel; 0: none are.
+    pub(crate) giving_back: AtomicU64,
 }
 
 /// What one side tells the other.
@@ -183,11 +191,13 @@ const _: () = {
     assert!(offset_of!(Header, offer) == 896);
     assert!(offset_of!(Identity, version) == 8 && offset_of!(Identity, bank_bytes) == 12);
     assert!(offset_of!(Identity, shadow_device) == 16 && offset_of!(Identity, shadow_inode) == 24);
-    assert!(offset_of!(Identity, pid_namespace) == 32);
+    assert!(offset_of!(Identity, pid_namespace) == 32 && offset_of!(Identity, bell_inode) == 40);
     assert!(offset_of!(State, geometry) == 0 && offset_of!(State, route) == 8);
     assert!(offset_of!(State, readers_waiting) == 12 && offset_of!(State, writers_waiting) == 16);
     assert!(offset_of!(State, watched) == 20 && offset_of!(State, closes) == 24);
     assert!(offset_of!(State, given) == 28 && offset_of!(State, returned) == 32);
+    assert!(offset_of!(State, attended) == 36 && offset_of!(State, kernel_only) == 40);
+    assert!(offset_of!(State, giving_back) == 48);
     assert!(offset_of!(Published, position) == 0 && offset_of!(Published, cpu) == 8);
     assert!(offset_of!(Side, lock) == 0 && offset_of!(Side, peer_position) == 24);
     assert!(offset_of!(Side, own_position) == 32 && offset_of!(Side, own_cpu) == 40);
@@ -222,6 +232,7 @@ impl Header {
                 shadow_device: AtomicU64::new(0),
                 shadow_inode: AtomicU64::new(0),
                 pid_namespace: AtomicU64::new(0),
+                bell_inode: AtomicU64::new(0),
             }),
             state: Line(State {
                 geometry: AtomicU64::new(0),
@@ -232,6 +243,9 @@ impl Header {
                 closes: AtomicU32::new(0),
                 given: AtomicU32::new(0),
                 returned: AtomicU32::new(0),
+                attended: AtomicU32::new(0),
+                kernel_only: AtomicU32::new(0),
+                giving_back: AtomicU64::new(0),
             }),
             write_pos: published(),
             writers: side(),

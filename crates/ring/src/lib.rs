@@ -64,6 +64,7 @@ extern crate std;
 mod bell;
 mod biased;
 mod bytes;
+mod fifo;
 mod geometry;
 mod header;
 mod lock;

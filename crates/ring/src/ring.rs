@@ -491,7 +491,7 @@ pub struct ReadSide<'a, P: Parking> {
 #[derive(Clone, Copy, Debug)]
 pub struct Waiting {
     geometry: Geometry,
-    position: u64,
+    pub(crate) position: u64,
     len: usize,
 }
 
@@ -572,6 +572,16 @@ impl<P: Parking> ReadSide<'_, P> {
     /// Makes known where the thread runs: for who goes on without having read anything from the ring.
     pub fn note_cpu(&self, cpu: u32) {
         self.ring.header.readers.0.note_cpu(&self.ring.header.read_pos.0, cpu);
+    }
+
+    /// Frees the place of the first `len` bytes that wait.
+    pub(crate) fn discard_first(&self, waiting: Waiting, len: usize) {
+        self.consume(waiting.position.wrapping_add(len.min(waiting.len) as u64));
+    }
+
+    /// The words that are shared.
+    pub(crate) fn header(&self) -> &Header {
+        self.ring.header
     }
 
     /// Frees the place of everything that waits.

@@ -50,6 +50,14 @@ pub fn nanoseconds_of(ticks: u64) -> u64 {
     ticks
 }
 
+/// Milliseconds of a clock that all processes share and that takes a few nanoseconds to read: it moves with the kernel's
+/// ticks, 1 to 10 milliseconds at a time, and wraps after 49 days.
+#[inline]
+pub fn coarse_milliseconds() -> u32 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
+    (now.tv_sec.unsigned_abs() * 1000 + now.tv_nsec.unsigned_abs() / 1_000_000) as u32
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

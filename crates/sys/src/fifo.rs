@@ -50,6 +50,22 @@ pub fn create(path: &Path) -> Result<(OwnedFd, OwnedFd), Errno> {
     Ok((reader, writer))
 }
 
+/// Opens, for both sides and without ever blocking, the pipe without a name that another process has open as `descriptor`.
+///
+/// # Errors
+/// `ENOENT`: no such process or descriptor, or `/proc` is not mounted. `EACCES`, `EPERM`: another user's. `EINVAL`: no
+/// pipe, or not the one with this inode.
+pub fn open_unnamed_of_process(process: u32, descriptor: u32, inode: u64) -> Result<OwnedFd, Errno> {
+    let path = std::format!("/proc/{process}/fd/{descriptor}");
+    // Opening a device can do things.
+    if FileType::from_raw_mode(rustix::fs::stat(&path)?.st_mode) != FileType::Fifo {
+        return Err(Errno::INVAL);
+    }
+    let opened = rustix::fs::open(&path, OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
+    let is_it = crate::pipe::is_anonymous(&opened)? && rustix::fs::fstat(&opened)?.st_ino == inode;
+    if is_it { Ok(opened) } else { Err(Errno::INVAL) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -79,6 +79,14 @@ pub fn open_of_process(process: u32, descriptor: u32) -> Result<OwnedFd, Errno> 
     rustix::fs::open(&path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY, Mode::empty())
 }
 
+/// Whether `file` belongs to the user as whom this process acts.
+///
+/// # Errors
+/// `EBADF`: not open.
+pub fn is_of_this_user(file: impl AsFd) -> Result<bool, Errno> {
+    Ok(rustix::fs::fstat(file)?.st_uid == rustix::process::geteuid().as_raw())
+}
+
 /// Bytes in a file.
 ///
 /// # Errors

@@ -63,6 +63,37 @@ pub fn sleep_until_writable(end: impl AsFd, limit: Duration) -> Result<Readiness
     polled(end, PollFlags::OUT, Timespec::try_from(limit).ok().as_ref())
 }
 
+/// Sleeps until there is something to read at `end`, or nobody is left there who could write, or `bell` can be read, or
+/// it has been `limit`. What is said is said of `end`.
+///
+/// # Errors
+/// `EINTR`: a signal handler ran.
+pub fn sleep_until_readable_or_rung(end: impl AsFd, bell: impl AsFd, limit: Duration) -> Result<Readiness, Errno> {
+    polled_both((&end, PollFlags::IN), (&bell, PollFlags::IN), limit)
+}
+
+/// Sleeps until nobody is left who could read at `end`, or there is room in `bell`, or it has been `limit`. What is said
+/// is said of `end`.
+///
+/// # Errors
+/// `EINTR`: a signal handler ran.
+pub fn sleep_until_lonely_or_rung(end: impl AsFd, bell: impl AsFd, limit: Duration) -> Result<Readiness, Errno> {
+    polled_both((&end, PollFlags::empty()), (&bell, PollFlags::OUT), limit)
+}
+
+fn polled_both(
+    (end, events): (&impl AsFd, PollFlags),
+    (bell, rings): (&impl AsFd, PollFlags),
+    limit: Duration,
+) -> Result<Readiness, Errno> {
+    let mut polled = [PollFd::new(end, events), PollFd::new(bell, rings)];
+    poll(&mut polled, Timespec::try_from(limit).ok().as_ref())?;
+    match polled[0].revents() {
+        events if events.contains(PollFlags::NVAL) => Err(Errno::BADF),
+        events => Ok(Readiness::of(events)),
+    }
+}
+
 fn polled(end: impl AsFd, events: PollFlags, limit: Option<&Timespec>) -> Result<Readiness, Errno> {
     let mut polled = [PollFd::new(&end, events)];
     poll(&mut polled, limit)?;
@@ -223,6 +254,67 @@ pub fn any_mark(end: impl AsFd) -> Result<Option<Mark>, Errno> {
     Ok(is_set.then(|| Mark(u64::try_from(found.l_start).unwrap_or(0))))
 }
 
+/// Some mark below `end_of_range` that is not on `end` itself.
+///
+/// # Errors
+/// `EBADF`: not open. `EINVAL`: not above 0.
+pub fn any_mark_below(end: impl AsFd, Mark(end_of_range): Mark) -> Result<Option<Mark>, Errno> {
+    let found = lock(end, libc::F_OFD_GETLK, libc::F_WRLCK, 0, end_of_range.cast_signed())?;
+    let is_set = i32::from(found.l_type) != libc::F_UNLCK;
+    Ok(is_set.then(|| Mark(u64::try_from(found.l_start).unwrap_or(0))))
+}
+
+/// At most `limit` marks on the pipe that are not on `end` itself.
+///
+/// # Errors
+/// `EBADF`: not open.
+pub fn marks(end: impl AsFd, limit: usize) -> Result<std::vec::Vec<Mark>, Errno> {
+    let mut found = std::vec::Vec::new();
+    // Ranges that have not been looked at: the kernel names any one of the marks in a range.
+    let mut ranges = std::vec![(0, 0)];
+    while let Some((start, len)) = ranges.pop()
+        && found.len() < limit
+    {
+        let lock = lock(&end, libc::F_OFD_GETLK, libc::F_WRLCK, start, len)?;
+        if i32::from(lock.l_type) == libc::F_UNLCK {
+            continue;
+        }
+        let at = u64::try_from(lock.l_start).unwrap_or(0).max(start);
+        // Somebody else's lock may be of any length.
+        let past = match lock.l_len {
+            0 => None,
+            _ => u64::try_from(lock.l_start + lock.l_len).ok(),
+        };
+        found.push(Mark(at));
+        let end_of_range = start + len.unsigned_abs();
+        if let Some(past) = past
+            && (len == 0 || past < end_of_range)
+        {
+            ranges.push((past, if len == 0 { 0 } else { (end_of_range - past).cast_signed() }));
+        }
+        if at > start {
+            ranges.push((start, (at - start).cast_signed()));
+        }
+    }
+    Ok(found)
+}
+
+/// Has `end` hold the lock that only one open file description can have of this pipe (`flock(2)`), if nobody has it.
+///
+/// # Errors
+/// `EAGAIN`: another has it.
+pub fn try_lock_whole(end: impl AsFd) -> Result<(), Errno> {
+    rustix::fs::flock(end, rustix::fs::FlockOperation::NonBlockingLockExclusive)
+}
+
+/// Gives that lock back.
+///
+/// # Errors
+/// `EBADF`: not open.
+pub fn unlock_whole(end: impl AsFd) -> Result<(), Errno> {
+    rustix::fs::flock(end, rustix::fs::FlockOperation::Unlock)
+}
+
 fn lock(end: impl AsFd, command: i32, kind: i32, start: u64, len: i64) -> Result<libc::flock, Errno> {
     use std::os::fd::AsRawFd;
     // SAFETY: a structure of integers, for which zero is valid.
@@ -281,6 +373,34 @@ mod tests {
             drop(copy);
             assert_eq!(any_mark(&reader), Ok(None));
         }
+    }
+
+    #[test]
+    fn every_mark_is_found_whatever_lies_between() {
+        let (reader, writer) = pipe::create().unwrap();
+        let places = [0, 1, 2, 77, 1 << 40, (1 << 62) + 5, (1 << 63) - 2];
+        let marked: std::vec::Vec<_> = places.iter().map(|_| reopened(&writer, Access::Write, true).unwrap()).collect();
+        for (end, &place) in marked.iter().zip(&places).rev() {
+            mark(end, Mark(place)).unwrap();
+        }
+        let mut found: std::vec::Vec<_> = marks(&reader, 100).unwrap().iter().map(|mark| mark.0).collect();
+        found.sort_unstable();
+        assert_eq!(found, places);
+        assert_eq!(marks(&reader, 3).unwrap().len(), 3);
+        assert_eq!(any_mark_below(&reader, Mark(2)).map(|mark| mark.is_some()), Ok(true));
+        assert_eq!(any_mark_below(&marked[0], Mark(1)), Ok(None));
+        assert_eq!(marks(&marked[3], 100).unwrap().len(), places.len() - 1, "its own it does not see");
+        drop(marked);
+        assert!(marks(&reader, 100).unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_whole_is_locked_by_one_description() {
+        let (reader, writer) = pipe::create().unwrap();
+        try_lock_whole(&reader).unwrap();
+        assert_eq!(try_lock_whole(&writer), Err(Errno::AGAIN));
+        unlock_whole(&reader).unwrap();
+        try_lock_whole(&writer).unwrap();
     }
 
     #[test]

@@ -65,6 +65,7 @@ impl Reader {
     /// `splice(2)`, `write(2)`. `docs/pipe.md`, "Splice", says which way is taken when, and why.
     pub fn copy_to(&self, target: impl AsFd, len: u64) -> io::Result<u64> {
         let target = Foreign::new(target.as_fd(), Access::Write, self.end.fd())?;
+        self.end.keep_to_kernel()?;
         let segment = self.end.segment()?;
         let (mut done, mut waits) = (0, Waits::default());
         while done < len {

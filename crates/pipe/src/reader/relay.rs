@@ -83,6 +83,8 @@ impl<'a> Relay<'a> {
         if pipe::identity(reader.end.fd()) == pipe::identity(writer.end.fd()) {
             return Err(Errno::INVAL.into());
         }
+        reader.end.keep_to_kernel()?;
+        writer.end.keep_to_kernel()?;
         let (from, to) = (reader.end.segment()?, writer.end.segment()?);
         let (shadow_out, shadow_in, detour) = (OnceCell::new(), OnceCell::new(), Detour::default());
         Ok(Relay { reader, writer, from, to, keeps, shadow_out, shadow_in, detour })

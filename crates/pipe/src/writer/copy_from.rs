@@ -51,6 +51,7 @@ impl Writer {
     /// `splice(2)`, `read(2)`.
     pub fn copy_from(&self, source: impl AsFd, len: u64) -> io::Result<u64> {
         let source = Foreign::new(source.as_fd(), Access::Read, self.end.fd())?;
+        self.end.keep_to_kernel()?;
         let segment = self.end.segment()?;
         let (mut done, mut waits) = (0, Waits::default());
         while done < len {

@@ -1,0 +1,136 @@
+//! What the ring of a FIFO has beside that of other pipes. `docs/fifo.md` says why.
+//!
+//! The FIFO carries bytes of programs that know nothing of the ring, so it cannot be the bell: that is a pipe without a
+//! name. Bytes lie in the ring only while readers take part, who say when they last did ([`Ring::attend`]); when they
+//! stop, the bytes are given back to the kernel, from where any program can read them.
+//!
+//! **Giving back** takes bytes from the front of the ring to the FIFO, with both sides locked and the route at
+//! [`Route::Moving`](crate::Route): what is in the FIFO is then older than what is in the ring. Who is killed between the
+//! two steps of it leaves a word that says how far he was, and those bytes count as moved, whether they were or not: as if
+//! a reader had taken them with it. None is delivered twice.
+
+use crate::Broken;
+use crate::geometry::Geometry;
+use crate::lock::Parking;
+use crate::ring::{ReadSide, Ring, Waiting, Whose};
+use crate::route::Route;
+use crate::sync::Ordering;
+
+impl Ring<'_> {
+    /// As [`Ring::found`], for a FIFO whose bell is the pipe with this inode. The stream begins with the kernel.
+    pub fn found_for_fifo(&self, whose: Whose, initial: Geometry, bell_inode: u64) {
+        // Before the magic number, E6.
+        self.header.identity.0.bell_inode.store(bell_inode, Ordering::Relaxed);
+        self.set_route(Route::Shadow);
+        self.found(whose, initial);
+    }
+
+    /// The inode of the pipe that is the bell of a FIFO's ring.
+    pub fn bell_inode(&self) -> u64 {
+        self.header.identity.0.bell_inode.load(Ordering::Relaxed)
+    }
+
+    /// A reader takes part at `now`, in milliseconds of a clock that all processes share and that may wrap.
+    #[inline]
+    pub fn attend(&self, now: u32) {
+        let attended = &self.header.state.0.attended;
+        // The line is read by everybody: it is left alone while the clock stands.
+        if attended.load(Ordering::Relaxed) != now {
+            attended.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a reader has taken part within `limit` milliseconds of `now`. Clocks of two CPUs may differ a little.
+    #[inline]
+    pub fn is_attended(&self, now: u32, limit: u32) -> bool {
+        now.wrapping_sub(self.header.state.0.attended.load(Ordering::Relaxed)).cast_signed().unsigned_abs() <= limit
+    }
+
+    /// From now on the kernel carries this FIFO's stream: somebody looks at it who sees the kernel's pipe alone.
+    pub fn keep_to_kernel(&self) {
+        self.header.state.0.kernel_only.store(1, Ordering::Relaxed);
+    }
+
+    /// Whether somebody asked for that.
+    #[inline]
+    pub fn is_kept_to_kernel(&self) -> bool {
+        self.header.state.0.kernel_only.load(Ordering::Relaxed) != 0
+    }
+}
+
+impl<P: Parking> ReadSide<'_, P> {
+    /// The first `len` bytes of `waiting` are about to be put into the FIFO. Only with both sides locked.
+    pub fn will_give_back(&self, waiting: Waiting, len: usize) {
+        let end = waiting.position.wrapping_add(len as u64);
+        self.header().state.0.giving_back.store(end, Ordering::Relaxed);
+    }
+
+    /// The first `len` bytes of `waiting` were put there, and are waiting no longer.
+    pub fn gave_back(&self, waiting: Waiting, len: usize) {
+        self.discard_first(waiting, len);
+        self.header().state.0.giving_back.store(0, Ordering::Relaxed);
+    }
+
+    /// Finishes what one who was killed while giving back had begun. Only with both sides locked.
+    ///
+    /// # Errors
+    /// [`Broken`]: the positions are impossible.
+    pub fn finish_giving_back(&self) -> Result<(), Broken> {
+        let end = self.header().state.0.giving_back.load(Ordering::Relaxed);
+        if end != 0 {
+            let waiting = self.waiting(usize::MAX)?;
+            // Otherwise they were taken out, and only the word is left.
+            let ahead = usize::try_from(end.wrapping_sub(waiting.position)).unwrap_or(usize::MAX);
+            let len = if ahead <= waiting.len() { ahead } else { 0 };
+            self.gave_back(waiting, len);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(unsafe_code)]
+mod tests {
+    use super::*;
+    use crate::biased::tests::somebody;
+    use crate::{Bytes, Header};
+    use core::ptr::NonNull;
+
+    #[test]
+    fn who_took_part_lately_takes_part_also_when_the_clock_wraps() {
+        let header = Header::new();
+        // SAFETY: no bytes.
+        let ring = Ring::new(&header, unsafe { Bytes::new(NonNull::dangling(), 0) });
+        ring.attend(u32::MAX - 10);
+        assert!(ring.is_attended(u32::MAX, 50) && ring.is_attended(30, 50) && ring.is_attended(u32::MAX - 12, 50));
+        assert!(!ring.is_attended(60, 50) && !ring.is_attended(u32::MAX / 2, 50));
+    }
+
+    #[test]
+    fn what_a_dead_one_was_giving_back_is_not_given_twice() {
+        let (header, steady) = (Header::new(), somebody(1));
+        let mut memory = [0_u8; 2 * 4096];
+        // SAFETY: the array, which outlives the ring and is not used otherwise.
+        let bytes = unsafe { Bytes::new(NonNull::from(&mut memory).cast(), memory.len()) };
+        let ring = Ring::new(&header, bytes);
+        ring.found_for_fifo(Whose::default(), Geometry::of(4096).unwrap(), 7);
+        assert_eq!((ring.route(), ring.bell_inode()), (Route::Shadow, 7));
+        let writers = ring.lock_writers(&steady).unwrap();
+        let room = writers.room(100).unwrap();
+        writers.write(room, [[1; 100].as_slice()].into_iter(), 0);
+        let readers = ring.lock_readers(&steady).unwrap();
+        let waiting = readers.waiting(usize::MAX).unwrap();
+        // Killed before or after the bytes were put there.
+        readers.will_give_back(waiting, 30);
+        readers.finish_giving_back().unwrap();
+        assert_eq!(readers.waiting(usize::MAX).unwrap().len(), 70);
+        // Killed between the two stores of `gave_back`.
+        let waiting = readers.waiting(usize::MAX).unwrap();
+        readers.will_give_back(waiting, 20);
+        readers.discard_first(waiting, 20);
+        readers.finish_giving_back().unwrap();
+        assert_eq!(readers.waiting(usize::MAX).unwrap().len(), 50);
+        readers.finish_giving_back().unwrap();
+        assert_eq!(readers.waiting(usize::MAX).unwrap().len(), 50);
+    }
+}
