@@ -19,7 +19,7 @@ pub mod unix;
 pub mod vmsplice;
 
 /// All of them, in the order in which they are shown.
-pub static ALL: [&dyn Transport; 11] = [
+pub static ALL: [&dyn Transport; 12] = [
     &kernel_pipe::DEFAULT,
     &kernel_pipe::ONE_MEBIBYTE,
     &fifo::FIFO,
@@ -30,6 +30,7 @@ pub static ALL: [&dyn Transport; 11] = [
     &process_vm_readv::PROCESS_VM_READV,
     &millstream::ADAPTIVE,
     &millstream::BLOCK,
+    &fifo::OURS,
     &spsc_bare::SPSC_BARE,
 ];
 

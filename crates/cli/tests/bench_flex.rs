@@ -111,8 +111,9 @@ fn pipeflex_of_the_study_s_duration_takes_20_seconds_for_each_sample() {
 fn fifo_grid_gives_every_repetition_of_every_transport() {
     let grid = ["--size", "64,3000,64", "--messages", "7,100", "--repetitions", "3", "--rounds", "5"];
     let (cells, table) = measured(&[&["fifo_grid"], &grid[..]].concat());
-    assert_eq!(cells.len(), 2 * 2 * 3 * 2, "sizes, counts, transports, placements");
-    assert_eq!(texts(&cells, "transport"), set(["fifo", "pipe", "millstream"].map(str::to_owned)));
+    assert_eq!(cells.len(), 2 * 2 * 5 * 2, "sizes, counts, transports, placements");
+    let transports = ["fifo", "pipe", "unix", "millstream", "millstream-fifo"];
+    assert_eq!(texts(&cells, "transport"), set(transports.map(str::to_owned)));
     assert_eq!(texts(&cells, "placement"), set(["1cpu", "2cpu"].map(str::to_owned)));
     assert_eq!((numbers(&cells, "size"), numbers(&cells, "messages")), (set([64, 3000]), set([7, 100])));
     for cell in &cells {

@@ -15,7 +15,7 @@ use crate::engine::placement::Placement;
 use crate::engine::{Comparison, Job, Launch};
 use crate::method::Depth;
 use crate::method::baton::SharedBaton;
-use crate::transport::{Ends, Transport, fifo, kernel_pipe, millstream};
+use crate::transport::{Ends, Transport, fifo, kernel_pipe, millstream, unix};
 
 mod repetitions;
 
@@ -38,7 +38,8 @@ pub const COUNT_MAX: u64 = 10_000_000;
 pub const REPETITIONS_MAX: usize = 10_000;
 
 /// What carries the messages, in the order in which it is shown. The first is what the others are measured against.
-pub const CARRIERS: [&dyn Transport; 3] = [&fifo::FIFO, &kernel_pipe::DEFAULT, &millstream::ADAPTIVE];
+pub const CARRIERS: [&dyn Transport; 5] =
+    [&fifo::FIFO, &kernel_pipe::DEFAULT, &unix::UNIX, &millstream::ADAPTIVE, &fifo::OURS];
 
 /// What to measure.
 pub struct Plan {
@@ -72,7 +73,7 @@ impl Repetitions {
 
 impl Plan {
     /// Quick: the corners but the longest. Faithful to the study: its grid, in five launches of 20 repetitions, which make
-    /// its 100; over what it measured, a FIFO, against millstream; and on two CPUs, because its two processes had four to
+    /// its 100; over what it measured, a FIFO, against millstream's FIFO and pipe; and on two CPUs, because its two processes had four to
     /// choose from. With everything else that would take twice as long as anybody waits for.
     pub fn of(depth: Depth) -> Plan {
         let brief = |most| Repetitions { most, milliseconds: 30 };
@@ -83,7 +84,7 @@ impl Plan {
         };
         let (placements, carriers) = match depth {
             Depth::Quick | Depth::Full => (Placement::ALL.to_vec(), CARRIERS.to_vec()),
-            Depth::SeedFaithful => (vec![Placement::TwoCpus], vec![CARRIERS[0], &millstream::ADAPTIVE]),
+            Depth::SeedFaithful => (vec![Placement::TwoCpus], vec![CARRIERS[0], &millstream::ADAPTIVE, &fifo::OURS]),
         };
         Plan { sizes, counts, repetitions, placements, carriers }
     }
@@ -147,7 +148,7 @@ mod tests {
         let plan = Plan::of(Depth::SeedFaithful);
         let comparisons = comparisons(&plan);
         assert_eq!(comparisons.len(), 7 * 5);
-        assert!(comparisons.iter().all(|comparison| comparison.jobs.len() == 2));
+        assert!(comparisons.iter().all(|comparison| comparison.jobs.len() == 3));
         assert_eq!(plan.repetitions.most * 5, 100);
     }
 

@@ -1,10 +1,12 @@
-//! The kernel's pipe once more, found by its name as unrelated programs find it (`mkfifo(3)`).
+//! A pipe found by its name, as unrelated programs find it (`mkfifo(3)`): the kernel's, and the same with both ends
+//! opened by millstream.
 
 use std::fs::{File, remove_dir_all};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use millstream_pipe::{Fifo as OurFifo, FifoOptions};
 use millstream_sys::{clock, fifo};
 
 use super::{Ends, Transport, WriteEnd};
@@ -26,6 +28,31 @@ impl Transport for Fifo {
         let (reader, writer) = fifo::create(&directory.0.join("fifo"))
             .map_err(|error| format!("cannot make a FIFO in '{}': {error}", directory.0.display()))?;
         Ok(Ends { writer: Box::new(File::from(writer)), reader: Box::new(File::from(reader)) })
+    }
+}
+
+/// A FIFO that millstream opens: the bytes go through the ring once its ends have found each other.
+pub struct Ours;
+
+/// The only one.
+pub static OURS: Ours = Ours;
+
+impl Transport for Ours {
+    fn name(&self) -> &'static str {
+        "millstream-fifo"
+    }
+
+    fn connect(&self, _: Placement) -> Result<Ends, String> {
+        let directory = PrivateDirectory::new()?;
+        let path = directory.0.join("fifo");
+        let made = OurFifo::create(&path, 0o600).and_then(|()| {
+            // An end that blocks would wait for the other to be opened.
+            let reader = FifoOptions::new().nonblocking(true).open_reader(&path)?;
+            let writer = OurFifo::writer(&path)?;
+            reader.set_nonblocking(false)?;
+            Ok(Ends { writer: Box::new(writer), reader: Box::new(reader) })
+        });
+        made.map_err(|error| format!("cannot make a FIFO in '{}': {error}", directory.0.display()))
     }
 }
 

@@ -22,8 +22,9 @@ Examples:
   millstream bench fifo_grid --seed-faithful --placement 1cpu,2cpu --transport fifo,pipe,millstream
   millstream bench fifo_grid --size 64,4k --messages 1000 --placement 2cpu --rounds 41
 
-Transports: fifo is the kernel's, under a name that is removed as soon as both ends are open; pipe is
-the kernel's without a name; millstream is the library's pipe, which has no name either.
+Transports: fifo is the kernel's, under a name that is removed as soon as both ends are open;
+millstream-fifo is the same with both ends opened by the library; pipe and unix are the kernel's pipe and
+socket, millstream the library's pipe, all without a name.
 
 Exit status: 0, 2 for wrong use, 3 if a cell failed its checks and shows no number.";
 
@@ -49,8 +50,8 @@ pub(crate) struct Options {
         value_parser = clap::value_parser!(u64).range(1..=REPETITIONS_MAX as u64))]
     repetitions: Option<u64>,
 
-    /// The grid of the study that made this known with its 100 repetitions, fifo and millstream on 2cpu unless others are
-    /// named: 6 minutes or more
+    /// The grid of the study that made this known with its 100 repetitions, fifo, millstream and millstream-fifo on 2cpu unless
+    /// others are named: 9 minutes or more
     #[arg(long, conflicts_with_all = ["size", "messages", "repetitions", "rounds"])]
     seed_faithful: bool,
 
