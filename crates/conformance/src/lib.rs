@@ -134,6 +134,14 @@ pub trait ReadEnd: End {
     /// # Errors
     /// `EAGAIN`, `EINTR`.
     fn read_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize>;
+
+    /// [`read`](ReadEnd::read) by one of [`paths::READ_PATHS`], where there is more than one.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    fn read_by(&self, _path: usize, buffer: &mut [u8]) -> io::Result<usize> {
+        self.read(buffer)
+    }
 }
 
 /// The end that bytes go into.
@@ -149,6 +157,14 @@ pub trait WriteEnd: End {
     /// # Errors
     /// `EAGAIN`, `EINTR`, `EPIPE`.
     fn write_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize>;
+
+    /// [`write`](WriteEnd::write) by one of [`paths::WRITE_PATHS`], where there is more than one.
+    ///
+    /// # Errors
+    /// Those of `write`.
+    fn write_by(&self, _path: usize, bytes: &[u8]) -> io::Result<usize> {
+        self.write(bytes)
+    }
 }
 
 /// An end with a descriptor to poll.

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use millstream_pipe::{Builder, DirectPolicy};
 use rustix::fd::BorrowedFd;
 
+use crate::paths::{READ_PATHS, WRITE_PATHS};
 use crate::{BetweenProcesses, End, Implementation, Polled, ReadEnd, WriteEnd};
 
 /// millstream's pipe.
@@ -107,6 +108,10 @@ impl ReadEnd for Reader {
     fn read_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         (&self.0).read_vectored(buffers)
     }
+
+    fn read_by(&self, path: usize, buffer: &mut [u8]) -> io::Result<usize> {
+        (READ_PATHS[path].read)(&self.0, buffer)
+    }
 }
 
 impl WriteEnd for Writer {
@@ -116,5 +121,9 @@ impl WriteEnd for Writer {
 
     fn write_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
         (&self.0).write_vectored(buffers)
+    }
+
+    fn write_by(&self, path: usize, bytes: &[u8]) -> io::Result<usize> {
+        (WRITE_PATHS[path].write)(&self.0, bytes)
     }
 }

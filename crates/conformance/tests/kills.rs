@@ -1,6 +1,7 @@
 //! Thousands of deaths: a child streams through a pipe and is killed, or stopped and continued, or stopped and killed, at
 //! a moment that a seed decides; the survivors check what the contract promises them. What is there is exactly a beginning
-//! of the stream, all that the dead had been told was written is in it, and then comes the end, or `EPIPE`.
+//! of the stream, all that the dead had been told was written is in it, and then comes the end, or `EPIPE`. Each call
+//! takes one of the ways of `conformance::paths`.
 //!
 //! `make test` runs 3000 kills in half a minute. What fails prints the seed; `MILLSTREAM_SEED=N` in the environment
 //! begins with the same again, and `MILLSTREAM_KILLS=N` runs N for as long as that takes:
@@ -13,6 +14,7 @@ use std::io::{Read, Write};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use millstream_conformance::paths::{READ_PATHS, WRITE_PATHS};
 use millstream_conformance::pattern::{self, Random};
 use millstream_conformance::process::{Child, fork, private_directories};
 use millstream_conformance::seed::{number, seed};
@@ -77,6 +79,16 @@ impl Case {
 
     fn size(&mut self) -> usize {
         self.random.within(1..self.largest + 1)
+    }
+
+    /// One call, by one of the ways.
+    fn write(&mut self, writer: &Writer, bytes: &[u8]) -> std::io::Result<usize> {
+        (WRITE_PATHS[self.random.within(0..WRITE_PATHS.len())].write)(writer, bytes)
+    }
+
+    /// One call, by one of the ways.
+    fn read(&mut self, reader: &Reader, buffer: &mut [u8]) -> std::io::Result<usize> {
+        (READ_PATHS[self.random.within(0..READ_PATHS.len())].read)(reader, buffer)
     }
 
     fn is_fatal(&self) -> bool {
@@ -200,13 +212,13 @@ const WHOLE: u64 = 256 << 10;
 
 fn writer_dies(mut case: Case, said: &Said) {
     let length = if case.is_fatal() { u64::MAX } else { WHOLE };
-    let (child, (mut reader, writer)) = fork(case.pipe(), |(reader, mut writer)| {
+    let (child, (mut reader, writer)) = fork(case.pipe(), |(reader, writer)| {
         drop(reader);
         let (mut case, mut at) = (case.clone(), 0);
         while at < length {
             let bytes = pattern::bytes(at..length.min(at + case.size() as u64));
             said.asks(bytes.len());
-            let count = writer.write(&bytes).unwrap();
+            let count = case.write(&writer, &bytes).unwrap();
             said.has_done(count);
             at += count as u64;
         }
@@ -217,7 +229,7 @@ fn writer_dies(mut case: Case, said: &Said) {
     let (mut total, mut buffer) = (0, vec![0; 65_536]);
     loop {
         let size = case.size();
-        let count = reader.read(&mut buffer[..size]).unwrap();
+        let count = case.read(&reader, &mut buffer[..size]).unwrap();
         if count == 0 {
             break;
         }
@@ -240,12 +252,12 @@ fn writer_dies(mut case: Case, said: &Said) {
 
 fn reader_dies(mut case: Case, said: &Said) {
     let length = if case.is_fatal() { u64::MAX } else { WHOLE };
-    let (child, (reader, mut writer)) = fork(case.pipe(), |(mut reader, writer)| {
+    let (child, (reader, mut writer)) = fork(case.pipe(), |(reader, writer)| {
         drop(writer);
         let (mut case, mut at, mut buffer) = (case.clone(), 0, vec![0; 65_536]);
         loop {
             let size = case.size();
-            let count = reader.read(&mut buffer[..size]).unwrap();
+            let count = case.read(&reader, &mut buffer[..size]).unwrap();
             if count == 0 {
                 break;
             }
@@ -264,7 +276,7 @@ fn reader_dies(mut case: Case, said: &Said) {
         if bytes.is_empty() {
             break None;
         }
-        match writer.write(&bytes) {
+        match case.write(&writer, &bytes) {
             Ok(count) => at += count as u64,
             refused => break Some(error_of(refused)),
         }
@@ -302,7 +314,7 @@ fn one_of_two_writers_dies(mut case: Case, said: &Said) {
         for number in 0..count {
             let record = record(who, number, case.size().max(7));
             said.inspect(|said| said.asks(1));
-            assert_eq!(writer.write(&record).unwrap(), record.len());
+            assert_eq!(case.write(&writer, &record).unwrap(), record.len());
             said.inspect(|said| said.has_done(1));
         }
     };
@@ -311,7 +323,7 @@ fn one_of_two_writers_dies(mut case: Case, said: &Said) {
         drop(reader);
         write_records(&mut case.clone(), 0, &mut writer, count, Some(said));
     });
-    let (survivor, (mut reader, writer)) = fork((reader, writer), |(reader, mut writer)| {
+    let (survivor, (reader, writer)) = fork((reader, writer), |(reader, mut writer)| {
         drop(reader);
         let mut case = Case::of(case.seed + 1);
         case.largest = case.largest.min(PIPE_BUF);
@@ -324,7 +336,7 @@ fn one_of_two_writers_dies(mut case: Case, said: &Said) {
     let mut buffer = vec![0; 65_536];
     loop {
         let size = case.random.within(1..65_536);
-        let count = reader.read(&mut buffer[..size]).unwrap();
+        let count = case.read(&reader, &mut buffer[..size]).unwrap();
         if count == 0 {
             break;
         }
@@ -361,7 +373,7 @@ fn one_of_two_readers_dies(mut case: Case, said: &Said) {
             if is_victim {
                 said.asks(size);
             }
-            let count = reader.read(&mut buffer[..size]).unwrap();
+            let count = case.read(&reader, &mut buffer[..size]).unwrap();
             if count == 0 {
                 break;
             }
@@ -380,7 +392,7 @@ fn one_of_two_readers_dies(mut case: Case, said: &Said) {
         drop(writer);
         read_units(&mut case.clone(), &mut reader, UNITS[0], true);
     });
-    let (survivor, (reader, mut writer)) = fork((reader, writer), |(mut reader, writer)| {
+    let (survivor, (reader, writer)) = fork((reader, writer), |(mut reader, writer)| {
         drop(writer);
         read_units(&mut Case::of(case.seed + 1), &mut reader, UNITS[1], false);
     });
@@ -396,7 +408,7 @@ fn one_of_two_readers_dies(mut case: Case, said: &Said) {
     while !rest.is_empty() {
         let size = size(&mut case).min(rest.len());
         // Part of a write may be told when somebody dies; none of it is lost.
-        let count = writer.write(&rest[..size]).unwrap();
+        let count = case.write(&writer, &rest[..size]).unwrap();
         rest = &rest[count..];
     }
     drop(writer);

@@ -1,6 +1,7 @@
 //! Random sequences of operations, answered as the model answers them: millstream's pipe within one process, and with its
 //! ends in two. The kernel's pipe too, as far as it can: it counts its room in pages, the model in bytes, so it is given
-//! whole pages only.
+//! whole pages only. Each transfer of millstream's goes another way of `conformance::paths`, from one to the next, which
+//! the model knows nothing of.
 //!
 //! What fails is printed as the shortest sequence that does, with the seed that found it; `MILLSTREAM_SEED=N` in the
 //! environment runs the same sequences again, and `MILLSTREAM_CASES=N` more of them.
@@ -11,19 +12,21 @@ use std::os::unix::net::UnixStream;
 use millstream_conformance::kernel::Kernel;
 use millstream_conformance::model::{CAPACITY_MAX, Model};
 use millstream_conformance::ours::Ours;
+use millstream_conformance::paths::{READ_PATHS, WRITE_PATHS};
 use millstream_conformance::process::fork;
 use millstream_conformance::seed::{number, seed};
 use millstream_conformance::{BetweenProcesses, End, Implementation, PIPE_BUF, ReadEnd, WriteEnd, alone, pattern};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-/// One operation. The number of an end says which of the clones does it, modulo how many there are.
+/// One operation. The number of an end says which of the clones does it, modulo how many there are; that of a path which
+/// way of its table the bytes go.
 #[derive(Clone, Copy, Debug)]
 enum Operation {
-    Write { end: u8, count: u32 },
+    Write { end: u8, count: u32, path: u8 },
     WriteVectored { end: u8, counts: [u32; 3] },
     WriteWithoutBlocking { end: u8, count: u32 },
-    Read { end: u8, count: u32 },
+    Read { end: u8, count: u32, path: u8 },
     ReadVectored { end: u8, counts: [u32; 3] },
     BytesReadable { at_reader: bool },
     Capacity { at_reader: bool },
@@ -103,7 +106,13 @@ impl<I: Implementation> Ends<I> {
 
     fn answer_at_open_end(&mut self, operation: Operation) -> Answer {
         match operation {
-            Write { end, count } => self.write(end, &[count]),
+            Write { end, count, path } => {
+                let bytes = pattern::bytes(self.written..self.written + u64::from(count));
+                let writer = &self.writers[usize::from(end) % self.writers.len()];
+                let result = writer.write_by(usize::from(path) % WRITE_PATHS.len(), &bytes);
+                self.written += *result.as_ref().unwrap_or(&0) as u64;
+                Answer::of(result)
+            }
             WriteVectored { end, counts } => self.write(end, &counts),
             WriteWithoutBlocking { end, count } => {
                 // Said once more at one clone, which must not change anything for the others.
@@ -111,8 +120,14 @@ impl<I: Implementation> Ends<I> {
                 let set = self.writers[usize::from(end) % end_count].set_nonblocking(true);
                 set.map_or_else(|error| Answer::of(Err(error)), |()| self.write(end, &[count]))
             }
-            Read { end, count } => self.read(end, &[count]),
-            ReadVectored { end, counts } => self.read(end, &counts),
+            Read { end, count, path } => {
+                let mut bytes = vec![0; count as usize];
+                let reader = &self.readers[usize::from(end) % self.readers.len()];
+                let result = reader.read_by(usize::from(path) % READ_PATHS.len(), &mut bytes);
+                bytes.truncate(*result.as_ref().unwrap_or(&0));
+                Answer { bytes, ..Answer::of(result) }
+            }
+            ReadVectored { end, counts } => self.read_vectored(end, &counts),
             BytesReadable { at_reader: true } => Answer::of(self.readers[0].bytes_readable()),
             BytesReadable { at_reader: false } => Answer::of(self.writers[0].bytes_readable()),
             Capacity { at_reader: true } => Answer::of(self.readers[0].capacity()),
@@ -151,16 +166,11 @@ impl<I: Implementation> Ends<I> {
         Answer::of(result)
     }
 
-    fn read(&mut self, end: u8, counts: &[u32]) -> Answer {
+    fn read_vectored(&mut self, end: u8, counts: &[u32]) -> Answer {
         let reader = &self.readers[usize::from(end) % self.readers.len()];
         let mut buffers: Vec<Vec<u8>> = counts.iter().map(|&count| vec![0; count as usize]).collect();
-        let result = match &mut buffers[..] {
-            [buffer] => reader.read(buffer),
-            _ => {
-                let mut parts: Vec<_> = buffers.iter_mut().map(|buffer| std::io::IoSliceMut::new(buffer)).collect();
-                reader.read_vectored(&mut parts)
-            }
-        };
+        let mut parts: Vec<_> = buffers.iter_mut().map(|buffer| std::io::IoSliceMut::new(buffer)).collect();
+        let result = reader.read_vectored(&mut parts);
         let read = *result.as_ref().unwrap_or(&0);
         let mut bytes = buffers.concat();
         bytes.truncate(read);
@@ -213,10 +223,10 @@ fn capacity() -> impl Strategy<Value = u64> {
 fn operation() -> impl Strategy<Value = Operation> {
     let counts = || [count(), count(), count()];
     prop_oneof![
-        12 => (any::<u8>(), count()).prop_map(|(end, count)| Write { end, count }),
+        12 => (any::<u8>(), count(), any::<u8>()).prop_map(|(end, count, path)| Write { end, count, path }),
         3 => (any::<u8>(), counts()).prop_map(|(end, counts)| WriteVectored { end, counts }),
         2 => (any::<u8>(), count()).prop_map(|(end, count)| WriteWithoutBlocking { end, count }),
-        12 => (any::<u8>(), count()).prop_map(|(end, count)| Read { end, count }),
+        12 => (any::<u8>(), count(), any::<u8>()).prop_map(|(end, count, path)| Read { end, count, path }),
         3 => (any::<u8>(), counts()).prop_map(|(end, counts)| ReadVectored { end, counts }),
         4 => any::<bool>().prop_map(|at_reader| BytesReadable { at_reader }),
         1 => any::<bool>().prop_map(|at_reader| Capacity { at_reader }),
@@ -279,10 +289,10 @@ fn receive(socket: &mut UnixStream) -> Option<(Words, Vec<u8>)> {
 fn encode(operation: Operation) -> Words {
     let counts = |counts: [u32; 3]| counts.map(u64::from);
     match operation {
-        Write { end, count } => [0, end.into(), count.into(), 0, 0],
+        Write { end, count, path } => [0, end.into(), count.into(), path.into(), 0],
         WriteVectored { end, counts: c } => [1, end.into(), counts(c)[0], counts(c)[1], counts(c)[2]],
         WriteWithoutBlocking { end, count } => [2, end.into(), count.into(), 0, 0],
-        Read { end, count } => [3, end.into(), count.into(), 0, 0],
+        Read { end, count, path } => [3, end.into(), count.into(), path.into(), 0],
         ReadVectored { end, counts: c } => [4, end.into(), counts(c)[0], counts(c)[1], counts(c)[2]],
         BytesReadable { at_reader } => [5, at_reader.into(), 0, 0, 0],
         Capacity { at_reader } => [6, at_reader.into(), 0, 0, 0],
@@ -298,10 +308,10 @@ fn decode(words: Words) -> Operation {
     let (end, count, reader) = (first as u8, second as u32, first == 1);
     let counts = [second, third, fourth].map(|count| count as u32);
     match kind {
-        0 => Write { end, count },
+        0 => Write { end, count, path: third as u8 },
         1 => WriteVectored { end, counts },
         2 => WriteWithoutBlocking { end, count },
-        3 => Read { end, count },
+        3 => Read { end, count, path: third as u8 },
         4 => ReadVectored { end, counts },
         5 => BytesReadable { at_reader: reader },
         6 => Capacity { at_reader: reader },

@@ -12,6 +12,7 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use millstream_conformance::alone;
+use millstream_conformance::paths::{READ_PATHS, ReadPath, WRITE_PATHS, WritePath};
 use millstream_conformance::pattern::{self, Random};
 use millstream_conformance::process::fork;
 use millstream_conformance::seed::{number, seed};
@@ -86,6 +87,12 @@ impl Scene {
     fn of_write(ends: Ends, position: u64) -> Scene {
         let bytes = pattern::bytes(position..position + 200);
         Scene::of_writer(ends, move |mut writer| writer.write_all(&bytes).unwrap())
+    }
+
+    /// The same, by one of the ways.
+    fn of_write_by(path: &'static WritePath, ends: Ends, position: u64) -> Scene {
+        let bytes = pattern::bytes(position..position + 200);
+        Scene::of_writer(ends, move |writer| assert_eq!((path.write)(&writer, &bytes).unwrap(), 200))
     }
 
     fn of_reader(ends: Ends, operate: impl FnOnce(Reader)) -> Scene {
@@ -214,6 +221,15 @@ fn at_every_step(begin: impl Fn() -> Scene, visit: impl Fn(Scene, Left)) {
     println!("{points} points, each {stride}. step, {:?}", started.elapsed());
 }
 
+/// Where the stream may begin after a read of 200 bytes that came so far. Only a plain read takes all of them at once.
+fn taken(path: &ReadPath, left: Left) -> Vec<u64> {
+    match left {
+        Left::Finished => vec![200],
+        _ if path.name == READ_PATHS[0].name => vec![0, 200],
+        _ => (0..=200).collect(),
+    }
+}
+
 const BOTH: [u64; 2] = [2000, 2200];
 
 /// The possible ends of a stream to which the child appends 200 bytes: both, until it has done it.
@@ -222,18 +238,24 @@ fn with_or_without(left: Left) -> &'static [u64] {
 }
 
 alone! {
-    fn a_writer_may_die_anywhere_in_a_write() {
-        at_every_step(
-            || Scene::of_write(ends(4096, 2000), 2000),
-            |scene, left| scene.rest_is(&[0], with_or_without(left)),
-        );
+    fn a_writer_may_die_anywhere_in_a_write_by_any_way() {
+        for path in WRITE_PATHS {
+            at_every_step(
+                || Scene::of_write_by(path, ends(4096, 2000), 2000),
+                |scene, left| scene.rest_is(&[0], with_or_without(left)),
+            );
+        }
     }
 
-    fn a_reader_may_die_anywhere_in_a_read() {
-        at_every_step(
-            || Scene::of_reader(ends(4096, 2000), |mut reader| assert_eq!(reader.read(&mut [0; 200]).unwrap(), 200)),
-            |scene, left| scene.rest_is(if left == Left::Finished { &[200] } else { &[0, 200] }, &[2000]),
-        );
+    fn a_reader_may_die_anywhere_in_a_read_by_any_way() {
+        for path in READ_PATHS {
+            at_every_step(
+                || Scene::of_reader(ends(4096, 2000), |reader| {
+                    assert_eq!((path.read)(&reader, &mut [0; 200]).unwrap(), 200);
+                }),
+                |scene, left| scene.rest_is(&taken(path, left), &[2000]),
+            );
+        }
     }
 
     fn a_writer_may_die_anywhere_in_a_write_under_a_lock_of_its_own() {
