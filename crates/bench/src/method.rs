@@ -19,6 +19,7 @@ pub mod memcpy;
 mod messages;
 pub mod pipeflex;
 pub mod round_trip;
+pub mod seeds;
 mod slices;
 pub mod suite;
 

@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::bench::{
     bandwidth, bw_file_rd, bw_mmap_rd, bw_tcp, cache_to_cache, compare, fifo_grid, grep, history, lat_mem_rd, memcpy,
-    pipeflex, pipeline, report, round_trip, suite,
+    pipeflex, pipeline, report, round_trip, seeds, suite,
 };
 use crate::failure::Failure;
 use crate::{bytes, ctl, fifo, gc, ps};
@@ -163,6 +163,9 @@ pub(crate) enum BenchCommand {
     /// Time for many small messages from a producer to a consumer: kernel FIFOs and pipes against millstream
     #[command(name = "fifo_grid", after_help = fifo_grid::EXAMPLES)]
     FifoGrid(fifo_grid::Options),
+    /// The table of the pipe study of 2002: what each way gains over the kernel's pipe, beside what was gained then
+    #[command(after_help = seeds::EXAMPLES)]
+    Seeds(seeds::Options),
     /// Draw the results of an earlier run as one page
     #[command(after_help = report::EXAMPLES)]
     Report(report::Options),

@@ -35,6 +35,7 @@ pub(crate) mod pipeflex;
 pub(crate) mod pipeline;
 pub(crate) mod report;
 pub(crate) mod round_trip;
+pub(crate) mod seeds;
 pub(crate) mod suite;
 
 use outputs::Outputs;
@@ -62,6 +63,7 @@ pub(crate) fn bench(options: BenchOptions) -> Result<ExitCode, Failure> {
         BenchCommand::CacheToCache(options) => cache_to_cache::run(options),
         BenchCommand::Pipeflex(options) => pipeflex::run(options),
         BenchCommand::FifoGrid(options) => fifo_grid::run(options),
+        BenchCommand::Seeds(options) => seeds::run(options),
         BenchCommand::Report(options) => report::run(options),
         BenchCommand::History(options) => history::run(options),
         BenchCommand::Compare(options) => compare::run(options),

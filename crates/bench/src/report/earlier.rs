@@ -30,6 +30,14 @@ pub(crate) fn grep(workload: &str, placement: &str) -> [Option<i32>; 3] {
     }
 }
 
+/// The same for a row of the study's Table 1: a method, and a transfer size where the method has sizes.
+pub(crate) fn table_1(method: &str, transfer: &str, placement: &str) -> Option<[f64; 3]> {
+    let column = ["2cpu", "1cpu"].iter().position(|&known| known == placement)?;
+    let study = studies(method).next().filter(|study| study.ours == ["2cpu", "1cpu"])?;
+    let (_, figures) = study.rows.iter().find(|(label, _)| transfer.is_empty() || *label == transfer)?;
+    figures.get(3 * column..)?.first_chunk().copied()
+}
+
 /// Those beside a method.
 pub(crate) fn studies(method: &str) -> impl Iterator<Item = &'static Study> {
     STUDIES.iter().filter(move |study| study.method == method)
@@ -266,6 +274,10 @@ mod tests {
                 assert_eq!(figures.len() + 1, study.columns.len(), "{label} of {}", study.title);
             }
         }
+        assert_eq!(table_1("pipeflex", "32k", "1cpu"), Some([-8.0, -79.0, -43.0]));
+        assert_eq!(table_1("bw_pipe", "2k", "2cpu"), Some([4.0, 54.0, 102.0]));
+        assert_eq!(table_1("grep", "", "2cpu"), Some([165.0, 40.0, 203.0]));
+        assert!(table_1("bw_pipe", "3k", "2cpu").or(table_1("memcpy", "2k", "2cpu")).is_none());
         assert!(studies("bw_pipe").count() >= 3 && studies("nothing").count() == 0);
     }
 }

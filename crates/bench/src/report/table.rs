@@ -12,6 +12,7 @@ mod grep;
 #[cfg(test)]
 mod made;
 mod pipeflex;
+pub mod seeds;
 mod staircase;
 mod streams;
 pub mod verdicts;

@@ -163,7 +163,7 @@ fn parse_processes(text: &str) -> Result<usize, String> {
     processes.ok_or_else(|| format!("a writer and a reader for each pipe are an even number from 2 to {PROCESSES_MAX}"))
 }
 
-fn parse_seconds(text: &str) -> Result<f64, String> {
+pub(super) fn parse_seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse().ok().filter(|seconds| SECONDS.contains(seconds));
     seconds.ok_or_else(|| format!("a sample takes {} to {} seconds", SECONDS.start(), SECONDS.end()))
 }
