@@ -1,9 +1,10 @@
 //! The ways in which bytes go into millstream's pipe and come out of it. Whatever switches between ways takes them from
 //! these tables: a way that is added here is used by the soak and by the random sequences.
 
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut, Read, Seek, Write};
 
 use millstream_pipe::{Builder, Reader, Writer};
+use millstream_sys::memory;
 
 /// A way in. The end waits or not as it was told before.
 pub struct WritePath {
@@ -11,6 +12,16 @@ pub struct WritePath {
     pub name: &'static str,
     /// Writes a beginning of the bytes and returns its length, as `write(2)`.
     pub write: fn(&Writer, &[u8]) -> io::Result<usize>,
+    /// Whether it answers exactly as `write(2)`: up to [`PIPE_BUF`](crate::PIPE_BUF) bytes go in as a whole or not at all, and
+    /// of more as many as there is room for.
+    pub is_like_write: bool,
+}
+
+impl WritePath {
+    /// This way, or the plain one where so few bytes must go in as a whole and this way does not promise it.
+    pub fn whole_if_small(&'static self, len: usize) -> &'static WritePath {
+        if self.is_like_write || len > crate::PIPE_BUF { self } else { &WRITE_PATHS[0] }
+    }
 }
 
 /// A way out. The end waits or not as it was told before.
@@ -19,6 +30,8 @@ pub struct ReadPath {
     pub name: &'static str,
     /// Fills a beginning of the buffer and returns its length, as `read(2)`.
     pub read: fn(&Reader, &mut [u8]) -> io::Result<usize>,
+    /// Whether it takes what waits, once, and returns: nobody else's read comes in between.
+    pub takes_once: bool,
 }
 
 /// A kind of pipe, which decides what its ways are made of.
@@ -33,14 +46,16 @@ pub struct PipeKind {
 
 /// All ways in.
 pub static WRITE_PATHS: &[WritePath] = &[
-    WritePath { name: "write", write: |mut writer, bytes| writer.write(bytes) },
-    WritePath { name: "write vectored", write: write_in_parts },
+    WritePath { name: "write", write: |mut writer, bytes| writer.write(bytes), is_like_write: true },
+    WritePath { name: "write vectored", write: write_in_parts, is_like_write: true },
+    WritePath { name: "copy from a file", write: copy_from_file, is_like_write: false },
 ];
 
 /// All ways out.
 pub static READ_PATHS: &[ReadPath] = &[
-    ReadPath { name: "read", read: |mut reader, buffer| reader.read(buffer) },
-    ReadPath { name: "read vectored", read: read_in_parts },
+    ReadPath { name: "read", read: |mut reader, buffer| reader.read(buffer), takes_once: true },
+    ReadPath { name: "read vectored", read: read_in_parts, takes_once: true },
+    ReadPath { name: "copy to a file", read: copy_to_file, takes_once: false },
 ];
 
 /// All kinds of pipes.
@@ -69,6 +84,22 @@ fn read_in_parts(mut reader: &Reader, buffer: &mut [u8]) -> io::Result<usize> {
     let (head, empty) = head.split_at_mut(first);
     let (tail, last) = tail.split_at_mut(fourth - third);
     reader.read_vectored(&mut [head, empty, middle, tail, last].map(IoSliceMut::new))
+}
+
+fn copy_from_file(writer: &Writer, bytes: &[u8]) -> io::Result<usize> {
+    let mut file = memory::anonymous_file()?;
+    file.write_all(bytes)?;
+    file.rewind()?;
+    Ok(writer.copy_from(&file, bytes.len() as u64)? as usize)
+}
+
+/// Goes on until the buffer is full or the stream ends, or nothing waits where the end does not.
+fn copy_to_file(reader: &Reader, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut file = memory::anonymous_file()?;
+    let count = reader.copy_to(&file, buffer.len() as u64)? as usize;
+    file.rewind()?;
+    file.read_exact(&mut buffer[..count])?;
+    Ok(count)
 }
 
 #[cfg(test)]

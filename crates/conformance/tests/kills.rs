@@ -83,12 +83,19 @@ impl Case {
 
     /// One call, by one of the ways.
     fn write(&mut self, writer: &Writer, bytes: &[u8]) -> std::io::Result<usize> {
-        (WRITE_PATHS[self.random.within(0..WRITE_PATHS.len())].write)(writer, bytes)
+        let path = &WRITE_PATHS[self.random.within(0..WRITE_PATHS.len())];
+        (path.whole_if_small(bytes.len()).write)(writer, bytes)
     }
 
     /// One call, by one of the ways.
     fn read(&mut self, reader: &Reader, buffer: &mut [u8]) -> std::io::Result<usize> {
         (READ_PATHS[self.random.within(0..READ_PATHS.len())].read)(reader, buffer)
+    }
+
+    /// One call that takes bytes which follow each other, whoever else reads.
+    fn read_once(&mut self, reader: &Reader, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let path = &READ_PATHS[self.random.within(0..READ_PATHS.len())];
+        (if path.takes_once { path } else { &READ_PATHS[0] }.read)(reader, buffer)
     }
 
     fn is_fatal(&self) -> bool {
@@ -314,7 +321,7 @@ fn one_of_two_writers_dies(mut case: Case, said: &Said) {
         for number in 0..count {
             let record = record(who, number, case.size().max(7));
             said.inspect(|said| said.asks(1));
-            assert_eq!(case.write(&writer, &record).unwrap(), record.len());
+            assert_eq!(case.write(writer, &record).unwrap(), record.len());
             said.inspect(|said| said.has_done(1));
         }
     };
@@ -373,7 +380,7 @@ fn one_of_two_readers_dies(mut case: Case, said: &Said) {
             if is_victim {
                 said.asks(size);
             }
-            let count = case.read(&reader, &mut buffer[..size]).unwrap();
+            let count = case.read_once(reader, &mut buffer[..size]).unwrap();
             if count == 0 {
                 break;
             }

@@ -109,7 +109,8 @@ impl<I: Implementation> Ends<I> {
             Write { end, count, path } => {
                 let bytes = pattern::bytes(self.written..self.written + u64::from(count));
                 let writer = &self.writers[usize::from(end) % self.writers.len()];
-                let result = writer.write_by(usize::from(path) % WRITE_PATHS.len(), &bytes);
+                let path = usize::from(path) % WRITE_PATHS.len();
+                let result = writer.write_by(if WRITE_PATHS[path].is_like_write { path } else { 0 }, &bytes);
                 self.written += *result.as_ref().unwrap_or(&0) as u64;
                 Answer::of(result)
             }

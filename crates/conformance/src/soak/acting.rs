@@ -87,6 +87,7 @@ impl<'a, R: Role> Actor<'a, R> {
         let statistics = end.statistics();
         self.totals.add(Count::RingBytes, statistics.bytes - statistics.bytes_through_kernel);
         self.totals.add(Count::KernelBytes, statistics.bytes_through_kernel);
+        self.totals.add(Count::SplicedBytes, statistics.bytes_spliced);
     }
 
     fn transfer_at_end(&mut self, end: &R::End, path: usize, size: usize, waits: bool) -> Flow {

@@ -127,7 +127,7 @@ impl Role for Writing {
         self.spoil(size);
         let bytes = &self.buffer[..size];
         match at {
-            At::End(writer, path) => (WRITE_PATHS[*path].write)(&writer.0, bytes),
+            At::End(writer, path) => (WRITE_PATHS[*path].whole_if_small(size).write)(&writer.0, bytes),
             At::Plain(fd) => Ok(rustix::io::write(fd, bytes)?),
         }
     }

@@ -116,16 +116,18 @@ pub(super) enum Count {
     Forks,
     Counted,
     RingBytes,
+    SplicedBytes,
     KernelBytes,
     BrokenPipes,
     Prefixes,
 }
 
 /// All counts, with the words that say what they are.
-pub(super) const COUNTS: [(Count, &str); 14] = [
+pub(super) const COUNTS: [(Count, &str); 15] = [
     (Count::Lives, "lives"),
     (Count::Bytes, "bytes checked"),
     (Count::RingBytes, "bytes through the ring"),
+    (Count::SplicedBytes, "bytes spliced"),
     (Count::KernelBytes, "bytes through the kernel"),
     (Count::Kills, "killed"),
     (Count::Prefixes, "streams cut off by a kill"),
