@@ -66,5 +66,5 @@ fn mistakes_are_one_sentence() {
         assert!(seen.stderr.contains(says), "{says:?} in {seen:?}");
     }
     let seen = bench(&["--method", "grep", "--file", "/nonexistent"]);
-    assert!(seen.code == Some(1) && seen.stderr.contains("cannot measure over '/nonexistent'"), "{seen:?}");
+    assert!(seen.code == Some(125) && seen.stderr.contains("cannot measure over '/nonexistent'"), "{seen:?}");
 }

@@ -90,6 +90,13 @@ pub const SHAPES: [Run; 4] = [
     Run { workload: "gunzip-tar", reader_us: 55, writer_us: 3000, read: 10 << 10, write: 32 << 10, ..SEED_RUN },
 ];
 
+/// Nobody computes: what the calls alone cost, where writes are small and reads are not.
+pub const NO_COMPUTE: [Run; 3] = [no_compute(4 << 10), no_compute(16 << 10), no_compute(64 << 10)];
+
+const fn no_compute(read: usize) -> Run {
+    Run { workload: "no-compute", reader_us: 0, read, ..SEED_RUN }
+}
+
 /// The study's runs: one for each size of a read.
 pub fn seed_runs() -> Vec<Run> {
     READS.iter().map(|&read| Run { read, ..SEED_RUN }).collect()
@@ -114,7 +121,7 @@ impl Plan {
     pub fn of(depth: Depth) -> Plan {
         let (runs, seconds) = match depth {
             Depth::Quick => (vec![SEED_RUN, SHAPES[2]], 0.075),
-            Depth::Full => ([seed_runs(), SHAPES.to_vec()].concat(), DEFAULT_SECONDS),
+            Depth::Full => ([seed_runs(), SHAPES.to_vec(), NO_COMPUTE.to_vec()].concat(), DEFAULT_SECONDS),
             Depth::SeedFaithful => (seed_runs(), DEFAULT_SECONDS),
         };
         let (placements, carriers) = (Placement::ALL.to_vec(), CARRIERS.to_vec());

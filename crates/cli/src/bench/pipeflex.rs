@@ -8,8 +8,8 @@ use millstream_bench::engine::Effort;
 use millstream_bench::engine::placement::Placement;
 use millstream_bench::method::Depth;
 use millstream_bench::method::pipeflex::{
-    self, CARRIERS, COMPUTE_US_MAX, DEFAULT_SECONDS, DEFAULT_SEED, PROCESSES_MAX, Plan, Run, SECONDS, SEED_RUN,
-    SEED_SECONDS, SHAPES, seed_runs,
+    self, CARRIERS, COMPUTE_US_MAX, DEFAULT_SECONDS, DEFAULT_SEED, NO_COMPUTE, PROCESSES_MAX, Plan, Run, SECONDS,
+    SEED_RUN, SEED_SECONDS, SHAPES, seed_runs,
 };
 
 use super::options::{StreamOptions, chosen};
@@ -26,7 +26,8 @@ Examples:
   millstream bench pipeflex -c 8 -x 200 -y 50 -w 4k -r 4k,64k
 
 Workloads: study is -c 2 -x 500 -y 0 -w 512 with -r 2k to 128k; grep, cat-wc, cat-sort and
-gunzip-tar compute, read and write as the stages of those pipelines do.
+gunzip-tar compute, read and write as the stages of those pipelines do. With no-compute nobody
+computes.
 
 Exit status: 0, 2 for wrong use, 3 if a cell failed its checks and shows no number.";
 
@@ -108,7 +109,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
 impl Options {
     fn runs(&self) -> Vec<Run> {
         let processes = self.processes.unwrap_or(SEED_RUN.processes);
-        let all = || [seed_runs(), SHAPES.to_vec()].concat();
+        let all = || [seed_runs(), SHAPES.to_vec(), NO_COMPUTE.to_vec()].concat();
         let runs = match self {
             Options { seed_faithful: true, .. } => Plan::of(Depth::SeedFaithful).runs,
             Options { reader_us: None, writer_us: None, write: None, read, workload, .. } if read.is_empty() => all()
@@ -150,7 +151,7 @@ impl Options {
 }
 
 fn workloads() -> Vec<&'static str> {
-    std::iter::once(SEED_RUN).chain(SHAPES).map(|run| run.workload).collect()
+    [SEED_RUN, NO_COMPUTE[0]].into_iter().chain(SHAPES).map(|run| run.workload).collect()
 }
 
 fn compute_us() -> clap::builder::RangedI64ValueParser<u32> {

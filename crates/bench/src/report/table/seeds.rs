@@ -14,7 +14,7 @@ use crate::report::earlier;
 pub fn render(document: &Document) -> String {
     let cells: Vec<&Cell> = document.cells.iter().collect();
     let mut text = String::new();
-    for placement in Placement::ALL.into_iter().rev() {
+    for placement in Placement::ALL {
         let of_placement: Vec<&Cell> =
             cells.iter().copied().filter(|cell| cell.placement == placement.name()).collect();
         if !of_placement.is_empty() {
