@@ -75,6 +75,8 @@ pub mod socket;
 pub mod transfer;
 #[cfg(feature = "std")]
 pub mod usage;
+#[cfg(feature = "std")]
+pub mod whole_file;
 
 /// What a system call answers when it fails: the kernel's own number, with its usual text as `Display`.
 pub use rustix::io::Errno;

@@ -1,0 +1,68 @@
+//! Says how a network will run, and why.
+
+use std::fmt::Write as _;
+
+use crate::check::Checked;
+use crate::graph::Work;
+use crate::plan::{Place, Plan};
+use crate::transform::{Kind, Size, State};
+
+/// One line for each node, and one for the whole.
+pub fn explain(checked: &Checked<'_>, plan: &Plan) -> String {
+    let mut text = String::new();
+    let lines: Vec<(String, String)> = (0..plan.places.len())
+        .map(|place| (checked.network.nodes[place].work.to_line(), why(checked, plan, place)))
+        .collect();
+    let width = lines.iter().map(|(work, _)| work.chars().count()).max().unwrap_or(0);
+    for (work, why) in lines {
+        // Writing to a text cannot fail.
+        let _ = writeln!(text, "{work:width$}  {why}");
+    }
+    let Plan { threads, buffers, buffer_bytes, .. } = plan;
+    let _ = writeln!(
+        text,
+        "{threads} thread{}, {buffers} buffer{} of {buffer_bytes} bytes: {} bytes",
+        plural(*threads),
+        plural(*buffers),
+        plan.memory()
+    );
+    text
+}
+
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+fn why(checked: &Checked<'_>, plan: &Plan, place: usize) -> String {
+    let node = &checked.network.nodes[place];
+    let splits = checked.network.fed_by(place).count();
+    let split = if splits > 1 { format!("; copied {} times for {splits} readers", splits - 1) } else { String::new() };
+    let what = match plan.places[place] {
+        Place::Source => "one copy, from the file into the buffer".into(),
+        Place::Sink if matches!(node.work, Work::Write(_)) => "one copy, from the buffer to the file".into(),
+        Place::Fused | Place::Sink => format!("no copy: works in the buffer of the stage before it{}", state(checked, place)),
+        Place::OwnThread => format!("one copy, into a buffer of its own, in a thread of its own{}", size(checked, place)),
+        Place::SameThread => format!(
+            "one copy, into a buffer of its own, in the thread of the stage before it: {}{}",
+            if node.from.len() > 1 { "several streams meet here" } else { "no thread is left" },
+            size(checked, place)
+        ),
+    };
+    what + &split
+}
+
+fn state(checked: &Checked<'_>, place: usize) -> &'static str {
+    match checked.stages[place].as_ref().map(|(_, stage)| &stage.kind) {
+        Some(Kind::InPlace(State::Stateless, _)) => "; needs nothing of the bytes before",
+        Some(Kind::InPlace(State::Positional, _)) => "; needs to know where it is in the stream",
+        _ => "; needs all bytes in order",
+    }
+}
+
+fn size(checked: &Checked<'_>, place: usize) -> &'static str {
+    match checked.stages[place].as_ref().map(|(_, stage)| stage.size) {
+        Some(Size::Computed(_)) => "; the size of what comes out can be computed",
+        Some(Size::Same) => "; as much comes out as goes in",
+        _ => "; how much comes out is known at the end",
+    }
+}

@@ -1,0 +1,91 @@
+//! The two notations of a network: a line, and TOML. Both are read to the same graph and printed back from it.
+
+mod line;
+mod table;
+pub mod words;
+
+use std::fmt;
+
+use crate::graph::{Network, Target, Work};
+
+/// Why a text is no network, as a sentence that says where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadNotation(pub(crate) String);
+
+impl fmt::Display for BadNotation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadNotation {}
+
+impl Network {
+    /// Reads a line such as `read a.gz | gunzip | grep ERROR | write b`. Without `read` it begins with the standard input,
+    /// without `write` it ends in the standard output.
+    ///
+    /// # Errors
+    /// [`BadNotation`].
+    pub fn from_line(text: &str) -> Result<Network, BadNotation> {
+        line::parse(text)
+    }
+
+    /// Reads a TOML file; `docs/networks.md` has its keys.
+    ///
+    /// # Errors
+    /// [`BadNotation`].
+    pub fn from_toml(text: &str) -> Result<Network, BadNotation> {
+        table::parse(text)
+    }
+
+    /// The same network as TOML, whatever it was read from.
+    pub fn to_toml(&self) -> String {
+        table::print(self)
+    }
+}
+
+/// As a line where it is one, as TOML otherwise.
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_line() { f.write_str(&line::print(self)) } else { f.write_str(&self.to_toml()) }
+    }
+}
+
+impl Work {
+    /// As it stands in a line.
+    pub fn to_line(&self) -> String {
+        let path = |verb: &str, path: &std::path::Path| format!("{verb} {}", words::quoted(&path.to_string_lossy()));
+        match self {
+            Work::Read(Some(file)) => path("read", file),
+            Work::Write(Target::File(file)) => path("write", file),
+            Work::Write(Target::Append(file)) => path("append", file),
+            Work::Read(None) => "read -".into(),
+            Work::Write(Target::Stdout) => "write -".into(),
+            Work::Transform(call) => {
+                let words = std::iter::once(&call.name).chain(&call.arguments);
+                words.map(|word| words::quoted(word)).collect::<Vec<_>>().join(" ")
+            }
+        }
+    }
+
+    /// What a line says at one place.
+    pub(crate) fn from_words(mut words: Vec<String>) -> Result<Work, String> {
+        if words.is_empty() {
+            return Err("a transform is missing".into());
+        }
+        let (name, arguments) = (words.remove(0), words);
+        let path = || match &arguments[..] {
+            [path] => Ok(path.clone()),
+            _ => Err(format!("'{name}' takes one file, or - for the standard {}put", if name == "read" { "in" } else { "out" })),
+        };
+        Ok(match name.as_str() {
+            "read" => Work::Read(Some(path()?).filter(|path| path != "-").map(Into::into)),
+            "write" => match path()? {
+                path if path == "-" => Work::Write(Target::Stdout),
+                path => Work::Write(Target::File(path.into())),
+            },
+            "append" => Work::Write(Target::Append(path()?.into())),
+            _ => Work::Transform(crate::graph::Call { name, arguments }),
+        })
+    }
+}

@@ -1,0 +1,275 @@
+//! A network as TOML: named nodes, splits, merges, and tests.
+
+use std::fmt::Write as _;
+
+use toml::{Table, Value};
+
+use super::{BadNotation, words};
+use crate::graph::{Case, Network, Node, Target, Work};
+
+/// A node as the file has it: names instead of places.
+struct Draft {
+    name: String,
+    work: Work,
+    from: Vec<String>,
+}
+
+pub(super) fn parse(text: &str) -> Result<Network, BadNotation> {
+    let mut file: Table = text.parse().map_err(|error: toml::de::Error| {
+        let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+        BadNotation(format!("line {line}: {}", error.message().replace('\n', " ")))
+    })?;
+    let nodes = match file.remove("nodes") {
+        Some(Value::Table(nodes)) => nodes,
+        _ => return Err(BadNotation("a network needs a table [nodes.NAME] for each of its nodes".into())),
+    };
+    let tests = match file.remove("test") {
+        None => Vec::new(),
+        Some(Value::Array(tests)) => tests,
+        Some(_) => return Err(BadNotation("tests are written as [[test]]".into())),
+    };
+    if let Some(key) = file.keys().next() {
+        return Err(BadNotation(format!("'{key}' means nothing here; a file has [nodes.NAME] and [[test]]")));
+    }
+    let mut drafts = Vec::new();
+    for (name, node) in nodes {
+        drafts.extend(node_of(&name, node).map_err(|what| BadNotation(format!("node '{name}': {what}")))?);
+    }
+    let nodes = in_order(drafts)?;
+    let tests = tests.into_iter().enumerate().map(|(place, test)| {
+        case_of(test, &nodes).map_err(|what| BadNotation(format!("test {}: {what}", place + 1)))
+    });
+    let tests = tests.collect::<Result<_, _>>()?;
+    Ok(Network { nodes, tests })
+}
+
+/// The node, and before it those of the chain that it ends.
+fn node_of(name: &str, node: Value) -> Result<Vec<Draft>, String> {
+    let Value::Table(mut node) = node else { return Err("is not a table".into()) };
+    let mut from = match node.remove("from") {
+        None => Vec::new(),
+        Some(Value::String(one)) => vec![one],
+        Some(Value::Array(several)) => several.into_iter().map(|one| text_of("from", one)).collect::<Result<_, _>>()?,
+        Some(_) => return Err("'from' is the name of a node, or a list of names".into()),
+    };
+    let mut works = Vec::new();
+    for key in ["read", "do", "write", "append"] {
+        let Some(value) = node.remove(key).map(|value| text_of(key, value)).transpose()? else { continue };
+        match key {
+            "do" => {
+                for words in words::stages(&value)? {
+                    works.push(Work::from_words(words)?);
+                }
+                if works.iter().any(|work| !matches!(work, Work::Transform(_))) {
+                    return Err("'do' names transforms; files have nodes of their own, with 'read' or 'write'".into());
+                }
+            }
+            verb => works.push(Work::from_words(vec![verb.into(), value])?),
+        }
+        if !node.is_empty() {
+            break;
+        }
+    }
+    if let Some(key) = node.keys().next() {
+        return Err(format!("'{key}' means nothing here; a node has one of 'read', 'do', 'write', 'append', and 'from'"));
+    }
+    if works.is_empty() {
+        return Err("says nothing of what it does: 'read', 'do', 'write' or 'append'".into());
+    }
+    let last = works.len() - 1;
+    let mut drafts = Vec::new();
+    for (place, work) in works.into_iter().enumerate() {
+        let name = if place == last { name.to_owned() } else { format!("{name}/{}", place + 1) };
+        drafts.push(Draft { name: name.clone(), work, from: std::mem::replace(&mut from, vec![name]) });
+    }
+    Ok(drafts)
+}
+
+fn text_of(key: &str, value: Value) -> Result<String, String> {
+    match value {
+        Value::String(text) => Ok(text),
+        _ => Err(format!("'{key}' is a text in quotes")),
+    }
+}
+
+/// Each node after all that feed it (Kahn 1962), otherwise in the order of the file.
+fn in_order(mut drafts: Vec<Draft>) -> Result<Vec<Node>, BadNotation> {
+    let names: Vec<String> = drafts.iter().map(|draft| draft.name.clone()).collect();
+    for draft in &drafts {
+        if let Some(missing) = draft.from.iter().find(|from| !names.contains(from)) {
+            return Err(BadNotation(format!("node '{}': there is no node '{missing}' that it could come from", draft.name)));
+        }
+    }
+    let mut nodes: Vec<Node> = Vec::new();
+    while !drafts.is_empty() {
+        let place_of = |name: &String| nodes.iter().position(|node| node.name == *name);
+        let ready = drafts.iter().enumerate().find_map(|(place, draft)| {
+            let from: Option<Vec<usize>> = draft.from.iter().map(place_of).collect();
+            from.map(|from| (place, from))
+        });
+        let Some((place, from)) = ready else {
+            let names: Vec<&str> = drafts.iter().map(|draft| draft.name.as_str()).collect();
+            return Err(BadNotation(format!("these nodes go round in a circle: {}", names.join(", "))));
+        };
+        let Draft { name, work, .. } = drafts.remove(place);
+        nodes.push(Node { name, work, from });
+    }
+    Ok(nodes)
+}
+
+fn case_of(test: Value, nodes: &[Node]) -> Result<Case, String> {
+    let Value::Table(mut test) = test else { return Err("is not a table".into()) };
+    let name = test.remove("name").map(|name| text_of("name", name)).transpose()?.unwrap_or_default();
+    let is_source = |node: &Node| matches!(node.work, Work::Read(_));
+    let is_sink = |node: &Node| matches!(node.work, Work::Write(_));
+    let inputs = ends_of(&mut test, "input", nodes, is_source)?;
+    let outputs = ends_of(&mut test, "output", nodes, is_sink)?;
+    if outputs.is_empty() {
+        return Err("says nothing of what should come out: 'output.NAME'".into());
+    }
+    match test.keys().next() {
+        Some(key) => Err(format!("'{key}' means nothing here; a test has 'name', 'input.NODE' and 'output.NODE'")),
+        None => Ok(Case { name, inputs, outputs }),
+    }
+}
+
+fn ends_of(
+    test: &mut Table,
+    key: &str,
+    nodes: &[Node],
+    fits: impl Fn(&Node) -> bool,
+) -> Result<Vec<(String, Vec<u8>)>, String> {
+    let ends = match test.remove(key) {
+        None => return Ok(Vec::new()),
+        Some(Value::Table(ends)) => ends,
+        Some(_) => return Err(format!("'{key}' is written as {key}.NODE")),
+    };
+    let end = |(name, value): (String, Value)| {
+        if !nodes.iter().any(|node| node.name == name && fits(node)) {
+            return Err(format!("'{key}.{name}' names no {} of the network", if key == "input" { "source" } else { "sink" }));
+        }
+        let bytes = match value {
+            Value::String(text) => text.into_bytes(),
+            Value::Array(bytes) => bytes.iter().map(byte_of).collect::<Option<_>>().ok_or("a byte is a number from 0 to 255")?,
+            _ => return Err(format!("'{key}.{name}' is a text, or a list of bytes")),
+        };
+        Ok((name, bytes))
+    };
+    ends.into_iter().map(end).collect()
+}
+
+fn byte_of(value: &Value) -> Option<u8> {
+    value.as_integer().and_then(|number| u8::try_from(number).ok())
+}
+
+pub(super) fn print(network: &Network) -> String {
+    let mut text = String::new();
+    for node in &network.nodes {
+        let from: Vec<&str> = node.from.iter().map(|&from| network.nodes[from].name.as_str()).collect();
+        let (key, value) = match &node.work {
+            Work::Read(path) => ("read", path.as_ref().map_or("-".into(), |path| path.to_string_lossy().into_owned())),
+            Work::Write(Target::Stdout) => ("write", "-".into()),
+            Work::Write(Target::File(path)) => ("write", path.to_string_lossy().into_owned()),
+            Work::Write(Target::Append(path)) => ("append", path.to_string_lossy().into_owned()),
+            transform @ Work::Transform(_) => ("do", transform.to_line()),
+        };
+        let separator = if text.is_empty() { "" } else { "\n" };
+        // Writing to a text cannot fail.
+        let _ = writeln!(text, "{separator}[nodes.{}]", literal(&node.name));
+        let _ = match &from[..] {
+            [] => Ok(()),
+            [one] => writeln!(text, "from = {}", literal(one)),
+            several => writeln!(text, "from = [{}]", several.iter().map(|one| literal(one)).collect::<Vec<_>>().join(", ")),
+        };
+        let _ = writeln!(text, "{key} = {}", literal(&value));
+    }
+    for test in &network.tests {
+        let _ = writeln!(text, "\n[[test]]\nname = {}", literal(&test.name));
+        for (key, ends) in [("input", &test.inputs), ("output", &test.outputs)] {
+            for (name, bytes) in ends {
+                let value = match std::str::from_utf8(bytes) {
+                    Ok(text) => literal(text),
+                    Err(_) => format!("{bytes:?}"),
+                };
+                let _ = writeln!(text, "{key}.{} = {value}", literal(name));
+            }
+        }
+    }
+    text
+}
+
+/// A text as a TOML string.
+fn literal(text: &str) -> String {
+    Value::String(text.into()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPLIT: &str = r#"
+[nodes.out]
+from = "errors"
+write = "errors.zst"
+
+[nodes.log]
+read = "access.log.gz"
+
+[nodes.plain]
+from = "log"
+do = "gunzip"
+
+[nodes.errors]
+from = "plain"
+do = "grep 'ERR OR' | zstd -3"
+
+[nodes.both]
+from = ["plain", "log"]
+append = "both"
+
+[[test]]
+name = "one line of two"
+input.log = "a\nb"
+output.out = [255, 0]
+output.both = ""
+"#;
+
+    #[test]
+    fn a_file_is_printed_back() {
+        let network = parse(SPLIT).unwrap();
+        let names: Vec<_> = network.nodes.iter().map(|node| node.name.as_str()).collect();
+        assert_eq!(names, ["log", "plain", "errors/1", "errors", "out", "both"]);
+        assert_eq!(network.nodes[5].from, [1, 0]);
+        assert!(!network.is_line());
+        assert_eq!(parse(&print(&network)).unwrap(), network, "{}", print(&network));
+        assert_eq!(network.to_string(), print(&network));
+    }
+
+    #[test]
+    fn a_line_is_the_same_network_as_toml() {
+        let network = Network::from_line("read a | gunzip | grep 'a b' | write b").unwrap();
+        assert_eq!(parse(&network.to_toml()).unwrap(), network);
+        assert_eq!(parse(&network.to_toml()).unwrap().to_string(), "read a | gunzip | grep 'a b' | write b");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place() {
+        for (text, error) in [
+            ("", "a network needs a table [nodes.NAME] for each of its nodes"),
+            ("[nodes.a]\nread = 'x'\n\n= 3", "line 4: "),
+            ("[nodes.a]\nread = 1", "node 'a': 'read' is a text in quotes"),
+            ("[nodes.a]\nfrom = 'b'\ndo = 'x'", "node 'a': there is no node 'b' that it could come from"),
+            ("[nodes.a]\nfrom = 'b'\ndo = 'x'\n[nodes.b]\nfrom = 'a'\ndo = 'x'", "these nodes go round in a circle: a, b"),
+            ("[nodes.a]\nfrom = 'a'", "node 'a': says nothing of what it does"),
+            ("[nodes.a]\ndo = 'x'\ndoo = 'x'", "node 'a': 'doo' means nothing here"),
+            ("[nodes.a]\nread = 'x'\nwrite = 'x'", "node 'a': 'write' means nothing here"),
+            ("[nodes.a]\ndo = 'write x'", "node 'a': 'do' names transforms"),
+            ("[node.a]", "a network needs a table"),
+            ("[nodes.a]\nread = 'x'\n[[test]]\noutput.a = ''", "test 1: 'output.a' names no sink of the network"),
+            ("[nodes.a]\nread = 'x'\n[[test]]\ninput.a = [256]", "test 1: a byte is a number from 0 to 255"),
+        ] {
+            let found = parse(text).unwrap_err().to_string();
+            assert!(found.starts_with(error), "{text}\n{found}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What went through each node.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+use crate::graph::Node;
+
+/// Shared between the thread that runs a node and the one that reports.
+#[derive(Debug, Default)]
+pub(super) struct Counter {
+    bytes_in: AtomicU64,
+    bytes_out: AtomicU64,
+    bytes_copied: AtomicU64,
+    nanoseconds: AtomicU64,
+}
+
+/// What went through a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StageCount {
+    /// The name of the node.
+    pub name: String,
+    /// What it does, as in a line.
+    pub work: String,
+    /// Bytes that came in.
+    pub bytes_in: u64,
+    /// Bytes that went out.
+    pub bytes_out: u64,
+    /// Bytes that were written to another buffer than they were read from, or moved from or to a file.
+    pub bytes_copied: u64,
+    /// Time spent in it.
+    pub nanoseconds: u64,
+}
+
+impl Counter {
+    pub(super) fn count(&self, bytes_in: usize, bytes_out: usize, bytes_copied: usize) {
+        let add = |counter: &AtomicU64, bytes: usize| counter.fetch_add(bytes as u64, Relaxed);
+        add(&self.bytes_in, bytes_in);
+        add(&self.bytes_out, bytes_out);
+        add(&self.bytes_copied, bytes_copied);
+    }
+
+    pub(super) fn timed<T>(&self, work: impl FnOnce() -> T) -> T {
+        let start = Instant::now();
+        let result = work();
+        self.nanoseconds.fetch_add(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX), Relaxed);
+        result
+    }
+
+    pub(super) fn bytes_in(&self) -> u64 {
+        self.bytes_in.load(Relaxed)
+    }
+
+    pub(super) fn bytes_out(&self) -> u64 {
+        self.bytes_out.load(Relaxed)
+    }
+
+    pub(super) fn of(&self, node: &Node) -> StageCount {
+        StageCount {
+            name: node.name.clone(),
+            work: node.work.to_line(),
+            bytes_in: self.bytes_in(),
+            bytes_out: self.bytes_out(),
+            bytes_copied: self.bytes_copied.load(Relaxed),
+            nanoseconds: self.nanoseconds.load(Relaxed),
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! From one thread to another. Buffers go over, not bytes; when all are on the way, who pushes waits.
+
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread::{self, JoinHandle};
+
+use super::rewriter::Rewriter;
+use super::{Flow, Push};
+use crate::chunk::Chunk;
+use crate::failure::Failure;
+use crate::plan::RELAYED;
+
+pub(super) struct Relay {
+    /// `None` once the other thread has had enough, or has been told that nothing follows.
+    other: Option<Other>,
+}
+
+struct Other {
+    orders: SyncSender<Order>,
+    /// Buffers that came back.
+    free: Receiver<Chunk>,
+    thread: JoinHandle<Result<(), Failure>>,
+}
+
+enum Order {
+    Push(Chunk),
+    /// Without it the stream was broken off, and nothing may be finished.
+    Finish,
+}
+
+impl Relay {
+    pub(super) fn new(node: Rewriter, buffer_bytes: usize) -> Result<Relay, Failure> {
+        let (orders, received) = sync_channel(RELAYED);
+        let (back, free) = channel();
+        for _ in 0..RELAYED {
+            // The receiver is in this function.
+            let _ = back.send(Chunk::of(buffer_bytes));
+        }
+        let thread = thread::Builder::new().spawn(move || work(node, &received, &back));
+        let thread = thread.map_err(|error| Failure::Unfit(format!("cannot start a thread: {error}; allow fewer")))?;
+        Ok(Relay { other: Some(Other { orders, free, thread }) })
+    }
+
+    /// What became of the other thread, which has stopped or is about to.
+    fn outcome(&mut self) -> Result<(), Failure> {
+        let Some(Other { orders, free, thread }) = self.other.take() else { return Ok(()) };
+        drop((orders, free));
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+impl Push for Relay {
+    fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, Failure> {
+        let Some(other) = &self.other else { return Ok(Flow::Enough) };
+        let exchanged = other.free.recv().ok().and_then(|mut free| {
+            std::mem::swap(chunk, &mut free);
+            other.orders.send(Order::Push(free)).ok()
+        });
+        match exchanged {
+            Some(()) => Ok(Flow::More),
+            None => self.outcome().map(|()| Flow::Enough),
+        }
+    }
+
+    fn finish(&mut self) -> Result<(), Failure> {
+        if let Some(other) = &self.other {
+            // Who does not listen any more has had enough, or failed.
+            let _ = other.orders.send(Order::Finish);
+        }
+        self.outcome()
+    }
+}
+
+/// The other thread is not left behind: it ends when its orders do, and with it the temporary files that it holds.
+impl Drop for Relay {
+    fn drop(&mut self) {
+        let _ = self.outcome();
+    }
+}
+
+fn work(mut node: Rewriter, orders: &Receiver<Order>, back: &Sender<Chunk>) -> Result<(), Failure> {
+    while let Ok(order) = orders.recv() {
+        match order {
+            Order::Push(mut chunk) => {
+                if node.push(&mut chunk)? == Flow::Enough {
+                    return Ok(());
+                }
+                // Nobody waits for buffers when the stream is broken off.
+                let _ = back.send(chunk);
+            }
+            Order::Finish => return node.finish(),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,131 @@
+//! What a transform is, and what it says about itself.
+
+use crate::failure::Fault;
+
+/// Changes bytes where they lie: as many come out as go in.
+pub trait InPlace: Send {
+    /// Works on the next bytes of the stream; `offset` is the number of those before them. Must not allocate.
+    ///
+    /// # Errors
+    /// [`Fault`]: what is wrong with the bytes. The network stops, and its output files stay as they were.
+    fn apply(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), Fault>;
+
+    /// The stream has ended.
+    ///
+    /// # Errors
+    /// [`Fault`], as above.
+    fn finish(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+/// Writes other bytes than it reads.
+pub trait Rewrite: Send {
+    /// Reads from the start of `input` and writes to the start of `output`, which has room for at least
+    /// [`OUTPUT_MIN`](crate::run::OUTPUT_MIN) bytes. Must consume or produce something, unless it needs more input and there
+    /// is none. `ends`: no input follows. It is then called until it says [`Next::Done`]. Must not allocate for each call.
+    ///
+    /// # Errors
+    /// [`Fault`]: what is wrong with the input, at `consumed` bytes after all that was consumed before.
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault>;
+}
+
+/// What one call of [`Rewrite::step`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Bytes of the input that are not needed any more.
+    pub consumed: usize,
+    /// Bytes written to the output.
+    pub produced: usize,
+    /// Whether there is more to do.
+    pub next: Next,
+}
+
+/// What follows a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Further steps.
+    More,
+    /// Nothing: the output is complete, whatever input follows.
+    Done,
+}
+
+/// What a transform has to know of the bytes before those that it gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Nothing: pieces can be worked on in any order.
+    Stateless,
+    /// How many there were.
+    Positional,
+    /// What they were: one piece after the other.
+    Stateful,
+}
+
+/// How many bytes come out.
+#[derive(Clone, Copy, Debug)]
+pub enum Size {
+    /// As many as go in.
+    Same,
+    /// As many as this function says for the number that goes in.
+    Computed(fn(u64) -> u64),
+    /// Known when they have come out.
+    Unknown,
+}
+
+/// What kind of bytes an edge carries, as far as that is known before the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// Any bytes.
+    Any,
+    /// Lines of text.
+    Text,
+    /// A named format, such as `gzip`.
+    Format(&'static str),
+}
+
+/// A transform, ready to work.
+pub struct Stage {
+    /// How it works.
+    pub kind: Kind,
+    /// How much it writes.
+    pub size: Size,
+    /// The transform that undoes this one, as it would be written in a line.
+    pub inverse: Option<String>,
+}
+
+/// How a transform works.
+pub enum Kind {
+    /// On the bytes where they lie.
+    InPlace(State, Box<dyn InPlace>),
+    /// From one buffer to another.
+    Rewrite(Box<dyn Rewrite>),
+}
+
+impl Stage {
+    /// A transform that works in place.
+    pub fn in_place(state: State, transform: impl InPlace + 'static) -> Stage {
+        Stage { kind: Kind::InPlace(state, Box::new(transform)), size: Size::Same, inverse: None }
+    }
+
+    /// A transform that writes other bytes than it reads.
+    pub fn rewrite(size: Size, transform: impl Rewrite + 'static) -> Stage {
+        Stage { kind: Kind::Rewrite(Box::new(transform)), size, inverse: None }
+    }
+
+    /// The same, with the transform that undoes it.
+    #[must_use]
+    pub fn undone_by(mut self, inverse: impl Into<String>) -> Stage {
+        self.inverse = Some(inverse.into());
+        self
+    }
+}
+
+impl std::fmt::Debug for Stage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = match &self.kind {
+            Kind::InPlace(state, _) => format!("in place, {state:?}"),
+            Kind::Rewrite(_) => "rewrite".into(),
+        };
+        f.debug_struct("Stage").field("kind", &kind).field("inverse", &self.inverse).finish_non_exhaustive()
+    }
+}

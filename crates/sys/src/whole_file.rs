@@ -1,0 +1,192 @@
+//! A file that appears under its name complete or not at all.
+
+use std::ffi::OsString;
+use std::format;
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, linkat};
+
+/// A new content for a file. Until [`WholeFile::keep`] the old one is there for everybody, and if that is never called nothing
+/// has happened: where the file system can (`O_TMPFILE`), the new content has no name before, so that not even a kill leaves
+/// anything behind.
+#[derive(Debug)]
+pub struct WholeFile {
+    file: File,
+    path: PathBuf,
+    /// Where the content is until it is kept, if it needs a name.
+    temporary: Option<PathBuf>,
+}
+
+impl WholeFile {
+    /// Begins a new content for the file at `path`, which may not exist yet. Of a symbolic link the file that it leads to is
+    /// meant. A file that exists keeps its permissions.
+    ///
+    /// # Errors
+    /// Those of creating a file in that directory; `EISDIR` for a directory.
+    pub fn create(path: &Path) -> io::Result<WholeFile> {
+        let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
+        let permissions = match std::fs::metadata(&path) {
+            Ok(metadata) if metadata.is_dir() => return Err(rustix::io::Errno::ISDIR.into()),
+            Ok(metadata) => Some(metadata.permissions()),
+            Err(_) => None,
+        };
+        let whole = WholeFile::nameless(&path).or_else(|_| WholeFile::named(&path))?;
+        if let Some(permissions) = permissions {
+            whole.file.set_permissions(Permissions::from_mode(permissions.mode() & 0o7777))?;
+        }
+        Ok(whole)
+    }
+
+    fn nameless(path: &Path) -> io::Result<WholeFile> {
+        let file = OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).open(directory_of(path))?;
+        Ok(WholeFile { file, path: path.into(), temporary: None })
+    }
+
+    fn named(path: &Path) -> io::Result<WholeFile> {
+        let temporary = temporary_name(path)?;
+        let file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
+        Ok(WholeFile { file, path: path.into(), temporary: Some(temporary) })
+    }
+
+    /// Puts the new content on disk, and then in the place of the old one.
+    ///
+    /// # Errors
+    /// Those of `fsync(2)`, `linkat(2)` and `rename(2)`. The old content is still there then.
+    pub fn keep(mut self) -> io::Result<()> {
+        self.file.sync_all()?;
+        if self.temporary.is_none() {
+            // A link cannot replace a file, and renaming needs a name.
+            let temporary = temporary_name(&self.path)?;
+            let open = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+            linkat(CWD, open, CWD, &temporary, AtFlags::SYMLINK_FOLLOW)?;
+            self.temporary = Some(temporary);
+        }
+        if let Some(temporary) = &self.temporary {
+            std::fs::rename(temporary, &self.path)?;
+            self.temporary = None;
+        }
+        // The new name is on disk too. Not every file system can say so for a directory.
+        let _ = File::open(directory_of(&self.path)).and_then(|directory| directory.sync_all());
+        Ok(())
+    }
+}
+
+impl Write for WholeFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for WholeFile {
+    fn drop(&mut self) {
+        if let Some(temporary) = &self.temporary {
+            // Nobody to tell; the name says what it is.
+            let _ = std::fs::remove_file(temporary);
+        }
+    }
+}
+
+fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Beside the file, and not in use: the process's number, and a count in it.
+fn temporary_name(path: &Path) -> io::Result<PathBuf> {
+    let name = path.file_name().ok_or(rustix::io::Errno::ISDIR)?;
+    let free = (0..10_000_u32).map(|count| {
+        let mut hidden = OsString::from(".");
+        hidden.push(name);
+        hidden.push(format!(".{}-{count}", crate::own_pid()));
+        path.with_file_name(hidden)
+    });
+    free.into_iter().find(|path| !path.exists()).ok_or_else(|| rustix::io::Errno::EXIST.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::String;
+    use std::vec::Vec;
+
+    /// A directory that is gone with the value.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Scratch {
+            let path = std::env::temp_dir().join(format!("millstream-{}-{name}", std::process::id()));
+            std::fs::create_dir_all(&path).unwrap();
+            Scratch(path)
+        }
+
+        fn names(&self) -> Vec<String> {
+            let entries = std::fs::read_dir(&self.0).unwrap();
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            std::fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    type Beginning = fn(&Path) -> io::Result<WholeFile>;
+    const WAYS: [(&str, Beginning); 2] = [("nameless", WholeFile::nameless), ("named", WholeFile::named)];
+
+    #[test]
+    fn what_is_kept_replaces_what_was_there() {
+        for (name, begin) in WAYS {
+            let scratch = Scratch::new(&format!("kept-{name}"));
+            let path = scratch.0.join("file");
+            std::fs::write(&path, "old").unwrap();
+            let mut whole = begin(&path).unwrap();
+            whole.write_all(b"new").unwrap();
+            assert_eq!(std::fs::read(&path).unwrap(), b"old");
+            whole.keep().unwrap();
+            assert_eq!(std::fs::read(&path).unwrap(), b"new");
+            assert_eq!(scratch.names(), ["file"]);
+        }
+    }
+
+    #[test]
+    fn what_is_not_kept_was_never_there() {
+        for (name, begin) in WAYS {
+            let scratch = Scratch::new(&format!("dropped-{name}"));
+            let mut whole = begin(&scratch.0.join("file")).unwrap();
+            whole.write_all(b"new").unwrap();
+            drop(whole);
+            assert_eq!(scratch.names(), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn permissions_stay_and_links_are_followed() {
+        let scratch = Scratch::new("permissions");
+        let (path, link) = (scratch.0.join("file"), scratch.0.join("link"));
+        std::fs::write(&path, "old").unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        std::os::unix::fs::symlink("file", &link).unwrap();
+        let mut whole = WholeFile::create(&link).unwrap();
+        whole.write_all(b"new").unwrap();
+        whole.keep().unwrap();
+        assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o640);
+    }
+
+    #[test]
+    fn a_directory_is_refused_and_so_is_one_that_is_missing() {
+        let scratch = Scratch::new("refused");
+        let error = |path: &Path| WholeFile::create(path).unwrap_err().raw_os_error();
+        assert_eq!(error(&scratch.0), Some(libc::EISDIR));
+        assert_eq!(error(&scratch.0.join("missing/file")), Some(libc::ENOENT));
+    }
+}

@@ -1,0 +1,163 @@
+//! Transforms that exchange single bytes by a table.
+
+use millstream_net::{Data, Entry, Fault, InPlace, Stage, State};
+
+use crate::arguments;
+
+/// A byte for each byte.
+struct Table([u8; 256]);
+
+impl InPlace for Table {
+    fn apply(&mut self, _offset: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+        bytes.iter_mut().for_each(|byte| *byte = self.0[usize::from(*byte)]);
+        Ok(())
+    }
+}
+
+impl Table {
+    fn of(exchange: impl Fn(u8) -> u8) -> Table {
+        Table(std::array::from_fn(|byte| exchange(byte.to_le_bytes()[0])))
+    }
+}
+
+/// `rot13`
+pub(crate) static ROT13: Entry = Entry {
+    name: "rot13",
+    usage: "rot13",
+    summary: "Latin letters moved by 13 places",
+    takes: Data::Any,
+    gives: Data::Any,
+    build: |arguments| {
+        arguments::none(arguments)?;
+        Ok(Stage::in_place(State::Stateless, Table::of(rot13)).undone_by("rot13"))
+    },
+};
+
+fn rot13(byte: u8) -> u8 {
+    let first = if byte.is_ascii_lowercase() { b'a' } else { b'A' };
+    if byte.is_ascii_alphabetic() { first + (byte - first + 13) % 26 } else { byte }
+}
+
+/// `upper`
+pub(crate) static UPPER: Entry = Entry {
+    name: "upper",
+    usage: "upper",
+    summary: "the letters a to z made A to Z; no other alphabets",
+    takes: Data::Any,
+    gives: Data::Any,
+    build: |arguments| {
+        arguments::none(arguments)?;
+        Ok(Stage::in_place(State::Stateless, Table::of(|byte| byte.to_ascii_uppercase())))
+    },
+};
+
+/// `lower`
+pub(crate) static LOWER: Entry = Entry {
+    name: "lower",
+    usage: "lower",
+    summary: "the letters A to Z made a to z; no other alphabets",
+    takes: Data::Any,
+    gives: Data::Any,
+    build: |arguments| {
+        arguments::none(arguments)?;
+        Ok(Stage::in_place(State::Stateless, Table::of(|byte| byte.to_ascii_lowercase())))
+    },
+};
+
+/// `tr FROM TO`
+pub(crate) static TR: Entry = Entry {
+    name: "tr",
+    usage: r"tr FROM TO, with ranges such as a-z and the escapes \n \t \r \0 \\",
+    summary: "each byte of FROM exchanged for the one at its place in TO, whose last stands for all that are missing",
+    takes: Data::Any,
+    gives: Data::Any,
+    build: |arguments| {
+        let [from, to] = arguments else { return Err("FROM and TO are needed".into()) };
+        let (from, to) = (set(from)?, set(to)?);
+        let last = *to.last().ok_or("TO is empty")?;
+        let mut table = Table::of(|byte| byte);
+        for (place, &byte) in from.iter().enumerate() {
+            table.0[usize::from(byte)] = to.get(place).copied().unwrap_or(last);
+        }
+        let stage = Stage::in_place(State::Stateless, table);
+        Ok(match is_one_to_one(&from, &to) {
+            true => stage.undone_by(format!("tr {} {}", quoted(&arguments[1]), quoted(&arguments[0]))),
+            false => stage,
+        })
+    },
+};
+
+fn quoted(word: &str) -> String {
+    millstream_net::words::quoted(word)
+}
+
+/// Whether the exchange is one of bytes among themselves: then it can be undone.
+fn is_one_to_one(from: &[u8], to: &[u8]) -> bool {
+    let sorted = |set: &[u8]| {
+        let mut set = set.to_vec();
+        set.sort_unstable();
+        set
+    };
+    let (from, to) = (sorted(from), sorted(to));
+    from == to && from.windows(2).all(|pair| pair[0] != pair[1])
+}
+
+/// The bytes that a set such as `a-z\n` means.
+fn set(text: &str) -> Result<Vec<u8>, String> {
+    let mut letters = Vec::new();
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        letters.push(match byte {
+            b'\\' => match bytes.next() {
+                Some(b'n') => (b'\n', false),
+                Some(b't') => (b'\t', false),
+                Some(b'r') => (b'\r', false),
+                Some(b'0') => (0, false),
+                Some(other) => (other, false),
+                None => return Err(format!("nothing follows the last \\ in '{text}'")),
+            },
+            b'-' => (b'-', true),
+            other => (other, false),
+        });
+    }
+    let (mut set, mut place) = (Vec::new(), 0);
+    while let Some(&(first, _)) = letters.get(place) {
+        match (letters.get(place + 1), letters.get(place + 2)) {
+            (Some((_, true)), Some(&(last, _))) if last < first => return Err(format!("the range in '{text}' goes backwards")),
+            (Some((_, true)), Some(&(last, _))) => {
+                set.extend(first..=last);
+                place += 3;
+            }
+            _ => {
+                set.push(first);
+                place += 1;
+            }
+        }
+    }
+    Ok(set)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_are_those_of_tr() {
+        for (text, bytes) in [("a-e", "abcde"), (r"-a\-c-", "-a-c-"), (r"\n\t\\", "\n\t\\"), ("a-", "a-"), ("", "")] {
+            assert_eq!(set(text).unwrap(), bytes.as_bytes(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_range_goes_forwards() {
+        assert!(set("z-a").is_err() && set("a\\").is_err());
+    }
+
+    #[test]
+    fn only_an_exchange_among_the_same_bytes_can_be_undone() {
+        let inverse = |arguments: [&str; 2]| (TR.build)(&arguments.map(String::from)).unwrap().inverse;
+        assert_eq!(inverse(["ab", "ba"]).as_deref(), Some("tr ba ab"));
+        assert_eq!(inverse(["ab", "cd"]), None);
+        assert_eq!(inverse(["ab", "b"]), None);
+    }
+}

@@ -1,0 +1,70 @@
+//! The transforms that come with millstream's networks.
+//!
+//! ```
+//! use millstream_net::{Network, Options, run};
+//!
+//! let network = Network::from_line("gzip | gunzip | grep -v b | upper")?;
+//! let output = run::in_memory(&network, millstream_transforms::ALL, b"a\nb\nc\n", &Options::default())?;
+//! assert_eq!(output, b"A\nC\n");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! One file for each family; [`ALL`] lists them. Formats come from the crates that know them, through the calls that read from
+//! one slice and write to another, so that no byte is copied on the way.
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod bytes;
+mod count;
+mod cut;
+mod digest;
+mod ends;
+mod faults;
+mod grep;
+mod gzip;
+mod hex;
+mod letters;
+mod lines;
+mod pending;
+mod radix64;
+mod xz;
+mod zstd;
+
+use millstream_net::Entry;
+
+/// Every transform, by the name under which a network finds it.
+pub static ALL: &[&Entry] = &[
+    &bytes::IDENTITY,
+    &bytes::INCREMENT,
+    &bytes::XOR,
+    &bytes::SWAB,
+    &letters::ROT13,
+    &letters::UPPER,
+    &letters::LOWER,
+    &letters::TR,
+    &hex::HEX,
+    &hex::UNHEX,
+    &radix64::BASE64,
+    &radix64::UNBASE64,
+    &gzip::GZIP,
+    &gzip::GUNZIP,
+    &gzip::ZLIB,
+    &gzip::UNZLIB,
+    &zstd::ZSTD,
+    &zstd::UNZSTD,
+    &xz::XZ,
+    &xz::UNXZ,
+    &digest::SHA256,
+    &digest::BLAKE3,
+    &digest::CRC32,
+    &grep::GREP,
+    &ends::HEAD,
+    &ends::TAIL,
+    &cut::CUT,
+    &count::COUNT,
+    &faults::ERROR,
+    &faults::DELAY,
+    &faults::SHORT,
+    &faults::CORRUPT,
+    &faults::TRUNCATE,
+];

@@ -1,0 +1,32 @@
+//! Bytes that were made and have not found room yet.
+
+/// A queue of bytes. It keeps its memory, so a stream that runs does not allocate.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    bytes: Vec<u8>,
+    taken: usize,
+}
+
+impl Pending {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.taken == self.bytes.len()
+    }
+
+    /// Where further bytes are added.
+    pub(crate) fn end(&mut self) -> &mut Vec<u8> {
+        if self.is_empty() {
+            self.bytes.clear();
+            self.taken = 0;
+        }
+        &mut self.bytes
+    }
+
+    /// Moves as many as there is room for. Returns how many.
+    pub(crate) fn take(&mut self, output: &mut [u8]) -> usize {
+        let left = &self.bytes[self.taken..];
+        let count = left.len().min(output.len());
+        output[..count].copy_from_slice(&left[..count]);
+        self.taken += count;
+        count
+    }
+}
