@@ -11,7 +11,7 @@ use crate::bench::{
     pipeflex, pipeline, report, round_trip, seeds, suite,
 };
 use crate::failure::Failure;
-use crate::{bytes, ctl, fifo, gc, ps};
+use crate::{bytes, ctl, fifo, gc, net, ps};
 
 /// What the user asked for.
 pub(crate) enum Action {
@@ -27,6 +27,8 @@ pub(crate) enum Action {
     Gc(gc::Options),
     /// `millstream fifo`
     Fifo(fifo::Options),
+    /// `millstream net`
+    Net(Box<net::Options>),
     /// `--help` and `--version`
     Print(String),
 }
@@ -58,6 +60,9 @@ enum Command {
     /// Prove that no pipe has left anything behind
     #[command(after_help = gc::EXAMPLES)]
     Gc(gc::Options),
+    /// Transform a stream: compress, filter, count and more, in one process and one buffer
+    #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true, after_help = net::EXAMPLES)]
+    Net(Box<net::Options>),
 }
 
 const RUN_EXAMPLES: &str = "\
@@ -189,6 +194,7 @@ pub(crate) fn parse() -> Result<Action, Failure> {
         Ok(Program { command: Command::Ctl(options) }) => Ok(Action::Ctl(options)),
         Ok(Program { command: Command::Ps(options) }) => Ok(Action::Ps(options)),
         Ok(Program { command: Command::Gc(options) }) => Ok(Action::Gc(options)),
+        Ok(Program { command: Command::Net(options) }) => Ok(Action::Net(options)),
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Action::Print(error.render().to_string())),
             _ => Err(Failure::usage(one_sentence(&error))),

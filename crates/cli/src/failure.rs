@@ -4,6 +4,8 @@ use std::fmt::Display;
 use std::io::Write;
 use std::process::ExitCode;
 
+/// The data are not what they should be, or a file of the user's cannot be read or written.
+const DATA: u8 = 1;
 /// The program was used wrongly.
 const USAGE: u8 = 2;
 /// What was measured cannot be trusted, or cannot be compared.
@@ -23,6 +25,11 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
+    /// Exit status 1.
+    pub(crate) fn data(sentence: impl Into<String>) -> Failure {
+        Failure { sentence: sentence.into(), status: DATA }
+    }
+
     /// Exit status 2.
     pub(crate) fn usage(sentence: impl Into<String>) -> Failure {
         Failure { sentence: sentence.into(), status: USAGE }

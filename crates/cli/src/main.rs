@@ -8,6 +8,7 @@ mod ctl;
 mod failure;
 mod fifo;
 mod gc;
+mod net;
 mod progress;
 mod ps;
 mod run;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         Action::Ps(options) => ps::ps(&options),
         Action::Gc(options) => gc::gc(&options),
         Action::Fifo(options) => fifo::run(options),
+        Action::Net(options) => net::net(*options),
         Action::Print(text) => failure::print(&text),
     });
     outcome.unwrap_or_else(|failure| failure.report())
