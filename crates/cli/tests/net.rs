@@ -1,0 +1,241 @@
+//! `millstream net`: the same bytes as the programs that people know, and how it fails.
+
+mod common;
+
+use std::fs;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use common::{Scratch, Seen, millstream, output};
+
+/// Runs with this standard input.
+fn fed(mut command: Command, input: &[u8]) -> (Vec<u8>, Seen) {
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command starts");
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_vec();
+    // Who does not read all of it is none of our business.
+    let feeder = std::thread::spawn(move || drop(stdin.write_all(&input)));
+    let output = child.wait_with_output().unwrap();
+    feeder.join().unwrap();
+    (output.stdout.clone(), Seen::from(output))
+}
+
+fn net(line: &str, input: &[u8]) -> Vec<u8> {
+    let (bytes, seen) = fed(millstream(["net", line]), input);
+    assert_eq!(seen.code, Some(0), "{line}: {}", seen.stderr);
+    bytes
+}
+
+fn shell(script: &str, input: &[u8]) -> Vec<u8> {
+    let mut command = Command::new("bash");
+    command.args(["-c", script]).env("LC_ALL", "C");
+    let (bytes, seen) = fed(command, input);
+    // grep says 1 when it finds nothing.
+    assert!(matches!(seen.code, Some(0 | 1)), "{script}: {seen:?}");
+    bytes
+}
+
+fn samples() -> Vec<Vec<u8>> {
+    let text: String = (0..60_000).map(|number| format!("{number}\tthe {} of\tthe x{}\n", number * 7919 % 1000, number % 13)).collect();
+    let bytes: Vec<u8> = (0..700_000_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    vec![Vec::new(), b"one line".to_vec(), b"a\n\nb".to_vec(), text.into_bytes(), bytes]
+}
+
+#[test]
+fn a_transform_writes_what_the_program_of_that_name_writes() {
+    for (line, script) in [
+        ("grep the", "grep -a the"),
+        ("grep -v 'x1$'", "grep -av 'x1$'"),
+        ("grep -i 'THE 9.*x3'", "grep -ai 'THE 9.*x3'"),
+        ("head", "head"),
+        ("head -n 3", "head -n 3"),
+        ("head -c 100001", "head -c 100001"),
+        ("tail", "tail"),
+        ("tail -n 5000", "tail -n 5000"),
+        ("tail -c 70000", "tail -c 70000"),
+        ("cut -f 1,3-", "cut -f 1,3-"),
+        ("cut -d ' ' -f 2", "cut -d ' ' -f 2"),
+        ("tr a-z A-Z", "tr a-z A-Z"),
+        (r"tr '\n\t' '  '", r"tr '\n\t' '  '"),
+        ("base64", "base64"),
+        ("base64 -w 0", "base64 -w 0"),
+        ("count -l", "wc -l"),
+        ("count -c", "wc -c"),
+        ("swab", "dd conv=swab status=none"),
+        ("sha256 /dev/stdout | head -c 0", "sha256sum | cut -d ' ' -f 1"),
+    ] {
+        for sample in samples() {
+            // A text tool of the shell adds the end that the last line lacks, or, for cut, that of nothing.
+            let (ours, theirs) = (net(line, &sample), shell(script, &sample));
+            let ours_ended = [&ours[..], b"\n"].concat();
+            let is_text = line.starts_with("grep") && !ours.is_empty() && !ours.ends_with(b"\n");
+            assert!(ours == theirs || (is_text && ours_ended == theirs), "{line}: {} and {} bytes", ours.len(), theirs.len());
+        }
+    }
+}
+
+#[test]
+fn formats_are_read_and_written_by_their_own_programs() {
+    for (pack, unpack, program, reverse) in [
+        ("gzip", "gunzip", "gzip", "gzip -d"),
+        ("gzip -9", "gunzip", "gzip -1", "gzip -d"),
+        ("zstd", "unzstd", "zstd -q", "zstd -dq"),
+        ("zstd -19", "unzstd", "zstd -q --fast", "zstd -dq"),
+        ("xz -1", "unxz", "xz -1", "xz -d"),
+        ("base64", "unbase64", "base64", "base64 -d"),
+    ] {
+        for sample in samples() {
+            assert!(shell(reverse, &net(pack, &sample)) == sample, "{pack} | {reverse}");
+            assert!(net(unpack, &shell(program, &sample)) == sample, "{program} | {unpack}");
+        }
+    }
+    let twice = "gzip -c; printf more | gzip -c";
+    assert_eq!(net("gunzip", &shell(twice, b"some and ")), b"some and more");
+}
+
+#[test]
+fn a_line_does_what_a_pipeline_does() {
+    let scratch = Scratch::new();
+    let text = &samples()[3];
+    let packed = shell("gzip -c", text);
+    fs::write(scratch.path("in.gz"), packed).unwrap();
+    let (from, to) = (scratch.path("in.gz"), scratch.path("out.zst"));
+    let line = format!("read '{}' | gunzip | grep 'x1$' | zstd -3 | write '{}'", from.display(), to.display());
+    let seen = output(&mut millstream(["net", &line, "--stats=json"]));
+    assert_eq!((seen.code, &*seen.stdout), (Some(0), ""), "{}", seen.stderr);
+    let expected = shell("grep 'x1$'", text);
+    assert!(shell(&format!("zstd -dqc '{}'", to.display()), b"") == expected);
+    let stats: serde_json::Value = serde_json::from_str(&seen.stderr).unwrap();
+    let grep = &stats["stages"][2];
+    assert_eq!(grep["stage"], "grep x1$");
+    assert_eq!((grep["bytes_in"].as_u64(), grep["bytes_out"].as_u64()), (Some(text.len() as u64), Some(expected.len() as u64)));
+}
+
+/// One line, from us.
+fn assert_one_sentence(seen: &Seen, code: i32, says: &str) {
+    assert_eq!(seen.code, Some(code), "{seen:?}");
+    assert_eq!(seen.stderr.lines().count(), 1, "{seen:?}");
+    assert!(seen.stderr.starts_with("millstream: ") && seen.stderr.contains(says), "{says:?} in {seen:?}");
+}
+
+#[test]
+fn bad_data_bad_files_and_bad_networks_are_told_apart() {
+    let scratch = Scratch::new();
+    let text = scratch.file("text", "no gzip at all");
+    let out = scratch.path("out");
+    let seen = |arguments: &[&str]| output(&mut millstream([&["net"], arguments].concat()));
+    let to = format!("| write '{}'", out.display());
+    assert_one_sentence(&seen(&[&format!("read '{text}' | gunzip {to}")]), 1, "gunzip: at byte");
+    assert_one_sentence(&seen(&[&format!("read '{text}x' | gunzip {to}")]), 1, "cannot read");
+    assert_one_sentence(&seen(&[&format!("read '{text}' | write /dev/full")]), 1, "No space left on device");
+    assert_one_sentence(&seen(&[&format!("read '{text}' | zstd | gunzip {to}")]), 2, "gives the format zstd");
+    assert_one_sentence(&seen(&["gunzip |"]), 2, "a transform is missing, at stage 2");
+    assert_one_sentence(&seen(&["upper", "--memory", "5000"]), 2, "more memory than 5000 bytes");
+    assert_one_sentence(&seen(&["run", &text]), 2, "line 1");
+    assert_one_sentence(&seen(&["run", "nowhere.toml"]), 2, "cannot be read: No such file");
+    assert_one_sentence(&seen(&["inverse", "upper"]), 2, "nothing undoes 'upper'");
+    assert_one_sentence(&seen(&["doc", "gzipp"]), 2, "did you mean 'gzip'?");
+    assert_one_sentence(&seen(&["test", &scratch.file("n.toml", "[nodes.a]\nread = '-'\n[nodes.b]\nfrom = 'a'\nwrite = '-'")]), 2, "no [[test]]");
+    assert_eq!(seen(&[]).code, Some(2));
+    assert!(!out.exists());
+    assert_eq!(fs::read_dir(scratch.path("")).unwrap().count(), 2, "nothing is left behind");
+}
+
+#[test]
+fn a_reader_that_goes_early_is_no_failure() {
+    let program = common::program();
+    let script = format!("'{program}' net 'read /dev/zero | hex' | head -c 10; echo ${{PIPESTATUS[0]}}");
+    let seen = output(Command::new("bash").args(["-c", &script]));
+    assert_eq!((&*seen.stdout, &*seen.stderr), ("00000000000\n", ""));
+}
+
+#[test]
+fn a_network_that_is_killed_leaves_nothing_behind() {
+    let scratch = Scratch::new();
+    let line = format!("read /dev/zero | identity | write '{}'", scratch.path("out").display());
+    let mut child = millstream(["net", &line]).spawn().unwrap();
+    let io = format!("/proc/{}/io", child.id());
+    common::wait_for("some writing", || {
+        let written = fs::read_to_string(&io).ok();
+        let written = written.and_then(|io| io.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse::<u64>().ok()));
+        written.is_some_and(|bytes| bytes > 1 << 20)
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(fs::read_dir(scratch.path("")).unwrap().count(), 0);
+}
+
+#[test]
+fn what_comes_goes_on_at_once() {
+    let mut child = millstream(["net", "grep b | upper"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(stdout));
+    for line in ["ab", "xbx"] {
+        stdin.write_all(format!("a\n{line}\n").as_bytes()).unwrap();
+        assert_eq!(lines.next().unwrap().unwrap(), line.to_uppercase());
+    }
+    drop(stdin);
+    assert!(lines.next().is_none());
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn files_of_networks_run_and_test_themselves() {
+    let scratch = Scratch::new();
+    let out = scratch.path("out");
+    let text = |expected: &str| {
+        format!(
+            "[nodes.in]\nread = '-'\n[nodes.lines]\nfrom = 'in'\ndo = 'grep b | upper'\n[nodes.out]\nfrom = 'lines'\nwrite = '{}'\n\
+             [nodes.n]\nfrom = 'lines'\ndo = 'count -l'\n[nodes.end]\nfrom = 'n'\nwrite = '-'\n\
+             [[test]]\nname = 'b'\ninput.in = \"a\\nb\\n\"\noutput.out = \"{expected}\"\noutput.end = \"1\\n\"\n",
+            out.display()
+        )
+    };
+    let (good, bad) = (scratch.file("good.toml", &text("B\\n")), scratch.file("bad.toml", &text("C\\n")));
+    let seen = output(&mut millstream(["net", "test", &good]));
+    assert_eq!((seen.code, &*seen.stdout), (Some(0), "ok      b\n"), "{seen:?}");
+    let seen = output(&mut millstream(["net", "test", &bad]));
+    assert!(seen.code == Some(1) && seen.stdout.starts_with("FAILED  b: out: 2 bytes, not 2"), "{seen:?}");
+    assert!(!out.exists(), "a test writes no files");
+    let (bytes, seen) = fed(millstream(["net", "run", &good]), b"ab\nc\nb\n");
+    assert_eq!((seen.code, &bytes[..]), (Some(0), &b"2\n"[..]), "{seen:?}");
+    assert_eq!(fs::read(&out).unwrap(), b"AB\nB\n");
+    let (_, seen) = fed(millstream(["net", "run", &good, "--append"]), b"b2\n");
+    assert_eq!(seen.code, Some(0), "{seen:?}");
+    assert_eq!(fs::read(&out).unwrap(), b"AB\nB\nB2\n");
+    let printed = output(&mut millstream(["net", "check", &good])).stdout;
+    let again = scratch.file("again.toml", &printed);
+    assert_eq!(output(&mut millstream(["net", "check", &again])).stdout, printed);
+}
+
+#[test]
+fn the_list_has_every_transform_and_each_has_a_page() {
+    let list = output(&mut millstream(["net", "list", "--json"])).stdout;
+    let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+    let names: Vec<&str> = list.as_array().unwrap().iter().map(|entry| entry["name"].as_str().unwrap()).collect();
+    assert!(names.len() > 20);
+    for name in names {
+        let page = output(&mut millstream(["net", "doc", name]));
+        assert!(page.code == Some(0) && page.stdout.starts_with(&format!("{name}\n")), "{page:?}");
+    }
+}
+
+#[test]
+fn ten_stages_over_a_large_stream_stay_small() {
+    let scratch = Scratch::new();
+    let sparse = scratch.path("sparse");
+    fs::File::create(&sparse).unwrap().set_len(4 << 30).unwrap();
+    let line = format!(
+        "read '{}' | increment | rot13 | upper | xor 5a | lower | increment 3 | tr a b | xor 11 | swab | count -c",
+        sparse.display()
+    );
+    // The largest resident set of any child, as time(1) would say it.
+    let program = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True); \
+                   print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)";
+    let seen = output(Command::new("python3").args(["-c", program, common::program(), "net", &line]));
+    let mut lines = seen.stdout.lines();
+    assert_eq!(lines.next(), Some("4294967296"), "{seen:?}");
+    let kibibytes: u64 = lines.next().unwrap().parse().unwrap();
+    assert!(kibibytes <= 64 << 10, "{kibibytes} KiB");
+}

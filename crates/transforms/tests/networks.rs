@@ -1,0 +1,227 @@
+//! Networks as a whole: what is refused before a byte moves, splits and merges, early ends, and what is left after a failure.
+
+use std::fs;
+use std::path::PathBuf;
+
+use millstream_net::{Network, Options, Place, Plan, check, run};
+use millstream_transforms::ALL;
+
+/// A directory that is gone with the value.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let path = std::env::temp_dir().join(format!("millstream-networks-{}-{name}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Scratch(path)
+    }
+
+    fn file(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+        let path = self.0.join(name);
+        fs::write(&path, content).unwrap();
+        path.to_str().unwrap().into()
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().into()
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+fn run_line(line: &str) -> Result<(), String> {
+    let network = Network::from_line(line).map_err(|error| error.to_string())?;
+    run::run(&network, ALL, &Options::default()).map(|_| ()).map_err(|failure| failure.to_string())
+}
+
+fn run_toml(text: &str) -> Result<(), String> {
+    let network = Network::from_toml(text).map_err(|error| error.to_string())?;
+    run::run(&network, ALL, &Options::default()).map(|_| ()).map_err(|failure| failure.to_string())
+}
+
+fn unfit(text: &str) -> String {
+    let network = Network::from_toml(text).unwrap();
+    check::check(&network, ALL).unwrap_err().to_string()
+}
+
+#[test]
+fn what_cannot_work_is_refused_before_a_byte_moves() {
+    for (text, error) in [
+        ("[nodes.a]\nread = 'x'", "what comes out of 'a' goes nowhere"),
+        ("[nodes.a]\nwrite = 'x'", "nothing goes into 'a'"),
+        ("[nodes.a]\nread = 'x'\n[nodes.b]\nfrom = 'a'\nread = 'y'\n[nodes.c]\nfrom = 'b'\nwrite = 'z'", "'b' reads a file, and cannot"),
+        ("[nodes.a]\nread = 'x'\n[nodes.b]\nfrom = 'a'\nwrite = 'y'\n[nodes.c]\nfrom = 'b'\nwrite = 'z'", "'b' writes a file, and nothing"),
+        ("[nodes.a]\nread = 'x'\n[nodes.b]\nfrom = 'a'\ndo = 'gzipp'\n[nodes.c]\nfrom = 'b'\nwrite = 'z'", "there is no transform 'gzipp' (did you mean 'gzip'?)"),
+        ("[nodes.a]\nread = 'x'\n[nodes.b]\nfrom = 'a'\ndo = 'zstd'\n[nodes.c]\nfrom = 'b'\ndo = 'gunzip'\n[nodes.d]\nfrom = 'c'\nwrite = 'z'",
+         "between 'b' and 'c': 'b' gives the format zstd, and 'c' takes the format gzip"),
+        ("[nodes.a]\nread = 'x'\n[nodes.b]\nfrom = 'a'\ndo = 'gzip | grep x'\n[nodes.d]\nfrom = 'b'\nwrite = 'z'",
+         "between 'b/1' and 'b': 'b/1' gives the format gzip, and 'b' takes lines of text"),
+        ("[nodes.a]\nread = 'x'\n[nodes.b]\nfrom = 'a'\nwrite = 'z'\n[nodes.c]\nfrom = 'a'\nwrite = './z'", "'./z' is written twice"),
+        ("[nodes.a]\nread = '-'\n[nodes.b]\nread = '-'\n[nodes.c]\nfrom = ['a', 'b']\nwrite = 'z'", "the standard input is read twice"),
+        ("[nodes.a]\nread = 'x'\n[nodes.b]\nfrom = 'a'\nwrite = '-'\n[nodes.c]\nfrom = 'a'\nwrite = '-'", "the standard output is written twice"),
+        ("[nodes.a]\nread = 'x'\n[nodes.b]\nfrom = 'a'\nappend = 'x'", "' would be read and appended to, and never end"),
+        ("[nodes.a]\nread = 'x'\n[nodes.b]\nfrom = 'a'\ndo = 'upper'\n[nodes.c]\nfrom = ['a', 'b']\nwrite = 'z'",
+         "two ways lead from 'a' to 'c': the second would have to be kept in memory"),
+        ("[nodes.a]\nread = 'x'\n[nodes.b]\nread = 'y'\n[nodes.c]\nfrom = ['a', 'b']\nwrite = 'z'\n[nodes.d]\nfrom = ['b', 'a']\nwrite = 'w'",
+         "two merges want the same sources in different orders"),
+    ] {
+        let found = unfit(text);
+        assert!(found.contains(error), "{text}\n{found}");
+    }
+}
+
+#[test]
+fn a_split_gives_each_branch_the_whole_stream() {
+    let scratch = Scratch::new("split");
+    let content: Vec<u8> = (0..300_000_u32).flat_map(u32::to_le_bytes).collect();
+    let input = scratch.file("in", &content);
+    let [plain, changed, packed] = ["plain", "changed", "packed"].map(|name| scratch.path(name));
+    run_toml(&format!(
+        "[nodes.in]\nread = '{input}'\n[nodes.a]\nfrom = 'in'\ndo = 'increment'\n[nodes.b]\nfrom = 'a'\nwrite = '{changed}'\n\
+         [nodes.c]\nfrom = 'in'\ndo = 'gzip -1'\n[nodes.d]\nfrom = 'c'\nwrite = '{packed}'\n[nodes.e]\nfrom = 'in'\nwrite = '{plain}'"
+    ))
+    .unwrap();
+    assert!(fs::read(plain).unwrap() == content);
+    assert!(fs::read(changed).unwrap().iter().zip(&content).all(|(to, from)| *to == from.wrapping_add(1)));
+    let back = scratch.path("back");
+    run_line(&format!("read '{packed}' | gunzip | write '{back}'")).unwrap();
+    assert!(fs::read(back).unwrap() == content);
+}
+
+#[test]
+fn a_merge_has_one_input_after_the_other() {
+    let scratch = Scratch::new("merge");
+    let (first, second, out) = (scratch.file("1", "first\n"), scratch.file("2", "second\n"), scratch.path("out"));
+    // In the order that the merge names, which is not that of the file.
+    run_toml(&format!(
+        "[nodes.b]\nread = '{second}'\n[nodes.a]\nread = '{first}'\n[nodes.u]\nfrom = 'a'\ndo = 'upper | gzip | gunzip'\n\
+         [nodes.m]\nfrom = ['u', 'b']\ndo = 'count'\n[nodes.o]\nfrom = ['u', 'b']\nwrite = '{out}'\n[nodes.n]\nfrom = 'm'\nwrite = '{out}.count'"
+    ))
+    .unwrap();
+    assert_eq!(fs::read_to_string(&out).unwrap(), "FIRST\nsecond\n");
+    assert_eq!(fs::read_to_string(format!("{out}.count")).unwrap(), "2 2 13\n");
+}
+
+#[test]
+fn who_has_enough_stops_the_source_and_nothing_else() {
+    let scratch = Scratch::new("enough");
+    let (first, all) = (scratch.path("first"), scratch.path("all"));
+    let text: String = (0..100_000).map(|number| format!("{number}\n")).collect();
+    let input = scratch.file("in", &text);
+    run_toml(&format!(
+        "[nodes.in]\nread = '{input}'\n[nodes.a]\nfrom = 'in'\ndo = 'head -n 2 | gzip'\n[nodes.b]\nfrom = 'a'\nwrite = '{first}'\n\
+         [nodes.c]\nfrom = 'in'\nwrite = '{all}'"
+    ))
+    .unwrap();
+    assert_eq!(fs::read_to_string(all).unwrap(), text);
+    run_line(&format!("read '{first}' | gunzip | write '{first}.txt'")).unwrap();
+    assert_eq!(fs::read_to_string(format!("{first}.txt")).unwrap(), "0\n1\n");
+    // An endless source ends.
+    run_line(&format!("read /dev/zero | head -c 1000000 | hex | write '{first}'")).unwrap();
+    assert_eq!(fs::metadata(first).unwrap().len(), 2_000_000);
+}
+
+#[test]
+fn after_a_failure_files_are_as_they_were() {
+    let scratch = Scratch::new("failure");
+    let (input, old) = (scratch.file("in", vec![b'x'; 3_000_000]), scratch.file("old", "old"));
+    for line in [
+        format!("read '{input}' | error 2000000 | write '{old}'"),
+        format!("read '{input}' | gzip -1 | error 1 | gunzip | write '{old}'"),
+        format!("read '{input}' | gunzip | write '{old}'"),
+        format!("read '{input}.missing' | write '{old}'"),
+        format!("read '{input}' | sha256 ={} | write '{old}'", "0".repeat(64)),
+    ] {
+        run_line(&line).unwrap_err();
+        assert_eq!(fs::read_to_string(&old).unwrap(), "old", "{line}");
+        assert_eq!(scratch.names(), ["in", "old"], "{line}");
+    }
+    run_line(&format!("read '{input}' | count -c | append '{old}'")).unwrap();
+    assert_eq!(fs::read_to_string(&old).unwrap(), "old3000000\n");
+}
+
+#[test]
+fn errors_of_files_name_them_and_say_how_far_it_came() {
+    let scratch = Scratch::new("names");
+    let input = scratch.file("in", vec![b'x'; 1_000_000]);
+    let missing = scratch.path("missing/file");
+    let error = |line: String| run_line(&line).unwrap_err();
+    assert!(error(format!("read '{missing}' | write /dev/null")).starts_with(&format!("cannot read '{missing}', after 0 bytes: No such")));
+    assert!(error(format!("read '{input}' | write '{missing}'")).starts_with(&format!("cannot write '{missing}', after 0 bytes: No such")));
+    let full = error(format!("read '{input}' | write /dev/full"));
+    assert!(full.starts_with("cannot write '/dev/full', after 0 bytes: No space left"), "{full}");
+    let directory = error("read / | write /dev/null".into());
+    assert!(directory.contains("'/', after 0 bytes: Is a directory"), "{directory}");
+}
+
+#[test]
+fn copies_are_counted_and_stages_in_place_make_none() {
+    let network = Network::from_line("increment | rot13 | upper | hex | lower").unwrap();
+    let scratch = Scratch::new("copies");
+    let (input, out) = (scratch.file("in", vec![b'x'; 1_000_000]), scratch.path("out"));
+    let network = Network::from_line(&format!("read '{input}' | {network} | write '{out}'")).unwrap();
+    let outcome = run::run(&network, ALL, &Options::default()).unwrap();
+    let copied: Vec<u64> = outcome.stages.iter().map(|stage| stage.bytes_copied).collect();
+    assert_eq!(copied, [1_000_000, 0, 0, 0, 2_000_000, 0, 2_000_000]);
+    let read: Vec<u64> = outcome.stages.iter().map(|stage| stage.bytes_in).collect();
+    assert_eq!(read, [0, 1_000_000, 1_000_000, 1_000_000, 1_000_000, 2_000_000, 2_000_000]);
+}
+
+#[test]
+fn the_plan_keeps_to_the_memory_and_the_threads() {
+    let network = Network::from_line("upper | gzip | gunzip | lower | zstd").unwrap();
+    let checked = check::check(&network, ALL).unwrap();
+    let plan = |memory, threads| Plan::of(&checked, &Options { memory, threads });
+    let places = |threads| plan(64 << 20, threads).unwrap().places;
+    use Place::{Fused, OwnThread, SameThread, Sink, Source};
+    assert_eq!(places(1), [Source, Fused, SameThread, SameThread, Fused, SameThread, Sink]);
+    assert_eq!(places(3), [Source, Fused, OwnThread, OwnThread, Fused, SameThread, Sink]);
+    for memory in [100_000, 300_000, 1 << 20, 64 << 20] {
+        for threads in [1, 2, 8] {
+            assert!(plan(memory, threads).unwrap().memory() <= memory);
+        }
+    }
+    let error = plan(10_000, 1).unwrap_err().to_string();
+    assert!(error.contains("needs 5 buffers of at least 4096 bytes"), "{error}");
+}
+
+#[test]
+fn every_number_of_threads_and_any_memory_give_the_same_bytes() {
+    let input: Vec<u8> = (0..400_000_u32).flat_map(|number| number.to_string().into_bytes()).collect();
+    let line = "increment | gzip -1 | gunzip | swab | zstd -1 | unzstd | swab | hex | unhex | increment 255";
+    let network = Network::from_line(line).unwrap();
+    for threads in [1, 2, 3, 16] {
+        for memory in [400_000, 64 << 20] {
+            let output = run::in_memory(&network, ALL, &input, &Options { memory, threads }).unwrap();
+            assert!(output == input, "{threads} threads, {memory} bytes");
+        }
+    }
+}
+
+#[test]
+fn a_network_carries_its_own_tests() {
+    let text = |expected: &str| {
+        format!(
+            "[nodes.in]\nread = 'nowhere'\n[nodes.a]\nfrom = 'in'\ndo = 'grep b | upper'\n[nodes.out]\nfrom = 'a'\nwrite = 'nowhere/either'\n\
+             [[test]]\nname = 'b'\ninput.in = \"a\\nb\\nab\\n\"\noutput.out = \"{expected}\""
+        )
+    };
+    let outcome = |text: &str| {
+        let network = Network::from_toml(text).unwrap();
+        run::test(&network, ALL, &network.tests[0])
+    };
+    assert_eq!(outcome(&text("B\\nAB\\n")), Ok(()));
+    let error = outcome(&text("B\\nXB\\n")).unwrap_err();
+    assert_eq!(error, "out: 5 bytes, not 5; the first difference is at byte 2: \"AB\\n\", not \"XB\\n\"");
+}
