@@ -131,6 +131,8 @@ fn every_option_is_described() {
         (&["fifo", "open"], "docs/fifo.md"),
         (&["fifo", "read"], "docs/fifo.md"),
         (&["fifo", "write"], "docs/fifo.md"),
+        (&["net"], "docs/networks.md"),
+        (&["net", "run"], "docs/networks.md"),
         (&["bench"], "docs/benchmarks.md"),
         (&["bench", "grep"], "docs/benchmarks.md"),
         (&["bench", "bw_pipe"], "docs/benchmarks.md"),
