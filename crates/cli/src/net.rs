@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
-use millstream_net::{Data, Failure as NetFailure, Network, Options as RunOptions, Plan, Target, Work, check, explain, run};
+use millstream_net::{
+    Data, Failure as NetFailure, Network, Options as RunOptions, Plan, Target, Work, check, explain, run,
+};
 use millstream_transforms::ALL;
 
 use crate::bytes;
@@ -206,7 +208,9 @@ fn run_network(mut network: Network, running: &Running) -> Result<ExitCode, Fail
 /// Bytes that a node will read, if that is known; those that are no sources read none.
 fn length(node: &millstream_net::Node) -> Option<u64> {
     match &node.work {
-        Work::Read(Some(path)) => std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map(|file| file.len()),
+        Work::Read(Some(path)) => {
+            std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map(|file| file.len())
+        }
         Work::Read(None) => None,
         Work::Write(_) | Work::Transform(_) => Some(0),
     }

@@ -10,8 +10,12 @@ use common::{Scratch, Seen, millstream, output};
 
 /// Runs with this standard input.
 fn fed(mut command: Command, input: &[u8]) -> (Vec<u8>, Seen) {
-    let mut child =
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command starts");
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_vec();
     // Who does not read all of it is none of our business.
@@ -37,7 +41,9 @@ fn shell(script: &str, input: &[u8]) -> Vec<u8> {
 }
 
 fn samples() -> Vec<Vec<u8>> {
-    let text: String = (0..60_000).map(|number| format!("{number}\tthe {} of\tthe x{}\n", number * 7919 % 1000, number % 13)).collect();
+    let text: String = (0..60_000)
+        .map(|number| format!("{number}\tthe {} of\tthe x{}\n", number * 7919 % 1000, number % 13))
+        .collect();
     let bytes: Vec<u8> = (0..700_000_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     vec![Vec::new(), b"one line".to_vec(), b"a\n\nb".to_vec(), text.into_bytes(), bytes]
 }
@@ -69,7 +75,12 @@ fn a_transform_writes_what_the_program_of_that_name_writes() {
             let (ours, theirs) = (net(line, &sample), shell(script, &sample));
             let ours_ended = [&ours[..], b"\n"].concat();
             let is_text = line.starts_with("grep") && !ours.is_empty() && !ours.ends_with(b"\n");
-            assert!(ours == theirs || (is_text && ours_ended == theirs), "{line}: {} and {} bytes", ours.len(), theirs.len());
+            assert!(
+                ours == theirs || (is_text && ours_ended == theirs),
+                "{line}: {} and {} bytes",
+                ours.len(),
+                theirs.len()
+            );
         }
     }
 }
@@ -118,7 +129,10 @@ fn a_line_does_what_a_pipeline_does() {
     let stats: serde_json::Value = serde_json::from_str(&seen.stderr).unwrap();
     let grep = &stats["stages"][2];
     assert_eq!(grep["stage"], "grep x1$");
-    assert_eq!((grep["bytes_in"].as_u64(), grep["bytes_out"].as_u64()), (Some(text.len() as u64), Some(expected.len() as u64)));
+    assert_eq!(
+        (grep["bytes_in"].as_u64(), grep["bytes_out"].as_u64()),
+        (Some(text.len() as u64), Some(expected.len() as u64))
+    );
 }
 
 /// One line, from us.
@@ -145,7 +159,11 @@ fn bad_data_bad_files_and_bad_networks_are_told_apart() {
     assert_one_sentence(&seen(&["run", "nowhere.toml"]), 2, "cannot be read: No such file");
     assert_one_sentence(&seen(&["inverse", "upper"]), 2, "nothing undoes 'upper'");
     assert_one_sentence(&seen(&["doc", "gzipp"]), 2, "did you mean 'gzip'?");
-    assert_one_sentence(&seen(&["test", &scratch.file("n.toml", "[nodes.a]\nread = '-'\n[nodes.b]\nfrom = 'a'\nwrite = '-'")]), 2, "no [[test]]");
+    assert_one_sentence(
+        &seen(&["test", &scratch.file("n.toml", "[nodes.a]\nread = '-'\n[nodes.b]\nfrom = 'a'\nwrite = '-'")]),
+        2,
+        "no [[test]]",
+    );
     assert_eq!(seen(&[]).code, Some(2));
     assert!(!out.exists());
     assert_eq!(fs::read_dir(scratch.path("")).unwrap().count(), 2, "nothing is left behind");
@@ -167,7 +185,8 @@ fn a_network_that_is_killed_leaves_nothing_behind() {
     let io = format!("/proc/{}/io", child.id());
     common::wait_for("some writing", || {
         let written = fs::read_to_string(&io).ok();
-        let written = written.and_then(|io| io.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse::<u64>().ok()));
+        let written =
+            written.and_then(|io| io.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse::<u64>().ok()));
         written.is_some_and(|bytes| bytes > 1 << 20)
     });
     child.kill().unwrap();

@@ -57,7 +57,8 @@ mod tests {
 
     #[test]
     fn letters_are_counted() {
-        for (from, to, count) in [("", "", 0), ("gzip", "gzip", 0), ("gzip", "gunzip", 2), ("zstd", "ztsd", 2), ("a", "", 1)]
+        for (from, to, count) in
+            [("", "", 0), ("gzip", "gzip", 0), ("gzip", "gunzip", 2), ("zstd", "ztsd", 2), ("a", "", 1)]
         {
             assert_eq!((distance(from, to), distance(to, from)), (count, count), "{from} {to}");
         }

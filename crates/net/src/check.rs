@@ -64,9 +64,13 @@ fn check_degree(network: &Network, place: usize, node: &Node) -> Result<(), Fail
     let Node { name, work, from } = node;
     let feeds = network.fed_by(place).count();
     match work {
-        Work::Read(_) if !from.is_empty() => Err(unfit(format!("'{name}' reads a file, and cannot also come from '{}'", network.nodes[from[0]].name))),
+        Work::Read(_) if !from.is_empty() => {
+            Err(unfit(format!("'{name}' reads a file, and cannot also come from '{}'", network.nodes[from[0]].name)))
+        }
         Work::Transform(_) | Work::Write(_) if from.is_empty() => Err(unfit(format!("nothing goes into '{name}'"))),
-        Work::Read(_) | Work::Transform(_) if feeds == 0 => Err(unfit(format!("what comes out of '{name}' goes nowhere"))),
+        Work::Read(_) | Work::Transform(_) if feeds == 0 => {
+            Err(unfit(format!("what comes out of '{name}' goes nowhere")))
+        }
         Work::Write(_) if feeds > 0 => Err(unfit(format!("'{name}' writes a file, and nothing can come from it"))),
         _ => Ok(()),
     }
@@ -89,8 +93,13 @@ fn check_edges(
         };
         if is_wrong {
             let (giver, taker) = (&network.nodes[from].name, &node.name);
-            let (given, taken) = (in_words(stages[from].as_ref().map(|(entry, _)| entry.gives)), in_words(stages[place].as_ref().map(|(entry, _)| entry.takes)));
-            return Err(unfit(format!("between '{giver}' and '{taker}': '{giver}' gives {given}, and '{taker}' takes {taken}")));
+            let (given, taken) = (
+                in_words(stages[from].as_ref().map(|(entry, _)| entry.gives)),
+                in_words(stages[place].as_ref().map(|(entry, _)| entry.takes)),
+            );
+            return Err(unfit(format!(
+                "between '{giver}' and '{taker}': '{giver}' gives {given}, and '{taker}' takes {taken}"
+            )));
         }
     }
     Ok(())
@@ -106,8 +115,10 @@ fn in_words(data: Option<Data>) -> String {
 
 /// No file is written twice, and none is appended to while it is read.
 fn check_files(network: &Network) -> Result<(), Failure> {
-    let of = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| std::path::absolute(path).unwrap_or(path.into()));
-    let (mut read, mut written, mut appended, mut stdins, mut stdouts) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new(), 0, 0);
+    let of =
+        |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| std::path::absolute(path).unwrap_or(path.into()));
+    let (mut read, mut written, mut appended, mut stdins, mut stdouts) =
+        (BTreeSet::new(), BTreeSet::new(), BTreeSet::new(), 0, 0);
     for node in &network.nodes {
         match &node.work {
             Work::Read(Some(path)) => drop(read.insert(of(path))),

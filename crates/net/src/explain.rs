@@ -40,8 +40,12 @@ fn why(checked: &Checked<'_>, plan: &Plan, place: usize) -> String {
     let what = match plan.places[place] {
         Place::Source => "one copy, from the file into the buffer".into(),
         Place::Sink if matches!(node.work, Work::Write(_)) => "one copy, from the buffer to the file".into(),
-        Place::Fused | Place::Sink => format!("no copy: works in the buffer of the stage before it{}", state(checked, place)),
-        Place::OwnThread => format!("one copy, into a buffer of its own, in a thread of its own{}", size(checked, place)),
+        Place::Fused | Place::Sink => {
+            format!("no copy: works in the buffer of the stage before it{}", state(checked, place))
+        }
+        Place::OwnThread => {
+            format!("one copy, into a buffer of its own, in a thread of its own{}", size(checked, place))
+        }
         Place::SameThread => format!(
             "one copy, into a buffer of its own, in the thread of the stage before it: {}{}",
             if node.from.len() > 1 { "several streams meet here" } else { "no thread is left" },

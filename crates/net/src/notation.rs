@@ -76,7 +76,10 @@ impl Work {
         let (name, arguments) = (words.remove(0), words);
         let path = || match &arguments[..] {
             [path] => Ok(path.clone()),
-            _ => Err(format!("'{name}' takes one file, or - for the standard {}put", if name == "read" { "in" } else { "out" })),
+            _ => Err(format!(
+                "'{name}' takes one file, or - for the standard {}put",
+                if name == "read" { "in" } else { "out" }
+            )),
         };
         Ok(match name.as_str() {
             "read" => Work::Read(Some(path()?).filter(|path| path != "-").map(Into::into)),

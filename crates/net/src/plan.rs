@@ -83,7 +83,8 @@ impl Plan {
             });
         }
         let splits = (0..places.len()).map(|place| checked.network.fed_by(place).count().saturating_sub(1));
-        let buffers = places.iter().map(|place| buffers_at(*place)).sum::<usize>() + splits.filter(|&more| more > 0).count();
+        let buffers =
+            places.iter().map(|place| buffers_at(*place)).sum::<usize>() + splits.filter(|&more| more > 0).count();
         let buffer_bytes = (options.memory / buffers / BUFFER_MIN * BUFFER_MIN).min(BUFFER);
         if buffer_bytes < BUFFER_MIN {
             return Err(Failure::Unfit(format!(
@@ -107,4 +108,3 @@ fn buffers_at(place: Place) -> usize {
         Place::OwnThread => 1 + RELAYED,
     }
 }
-

@@ -24,8 +24,8 @@ use crate::graph::{Case, Network, Target, Work};
 use crate::plan::{BUFFER_MIN, Options, Place, Plan};
 use crate::transform::Kind;
 
-pub use count::StageCount;
 use count::Counter;
+pub use count::StageCount;
 use sink::Sink;
 use source::Source;
 

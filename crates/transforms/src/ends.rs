@@ -81,7 +81,10 @@ pub(crate) static TAIL: Entry = Entry {
     gives: Data::Any,
     build: |arguments| {
         let amount = amount(arguments)?;
-        Ok(Stage::rewrite(Size::Unknown, Last { amount, kept: VecDeque::new(), ends: 0, pending: Pending::default(), has_ended: false }))
+        Ok(Stage::rewrite(
+            Size::Unknown,
+            Last { amount, kept: VecDeque::new(), ends: 0, pending: Pending::default(), has_ended: false },
+        ))
     },
 };
 

@@ -45,8 +45,7 @@ pub(crate) static DELAY: Entry = Entry {
     takes: Data::Any,
     gives: Data::Any,
     build: |arguments| {
-        let milliseconds =
-            arguments::number("MILLISECONDS", arguments::one("MILLISECONDS", arguments)?, 0, 3_600_000)?;
+        let milliseconds = arguments::number("MILLISECONDS", arguments::one("MILLISECONDS", arguments)?, 0, 3_600_000)?;
         Ok(Stage::in_place(State::Stateful, Delay(Duration::from_millis(milliseconds))).undone_by("identity"))
     },
 };

@@ -101,7 +101,9 @@ impl Inflate {
             (true, true, 0) => Some(Err(Fault::new(format!("the {} stream is empty", self.format)))),
             (true, true, _) => Some(Ok(Step { consumed: 0, produced: 0, next: Next::Done })),
             (true, false, _) => Some(Ok(Step { consumed: 0, produced: 0, next: Next::More })),
-            (false, _, 1..) if !self.may_repeat => Some(Err(Fault::new(format!("bytes follow the end of the {} stream", self.format)))),
+            (false, _, 1..) if !self.may_repeat => {
+                Some(Err(Fault::new(format!("bytes follow the end of the {} stream", self.format))))
+            }
             (false, ..) => {
                 self.stream = (self.new)();
                 self.is_between = false;
@@ -113,21 +115,30 @@ impl Inflate {
 
 impl Rewrite for Inflate {
     fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
-        if self.is_between && let Some(done) = self.between(input, ends) {
+        if self.is_between
+            && let Some(done) = self.between(input, ends)
+        {
             return done;
         }
         let (read, written) = (self.stream.total_in(), self.stream.total_out());
         let status = self.stream.decompress(input, output, FlushDecompress::None).map_err(|error| {
             let consumed = usize::try_from(self.stream.total_in() - read).unwrap_or(0);
-            let which = if self.streams == 0 { String::new() } else { format!(" (part {} of the file)", self.streams + 1) };
-            Fault::new(format!("the {} stream is corrupt: {}{which}", self.format, error.message().unwrap_or("bad data"))).after(consumed)
+            let which =
+                if self.streams == 0 { String::new() } else { format!(" (part {} of the file)", self.streams + 1) };
+            Fault::new(format!(
+                "the {} stream is corrupt: {}{which}",
+                self.format,
+                error.message().unwrap_or("bad data")
+            ))
+            .after(consumed)
         })?;
         let mut step = step((read, written), (self.stream.total_in(), self.stream.total_out()), false);
         if status == Status::StreamEnd {
             self.is_between = true;
             self.streams += 1;
         } else if ends && step.consumed == input.len() && step.produced == 0 {
-            return Err(Fault::new(format!("the {} stream ends too early: the file is truncated", self.format)).after(step.consumed));
+            return Err(Fault::new(format!("the {} stream ends too early: the file is truncated", self.format))
+                .after(step.consumed));
         }
         step.next = Next::More;
         Ok(step)

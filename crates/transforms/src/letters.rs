@@ -123,7 +123,9 @@ fn set(text: &str) -> Result<Vec<u8>, String> {
     let (mut set, mut place) = (Vec::new(), 0);
     while let Some(&(first, _)) = letters.get(place) {
         match (letters.get(place + 1), letters.get(place + 2)) {
-            (Some((_, true)), Some(&(last, _))) if last < first => return Err(format!("the range in '{text}' goes backwards")),
+            (Some((_, true)), Some(&(last, _))) if last < first => {
+                return Err(format!("the range in '{text}' goes backwards"));
+            }
             (Some((_, true)), Some(&(last, _))) => {
                 set.extend(first..=last);
                 place += 3;

@@ -34,7 +34,14 @@ pub(crate) struct Lines<C> {
 
 impl<C: Choice> Lines<C> {
     pub(crate) fn new(choice: C) -> Lines<C> {
-        Lines { choice, begun: Vec::new(), passing: 0, skipping: 0, whole: 0, pending: crate::pending::Pending::default() }
+        Lines {
+            choice,
+            begun: Vec::new(),
+            passing: 0,
+            skipping: 0,
+            whole: 0,
+            pending: crate::pending::Pending::default(),
+        }
     }
 
     /// Looks at a line that came in several pieces.
@@ -86,7 +93,9 @@ impl<C: Choice> Rewrite for Lines<C> {
                 }
                 return Ok(Step { consumed, produced, next: if ends { Next::Done } else { Next::More } });
             }
-            if self.begun.is_empty() && let Some(last) = memchr::memrchr(b'\n', rest) {
+            if self.begun.is_empty()
+                && let Some(last) = memchr::memrchr(b'\n', rest)
+            {
                 self.whole = last + 1;
                 continue;
             }

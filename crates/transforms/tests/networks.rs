@@ -60,21 +60,50 @@ fn what_cannot_work_is_refused_before_a_byte_moves() {
     for (text, error) in [
         ("[nodes.a]\nread = 'x'", "what comes out of 'a' goes nowhere"),
         ("[nodes.a]\nwrite = 'x'", "nothing goes into 'a'"),
-        ("[nodes.a]\nread = 'x'\n[nodes.b]\nfrom = 'a'\nread = 'y'\n[nodes.c]\nfrom = 'b'\nwrite = 'z'", "'b' reads a file, and cannot"),
-        ("[nodes.a]\nread = 'x'\n[nodes.b]\nfrom = 'a'\nwrite = 'y'\n[nodes.c]\nfrom = 'b'\nwrite = 'z'", "'b' writes a file, and nothing"),
-        ("[nodes.a]\nread = 'x'\n[nodes.b]\nfrom = 'a'\ndo = 'gzipp'\n[nodes.c]\nfrom = 'b'\nwrite = 'z'", "there is no transform 'gzipp' (did you mean 'gzip'?)"),
-        ("[nodes.a]\nread = 'x'\n[nodes.b]\nfrom = 'a'\ndo = 'zstd'\n[nodes.c]\nfrom = 'b'\ndo = 'gunzip'\n[nodes.d]\nfrom = 'c'\nwrite = 'z'",
-         "between 'b' and 'c': 'b' gives the format zstd, and 'c' takes the format gzip"),
-        ("[nodes.a]\nread = 'x'\n[nodes.b]\nfrom = 'a'\ndo = 'gzip | grep x'\n[nodes.d]\nfrom = 'b'\nwrite = 'z'",
-         "between 'b/1' and 'b': 'b/1' gives the format gzip, and 'b' takes lines of text"),
-        ("[nodes.a]\nread = 'x'\n[nodes.b]\nfrom = 'a'\nwrite = 'z'\n[nodes.c]\nfrom = 'a'\nwrite = './z'", "'./z' is written twice"),
-        ("[nodes.a]\nread = '-'\n[nodes.b]\nread = '-'\n[nodes.c]\nfrom = ['a', 'b']\nwrite = 'z'", "the standard input is read twice"),
-        ("[nodes.a]\nread = 'x'\n[nodes.b]\nfrom = 'a'\nwrite = '-'\n[nodes.c]\nfrom = 'a'\nwrite = '-'", "the standard output is written twice"),
-        ("[nodes.a]\nread = 'x'\n[nodes.b]\nfrom = 'a'\nappend = 'x'", "' would be read and appended to, and never end"),
-        ("[nodes.a]\nread = 'x'\n[nodes.b]\nfrom = 'a'\ndo = 'upper'\n[nodes.c]\nfrom = ['a', 'b']\nwrite = 'z'",
-         "two ways lead from 'a' to 'c': the second would have to be kept in memory"),
-        ("[nodes.a]\nread = 'x'\n[nodes.b]\nread = 'y'\n[nodes.c]\nfrom = ['a', 'b']\nwrite = 'z'\n[nodes.d]\nfrom = ['b', 'a']\nwrite = 'w'",
-         "two merges want the same sources in different orders"),
+        (
+            "[nodes.a]\nread = 'x'\n[nodes.b]\nfrom = 'a'\nread = 'y'\n[nodes.c]\nfrom = 'b'\nwrite = 'z'",
+            "'b' reads a file, and cannot",
+        ),
+        (
+            "[nodes.a]\nread = 'x'\n[nodes.b]\nfrom = 'a'\nwrite = 'y'\n[nodes.c]\nfrom = 'b'\nwrite = 'z'",
+            "'b' writes a file, and nothing",
+        ),
+        (
+            "[nodes.a]\nread = 'x'\n[nodes.b]\nfrom = 'a'\ndo = 'gzipp'\n[nodes.c]\nfrom = 'b'\nwrite = 'z'",
+            "there is no transform 'gzipp' (did you mean 'gzip'?)",
+        ),
+        (
+            "[nodes.a]\nread = 'x'\n[nodes.b]\nfrom = 'a'\ndo = 'zstd'\n[nodes.c]\nfrom = 'b'\ndo = 'gunzip'\n[nodes.d]\nfrom = 'c'\nwrite = 'z'",
+            "between 'b' and 'c': 'b' gives the format zstd, and 'c' takes the format gzip",
+        ),
+        (
+            "[nodes.a]\nread = 'x'\n[nodes.b]\nfrom = 'a'\ndo = 'gzip | grep x'\n[nodes.d]\nfrom = 'b'\nwrite = 'z'",
+            "between 'b/1' and 'b': 'b/1' gives the format gzip, and 'b' takes lines of text",
+        ),
+        (
+            "[nodes.a]\nread = 'x'\n[nodes.b]\nfrom = 'a'\nwrite = 'z'\n[nodes.c]\nfrom = 'a'\nwrite = './z'",
+            "'./z' is written twice",
+        ),
+        (
+            "[nodes.a]\nread = '-'\n[nodes.b]\nread = '-'\n[nodes.c]\nfrom = ['a', 'b']\nwrite = 'z'",
+            "the standard input is read twice",
+        ),
+        (
+            "[nodes.a]\nread = 'x'\n[nodes.b]\nfrom = 'a'\nwrite = '-'\n[nodes.c]\nfrom = 'a'\nwrite = '-'",
+            "the standard output is written twice",
+        ),
+        (
+            "[nodes.a]\nread = 'x'\n[nodes.b]\nfrom = 'a'\nappend = 'x'",
+            "' would be read and appended to, and never end",
+        ),
+        (
+            "[nodes.a]\nread = 'x'\n[nodes.b]\nfrom = 'a'\ndo = 'upper'\n[nodes.c]\nfrom = ['a', 'b']\nwrite = 'z'",
+            "two ways lead from 'a' to 'c': the second would have to be kept in memory",
+        ),
+        (
+            "[nodes.a]\nread = 'x'\n[nodes.b]\nread = 'y'\n[nodes.c]\nfrom = ['a', 'b']\nwrite = 'z'\n[nodes.d]\nfrom = ['b', 'a']\nwrite = 'w'",
+            "two merges want the same sources in different orders",
+        ),
     ] {
         let found = unfit(text);
         assert!(found.contains(error), "{text}\n{found}");
@@ -157,8 +186,14 @@ fn errors_of_files_name_them_and_say_how_far_it_came() {
     let input = scratch.file("in", vec![b'x'; 1_000_000]);
     let missing = scratch.path("missing/file");
     let error = |line: String| run_line(&line).unwrap_err();
-    assert!(error(format!("read '{missing}' | write /dev/null")).starts_with(&format!("cannot read '{missing}', after 0 bytes: No such")));
-    assert!(error(format!("read '{input}' | write '{missing}'")).starts_with(&format!("cannot write '{missing}', after 0 bytes: No such")));
+    assert!(
+        error(format!("read '{missing}' | write /dev/null"))
+            .starts_with(&format!("cannot read '{missing}', after 0 bytes: No such"))
+    );
+    assert!(
+        error(format!("read '{input}' | write '{missing}'"))
+            .starts_with(&format!("cannot write '{missing}', after 0 bytes: No such"))
+    );
     let full = error(format!("read '{input}' | write /dev/full"));
     assert!(full.starts_with("cannot write '/dev/full', after 0 bytes: No space left"), "{full}");
     let directory = error("read / | write /dev/null".into());

@@ -64,13 +64,15 @@ pub(super) fn table(outcome: &Outcome) -> String {
     let mut rows = vec![["stage", "read", "written", "copied", "ms"].map(String::from)];
     rows.extend(outcome.stages.iter().map(|stage| {
         let milliseconds = format!("{:.1}", stage.nanoseconds as f64 / 1e6);
-        let [read, written, copied] = [stage.bytes_in, stage.bytes_out, stage.bytes_copied].map(|bytes| bytes.to_string());
+        let [read, written, copied] =
+            [stage.bytes_in, stage.bytes_out, stage.bytes_copied].map(|bytes| bytes.to_string());
         [stage.work.clone(), read, written, copied, milliseconds]
     }));
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..5).map(width).collect();
     let line = |row: &[String; 5]| {
-        let numbers: String = (1..5).map(|column| format!("  {:>width$}", row[column], width = widths[column])).collect();
+        let numbers: String =
+            (1..5).map(|column| format!("  {:>width$}", row[column], width = widths[column])).collect();
         format!("{:width$}{numbers}\n", row[0], width = widths[0])
     };
     rows.iter().map(line).collect()

@@ -36,9 +36,10 @@ pub(super) fn parse(text: &str) -> Result<Network, BadNotation> {
         drafts.extend(node_of(&name, node).map_err(|what| BadNotation(format!("node '{name}': {what}")))?);
     }
     let nodes = in_order(drafts)?;
-    let tests = tests.into_iter().enumerate().map(|(place, test)| {
-        case_of(test, &nodes).map_err(|what| BadNotation(format!("test {}: {what}", place + 1)))
-    });
+    let tests = tests
+        .into_iter()
+        .enumerate()
+        .map(|(place, test)| case_of(test, &nodes).map_err(|what| BadNotation(format!("test {}: {what}", place + 1))));
     let tests = tests.collect::<Result<_, _>>()?;
     Ok(Network { nodes, tests })
 }
@@ -71,7 +72,9 @@ fn node_of(name: &str, node: Value) -> Result<Vec<Draft>, String> {
         }
     }
     if let Some(key) = node.keys().next() {
-        return Err(format!("'{key}' means nothing here; a node has one of 'read', 'do', 'write', 'append', and 'from'"));
+        return Err(format!(
+            "'{key}' means nothing here; a node has one of 'read', 'do', 'write', 'append', and 'from'"
+        ));
     }
     if works.is_empty() {
         return Err("says nothing of what it does: 'read', 'do', 'write' or 'append'".into());
@@ -97,7 +100,10 @@ fn in_order(mut drafts: Vec<Draft>) -> Result<Vec<Node>, BadNotation> {
     let names: Vec<String> = drafts.iter().map(|draft| draft.name.clone()).collect();
     for draft in &drafts {
         if let Some(missing) = draft.from.iter().find(|from| !names.contains(from)) {
-            return Err(BadNotation(format!("node '{}': there is no node '{missing}' that it could come from", draft.name)));
+            return Err(BadNotation(format!(
+                "node '{}': there is no node '{missing}' that it could come from",
+                draft.name
+            )));
         }
     }
     let mut nodes: Vec<Node> = Vec::new();
@@ -146,11 +152,16 @@ fn ends_of(
     };
     let end = |(name, value): (String, Value)| {
         if !nodes.iter().any(|node| node.name == name && fits(node)) {
-            return Err(format!("'{key}.{name}' names no {} of the network", if key == "input" { "source" } else { "sink" }));
+            return Err(format!(
+                "'{key}.{name}' names no {} of the network",
+                if key == "input" { "source" } else { "sink" }
+            ));
         }
         let bytes = match value {
             Value::String(text) => text.into_bytes(),
-            Value::Array(bytes) => bytes.iter().map(byte_of).collect::<Option<_>>().ok_or("a byte is a number from 0 to 255")?,
+            Value::Array(bytes) => {
+                bytes.iter().map(byte_of).collect::<Option<_>>().ok_or("a byte is a number from 0 to 255")?
+            }
             _ => return Err(format!("'{key}.{name}' is a text, or a list of bytes")),
         };
         Ok((name, bytes))
@@ -179,7 +190,9 @@ pub(super) fn print(network: &Network) -> String {
         let _ = match &from[..] {
             [] => Ok(()),
             [one] => writeln!(text, "from = {}", literal(one)),
-            several => writeln!(text, "from = [{}]", several.iter().map(|one| literal(one)).collect::<Vec<_>>().join(", ")),
+            several => {
+                writeln!(text, "from = [{}]", several.iter().map(|one| literal(one)).collect::<Vec<_>>().join(", "))
+            }
         };
         let _ = writeln!(text, "{key} = {}", literal(&value));
     }
@@ -259,7 +272,10 @@ output.both = ""
             ("[nodes.a]\nread = 'x'\n\n= 3", "line 4: "),
             ("[nodes.a]\nread = 1", "node 'a': 'read' is a text in quotes"),
             ("[nodes.a]\nfrom = 'b'\ndo = 'x'", "node 'a': there is no node 'b' that it could come from"),
-            ("[nodes.a]\nfrom = 'b'\ndo = 'x'\n[nodes.b]\nfrom = 'a'\ndo = 'x'", "these nodes go round in a circle: a, b"),
+            (
+                "[nodes.a]\nfrom = 'b'\ndo = 'x'\n[nodes.b]\nfrom = 'a'\ndo = 'x'",
+                "these nodes go round in a circle: a, b",
+            ),
             ("[nodes.a]\nfrom = 'a'", "node 'a': says nothing of what it does"),
             ("[nodes.a]\ndo = 'x'\ndoo = 'x'", "node 'a': 'doo' means nothing here"),
             ("[nodes.a]\nread = 'x'\nwrite = 'x'", "node 'a': 'write' means nothing here"),

@@ -17,12 +17,7 @@ pub(super) struct Fused {
 }
 
 impl Fused {
-    pub(super) fn new(
-        transform: Box<dyn InPlace>,
-        text: String,
-        counter: Arc<Counter>,
-        next: Box<dyn Push>,
-    ) -> Fused {
+    pub(super) fn new(transform: Box<dyn InPlace>, text: String, counter: Arc<Counter>, next: Box<dyn Push>) -> Fused {
         Fused { transform, text, offset: 0, counter, next }
     }
 

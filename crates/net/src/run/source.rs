@@ -41,14 +41,16 @@ impl Source {
     /// Reads once; whether there was something.
     pub(super) fn fill(&mut self, chunk: &mut Chunk) -> Result<bool, Failure> {
         chunk.clear();
-        let count = self.counter.timed(|| loop {
-            let count = match &mut self.from {
-                From::File(file) => file.read(chunk.free()),
-                From::Memory(bytes) => bytes.read(chunk.free()),
-            };
-            match count {
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                other => break other,
+        let count = self.counter.timed(|| {
+            loop {
+                let count = match &mut self.from {
+                    From::File(file) => file.read(chunk.free()),
+                    From::Memory(bytes) => bytes.read(chunk.free()),
+                };
+                match count {
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    other => break other,
+                }
             }
         });
         let offset = self.counter.bytes_out();
