@@ -31,15 +31,16 @@ const TURNS: u32 = 200;
 pub(crate) struct Company {
     access: Access,
     link: Slot<Link>,
-    /// When it was last looked for, by the coarse clock.
+    /// When it was last looked for, by the coarse clock, and how often it could have been.
     looked_at: AtomicU32,
+    chances: AtomicU32,
     is_plain: AtomicBool,
 }
 
 impl Company {
     pub(crate) fn of(access: Access) -> Company {
         let looked_at = AtomicU32::new(clock::coarse_milliseconds().wrapping_sub(1));
-        Company { access, link: Slot::empty(), looked_at, is_plain: AtomicBool::new(false) }
+        Company { access, link: Slot::empty(), looked_at, chances: AtomicU32::new(0), is_plain: AtomicBool::new(false) }
     }
 
     pub(crate) fn access(&self) -> Access {
@@ -70,7 +71,10 @@ impl Company {
     #[cold]
     fn look(&self, end: &End, may_found: bool) -> Option<&Link> {
         let now = clock::coarse_milliseconds();
-        if self.is_plain.load(Relaxed) || self.looked_at.swap(now, Relaxed) == now {
+        // The other side often comes a few transfers later: the first are all a chance, then every second, fourth and so on.
+        let chance = self.chances.fetch_add(1, Relaxed).wrapping_add(1);
+        let is_same_tick = self.looked_at.swap(now, Relaxed) == now;
+        if self.is_plain.load(Relaxed) || (is_same_tick && !chance.is_power_of_two()) {
             return None;
         }
         if !may_found && transfer::any_mark(end.fd()).ok()?.is_none() {
