@@ -170,6 +170,28 @@ fn one_call(ring: Ring<'_>, what: u8, len: usize) -> Result<(), Broken> {
             assert_eq!(writers.room(1)?.len(), 0, "nothing is written behind an offer");
             if len.is_multiple_of(2) { ring.withdraw(serial, len).map(|taken| assert_eq!(taken, 0)) } else { Ok(()) }
         }
+        17 => {
+            let side = ring.lock_writers(&parking)?;
+            let claim = side.claim(side.room(len)?, len, what.into());
+            assert!(claim.places(ring).iter().all(|place| place.start <= place.end && place.end <= 2 * BANK));
+            let claims = ring.claims_of_writers();
+            let _ = (side.is_claimed(), claims.process(), claims.stands(claim.serial(), what.into()));
+            if len.is_multiple_of(2) {
+                claims.end(&claim, len / 2, 3);
+            } else {
+                side.end_claim_of_dead(what.into());
+            }
+            Ok(())
+        }
+        18 => {
+            let side = ring.lock_readers(&parking)?;
+            let claim = side.claim(side.waiting(len)?, len, what.into());
+            assert!(claim.places(ring).iter().all(|place| place.start <= place.end && place.end <= 2 * BANK));
+            let claims = ring.claims_of_readers();
+            let _ = claims.will_wait();
+            claims.end(&claim, len, 3);
+            Ok(())
+        }
         _ => {
             ring.found(whose(1), Geometry::of(4096).expect("a page is a ring"));
             Ok(())

@@ -12,6 +12,14 @@ mod ours_direct {
     millstream_conformance::contract!(processes: millstream_conformance::ours::Direct);
 }
 
+mod ours_in_place {
+    millstream_conformance::contract!(processes: millstream_conformance::in_place::InPlace<true>);
+}
+
+mod ours_reserved_and_borrowed_by_copy {
+    millstream_conformance::contract!(processes: millstream_conformance::in_place::InPlace<false>);
+}
+
 mod model {
     millstream_conformance::contract!(threads: millstream_conformance::model::Model);
 }

@@ -44,6 +44,8 @@ mod at {
     pub(super) const WRITE_POSITION: u64 = 256;
     pub(super) const WRITERS_LOCK: u64 = 384;
     pub(super) const WRITERS_SEEN: u64 = 392;
+    pub(super) const WRITERS_CLAIM: u64 = 428;
+    pub(super) const READERS_CLAIM: u64 = 684;
     pub(super) const READ_POSITION: u64 = 512;
     pub(super) const READERS_LOCK: u64 = 640;
     pub(super) const READERS_SEEN: u64 = 648;
@@ -68,6 +70,8 @@ const WORDS: [u64; 14] = [
     at::OFFER + 36,
     at::OFFER + 40,
 ];
+/// What holds the number of somebody for whom others wait.
+const OWNERS: [u64; 5] = [at::WRITERS_LOCK, at::READERS_LOCK, at::BELL_LOCK, at::WRITERS_CLAIM, at::READERS_CLAIM];
 const LOCKS: [u64; 3] = [at::WRITERS_LOCK, at::READERS_LOCK, at::BELL_LOCK];
 const POSITIONS: [u64; 4] = [at::WRITE_POSITION, at::READ_POSITION, at::WRITERS_SEEN, at::READERS_SEEN];
 
@@ -93,7 +97,7 @@ fn scribble(shadow: BorrowedFd<'_>, random: &mut Random, victim: u32) -> ! {
                 let owners = [1, std::process::id(), victim, 4_194_000, number(random), 0];
                 let bits = [0, 1 << 31, 1 << 30, 3 << 30][random.within(0..4)];
                 let word = owners[random.within(0..owners.len())] | bits;
-                set(LOCKS[random.within(0..LOCKS.len())], &word.to_le_bytes());
+                set(OWNERS[random.within(0..OWNERS.len())], &word.to_le_bytes());
             }
             40..65 => {
                 let near = random.within(0..1 << 21) as u64;

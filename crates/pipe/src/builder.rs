@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use millstream_sys::{Errno, memory, pipe, transfer};
 
+use crate::claim::Trust;
 use crate::direct::DirectPolicy;
 use crate::end::{End, Origin, Pipe, is_another_allowed, permitted_capacity, size_for};
 use crate::policy::WaitPolicy;
@@ -55,11 +56,19 @@ pub struct Builder {
     /// `None`: what the settings say.
     wait: Option<WaitPolicy>,
     direct: DirectPolicy,
+    trust: bool,
 }
 
 impl Default for Builder {
     fn default() -> Builder {
-        Builder { capacity: None, nonblocking: false, cloexec: true, wait: None, direct: DirectPolicy::default() }
+        Builder {
+            capacity: None,
+            nonblocking: false,
+            cloexec: true,
+            wait: None,
+            direct: DirectPolicy::default(),
+            trust: false,
+        }
     }
 }
 
@@ -107,6 +116,18 @@ impl Builder {
         self
     }
 
+    /// Both ends believe the others at the pipe: [`Writer::reserve`], [`Reader::borrow`] and
+    /// [`fill_buf`](std::io::BufRead::fill_buf) then give the shared memory itself, with no copy.
+    ///
+    /// # Safety
+    /// As [`Reader::trust_peers`].
+    #[must_use]
+    #[allow(unsafe_code, reason = "a promise of the caller's, not an operation")]
+    pub unsafe fn trust_peers(mut self) -> Builder {
+        self.trust = true;
+        self
+    }
+
     /// Makes the pipe.
     ///
     /// # Errors
@@ -136,7 +157,8 @@ impl Builder {
             transfer::set_nonblocking(&writer, true)?;
         }
         let (pipe, wait) = (Arc::new(pipe), self.wait.unwrap_or_else(settings::wait));
-        let reader = Reader::new(End::new(reader, pipe.clone(), wait));
-        Ok((reader, Writer::new(End::new(writer, pipe, wait))))
+        let trust = if self.trust { Trust::Yes } else { Trust::No };
+        let reader = Reader::new(End::new(reader, pipe.clone(), wait)).trusting(trust.clone());
+        Ok((reader, Writer::new(End::new(writer, pipe, wait)).trusting(trust)))
     }
 }

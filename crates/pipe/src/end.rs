@@ -9,6 +9,7 @@ use millstream_ring::{Broken, Geometry, ReadSide, Resize, Ring, Route, WriteSide
 use millstream_sys::transfer::Access;
 use millstream_sys::{Errno, cpu, memory, pipe, transfer};
 
+use crate::claim::{self, OpenClaim};
 use crate::direct::{self, Direct, DirectPolicy};
 use crate::fifo::{self, Company, Link};
 use crate::mirror::Mirror;
@@ -90,6 +91,7 @@ pub(crate) struct End {
     pub(crate) pipe: Arc<Pipe>,
     pub(crate) counters: Counters,
     pub(crate) patience: Patience,
+    pub(crate) claim: OpenClaim,
     was_blocking: AtomicBool,
 }
 
@@ -100,6 +102,7 @@ impl End {
             pipe,
             counters: Counters::default(),
             patience: Patience::new(policy),
+            claim: OpenClaim::default(),
             was_blocking: AtomicBool::new(false),
         }
     }
@@ -262,11 +265,18 @@ impl End {
         let ring = segment.ring();
         let somebody_waits = || ring.readers_wait() || ring.writers_wait();
         let both_ends = || transfer::reopened(self.fd(), transfer::Access::Both, true);
+        claim::give_back(self);
+        if claim::is_anywhere(self, ring) {
+            return Err(Errno::BUSY.into());
+        }
         let (granted, both) = {
             let parker = self.parker();
             let sides = lock_both(ring, &parker)?;
             if ring.route() != Route::Ring {
                 return Ok(pipe::set_capacity(self.fd(), bytes)?);
+            }
+            if sides.are_claimed() {
+                return Err(Errno::BUSY.into());
             }
             let now = ring.capacity().map_err(broken)?;
             let wished = permitted_capacity(bytes, now)?;
@@ -293,6 +303,7 @@ impl End {
 
 impl Drop for End {
     fn drop(&mut self) {
+        claim::give_back(self);
         if self.fd.is_some() {
             self.leave_company();
         }
@@ -312,6 +323,13 @@ impl Drop for End {
 pub(crate) struct BothSides<'a> {
     pub(crate) readers: ReadSide<'a, Parker<'a>>,
     pub(crate) writers: WriteSide<'a, Parker<'a>>,
+}
+
+impl BothSides<'_> {
+    /// Whether somebody works in place, and the ring must stay where it is.
+    pub(crate) fn are_claimed(&self) -> bool {
+        self.readers.is_claimed() || self.writers.is_claimed()
+    }
 }
 
 /// Locks both sides in the order that everybody takes them in.

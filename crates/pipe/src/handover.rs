@@ -25,6 +25,7 @@ use millstream_ring::{ReadSide, Ring, Route};
 use millstream_sys::transfer::{self, Access, Mark};
 use millstream_sys::{Errno, pipe};
 
+use crate::claim;
 use crate::end::{BothSides, End, Origin, Pipe, broken, is_another_allowed, lock_both};
 use crate::mirror::Mirror;
 use crate::parking::Parker;
@@ -125,7 +126,16 @@ pub(crate) fn mirror_for_watchers(end: &End, segment: &Segment, access: Access) 
 /// waits in the ring still.
 fn move_to_shadow(end: &End, segment: &Segment, given: Option<Access>) -> io::Result<()> {
     let (ring, parker) = (segment.ring(), end.parker());
-    let sides = lock_both(ring, &parker)?;
+    let sides = loop {
+        let sides = lock_both(ring, &parker)?;
+        if !sides.are_claimed() {
+            break sides;
+        }
+        drop(sides);
+        for access in [Access::Read, Access::Write] {
+            claim::wait(end, ring, access, true)?;
+        }
+    };
     // Only now: while it is open nobody sees the other end gone, so nobody gives up a lock that is never given back.
     let both = transfer::reopened(end.fd(), Access::Both, true)?;
     let BothSides { readers, writers } = &sides;

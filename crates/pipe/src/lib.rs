@@ -45,7 +45,9 @@
 #![deny(unsafe_code)]
 
 mod builder;
+mod claim;
 mod direct;
+mod duplex;
 mod end;
 mod fifo;
 mod foreign;
@@ -63,10 +65,11 @@ mod writer;
 
 pub use builder::{Builder, DEFAULT_CAPACITY, pipe};
 pub use direct::DirectPolicy;
+pub use duplex::{Duplex, duplex};
 pub use fifo::{Fifo, FifoEnds, FifoOptions};
 pub use millstream_ring::PIPE_BUF;
 pub use policy::WaitPolicy;
-pub use reader::Reader;
+pub use reader::{Borrowed, Reader};
 pub use refusal::Refusal;
 pub use statistics::Statistics;
-pub use writer::Writer;
+pub use writer::{Reservation, Writer};

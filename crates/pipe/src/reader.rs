@@ -7,17 +7,24 @@ use std::time::Duration;
 use millstream_ring::{Ring, Route};
 use millstream_sys::{Errno, clock, cpu, signals, transfer};
 
+use crate::claim::{self, Trust};
 use crate::direct;
 use crate::end::{End, broken};
 use crate::fifo;
 use crate::handover;
 use crate::policy::{Effort, FIRST_NAP, Look, longer};
+use crate::refusal::Refusal;
 use crate::segment::Segment;
 use crate::statistics::Statistics;
 
+mod ahead;
+mod borrowed;
 mod copy_to;
 mod relay;
 
+use ahead::Ahead;
+pub use borrowed::Borrowed;
+use borrowed::InPlace;
 pub(crate) use copy_to::{Step, Waits};
 
 /// The read end of a pipe.
@@ -40,6 +47,9 @@ pub(crate) use copy_to::{Step, Waits};
 #[derive(Debug)]
 pub struct Reader {
     pub(crate) end: End,
+    trust: Trust,
+    in_place: Option<InPlace>,
+    ahead: Ahead,
 }
 
 /// What one attempt came to.
@@ -47,6 +57,8 @@ enum Attempt {
     Moved(usize),
     Nothing,
     EndOfStream,
+    /// Another looks at what waits, in place.
+    Claimed,
 }
 
 /// What waiting came to.
@@ -57,7 +69,7 @@ enum Outcome {
 
 impl Reader {
     pub(crate) fn new(end: End) -> Reader {
-        Reader { end }
+        Reader { end, trust: Trust::No, in_place: None, ahead: Ahead::default() }
     }
 
     /// Another handle to the same open end, as `dup(2)` makes it: it shares the non-blocking flag, and the end is closed
@@ -66,7 +78,7 @@ impl Reader {
     /// # Errors
     /// Too many open files (`EMFILE`).
     pub fn try_clone(&self) -> io::Result<Reader> {
-        self.end.try_clone().map(Reader::new)
+        Ok(Reader::new(self.end.try_clone()?).trusting(self.trust.clone()))
     }
 
     /// Whether reading an empty pipe returns [`WouldBlock`](io::ErrorKind::WouldBlock) instead of sleeping. Holds for
@@ -104,7 +116,7 @@ impl Reader {
     /// # Errors
     /// The shared memory cannot be mapped, or was broken by another process.
     pub fn bytes_readable(&self) -> io::Result<usize> {
-        self.end.bytes_readable()
+        Ok(self.ahead.len() + self.end.bytes_readable()?)
     }
 
     /// What this handle has done so far.
@@ -148,9 +160,12 @@ impl Reader {
     ///
     /// # Errors
     /// [`QuotaExceeded`](io::ErrorKind::QuotaExceeded) with a [`Refusal`](crate::Refusal): more bytes wait than the kernel
-    /// allows this user in a pipe (`ENOBUFS`); read some first. Too many open files; `/proc` is not mounted. The end is
+    /// allows this user in a pipe (`ENOBUFS`); read some first.
+    /// [`ResourceBusy`](io::ErrorKind::ResourceBusy) with one: bytes were read ahead for this handle
+    /// ([`Reader::buffered`]). Too many open files; `/proc` is not mounted. The end is
     /// closed then.
     pub fn into_fd(self) -> io::Result<OwnedFd> {
+        self.see_that_nothing_is_ahead()?;
         handover::give_away(self.end, transfer::Access::Read)
     }
 
@@ -170,6 +185,9 @@ impl Reader {
         if wanted == 0 {
             return Ok(0);
         }
+        if let Some(count) = self.ahead.take(buffers) {
+            return Ok(count);
+        }
         let Some(segment) = self.end.segment()? else { return self.read_from_kernel(buffers) };
         let (mut false_wakes, mut nap) = (0, FIRST_NAP);
         loop {
@@ -177,6 +195,10 @@ impl Reader {
                 Attempt::Moved(count) => return Ok(count),
                 Attempt::EndOfStream => return Ok(0),
                 Attempt::Nothing => {}
+                Attempt::Claimed => {
+                    self.wait_for_others(segment)?;
+                    continue;
+                }
             }
             match self.wait(segment, &mut false_wakes, &mut nap)? {
                 Outcome::TryAgain => {}
@@ -189,6 +211,9 @@ impl Reader {
     fn attempt(&self, segment: &Segment, buffers: &mut [IoSliceMut<'_>], wanted: usize) -> io::Result<Attempt> {
         let (ring, parker) = (segment.ring(), self.end.parker());
         let readers = ring.lock_readers(&parker).map_err(broken)?;
+        if readers.is_claimed() {
+            return Ok(Attempt::Claimed);
+        }
         let waiting = readers.waiting(wanted).map_err(broken)?;
         match ring.route() {
             Route::Moving => {
@@ -249,6 +274,16 @@ impl Reader {
             Err(Errno::AGAIN) => Ok(Attempt::Nothing),
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn see_that_nothing_is_ahead(&self) -> io::Result<()> {
+        if self.ahead.len() > 0 { Err(Refusal::BYTES_ARE_AHEAD.into()) } else { Ok(()) }
+    }
+
+    /// Until nobody looks at what waits in place any more.
+    fn wait_for_others(&self, segment: &Segment) -> io::Result<()> {
+        let was_interrupted = claim::wait(&self.end, segment.ring(), transfer::Access::Read, self.end.is_blocking()?)?;
+        if was_interrupted && !signals::handlers_ask_for_restart() { Err(Errno::INTR.into()) } else { Ok(()) }
     }
 
     /// What has been read has been read: an error here is left for the next call to find.

@@ -54,6 +54,12 @@ impl Refusal {
                or have /proc/sys/fs/pipe-max-size or pipe-user-pages-soft raised",
     };
 
+    pub(crate) const BYTES_ARE_AHEAD: Refusal = Refusal {
+        errno: Errno::BUSY,
+        says: "bytes of the stream were read ahead for this end and not consumed; read what it has buffered before it is \
+               given away or copied from",
+    };
+
     pub(crate) const NUMBERS_TOO_LARGE: Refusal = Refusal {
         errno: Errno::OVERFLOW,
         says: "an end cannot be given away while its process has a number above 4194303 or the pipe's memory has a \
@@ -84,6 +90,7 @@ impl From<Refusal> for io::Error {
     fn from(refusal: Refusal) -> io::Error {
         let kind = match refusal.errno {
             Errno::INVAL | Errno::BADF => ErrorKind::InvalidInput,
+            Errno::BUSY => ErrorKind::ResourceBusy,
             Errno::NOBUFS | Errno::NOLCK => ErrorKind::QuotaExceeded,
             _ => ErrorKind::Unsupported,
         };

@@ -1,8 +1,9 @@
 //! The shared memory of one pipe, as this process has mapped it.
 #![allow(unsafe_code)]
 
+use std::ops::Range;
 use std::os::fd::AsFd;
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicPtr, AtomicU64};
 
@@ -67,6 +68,16 @@ impl Segment {
         // SAFETY: the rest of the mapping, which lives as long as `self`; the file is sealed, so it cannot be cut.
         let bytes = unsafe { Bytes::new(start.add(HEADER_BYTES), self.mapping.len() - HEADER_BYTES) };
         Ring::new(header, bytes)
+    }
+
+    /// A stretch of the banks, counted from the start of the first: an address, never to be borrowed while another process
+    /// may change what is there.
+    pub(crate) fn place(&self, range: Range<usize>) -> NonNull<[u8]> {
+        let banks = self.mapping.len() - HEADER_BYTES;
+        assert!(range.start <= range.end && range.end <= banks);
+        // SAFETY: within the mapping, by the line above.
+        let start = unsafe { self.mapping.start().add(HEADER_BYTES + range.start) };
+        NonNull::slice_from_raw_parts(start, range.len())
     }
 
     /// Sees to it that these bytes can be touched without a fault and without SIGBUS. Only with the lock of a side held,

@@ -17,11 +17,13 @@ pub struct Statistics {
     /// Of `bytes`, those that [`Reader::copy_to`](crate::Reader::copy_to), [`Writer::copy_from`](crate::Writer::copy_from)
     /// and their relatives moved, through no memory of this process.
     pub bytes_spliced: u64,
-    /// Of these, the bytes that the reader has copied straight out of the writer's memory.
+    /// Of `bytes`, those that the reader has copied straight out of the writer's memory.
     pub bytes_direct: u64,
     /// Times that this was tried and not allowed, by the kernel or a rule of this machine. It is not tried again at that
     /// pipe.
     pub direct_refused: u64,
+    /// Of `bytes`, those that the program itself put into the ring or looked at there, without a copy.
+    pub bytes_in_place: u64,
     /// Times that bytes were moved.
     pub transfers: u64,
     /// Looks at the ring while waiting for the other side.
@@ -49,6 +51,7 @@ pub(crate) struct Counters {
     bytes_direct: AtomicU64,
     transfers_direct: AtomicU64,
     direct_refused: AtomicU64,
+    bytes_in_place: AtomicU64,
     transfers: AtomicU64,
     spins: AtomicU64,
     yields: AtomicU64,
@@ -64,6 +67,13 @@ impl Counters {
     pub(crate) fn moved(&self, bytes: usize) {
         self.bytes.store(self.bytes.load(Relaxed) + bytes as u64, Relaxed);
         self.transfers.store(self.transfers.load(Relaxed) + 1, Relaxed);
+    }
+
+    /// Only with a claim, which keeps others away as the lock does.
+    #[inline]
+    pub(crate) fn moved_in_place(&self, bytes: usize) {
+        self.moved(bytes);
+        self.bytes_in_place.store(self.bytes_in_place.load(Relaxed) + bytes as u64, Relaxed);
     }
 
     pub(crate) fn moved_through_kernel(&self, bytes: usize) {
@@ -130,6 +140,7 @@ impl Counters {
             bytes: self.bytes.load(Relaxed) + self.bytes_direct.load(Relaxed),
             bytes_through_kernel: self.bytes_through_kernel.load(Relaxed),
             bytes_spliced: self.bytes_spliced.load(Relaxed),
+            bytes_in_place: self.bytes_in_place.load(Relaxed),
             bytes_direct: self.bytes_direct.load(Relaxed),
             direct_refused: self.direct_refused.load(Relaxed),
             transfers: self.transfers.load(Relaxed) + self.transfers_direct.load(Relaxed),

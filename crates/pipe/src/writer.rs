@@ -8,6 +8,7 @@ use std::time::Duration;
 use millstream_ring::{PIPE_BUF, Ring, Route};
 use millstream_sys::{Errno, clock, cpu, signals, transfer};
 
+use crate::claim::{self, Trust};
 use crate::direct::{self, Offered};
 use crate::end::{End, broken};
 use crate::fifo;
@@ -17,6 +18,9 @@ use crate::segment::Segment;
 use crate::statistics::Statistics;
 
 mod copy_from;
+mod reservation;
+
+pub use reservation::Reservation;
 
 /// Between two questions to the kernel whether a reader is left, in ticks: 10 to 20 microseconds, less than it takes to
 /// learn of another process's death in any other way. A reader that closes tells us itself.
@@ -50,6 +54,9 @@ pub struct Writer {
     readers_seen_at: AtomicU64,
     closes_seen: AtomicU32,
     return_tried_at: AtomicU64,
+    trust: Trust,
+    /// For what is reserved where no others can be trusted with it.
+    private: Vec<u8>,
 }
 
 /// What one attempt came to.
@@ -58,6 +65,8 @@ enum Attempt<'b> {
     NoRoom,
     /// No room, and so a reader may take it from here.
     Offered(Offered<'b>, bool),
+    /// Another fills the ring, in place.
+    Claimed,
 }
 
 /// Why a write ends early.
@@ -88,6 +97,8 @@ impl Writer {
             readers_seen_at: AtomicU64::new(0),
             closes_seen: AtomicU32::new(0),
             return_tried_at: AtomicU64::new(0),
+            trust: Trust::No,
+            private: Vec::new(),
         }
     }
 
@@ -96,7 +107,7 @@ impl Writer {
     /// # Errors
     /// Too many open files (`EMFILE`).
     pub fn try_clone(&self) -> io::Result<Writer> {
-        self.end.try_clone().map(Writer::new)
+        Ok(Writer::new(self.end.try_clone()?).trusting(self.trust.clone()))
     }
 
     /// As [`Reader::set_nonblocking`](crate::Reader::set_nonblocking), for writing.
@@ -184,25 +195,32 @@ impl Writer {
                     done += count;
                     outcome
                 }
+                Ok(Attempt::Claimed) => self.wait_for_others(segment),
                 Err(stop) => Err(stop),
             };
             let error = match outcome {
                 Ok(()) => continue,
                 // As in the kernel: only what has not moved anything is done again by itself.
                 Err(Stop::Interrupted) if done == 0 && signals::handlers_ask_for_restart() => continue,
-                Err(Stop::Interrupted) => Errno::INTR.into(),
-                Err(Stop::NoReader) => {
-                    signals::send_sigpipe_to_this_thread();
-                    Errno::PIPE.into()
-                }
-                Err(Stop::Error(error)) => error,
+                Err(stop) => self.error_of(stop),
             };
-            // Whatever was seen a moment ago: the next write asks again, also if this one has something to return.
-            self.readers_seen_at.store(0, Relaxed);
             // What has been written cannot be taken back: the error can wait, for it will be there next time.
             return if done > 0 { Ok(done) } else { Err(error) };
         }
         Ok(done)
+    }
+
+    fn error_of(&self, stop: Stop) -> io::Error {
+        // Whatever was seen a moment ago: the next write asks again, also if this one has something to return.
+        self.readers_seen_at.store(0, Relaxed);
+        match stop {
+            Stop::Interrupted => Errno::INTR.into(),
+            Stop::NoReader => {
+                signals::send_sigpipe_to_this_thread();
+                Errno::PIPE.into()
+            }
+            Stop::Error(error) => error,
+        }
     }
 
     #[inline]
@@ -216,6 +234,9 @@ impl Writer {
         let (ring, parker) = (segment.ring(), self.end.parker());
         let was_seen = self.see_that_a_reader_is_left(ring)?;
         let writers = ring.lock_writers(&parker).map_err(broken)?;
+        if writers.is_claimed() {
+            return Ok(Attempt::Claimed);
+        }
         match ring.route() {
             Route::Ring => {}
             Route::Shadow if self.should_try_to_return() => {
@@ -327,6 +348,13 @@ impl Writer {
             self.return_tried_at.store(now, Relaxed);
         }
         is_time
+    }
+
+    /// Until nobody fills the ring in place any more.
+    pub(crate) fn wait_for_others(&self, segment: &Segment) -> Result<(), Stop> {
+        let may_wait = self.end.is_blocking()?;
+        let was_interrupted = claim::wait(&self.end, segment.ring(), transfer::Access::Write, may_wait)?;
+        if was_interrupted { Err(Stop::Interrupted) } else { Ok(()) }
     }
 
     fn wait(&self, segment: &Segment, needed: usize, nap: &mut Duration) -> Result<(), Stop> {

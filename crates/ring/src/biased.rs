@@ -62,12 +62,13 @@ impl BiasedLock {
         BiasedLock { shared, inside, owner: word(), last: word(), uses: word(), returns: word() }
     }
 
-    /// As [`Lock::acquire`]. `prepare` is called with the lock held, before it becomes this thread's own.
+    /// As [`Lock::acquire`]. `prepare` is called with the lock held, before it becomes this thread's own, and says whether
+    /// it may.
     #[inline]
     pub(crate) fn acquire<'a, P: Parking>(
         &'a self,
         parking: &'a P,
-        prepare: impl FnOnce(),
+        prepare: impl FnOnce() -> bool,
     ) -> Result<Guard<'a, P>, Broken> {
         let me = parking.owner();
         // Not in a signal handler that interrupts this thread in the very use with which the lock became its own.
@@ -91,7 +92,7 @@ impl BiasedLock {
         &'a self,
         parking: &'a P,
         me: u32,
-        prepare: impl FnOnce(),
+        prepare: impl FnOnce() -> bool,
     ) -> Result<Guard<'a, P>, Broken> {
         if self.inside.is_held_by(me) {
             // A signal handler, as in `Lock::acquire`; who wants the lock back would wait for this thread.
@@ -118,8 +119,7 @@ impl BiasedLock {
         let uses = self.uses.load(Ordering::Relaxed).saturating_add(1);
         self.uses.store(uses, Ordering::Relaxed);
         let enough = USES << self.returns.load(Ordering::Relaxed).min(20);
-        if uses >= enough && (owner == 0 || owner == me | RETURNED) && parking.wants_for_itself() {
-            prepare();
+        if uses >= enough && (owner == 0 || owner == me | RETURNED) && parking.wants_for_itself() && prepare() {
             self.owner.store(me, Ordering::Relaxed);
             // E3: who counts itself from here on sees the owner and fences for it.
             fence(Ordering::SeqCst);
@@ -210,7 +210,7 @@ pub(crate) mod tests {
     }
 
     fn acquire<'a>(lock: &'a BiasedLock, thread: &'a Somebody) -> Result<Guard<'a, Somebody>, Broken> {
-        lock.acquire(thread, || {})
+        lock.acquire(thread, || true)
     }
 
     fn uses_until_own(lock: &BiasedLock, thread: &Somebody) -> Option<usize> {

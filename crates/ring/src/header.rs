@@ -103,6 +103,9 @@ pub(crate) struct Side {
     /// side. Anybody else could find what a dead one left here, and looks at what was published.
     pub(crate) own_position: AtomicU64,
     pub(crate) own_cpu: AtomicU32,
+    /// Who works in place, and how many have so far; see [`crate::claim`].
+    pub(crate) claim: AtomicU32,
+    pub(crate) claims: AtomicU32,
 }
 
 impl Side {
@@ -113,8 +116,16 @@ impl Side {
         published: &'a Published,
         parking: &'a P,
     ) -> Result<Guard<'a, P>, Broken> {
-        // Who died in `publish` left the one position and not the other, and nobody need have published since.
-        let catch_up = || self.own_position.store(published.position.load(Ordering::Relaxed), Ordering::Relaxed);
+        // Who died in `publish` left the one position and not the other, and nobody need have published since. Not while
+        // somebody who works in place may publish at this moment, without the lock.
+        let catch_up = || {
+            // E11 with `Claims::end`.
+            let is_quiet = self.claim.load(Ordering::Acquire) == 0;
+            if is_quiet {
+                self.own_position.store(published.position.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+            is_quiet
+        };
         self.lock.acquire(parking, catch_up)
     }
 
@@ -201,6 +212,7 @@ const _: () = {
     assert!(offset_of!(Published, position) == 0 && offset_of!(Published, cpu) == 8);
     assert!(offset_of!(Side, lock) == 0 && offset_of!(Side, peer_position) == 24);
     assert!(offset_of!(Side, own_position) == 32 && offset_of!(Side, own_cpu) == 40);
+    assert!(offset_of!(Side, claim) == 44 && offset_of!(Side, claims) == 48);
     assert!(offset_of!(BellWords, lock) == 0 && offset_of!(BellWords, bytes) == 4);
     assert!(offset_of!(BellWords, tally) == 8 && size_of::<Tally>() == 16);
     assert!(offset_of!(BellWords, rung_at) == 24);
@@ -221,6 +233,8 @@ impl Header {
                 peer_position: AtomicU64::new(0),
                 own_position: AtomicU64::new(0),
                 own_cpu: AtomicU32::new(0),
+                claim: AtomicU32::new(0),
+                claims: AtomicU32::new(0),
             })
         };
         let published = || Line(Published { position: AtomicU64::new(0), cpu: AtomicU32::new(0) });

@@ -35,7 +35,8 @@
 //! Here is what several processes do to shared words, and nothing else: no allocation, no system call, no policy.
 //!
 //! In reading order: `header` lists the words; [`Ring`] moves bytes; `lock` keeps those of one side apart
-//! and survives their death, `biased` makes that cheap for one who is alone; [`Bell`] wakes the other side; [`Route`] sends bytes through the kernel instead; [`Offer`]
+//! and survives their death, `biased` makes that cheap for one who is alone; `claim` lets one work
+//! in place without a lock; [`Bell`] wakes the other side; [`Route`] sends bytes through the kernel instead; [`Offer`]
 //! leaves them in their writer's memory; [`Look`] is for who only looks; `sync` is where atomics come from.
 //!
 //! # Edges
@@ -55,15 +56,17 @@
 //! E9  WriteSide::offer      open the word, Release         <->  Ring::offer    load, Acquire the terms and the ring before
 //! E10 Ring::take            count in the word, Release     <->  Ring::withdraw, Ring::standing  Acquire
 //!                                                                                           the copy is complete
+//! E11 Claims::end           swap 0, Release                <->  is_claimed      load, Acquire where the claim ended
 //! ```
 #![no_std]
 
-#[cfg(loom)]
+#[cfg(any(loom, test))]
 extern crate std;
 
 mod bell;
 mod biased;
 mod bytes;
+mod claim;
 mod fifo;
 mod geometry;
 mod header;
@@ -78,6 +81,7 @@ pub mod sync;
 
 pub use bell::{Bell, Level, Shadow};
 pub use bytes::Bytes;
+pub use claim::{Claim, Claims};
 pub use geometry::{Extent, Geometry, MIN_BYTES};
 pub use header::{HEADER_BYTES, Header, MAGIC, VERSION};
 pub use lock::{Guard, Lock, Parked, Parking};

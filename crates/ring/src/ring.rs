@@ -276,7 +276,7 @@ impl<'a> Ring<'a> {
 
 /// Where `len` bytes from `position` on begin in the ring, and how many of them lie before its end.
 #[inline]
-fn split(geometry: Geometry, position: u64, len: usize) -> (usize, usize) {
+pub(crate) fn split(geometry: Geometry, position: u64, len: usize) -> (usize, usize) {
     let start = geometry.offset(position);
     (start, len.min(geometry.bytes() - start))
 }
@@ -291,15 +291,15 @@ fn touched(geometry: Geometry, position: u64, len: usize) -> Extent {
 /// The writing side, locked.
 #[derive(Debug)]
 pub struct WriteSide<'a, P: Parking> {
-    ring: Ring<'a>,
+    pub(crate) ring: Ring<'a>,
     guard: Guard<'a, P>,
 }
 
 /// Room in the ring, for the holder of the lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
-    geometry: Geometry,
-    position: u64,
+    pub(crate) geometry: Geometry,
+    pub(crate) position: u64,
     free: usize,
 }
 
@@ -427,7 +427,7 @@ impl<'a, P: Parking> WriteSide<'a, P> {
         let (from, mut piece) = (self.ring.geometry()?, [0; 4096]);
         let to = from.in_other_bank(bytes).filter(|to| to.bytes() <= self.ring.bank_bytes()).ok_or(Resize::TooLarge)?;
         let waiting = readers.waiting(usize::MAX)?;
-        if waiting.len > bytes {
+        if waiting.len > bytes || self.is_claimed() || readers.is_claimed() {
             return Err(Resize::Busy);
         }
         let mut done = 0;
@@ -447,13 +447,13 @@ impl<'a, P: Parking> WriteSide<'a, P> {
 impl<P: Parking> WriteSide<'_, P> {
     /// Says that the pages of an empty ring are gone, so that everybody who used them has them made again first. The
     /// caller takes them away afterwards: who dies in between has done no harm. Only with both sides locked. Returns
-    /// false, and changes nothing, if bytes wait.
+    /// false, and changes nothing, if bytes wait or somebody works in place.
     ///
     /// # Errors
     /// [`Broken`].
     pub fn disown_pages(&self, readers: &ReadSide<'_, P>) -> Result<bool, Broken> {
         let (geometry, waiting) = (self.ring.geometry()?, readers.waiting(usize::MAX)?);
-        if !waiting.is_empty() {
+        if !waiting.is_empty() || self.is_claimed() || readers.is_claimed() {
             return Ok(false);
         }
         let word = geometry.without_pages(waiting.position).word();
@@ -466,7 +466,7 @@ impl<P: Parking> WriteSide<'_, P> {
 /// Why a ring keeps its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resize {
-    /// More bytes wait than it would hold.
+    /// More bytes wait than it would hold, or somebody works in place.
     Busy,
     /// Larger than its banks, or not a power of two.
     TooLarge,
@@ -483,14 +483,14 @@ impl From<Broken> for Resize {
 /// The reading side, locked.
 #[derive(Debug)]
 pub struct ReadSide<'a, P: Parking> {
-    ring: Ring<'a>,
+    pub(crate) ring: Ring<'a>,
     guard: Guard<'a, P>,
 }
 
 /// Bytes in the ring, for the holder of the lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiting {
-    geometry: Geometry,
+    pub(crate) geometry: Geometry,
     pub(crate) position: u64,
     len: usize,
 }

@@ -18,12 +18,23 @@ use crate::Errno;
 
 /// Sleeps while `word` holds `expected`, at most for `limit`. Returns early on a wake, a signal or no reason at all.
 pub fn wait(word: &AtomicU32, expected: u32, limit: Duration) {
+    // Whatever the outcome, the caller looks at the word again.
+    wait_or_be_interrupted(word, expected, limit);
+}
+
+/// As [`wait`]. Returns whether a signal ended it.
+pub fn wait_or_be_interrupted(word: &AtomicU32, expected: u32, limit: Duration) -> bool {
     let limit = futex::Timespec {
         tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(limit.subsec_nanos()),
     };
-    // Not PRIVATE: the word is shared between processes. Whatever the outcome, the caller looks at the word again.
-    let _ = futex::wait(word, futex::Flags::empty(), expected, Some(&limit));
+    // Not PRIVATE: the word is shared between processes.
+    futex::wait(word, futex::Flags::empty(), expected, Some(&limit)) == Err(Errno::INTR)
+}
+
+/// Wakes all that sleep on `word`.
+pub fn wake_all(word: &AtomicU32) {
+    let _ = futex::wake(word, futex::Flags::empty(), u32::MAX >> 1);
 }
 
 /// Wakes one of those that sleep on `word`.
@@ -53,6 +64,7 @@ impl RobustList {
 #[derive(Clone, Copy)]
 pub struct Thread {
     id: u32,
+    process: u32,
     /// Null where the kernel does not tell: then others find out by themselves that this thread has died, later.
     list: *const RobustList,
     fencing: Fencing,
@@ -77,7 +89,7 @@ fn be_fenced() {
     KNOWN.set((generation, Thread { fencing, ..known }));
 }
 
-const NOBODY: Thread = Thread { id: 0, list: ptr::null(), fencing: Fencing::NotAsked };
+const NOBODY: Thread = Thread { id: 0, process: 0, list: ptr::null(), fencing: Fencing::NotAsked };
 
 std::thread_local! {
     /// The calling thread, and the generation of processes in which that was found out.
@@ -113,7 +125,7 @@ impl Thread {
     fn find_out(generation: u32) -> Thread {
         let id = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
         let list = registered_list().unwrap_or(ptr::null());
-        let thread = Thread { id, list, fencing: Fencing::NotAsked };
+        let thread = Thread { id, process: crate::own_pid(), list, fencing: Fencing::NotAsked };
         KNOWN.set((generation, thread));
         thread
     }
@@ -149,6 +161,12 @@ impl Thread {
     #[inline]
     pub fn id(self) -> u32 {
         self.id
+    }
+
+    /// The number of its process.
+    #[inline]
+    pub fn process(self) -> u32 {
+        self.process
     }
 
     /// From now on, should the thread die and `word` hold its number, the kernel replaces the number by
@@ -212,6 +230,13 @@ pub fn life_of(id: u32) -> Life {
             if exists { Life::Alive } else { Life::Dead }
         }
     }
+}
+
+/// Whether a process has ended, with all of its threads: the first of them may have ended before the others, and is a zombie
+/// then like that of a process that is dead.
+pub fn has_ended(process: u32) -> bool {
+    let threads = || std::fs::read_dir(std::format!("/proc/{process}/task")).map_or(0, Iterator::count);
+    life_of(process) == Life::Dead && threads() <= 1
 }
 
 /// Whether the process of this thread has memory mapped whose file is called `name`; also if nobody may know.

@@ -87,6 +87,15 @@ pub fn is_of_this_user(file: impl AsFd) -> Result<bool, Errno> {
     Ok(rustix::fs::fstat(file)?.st_uid == rustix::process::geteuid().as_raw())
 }
 
+/// Opens a file in memory once more: an open file description of its own, closed on exec.
+///
+/// # Errors
+/// `ENOENT`: `/proc` is not mounted. `EMFILE`, `ENFILE`.
+pub fn reopened(file: impl AsFd) -> Result<OwnedFd, Errno> {
+    use std::os::fd::AsRawFd;
+    open_of_process(crate::own_pid(), file.as_fd().as_raw_fd().unsigned_abs())
+}
+
 /// Bytes in a file.
 ///
 /// # Errors

@@ -244,6 +244,23 @@ pub fn mark(end: impl AsFd, Mark(position): Mark) -> Result<(), Errno> {
     lock(end, libc::F_OFD_SETLK, kind, position, 1).map(drop)
 }
 
+/// Puts a mark on any file that is open for reading and writing. Several descriptions may have the same.
+///
+/// # Errors
+/// `EBADF`: not open for reading. `ENOLCK`.
+pub fn mark_together(file: impl AsFd, Mark(position): Mark) -> Result<(), Errno> {
+    lock(file, libc::F_OFD_SETLK, libc::F_RDLCK, position, 1).map(drop)
+}
+
+/// Whether that mark is on the file, and not only on this description of it.
+///
+/// # Errors
+/// `EBADF`: not open.
+pub fn is_marked(file: impl AsFd, Mark(position): Mark) -> Result<bool, Errno> {
+    let found = lock(file, libc::F_OFD_GETLK, libc::F_WRLCK, position, 1)?;
+    Ok(i32::from(found.l_type) != libc::F_UNLCK)
+}
+
 /// Some mark on the pipe that is not on `end` itself.
 ///
 /// # Errors

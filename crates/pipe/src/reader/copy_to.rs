@@ -59,11 +59,13 @@ impl Reader {
     /// Only if nothing was moved; otherwise the count is returned, and the error next time if it is still there. Those of `write(2)` on the target, also `ENOSPC`, `EFBIG`, `EPIPE`
     /// with SIGPIPE. [`WouldBlock`](io::ErrorKind::WouldBlock): the pipe is empty and non-blocking, or the target is full and
     /// non-blocking. [`Interrupted`](io::ErrorKind::Interrupted): a signal handler without `SA_RESTART` ran. `EBADF`: not open
-    /// for writing. `EINVAL`: this pipe's own other end.
+    /// for writing. `EINVAL`: this pipe's own other end. [`ResourceBusy`](io::ErrorKind::ResourceBusy) with a
+    /// [`Refusal`](crate::Refusal): bytes were read ahead for this handle ([`Reader::buffered`]); read them first.
     ///
     /// # References
     /// `splice(2)`, `write(2)`. `docs/pipe.md`, "Splice", says which way is taken when, and why.
     pub fn copy_to(&self, target: impl AsFd, len: u64) -> io::Result<u64> {
+        self.see_that_nothing_is_ahead()?;
         let target = Foreign::new(target.as_fd(), Access::Write, self.end.fd())?;
         self.end.keep_to_kernel()?;
         let segment = self.end.segment()?;
@@ -106,6 +108,10 @@ impl Reader {
         let Some(segment) = segment else { return self.splice_shadow(target, wanted, done) };
         let (ring, parker) = (segment.ring(), self.end.parker());
         let readers = ring.lock_readers(&parker).map_err(broken)?;
+        if readers.is_claimed() {
+            drop(readers);
+            return self.wait_for_others(segment).map(|()| Step::Moved);
+        }
         let waiting = readers.waiting(wanted).map_err(broken)?;
         match ring.route() {
             Route::Moving => {

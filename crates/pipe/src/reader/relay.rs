@@ -80,6 +80,7 @@ struct Relay<'a> {
 
 impl<'a> Relay<'a> {
     fn new(reader: &'a Reader, writer: &'a Writer, keeps: bool) -> io::Result<Relay<'a>> {
+        reader.see_that_nothing_is_ahead()?;
         if pipe::identity(reader.end.fd()) == pipe::identity(writer.end.fd()) {
             return Err(Errno::INVAL.into());
         }
@@ -126,6 +127,19 @@ impl<'a> Relay<'a> {
         // so nobody waits in a circle, whatever the pipes. They are given back in the other order.
         let writers = self.to.map(|to| to.ring().lock_writers(&to_parker)).transpose().map_err(broken)?;
         let readers = self.from.map(|from| from.ring().lock_readers(&from_parker)).transpose().map_err(broken)?;
+        let are_claimed =
+            (readers.as_ref().is_some_and(ReadSide::is_claimed), writers.as_ref().is_some_and(WriteSide::is_claimed));
+        if are_claimed != (false, false) {
+            drop(readers);
+            drop(writers);
+            if let (true, Some(from)) = (are_claimed.0, self.from) {
+                self.reader.wait_for_others(from)?;
+            }
+            if let (true, Some(to)) = (are_claimed.1, self.to) {
+                self.writer.wait_for_others(to)?;
+            }
+            return Ok(Step::Moved);
+        }
         let routes = (self.from.map(|from| from.ring().route()), self.to.map(|to| to.ring().route()));
         if routes.0 == Some(Route::Moving) || routes.1 == Some(Route::Moving) {
             return Ok(Step::Moved);

@@ -94,6 +94,10 @@ impl Writer {
             return Ok(Step::Moved);
         }
         let writers = ring.lock_writers(&parker).map_err(broken)?;
+        if writers.is_claimed() {
+            drop(writers);
+            return self.wait_for_others(segment).map(|()| Step::Moved);
+        }
         match ring.route() {
             Route::Ring => {}
             // With the writers locked: none of ours can come between.

@@ -1,0 +1,201 @@
+//! Working in place: what it takes to claim a side of the ring, and to wait for the claims of others.
+//!
+//! A claim is a word in shared memory ([`millstream_ring::Claims`]) that names a process. While that lives the others of its
+//! side wait, however long that takes, as they would at a full or an empty pipe; when it dies, its claim is worth nothing.
+//!
+//! Only who trusts every process at the pipe claims. A process that does not trust the others must not wait for a
+//! claim that one of them has made up, in the name of somebody who knows nothing of it. So who claims has a **lease**: a lock
+//! on a byte of the memory file whose position is the number of its process, taken once, which vanishes with its last
+//! descriptor. A claim in the name of a process without a lease is not one.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use millstream_ring::{Claim, Claims, Ring};
+use millstream_sys::futex::{self, Thread};
+use millstream_sys::transfer::{self, Access, Mark};
+use millstream_sys::{Errno, cpu, memory};
+
+use crate::end::End;
+
+/// Between two looks at whether the other still lives: at first, and at most.
+const FIRST_LOOK: Duration = Duration::from_millis(50);
+const LONGEST_LOOK: Duration = Duration::from_secs(1);
+
+/// What an end believes of the others at its pipe.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Trust {
+    /// Anything.
+    #[default]
+    No,
+    /// That they keep to the protocol.
+    Yes,
+    /// The same, with a lease that shows it.
+    WithLease(Lease),
+}
+
+/// Says that claims in the name of this process are made by it.
+#[derive(Clone, Debug)]
+pub(crate) struct Lease {
+    process: u32,
+    _file: Arc<OwnedFd>,
+}
+
+impl Trust {
+    /// The process in whose name a claim can be made now, if one can.
+    #[inline]
+    pub(crate) fn claimant(&mut self, end: &End) -> Option<u32> {
+        match self {
+            Trust::No => None,
+            Trust::WithLease(lease) if lease.process == Thread::current().process() => Some(lease.process),
+            // Also in the child of a fork.
+            Trust::Yes | Trust::WithLease(_) => {
+                let lease = Lease::take(end).ok()?;
+                let process = lease.process;
+                *self = Trust::WithLease(lease);
+                Some(process)
+            }
+        }
+    }
+}
+
+impl Lease {
+    #[cold]
+    fn take(end: &End) -> Result<Lease, Errno> {
+        let origin = end.pipe.origin.as_ref().ok_or(Errno::INVAL)?;
+        let (file, process) = (memory::reopened(&origin.file)?, millstream_sys::own_pid());
+        transfer::mark_together(&file, Mark(u64::from(process)))?;
+        Ok(Lease { process, _file: Arc::new(file) })
+    }
+}
+
+/// The claim that an end has made and not ended: its number, and on which side.
+#[derive(Debug, Default)]
+pub(crate) struct OpenClaim(AtomicU64);
+
+const OF_WRITERS: u64 = 1 << 32;
+
+impl OpenClaim {
+    #[inline]
+    pub(crate) fn note(&self, claim: &Claim, access: Access) {
+        let side = if access == Access::Write { OF_WRITERS } else { 0 };
+        self.0.store(side | u64::from(claim.serial()), Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn clear(&self) {
+        self.0.store(0, Relaxed);
+    }
+
+    /// Whether this is the one.
+    #[inline]
+    pub(crate) fn is(&self, claim: &Claim) -> bool {
+        self.0.load(Relaxed) as u32 == claim.serial()
+    }
+}
+
+/// The claims to room, or to bytes.
+#[inline]
+pub(crate) fn claims_of(ring: Ring<'_>, access: Access) -> Claims<'_> {
+    if access == Access::Write { ring.claims_of_writers() } else { ring.claims_of_readers() }
+}
+
+/// Whether a claim was made by this process: not by the one that it was forked from.
+#[inline]
+pub(crate) fn is_ours(claim: &Claim) -> bool {
+    claim.process() == Thread::current().process()
+}
+
+/// Ends a claim of this process after `count` bytes. Returns false in the child of a fork, whose claim it is not.
+#[inline]
+pub(crate) fn end_claim(end: &End, ring: Ring<'_>, access: Access, claim: &Claim, count: usize) -> bool {
+    end.claim.clear();
+    if !is_ours(claim) {
+        return false;
+    }
+    let claims = claims_of(ring, access);
+    if claims.end(claim, count, cpu::current()) {
+        futex::wake_all(claims.word());
+    }
+    true
+}
+
+/// Ends the claim that an end has made and forgotten, if there is one. Returns whether there was.
+#[cold]
+pub(crate) fn give_back(end: &End) -> bool {
+    let open = end.claim.0.swap(0, Relaxed);
+    let (serial, process) = (open as u32, Thread::current().process());
+    if serial == 0 {
+        return false;
+    }
+    let access = if open & OF_WRITERS == 0 { Access::Read } else { Access::Write };
+    let Ok(Some(segment)) = end.segment() else { return false };
+    let ring = segment.ring();
+    // Not in the child of a fork. With the side locked the claim of another end of this process is not mistaken for it.
+    let stands = || claims_of(ring, access).stands(serial, process);
+    stands() && take_if(end, ring, access, process, stands)
+}
+
+fn take_if(end: &End, ring: Ring<'_>, access: Access, process: u32, is_wanted: impl Fn() -> bool) -> bool {
+    let (parker, claims) = (end.parker(), claims_of(ring, access));
+    let is_taken = if access == Access::Write {
+        ring.lock_writers(&parker).is_ok_and(|side| is_wanted() && side.end_claim_of_dead(process))
+    } else {
+        ring.lock_readers(&parker).is_ok_and(|side| is_wanted() && side.end_claim_of_dead(process))
+    };
+    futex::wake_all(claims.word());
+    is_taken
+}
+
+/// Waits until nobody has claimed the side, or it is time to look around: a signal handler ran (then true), or the other
+/// side of the pipe is gone.
+///
+/// # Errors
+/// `EAGAIN`: the side is claimed, and nobody may wait.
+#[cold]
+pub(crate) fn wait(end: &End, ring: Ring<'_>, access: Access, may_wait: bool) -> io::Result<bool> {
+    // A claim of this very end has been forgotten, or the end could not be used.
+    if give_back(end) {
+        return Ok(false);
+    }
+    let claims = claims_of(ring, access);
+    let mut look = FIRST_LOOK;
+    cpu::give_way();
+    while let Some(process) = claims.process() {
+        if !may_wait || look > FIRST_LOOK {
+            if !has_claimed(end, process)? {
+                take_if(end, ring, access, process, || claims.process() == Some(process));
+                return Ok(false);
+            }
+            if !may_wait {
+                return Err(Errno::AGAIN.into());
+            }
+            // Writers have no more to wait for; readers have: what is claimed may be given back.
+            if access == Access::Write && transfer::readiness(end.fd())?.peer_gone {
+                return Ok(false);
+            }
+        }
+        if let Some((word, expected)) = claims.will_wait() {
+            end.counters.slept();
+            if futex::wait_or_be_interrupted(word, expected, look) {
+                return Ok(true);
+            }
+            look = (look * 2).min(LONGEST_LOOK);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether the claim of this process can be its own.
+fn has_claimed(end: &End, process: u32) -> Result<bool, Errno> {
+    let Some(origin) = &end.pipe.origin else { return Ok(false) };
+    Ok(!futex::has_ended(process) && transfer::is_marked(&origin.file, Mark(u64::from(process)))?)
+}
+
+/// Whether somebody works in place on either side, so that the ring must stay where it is.
+pub(crate) fn is_anywhere(end: &End, ring: Ring<'_>) -> bool {
+    [Access::Read, Access::Write].into_iter().any(|access| wait(end, ring, access, false).is_err())
+}

@@ -1,0 +1,255 @@
+//! Reading in place: what waits is looked at where it is, and then consumed.
+//!
+//! There are two ways, and the program cannot tell them apart except by what they cost. Where every process at the pipe is
+//! trusted, the bytes of the ring itself are shown, under a claim ([`crate::claim`]). Otherwise, and while the kernel
+//! carries the stream, they are first read into memory of this process: no reference may lead to bytes that somebody
+//! else can change (SPEC 9).
+#![allow(unsafe_code)]
+
+use std::io::{self, BufRead, IoSliceMut};
+
+use millstream_ring::{Claim, Route};
+use millstream_sys::transfer::Access;
+
+use super::{Outcome, Reader};
+use crate::claim::{self, Trust};
+use crate::end::broken;
+use crate::policy::FIRST_NAP;
+use crate::segment::Segment;
+
+/// Of the ring, the part that is shown at once: while the program looks at it, its place is not free, and a writer that
+/// keeps up should not have to wait.
+const PARTS: usize = 4;
+
+/// Bytes that this end looks at in the ring.
+#[derive(Debug)]
+pub(super) struct InPlace {
+    claim: Claim,
+    /// Whether nothing else waited.
+    is_all: bool,
+}
+
+/// What the search for bytes came to.
+enum Found {
+    InPlace(InPlace),
+    EndOfStream,
+    /// They have to be copied.
+    Elsewhere,
+}
+
+/// Bytes that wait in a pipe, to be looked at before they are taken; from [`Reader::borrow`].
+///
+/// Dropped, it leaves them where they are.
+#[derive(Debug)]
+pub struct Borrowed<'r> {
+    reader: &'r mut Reader,
+}
+
+impl Borrowed<'_> {
+    /// Bytes: 0 only at the end of the stream.
+    pub fn len(&self) -> usize {
+        self.segments().iter().map(|segment| segment.len()).sum()
+    }
+
+    /// Whether the stream has ended.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes: those of the second segment follow those of the first. The first is empty only if both are.
+    pub fn segments(&self) -> [&[u8]; 2] {
+        self.reader.shown()
+    }
+
+    /// Takes the first `count` of the bytes, or all; the others are left for the next read. Wakes who waits for room.
+    pub fn consume(self, count: usize) {
+        self.reader.consume(count);
+    }
+}
+
+impl Drop for Borrowed<'_> {
+    fn drop(&mut self) {
+        self.reader.end_claim(0);
+    }
+}
+
+impl Reader {
+    pub(crate) fn trusting(mut self, trust: Trust) -> Reader {
+        self.trust = trust;
+        self
+    }
+
+    /// Believes the others at this pipe from now on: [`Reader::borrow`] and [`fill_buf`](BufRead::fill_buf) show the shared
+    /// memory itself, with no copy, wherever the ring carries the bytes. Holds for this handle and its later clones.
+    ///
+    /// # Safety
+    /// Until the pipe is closed, every process that has an end of it, and whoever can open such a process's files, keeps
+    /// to the protocol: it uses the pipe only through this crate, of this version, and touches its memory in no other way. When
+    /// a process is forked while bytes are borrowed or room is reserved, its child touches neither.
+    pub unsafe fn trust_peers(&mut self) {
+        if matches!(self.trust, Trust::No) {
+            self.trust = Trust::Yes;
+        }
+    }
+
+    /// Shows bytes that wait, without taking them; sleeps until there are some. At the end of the stream there are none.
+    ///
+    /// ```
+    /// use std::io::Write;
+    ///
+    /// let (mut reader, mut writer) = millstream_pipe::pipe()?;
+    /// writer.write_all(b"grain, chaff")?;
+    /// let bytes = reader.borrow()?;
+    /// let grain = bytes.segments().concat().iter().position(|&byte| byte == b',').unwrap();
+    /// bytes.consume(grain + 2);
+    /// assert_eq!(reader.borrow()?.segments().concat(), b"chaff");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// Shows at most a quarter of what the pipe holds, so that a writer that keeps up need not wait for what is looked at;
+    /// [`borrow_up_to`](Self::borrow_up_to) shows more. With [`trust_peers`](Self::trust_peers) that is the pipe's memory: nothing is copied, other readers wait until what is shown
+    /// is consumed or given back, and if this process dies meanwhile it was never taken. Without, up to 64 KiB are read ahead
+    /// into memory of this handle, as [`BufReader`](io::BufReader) does: other readers do not see them any more, and what is
+    /// not consumed is served first by whatever reads from this handle next.
+    ///
+    /// # Errors
+    /// As for reading. `EMFILE` and its like are none: then it copies.
+    pub fn borrow(&mut self) -> io::Result<Borrowed<'_>> {
+        self.look(None)?;
+        Ok(Borrowed { reader: self })
+    }
+
+    /// As [`Reader::borrow`], but shows as much as waits, at most `most` bytes; nor is more than that read ahead, or more than
+    /// 1 MiB. Where something has been read ahead already it shows that. Shows nothing if `most` is 0.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn borrow_up_to(&mut self, most: usize) -> io::Result<Borrowed<'_>> {
+        if most == 0 {
+            self.end_claim(0);
+        } else {
+            self.look(Some(most))?;
+        }
+        Ok(Borrowed { reader: self })
+    }
+
+    /// Bytes that were read ahead for this handle and not consumed. They are not in the pipe any more.
+    pub fn buffered(&self) -> usize {
+        self.ahead.len()
+    }
+
+    /// Sees to it that there is something to show, unless the stream has ended.
+    fn look(&mut self, most: Option<usize>) -> io::Result<()> {
+        if self.ahead.len() > 0 || self.claim_is_open() {
+            return Ok(());
+        }
+        self.in_place = None;
+        let claimant = self.trust.claimant(&self.end);
+        if let (Some(process), Some(segment)) = (claimant, self.end.segment()?) {
+            match self.find(segment, process, most)? {
+                Found::InPlace(found) => {
+                    self.in_place = Some(found);
+                    return Ok(());
+                }
+                Found::EndOfStream => return Ok(()),
+                Found::Elsewhere => {}
+            }
+        }
+        let mut memory = self.ahead.lend_memory(most);
+        let count = self.read_some(&mut [IoSliceMut::new(&mut memory)]);
+        self.ahead.take_memory_back(memory, *count.as_ref().unwrap_or(&0));
+        count.map(drop)
+    }
+
+    fn claim_is_open(&self) -> bool {
+        self.in_place.as_ref().is_some_and(|found| self.end.claim.is(&found.claim) && claim::is_ours(&found.claim))
+    }
+
+    fn find(&self, segment: &Segment, process: u32, most: Option<usize>) -> io::Result<Found> {
+        let (mut false_wakes, mut nap) = (0, FIRST_NAP);
+        loop {
+            if let Some(found) = self.find_now(segment, process, most)? {
+                return Ok(found);
+            }
+            match self.wait(segment, &mut false_wakes, &mut nap)? {
+                Outcome::TryAgain => {}
+                Outcome::EndOfStream => return Ok(Found::EndOfStream),
+            }
+        }
+    }
+
+    /// Claims what waits in the ring; `None` if nothing does.
+    #[inline]
+    fn find_now(&self, segment: &Segment, process: u32, most: Option<usize>) -> io::Result<Option<Found>> {
+        let (ring, parker) = (segment.ring(), self.end.parker());
+        loop {
+            let readers = ring.lock_readers(&parker).map_err(broken)?;
+            if readers.is_claimed() {
+                drop(readers);
+                self.wait_for_others(segment)?;
+                continue;
+            }
+            if ring.route() != Route::Ring {
+                return Ok(Some(Found::Elsewhere));
+            }
+            let most = match most {
+                Some(most) => most,
+                None => ring.capacity().map_err(broken)? / PARTS,
+            };
+            let waiting = readers.waiting(most).map_err(broken)?;
+            if waiting.is_empty() {
+                // What a writer offers is in its own memory, and is copied from there.
+                return Ok(ring.is_offered().then_some(Found::Elsewhere));
+            }
+            let len = most.min(waiting.len());
+            segment.populate(waiting.touches(len))?;
+            let claim = readers.claim(waiting, len, process);
+            self.end.claim.note(&claim, Access::Read);
+            return Ok(Some(Found::InPlace(InPlace { claim, is_all: len == waiting.len() })));
+        }
+    }
+
+    fn shown(&self) -> [&[u8]; 2] {
+        match (&self.in_place, self.end.segment()) {
+            (Some(found), Ok(Some(segment))) if self.claim_is_open() => {
+                // SAFETY: inside of the mapping, which lives as long as `self`. Claimed by this process through this end,
+                // so nobody who keeps to the protocol writes there or has others read it; that all do was promised
+                // (`trust_peers`). The claim is ended only through this end, for which the reference has to be gone.
+                found.claim.places(segment.ring()).map(|range| unsafe { segment.place(range).as_ref() })
+            }
+            // Empty if nothing was asked for.
+            _ => [self.ahead.bytes(), &[]],
+        }
+    }
+
+    /// Ends the claim, if there is one, after `count` bytes.
+    #[inline]
+    fn end_claim(&mut self, count: usize) {
+        let Some(found) = self.in_place.take().filter(|found| self.end.claim.is(&found.claim)) else { return };
+        let Ok(Some(segment)) = self.end.segment() else { return };
+        let (ring, count) = (segment.ring(), count.min(found.claim.len()));
+        if count > 0 && claim::is_ours(&found.claim) {
+            self.end.counters.moved_in_place(count);
+        }
+        if !claim::end_claim(&self.end, ring, Access::Read, &found.claim, count) || count == 0 {
+            return;
+        }
+        let emptied = found.is_all && count == found.claim.len();
+        if ring.writers_wait() || (emptied && ring.bell().is_watched_for_bytes()) {
+            self.lower_bell(ring);
+        }
+    }
+}
+
+impl BufRead for Reader {
+    /// As [`Reader::borrow`], as far as the bytes lie in one piece. With [`trust_peers`](Reader::trust_peers) other readers
+    /// wait until something is consumed; also 0 bytes, which gives back what is shown.
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.look(None)?;
+        Ok(self.shown()[0])
+    }
+
+    fn consume(&mut self, count: usize) {
+        if self.ahead.len() > 0 { self.ahead.consume(count) } else { self.end_claim(count) }
+    }
+}

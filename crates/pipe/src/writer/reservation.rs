@@ -1,0 +1,314 @@
+//! Writing in place: room is reserved, filled, and committed.
+//!
+//! As for reading ([`crate::Borrowed`]) the room is that of the ring itself where the others are trusted, and memory of this
+//! process where not: a reference to memory that others can change must not exist (SPEC 9).
+#![allow(unsafe_code)]
+
+use std::io::{self, IoSlice, Write};
+
+use millstream_ring::{Claim, PIPE_BUF, Route};
+use millstream_sys::transfer::{self, Access};
+use millstream_sys::{Errno, signals};
+
+use super::{Stop, Writer, needed};
+use crate::claim::{self, Trust};
+use crate::end::broken;
+use crate::handover;
+use crate::policy::FIRST_NAP;
+use crate::segment::Segment;
+
+/// Most that is reserved where the kernel carries the stream: what its pipe holds.
+const LARGEST_FOR_KERNEL: usize = 64 << 10;
+
+/// Room in a pipe, to be filled; from [`Writer::reserve`].
+///
+/// What is not committed is never written. Dropped, it gives the room back.
+#[derive(Debug)]
+pub struct Reservation<'w> {
+    writer: &'w mut Writer,
+    place: Place,
+    filled: usize,
+}
+
+/// Where the room is.
+#[derive(Debug)]
+enum Place {
+    Ring {
+        claim: Claim,
+        /// Free bytes behind it.
+        room_behind: usize,
+        /// Whether it is certain that there was a reader a moment ago.
+        was_seen: bool,
+    },
+    Private {
+        memory: Vec<u8>,
+        len: usize,
+    },
+}
+
+impl Reservation<'_> {
+    /// Bytes that can be filled.
+    pub fn len(&self) -> usize {
+        match &self.place {
+            Place::Ring { claim, .. } => claim.len(),
+            Place::Private { len, .. } => *len,
+        }
+    }
+
+    /// Whether nothing was asked for.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes written into it with [`Write`], from its start.
+    pub fn filled(&self) -> usize {
+        self.filled
+    }
+
+    /// The room, to be filled in any order: what is in the second segment follows what is in the first. What is there before
+    /// is any bytes.
+    pub fn segments_mut(&mut self) -> [&mut [u8]; 2] {
+        match &mut self.place {
+            Place::Private { memory, len } => [&mut memory[..*len], &mut []],
+            Place::Ring { claim, .. } => match self.writer.end.segment() {
+                // SAFETY: inside of the mapping, which lives as long as the writer; the two do not overlap. Claimed by this
+                // process, so nobody who keeps to the protocol touches it; that all do was promised (`trust_peers`). The
+                // claim is ended only through this reservation, for which the reference has to be gone.
+                Ok(Some(segment)) => claim.places(segment.ring()).map(|range| unsafe { segment.place(range).as_mut() }),
+                _ => [&mut [], &mut []],
+            },
+        }
+    }
+
+    /// Makes the first `count` bytes of the room readable, at once if they are no more than [`PIPE_BUF`] or in place. Wakes
+    /// who waits for them. Returns how many were written: all, unless as in a [write](Writer#writing) something came in
+    /// between.
+    ///
+    /// # Errors
+    /// [`BrokenPipe`](io::ErrorKind::BrokenPipe), with SIGPIPE, if no reader is left. Where the room is not the pipe's own memory
+    /// and another writer has taken it meanwhile, also the others of a write; nothing was written then. So at a FIFO, where it
+    /// is not known beforehand how much fits.
+    /// `EPERM` in the child of a fork: the room is its parent's.
+    ///
+    /// # Panics
+    /// When `count` is more than was reserved.
+    pub fn commit(mut self, count: usize) -> io::Result<usize> {
+        assert!(count <= self.len(), "{count} bytes of {} cannot be committed", self.len());
+        match &self.place {
+            Place::Private { memory, .. } => self.writer.write_all_of(&[IoSlice::new(&memory[..count])]),
+            Place::Ring { claim, room_behind, was_seen } => {
+                let (claim, behind, was_seen) = (*claim, *room_behind, *was_seen);
+                let room = behind + claim.len() - count;
+                // Whatever happens, dropping has nothing left to do.
+                self.place = Place::Private { memory: Vec::new(), len: 0 };
+                self.writer.commit(&claim, count, room, was_seen)
+            }
+        }
+    }
+}
+
+impl Write for Reservation<'_> {
+    /// Copies as much as there is still room for behind what was written before. Nothing is committed by that.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut skipped = self.filled;
+        let mut rest = bytes;
+        for segment in self.segments_mut() {
+            let start = skipped.min(segment.len());
+            skipped -= start;
+            let len = rest.len().min(segment.len() - start);
+            segment[start..start + len].copy_from_slice(&rest[..len]);
+            rest = &rest[len..];
+        }
+        self.filled += bytes.len() - rest.len();
+        Ok(bytes.len() - rest.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        match &mut self.place {
+            Place::Ring { claim, .. } => self.writer.drop_claim(claim),
+            Place::Private { memory, .. } if memory.capacity() > 0 => self.writer.private = std::mem::take(memory),
+            Place::Private { .. } => {}
+        }
+    }
+}
+
+impl Writer {
+    pub(crate) fn trusting(mut self, trust: Trust) -> Writer {
+        self.trust = trust;
+        self
+    }
+
+    /// Believes the others at this pipe from now on: [`Writer::reserve`] gives room in the shared memory itself wherever the
+    /// ring carries the bytes. Holds for this handle and its later clones.
+    ///
+    /// # Safety
+    /// As [`Reader::trust_peers`](crate::Reader::trust_peers).
+    pub unsafe fn trust_peers(&mut self) {
+        if matches!(self.trust, Trust::No) {
+            self.trust = Trust::Yes;
+        }
+    }
+
+    /// Reserves room for up to `len` bytes, to be filled and [committed](Reservation::commit). Sleeps while a write of `len`
+    /// bytes would: of up to [`PIPE_BUF`] until there is room for all of it, of more until there is some. Then gives what there
+    /// is, at most `len` and at least 1, unless `len` is 0.
+    ///
+    /// ```
+    /// use std::io::{Read, Write};
+    ///
+    /// let (mut reader, mut writer) = millstream_pipe::pipe()?;
+    /// let mut room = writer.reserve(100)?;
+    /// write!(room, "{} bytes fit", room.len())?;
+    /// let count = room.filled();
+    /// room.commit(count)?;
+    /// drop(writer);
+    /// let mut text = String::new();
+    /// reader.read_to_string(&mut text)?;
+    /// assert_eq!(text, "100 bytes fit");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// With [`trust_peers`](Self::trust_peers) the room is the pipe's memory: nothing is copied, other writers wait until it is
+    /// committed or given back, or get [`WouldBlock`](io::ErrorKind::WouldBlock), and if this process dies meanwhile nothing of
+    /// it was written. The capacity cannot be changed meanwhile (`EBUSY`), and who gives an end away waits. Without, it is
+    /// memory of this process that is written when it is committed, and others are free to write before.
+    ///
+    /// # Errors
+    /// As for writing.
+    pub fn reserve(&mut self, len: usize) -> io::Result<Reservation<'_>> {
+        let claimant = if len > 0 { self.trust.claimant(&self.end) } else { None };
+        let mut place = match len {
+            0 => Place::Private { memory: Vec::new(), len: 0 },
+            _ => self.find(len, claimant)?,
+        };
+        if let Place::Private { memory, len } = &mut place {
+            *memory = std::mem::take(&mut self.private);
+            if memory.len() < *len {
+                memory.resize(*len, 0);
+            }
+        }
+        Ok(Reservation { writer: self, place, filled: 0 })
+    }
+
+    fn find(&self, len: usize, claimant: Option<u32>) -> io::Result<Place> {
+        let mut nap = FIRST_NAP;
+        loop {
+            let outcome = match self.end.segment()? {
+                None => self.find_at_kernel(len, &mut nap),
+                Some(segment) => match self.find_now(segment, len, claimant) {
+                    Ok(None) => self.wait(segment, needed(len), &mut nap).map(|()| None),
+                    outcome => outcome,
+                },
+            };
+            match outcome {
+                Ok(Some(place)) => return Ok(place),
+                Ok(None) => {}
+                Err(Stop::Interrupted) if signals::handlers_ask_for_restart() => {}
+                Err(stop) => return Err(self.error_of(stop)),
+            }
+        }
+    }
+
+    /// `None` while there is not enough room.
+    #[inline]
+    fn find_now(&self, segment: &Segment, len: usize, claimant: Option<u32>) -> Result<Option<Place>, Stop> {
+        let (ring, parker) = (segment.ring(), self.end.parker());
+        let was_seen = self.see_that_a_reader_is_left(ring)?;
+        loop {
+            let writers = ring.lock_writers(&parker).map_err(broken)?;
+            if writers.is_claimed() {
+                drop(writers);
+                self.wait_for_others(segment)?;
+                self.see_that_a_reader_is_left(ring)?;
+                continue;
+            }
+            match ring.route() {
+                Route::Ring => {}
+                Route::Shadow => {
+                    drop(writers);
+                    if self.should_try_to_return() {
+                        let _ = handover::return_to_ring(&self.end, segment);
+                        continue;
+                    }
+                    return self.room_at_kernel(len);
+                }
+                Route::Moving => {
+                    drop(writers);
+                    handover::finish_moving(&self.end, segment)?;
+                    continue;
+                }
+            }
+            let room = writers.room(len).map_err(broken)?;
+            let free = room.len();
+            if free < needed(len) {
+                drop(writers);
+                if !was_seen {
+                    self.ask_for_readers(millstream_sys::clock::ticks(), ring.closes())?;
+                }
+                return Ok(None);
+            }
+            let len = len.min(free);
+            let Some(process) = claimant else { return Ok(Some(Place::Private { memory: Vec::new(), len })) };
+            segment.populate(room.touches(len))?;
+            let claim = writers.claim(room, len, process);
+            self.end.claim.note(&claim, Access::Write);
+            return Ok(Some(Place::Ring { claim, room_behind: free - len, was_seen }));
+        }
+    }
+
+    /// A pipe that only the kernel carries.
+    fn find_at_kernel(&self, len: usize, nap: &mut std::time::Duration) -> Result<Option<Place>, Stop> {
+        if let Some(place) = self.room_at_kernel(len)? {
+            return Ok(Some(place));
+        }
+        if !self.end.is_blocking()? {
+            return Err(Errno::AGAIN.into());
+        }
+        self.end.counters.slept();
+        match transfer::sleep_until_writable(self.end.fd(), *nap) {
+            Ok(_) => Ok(None),
+            Err(Errno::INTR) => Err(Stop::Interrupted),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn room_at_kernel(&self, len: usize) -> Result<Option<Place>, Stop> {
+        let ready = transfer::readiness(self.end.fd())?;
+        if ready.peer_gone {
+            return Err(Stop::NoReader);
+        }
+        // Ready means that a page is free, and so much goes in without waiting if nobody else comes.
+        let most = if self.end.is_blocking()? { LARGEST_FOR_KERNEL } else { PIPE_BUF };
+        Ok(ready.writable.then(|| Place::Private { memory: Vec::new(), len: len.min(most) }))
+    }
+
+    #[inline]
+    fn commit(&self, claim: &Claim, count: usize, room: usize, was_seen: bool) -> io::Result<usize> {
+        let Some(segment) = self.end.segment()? else { return Err(Errno::PERM.into()) };
+        let ring = segment.ring();
+        if !claim::is_ours(claim) {
+            self.end.claim.clear();
+            return Err(Errno::PERM.into());
+        }
+        if count > 0 {
+            self.end.counters.moved_in_place(count);
+        }
+        claim::end_claim(&self.end, ring, Access::Write, claim, count);
+        if count > 0 && (ring.readers_wait() || (room < PIPE_BUF && ring.bell().is_watched_for_room())) {
+            self.raise_bell(ring, was_seen).map_err(|stop| self.error_of(stop))?;
+        }
+        Ok(count)
+    }
+
+    fn drop_claim(&self, claim: &Claim) {
+        if let Ok(Some(segment)) = self.end.segment() {
+            claim::end_claim(&self.end, segment.ring(), Access::Write, claim, 0);
+        }
+    }
+}

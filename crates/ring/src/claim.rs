@@ -1,0 +1,254 @@
+//! Claims: a process works on a stretch of the ring in place, for as long as it likes, without holding a lock.
+//!
+//! A lock is held for the time of a copy, and whoever finds it held longer may believe that something is wrong. Somebody
+//! who fills the ring in place, or looks at what is in it, does so at the pace of a program. So it takes the lock of its
+//! side only to write down that the side is claimed, and gives it back. Others of that side who come meanwhile
+//! find the claim under the lock, and wait for its end. The other side notices nothing.
+//!
+//! ```text
+//!    who claims                                      others of its side
+//!    ──────────                                      ──────────────────
+//!    lock; claim = me; unlock
+//!    works in place                                  lock; claim is not 0: unlock, wait
+//!    store position
+//!    swap claim, 0
+//!    others waited? wake them                        lock; claim is 0: go on from the new position
+//! ```
+//!
+//! The position is stored without the lock: while the claim stands nobody else of the side stores one. The swap is edge
+//! E11, and half of E3 as the one that gives back a lock is.
+//!
+//! A claim names a process, not a thread: what was claimed may be handed from thread to thread. Nobody but its callers
+//! can tell whether that process still lives; [`WriteSide::end_claim_of_dead`] is for when it does not.
+
+use core::ops::Range;
+
+use crate::geometry::Geometry;
+use crate::header::{Published, Side};
+use crate::lock::Parking;
+use crate::ring::{ReadSide, Ring, Room, Waiting, WriteSide, split};
+use crate::sync::{AtomicU32, Ordering};
+
+const OTHERS_WAIT: u32 = 1 << 31;
+const PROCESS: u32 = OTHERS_WAIT - 1;
+
+/// A stretch of the ring that one process works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    geometry: Geometry,
+    position: u64,
+    len: usize,
+    process: u32,
+    serial: u32,
+}
+
+impl Claim {
+    /// Bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whose it is.
+    #[inline]
+    pub fn process(&self) -> u32 {
+        self.process
+    }
+
+    /// Tells it apart from the others of its side; never 0.
+    #[inline]
+    pub fn serial(&self) -> u32 {
+        self.serial
+    }
+
+    /// Where its bytes lie in `ring`, in their order: from the start of the first bank, and always inside of the banks.
+    #[inline]
+    pub fn places(&self, ring: Ring<'_>) -> [Range<usize>; 2] {
+        let (start, first) = split(self.geometry, self.position, self.len);
+        let bank = self.geometry.bank() * ring.bank_bytes();
+        [bank + start..bank + start + first, bank..bank + self.len - first]
+    }
+}
+
+/// The claims of one side.
+#[derive(Clone, Copy, Debug)]
+pub struct Claims<'a> {
+    side: &'a Side,
+    published: &'a Published,
+}
+
+impl<'a> Ring<'a> {
+    /// Claims to free room.
+    #[inline]
+    pub fn claims_of_writers(&self) -> Claims<'a> {
+        Claims { side: &self.header.writers.0, published: &self.header.write_pos.0 }
+    }
+
+    /// Claims to waiting bytes.
+    #[inline]
+    pub fn claims_of_readers(&self) -> Claims<'a> {
+        Claims { side: &self.header.readers.0, published: &self.header.read_pos.0 }
+    }
+}
+
+impl<P: Parking> WriteSide<'_, P> {
+    /// Whether somebody fills the ring in place: then there is no room for others.
+    #[inline]
+    pub fn is_claimed(&self) -> bool {
+        self.ring.claims_of_writers().is_claimed()
+    }
+
+    /// Claims the first `len` bytes of `room`, or all of it, for `process`. Only if nobody has claimed it.
+    #[inline]
+    pub fn claim(&self, room: Room, len: usize, process: u32) -> Claim {
+        self.ring.claims_of_writers().begin(room.geometry, room.position, len.min(room.len()), process)
+    }
+
+    /// Ends the claim of `process`, which is dead or has forgotten it: nothing of it counts. Returns whether there was one.
+    pub fn end_claim_of_dead(&self, process: u32) -> bool {
+        self.ring.claims_of_writers().take_from_dead(process)
+    }
+}
+
+impl<P: Parking> ReadSide<'_, P> {
+    /// Whether somebody looks at waiting bytes in place: then they are not for others.
+    #[inline]
+    pub fn is_claimed(&self) -> bool {
+        self.ring.claims_of_readers().is_claimed()
+    }
+
+    /// Claims the first `len` of the bytes that wait, or all, for `process`. Only if nobody has claimed them.
+    #[inline]
+    pub fn claim(&self, waiting: Waiting, len: usize, process: u32) -> Claim {
+        self.ring.claims_of_readers().begin(waiting.geometry, waiting.position, len.min(waiting.len()), process)
+    }
+
+    /// As [`WriteSide::end_claim_of_dead`].
+    pub fn end_claim_of_dead(&self, process: u32) -> bool {
+        self.ring.claims_of_readers().take_from_dead(process)
+    }
+}
+
+impl<'a> Claims<'a> {
+    #[inline]
+    fn is_claimed(&self) -> bool {
+        // E11 with `end`: the position where the claim ended is seen.
+        self.side.claim.load(Ordering::Acquire) & PROCESS != 0
+    }
+
+    #[inline]
+    fn begin(&self, geometry: Geometry, position: u64, len: usize, process: u32) -> Claim {
+        let serial = self.side.claims.load(Ordering::Relaxed).wrapping_add(1).max(1);
+        self.side.claims.store(serial, Ordering::Relaxed);
+        // A swap, for only a hostile process can have put something else there since it was looked at. E5 makes it seen.
+        self.side.claim.swap(process & PROCESS, Ordering::Relaxed);
+        Claim { geometry, position, len, process, serial }
+    }
+
+    /// The stream goes on after the first `count` bytes of `claim`, and others may go on. Returns whether somebody waited
+    /// for that. Only by the process whose claim it is, and once.
+    #[inline]
+    pub fn end(&self, claim: &Claim, count: usize, cpu: u32) -> bool {
+        if count > 0 {
+            // E1 with `ReadSide::waiting`, E2 with `WriteSide::room`.
+            self.side.publish(self.published, claim.position.wrapping_add(count.min(claim.len) as u64));
+            self.side.note_cpu(self.published, cpu);
+        }
+        // E11 with `is_claimed`, and half of E3; see `fence_after_unlock`.
+        self.side.claim.swap(0, Ordering::Release) & OTHERS_WAIT != 0
+    }
+
+    /// The process that has claimed the side, if one has.
+    pub fn process(&self) -> Option<u32> {
+        Some(self.side.claim.load(Ordering::Relaxed) & PROCESS).filter(|&process| process != 0)
+    }
+
+    /// Whether the claim of this number, made by `process`, stands.
+    pub fn stands(&self, serial: u32, process: u32) -> bool {
+        self.process() == Some(process) && self.side.claims.load(Ordering::Relaxed) == serial
+    }
+
+    /// Says that one more waits for the end of the claim. Returns the word, and what it holds while there is something to
+    /// wait for.
+    pub fn will_wait(&self) -> Option<(&'a AtomicU32, u32)> {
+        let word = self.side.claim.load(Ordering::Relaxed);
+        if word & PROCESS == 0 {
+            return None;
+        }
+        let waited_for = word | OTHERS_WAIT;
+        let is_noted = word == waited_for
+            || self.side.claim.compare_exchange(word, waited_for, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        is_noted.then_some((&self.side.claim, waited_for))
+    }
+
+    /// Where those wait whom [`Claims::end`] told of.
+    pub fn word(&self) -> &'a AtomicU32 {
+        &self.side.claim
+    }
+
+    fn take_from_dead(&self, process: u32) -> bool {
+        let word = self.side.claim.load(Ordering::Relaxed);
+        if word & PROCESS != process {
+            return false;
+        }
+        // It may have died between the two stores of `publish`.
+        let position = self.published.position.load(Ordering::Relaxed);
+        self.side.own_position.store(position, Ordering::Relaxed);
+        // E11 with `is_claimed`.
+        self.side.claim.swap(0, Ordering::Release);
+        true
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(unsafe_code)]
+mod tests {
+    use core::ptr::NonNull;
+
+    use super::*;
+    use crate::biased::tests::somebody;
+    use crate::{Bytes, Header, Resize, Whose};
+
+    const BANK: usize = 8192;
+
+    #[test]
+    fn a_ring_stays_as_it_is_while_somebody_works_in_it() {
+        let (header, mut memory, me) = (Header::new(), std::vec![0_u8; 2 * BANK], somebody(1));
+        // SAFETY: the memory outlives the ring and is not looked at meanwhile.
+        let ring = Ring::new(&header, unsafe { Bytes::new(NonNull::from(&mut memory[..]).cast(), 2 * BANK) });
+        ring.found(Whose::default(), Geometry::of(4096).unwrap());
+        let (writers, readers) = (ring.lock_writers(&me).unwrap(), ring.lock_readers(&me).unwrap());
+        let claim = writers.claim(writers.room(10).unwrap(), 10, 7);
+        assert_eq!((writers.is_claimed(), readers.is_claimed()), (true, false));
+        assert_eq!(writers.resize(&readers, BANK), Err(Resize::Busy));
+        assert_eq!(writers.disown_pages(&readers), Ok(false));
+        assert!(!ring.claims_of_writers().end(&claim, 4, 0));
+        let claim = readers.claim(readers.waiting(10).unwrap(), 10, 7);
+        assert_eq!((claim.len(), writers.is_claimed(), readers.is_claimed()), (4, false, true));
+        assert_eq!(writers.resize(&readers, BANK), Err(Resize::Busy));
+        assert!(!ring.claims_of_readers().end(&claim, 4, 0));
+        assert_eq!(writers.disown_pages(&readers), Ok(true));
+        assert_eq!(writers.resize(&readers, BANK), Ok(()));
+    }
+
+    #[test]
+    fn only_the_claim_that_is_meant_is_ended_for_a_dead_one() {
+        let (header, me) = (Header::new(), somebody(1));
+        // SAFETY: no bytes, and none are touched.
+        let ring = Ring::new(&header, unsafe { Bytes::new(NonNull::dangling(), 2 * BANK) });
+        ring.found(Whose::default(), Geometry::of(4096).unwrap());
+        let writers = ring.lock_writers(&me).unwrap();
+        let claim = writers.claim(writers.room(10).unwrap(), 10, 7);
+        let claims = ring.claims_of_writers();
+        assert!(claims.stands(claim.serial(), 7) && !claims.stands(claim.serial(), 8) && !claims.stands(0, 7));
+        assert!(!writers.end_claim_of_dead(8) && writers.is_claimed());
+        assert!(claims.will_wait().is_some());
+        assert!(writers.end_claim_of_dead(7) && !writers.is_claimed());
+        assert!(claims.will_wait().is_none() && !writers.end_claim_of_dead(7));
+    }
+}
