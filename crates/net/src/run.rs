@@ -1,7 +1,7 @@
 //! Moves the bytes.
 //!
 //! Each node pushes what it has into the next: a chunk goes from the source to the sinks before the next one is read, so
-//! back-pressure is a function that has not returned yet. Who has been told [`Flow::Enough`] pushes no more, and has been
+//! back-pressure is a function that has not returned yet. Who has been told `Flow::Enough` pushes no more, and has been
 //! told only after everything below was finished.
 
 mod count;

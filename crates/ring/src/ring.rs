@@ -254,7 +254,7 @@ impl<'a> Ring<'a> {
 /// A position in a ring of this geometry.
 pub(crate) type Place = (Geometry, u64);
 
-/// What moves bytes without this process's own memory; see [`crate::splice`].
+/// What moves bytes without this process's own memory; see `splice.rs`.
 impl<'a> Ring<'a> {
     #[cfg(not(loom))]
     pub(crate) fn stretches(&self, (geometry, position): Place, len: usize) -> [crate::splice::Stretch; 2] {
