@@ -3,7 +3,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Seek, Write};
 
-use millstream_pipe::{Builder, Reader, Writer};
+use millstream_pipe::{Builder, DirectPolicy, Reader, Writer};
 use millstream_sys::memory;
 
 /// A way in. The end waits or not as it was told before.
@@ -61,6 +61,8 @@ pub static READ_PATHS: &[ReadPath] = &[
 /// All kinds of pipes.
 pub static PIPE_KINDS: &[PipeKind] = &[
     PipeKind { name: "usual", ask: |builder| builder, has_ring: true },
+    PipeKind { name: "direct always", ask: |builder| builder.direct(DirectPolicy::Always), has_ring: true },
+    PipeKind { name: "direct never", ask: |builder| builder.direct(DirectPolicy::Never), has_ring: true },
     PipeKind { name: "survives exec", ask: |builder| builder.cloexec(false), has_ring: false },
 ];
 

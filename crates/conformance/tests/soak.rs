@@ -21,7 +21,9 @@ fn twenty_seconds_in_which_everything_happens_leave_every_byte_accounted_for() {
     let (stdout, stderr) = (text(&seen.stdout), text(&seen.stderr));
     assert!(seen.status.success(), "{stdout}{stderr}");
     assert!(stdout.contains("every byte is accounted for, nothing is left"), "{stdout}");
-    let counted: Vec<&str> = stdout.lines().filter(|line| line.starts_with("  ")).collect();
+    // Whether a reader finds an offer depends on who runs when: on a slow machine it may be none in so short a time.
+    let depends = |line: &str| line.contains("straight from the writer's memory");
+    let counted: Vec<&str> = stdout.lines().filter(|line| line.starts_with("  ") && !depends(line)).collect();
     assert!(counted.len() > 15, "{stdout}");
     let never = counted.iter().find(|line| line.ends_with(": 0") || line.contains(": 0 "));
     assert_eq!(never, None, "something has not happened:\n{stdout}");

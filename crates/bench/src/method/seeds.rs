@@ -25,11 +25,17 @@ pub struct Column {
 }
 
 /// All of them, in the order in which they are shown.
-pub static COLUMNS: [Column; 2] = [
+pub static COLUMNS: [Column; 4] = [
     Column {
         title: "kernel 1m",
         transport: &kernel_pipe::ONE_MEBIBYTE,
         means: "the kernel's own pipe of 1 MiB, what the larger-pipe patch has become",
+    },
+    Column { title: "ring", transport: &millstream::RING, means: "the library's pipe, never direct" },
+    Column {
+        title: "direct",
+        transport: &millstream::DIRECT,
+        means: "the library's pipe, where a writer that must wait always lets its memory be read",
     },
     Column {
         title: "integrated",

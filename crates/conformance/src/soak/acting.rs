@@ -85,7 +85,9 @@ impl<'a, R: Role> Actor<'a, R> {
             return;
         }
         let statistics = end.statistics();
-        self.totals.add(Count::RingBytes, statistics.bytes - statistics.bytes_through_kernel);
+        let beside = statistics.bytes_through_kernel + statistics.bytes_direct;
+        self.totals.add(Count::RingBytes, statistics.bytes - beside);
+        self.totals.add(Count::DirectBytes, statistics.bytes_direct);
         self.totals.add(Count::KernelBytes, statistics.bytes_through_kernel);
         self.totals.add(Count::SplicedBytes, statistics.bytes_spliced);
     }

@@ -150,7 +150,7 @@ impl Plan {
             3 => Cast::Readers(3),
             _ => Cast::Pair,
         };
-        let kind = Kind(if random.within(0..8) == 0 { random.within(0..PIPE_KINDS.len()) } else { 0 });
+        let kind = Kind(if random.within(0..2) == 0 { random.within(0..PIPE_KINDS.len()) } else { 0 });
         let (writers, count) = (cast.writers(), cast.writers() + cast.readers());
         let mut parts: Vec<Part> = (0..count).map(|index| Part::new(&mut random, index < writers, cast)).collect();
         let smallest = parts.iter().map(|part| part.largest).min().unwrap_or(1) as u64;

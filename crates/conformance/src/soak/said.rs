@@ -116,6 +116,7 @@ pub(super) enum Count {
     Forks,
     Counted,
     RingBytes,
+    DirectBytes,
     SplicedBytes,
     KernelBytes,
     BrokenPipes,
@@ -123,10 +124,11 @@ pub(super) enum Count {
 }
 
 /// All counts, with the words that say what they are.
-pub(super) const COUNTS: [(Count, &str); 15] = [
+pub(super) const COUNTS: [(Count, &str); 16] = [
     (Count::Lives, "lives"),
     (Count::Bytes, "bytes checked"),
     (Count::RingBytes, "bytes through the ring"),
+    (Count::DirectBytes, "bytes straight from the writer's memory"),
     (Count::SplicedBytes, "bytes spliced"),
     (Count::KernelBytes, "bytes through the kernel"),
     (Count::Kills, "killed"),
