@@ -93,7 +93,7 @@ fn whose(number: usize) -> Whose {
 
 fn one_call(ring: Ring<'_>, what: u8, len: usize) -> Result<(), Broken> {
     let (mut buffer, parking, shadow) = (vec![7; len + 1], Alone, Agreeable);
-    match what % 19 {
+    match what % 20 {
         0 => ring.check(whose(len)).map_err(|_| Broken),
         1 => ring.readable().map(|bytes| assert!(bytes <= BANK)),
         2 => ring.level().map(drop),
@@ -170,7 +170,7 @@ fn one_call(ring: Ring<'_>, what: u8, len: usize) -> Result<(), Broken> {
             assert_eq!(writers.room(1)?.len(), 0, "nothing is written behind an offer");
             if len.is_multiple_of(2) { ring.withdraw(serial, len).map(|taken| assert_eq!(taken, 0)) } else { Ok(()) }
         }
-        17 => {
+        18 => {
             let side = ring.lock_writers(&parking)?;
             let claim = side.claim(side.room(len)?, len, what.into());
             assert!(claim.places(ring).iter().all(|place| place.start <= place.end && place.end <= 2 * BANK));
@@ -183,7 +183,7 @@ fn one_call(ring: Ring<'_>, what: u8, len: usize) -> Result<(), Broken> {
             }
             Ok(())
         }
-        18 => {
+        19 => {
             let side = ring.lock_readers(&parking)?;
             let claim = side.claim(side.waiting(len)?, len, what.into());
             assert!(claim.places(ring).iter().all(|place| place.start <= place.end && place.end <= 2 * BANK));
