@@ -43,7 +43,7 @@ pub(crate) struct Options {
     #[arg(value_name = "NAME[=VALUE]")]
     words: Vec<String>,
 
-    /// Change the user's file, $XDG_CONFIG_HOME/millstream/millstream.conf [default]
+    /// Change the user's file, $XDG_CONFIG_HOME/millstream/millstream.conf; unless said otherwise
     #[arg(long, conflicts_with = "system")]
     user: bool,
 
