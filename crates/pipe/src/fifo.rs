@@ -124,7 +124,7 @@ pub struct FifoEnds {
 }
 
 /// How a FIFO is opened. At first: neither side, blocking, closed on exec, waiting as
-/// [`settings`](crate::settings) say.
+/// [`settings`] say.
 #[derive(Clone, Debug)]
 pub struct FifoOptions {
     read: bool,

@@ -159,7 +159,7 @@ impl Reader {
     /// them back on the ring with [`Reader::attach`].
     ///
     /// # Errors
-    /// [`QuotaExceeded`](io::ErrorKind::QuotaExceeded) with a [`Refusal`](crate::Refusal): more bytes wait than the kernel
+    /// [`QuotaExceeded`](io::ErrorKind::QuotaExceeded) with a [`Refusal`]: more bytes wait than the kernel
     /// allows this user in a pipe (`ENOBUFS`); read some first.
     /// [`ResourceBusy`](io::ErrorKind::ResourceBusy) with one: bytes were read ahead for this handle
     /// ([`Reader::buffered`]). Too many open files; `/proc` is not mounted. The end is
@@ -174,7 +174,7 @@ impl Reader {
     /// descriptor is left, the ring carries the bytes again; otherwise the kernel does, and everything works the same.
     ///
     /// # Errors
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput) with a [`Refusal`](crate::Refusal): no pipe or FIFO (`EINVAL`), or
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) with a [`Refusal`]: no pipe or FIFO (`EINVAL`), or
     /// not its read end (`EBADF`).
     pub fn attach(fd: OwnedFd) -> io::Result<Reader> {
         handover::attach(fd, transfer::Access::Read).map(Reader::new)
