@@ -3,6 +3,7 @@
 mod count;
 
 use std::ffi::OsStr;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -197,11 +198,13 @@ fn run_network(mut network: Network, running: &Running) -> Result<ExitCode, Fail
         unfit @ NetFailure::Unfit(_) => self::unfit(unfit),
         other => Failure::data(other.to_string()),
     })?;
-    match running.stats {
-        Some(StatsFormat::Table) => eprint!("{}", count::table(&outcome)),
-        Some(StatsFormat::Json) => eprintln!("{}", count::json(&outcome)),
-        None => {}
-    }
+    let text = match running.stats {
+        Some(StatsFormat::Table) => count::table(&outcome),
+        Some(StatsFormat::Json) => format!("{}\n", count::json(&outcome)),
+        None => String::new(),
+    };
+    // The bytes are where they should be; nobody to tell when the rest cannot be told.
+    let _ = std::io::stderr().write_all(text.as_bytes());
     Ok(ExitCode::SUCCESS)
 }
 

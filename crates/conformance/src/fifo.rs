@@ -67,15 +67,15 @@ impl Hand for Ours {
     type Writer = ours::Writer;
 
     fn reader(path: &Path, nonblocking: bool) -> io::Result<ours::Reader> {
-        Ok(ours::Reader(FifoOptions::new().nonblocking(nonblocking).open_reader(path)?))
+        Ok(ours::Reader(FifoOptions::new().ring(true).nonblocking(nonblocking).open_reader(path)?))
     }
 
     fn writer(path: &Path, nonblocking: bool) -> io::Result<ours::Writer> {
-        Ok(ours::Writer(FifoOptions::new().nonblocking(nonblocking).open_writer(path)?))
+        Ok(ours::Writer(FifoOptions::new().ring(true).nonblocking(nonblocking).open_writer(path)?))
     }
 
     fn both(path: &Path) -> io::Result<(ours::Reader, ours::Writer)> {
-        let ends = Fifo::open(path, &FifoOptions::new().read(true).write(true))?;
+        let ends = Fifo::open(path, &FifoOptions::new().ring(true).read(true).write(true))?;
         let (reader, writer) = (ends.reader.expect("asked for"), ends.writer.expect("asked for"));
         Ok((ours::Reader(reader), ours::Writer(writer)))
     }

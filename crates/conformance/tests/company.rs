@@ -170,7 +170,7 @@ alone! {
         let (reader, writer) = acquainted(&name);
         let (child, _) = fork((), |()| {
             become_nobody();
-            let mut writer = millstream_pipe::Fifo::writer(name.path()).unwrap();
+            let mut writer = millstream_pipe::FifoOptions::new().ring(true).open_writer(name.path()).unwrap();
             for _ in 0..100 {
                 writer.write_all(&[9; 1000]).unwrap();
                 thread::sleep(Duration::from_millis(1));

@@ -8,6 +8,9 @@ use std::fmt;
 
 use crate::graph::{Network, Target, Work};
 
+/// Nodes of a network, at most: each is a call within the call of the one before it.
+const NODES_MAX: usize = 1000;
+
 /// Why a text is no network, as a sentence that says where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadNotation(pub(crate) String);
@@ -87,7 +90,10 @@ impl Work {
                 path if path == "-" => Work::Write(Target::Stdout),
                 path => Work::Write(Target::File(path.into())),
             },
-            "append" => Work::Write(Target::Append(path()?.into())),
+            "append" => match path()? {
+                path if path == "-" => Work::Write(Target::Stdout),
+                path => Work::Write(Target::Append(path.into())),
+            },
             _ => Work::Transform(crate::graph::Call { name, arguments }),
         })
     }

@@ -26,7 +26,7 @@ use crate::transform::Kind;
 
 use count::Counter;
 pub use count::StageCount;
-use sink::Sink;
+use sink::{Complete, Sink};
 use source::Source;
 
 /// Room that a rewriting transform always finds at the start of its output.
@@ -165,7 +165,8 @@ fn run_with(
     for &place in &checked.sources {
         sources.push((place, Source::open(&network.nodes[place], ends, &counters[place])?));
     }
-    let mut builder = Builder { plan: &plan, counters: &counters, ends, shared: Vec::new() };
+    let complete = Complete::default();
+    let mut builder = Builder { plan: &plan, counters: &counters, ends, complete: &complete, shared: Vec::new() };
     let mut firsts = Vec::new();
     let order = checked.sources.clone();
     for place in order {
@@ -173,7 +174,7 @@ fn run_with(
     }
     drop(builder);
     let (mut chunk, mut read) = (Chunk::of(plan.buffer_bytes), 0);
-    for ((_, mut source), mut first) in sources.into_iter().zip(firsts) {
+    for ((_, source), first) in sources.iter_mut().zip(&mut firsts) {
         let mut flow = Flow::More;
         while flow == Flow::More && source.fill(&mut chunk)? {
             read += chunk.len() as u64;
@@ -184,6 +185,9 @@ fn run_with(
             first.finish()?;
         }
     }
+    // Threads that nobody waits for any more have ended then.
+    drop(firsts);
+    complete.keep()?;
     let stages = network.nodes.iter().zip(&counters).map(|(node, counter)| counter.of(node)).collect();
     Ok(Outcome { stages })
 }
@@ -193,6 +197,7 @@ struct Builder<'a> {
     plan: &'a Plan,
     counters: &'a [Arc<Counter>],
     ends: &'a Ends,
+    complete: &'a Complete,
     /// Nodes that several others feed, for those that come later.
     shared: Vec<(usize, join::Joined)>,
 }
@@ -228,7 +233,7 @@ impl Builder<'_> {
         if let Work::Write(target) = &node.work {
             let sink = match self.ends.outputs.iter().find(|(name, _)| *name == node.name) {
                 Some((_, output)) => Sink::memory(Arc::clone(output), counter),
-                None => Sink::open(target, self.plan.buffer_bytes, counter)?,
+                None => Sink::open(target, self.plan.buffer_bytes, self.complete, counter)?,
             };
             return Ok(Box::new(sink));
         }

@@ -10,6 +10,14 @@ pub trait InPlace: Send {
     /// [`Fault`]: what is wrong with the bytes. The network stops, and its output files stay as they were.
     fn apply(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), Fault>;
 
+    /// Nothing below wants more, and the rest of the stream will not come: in place of `finish`.
+    ///
+    /// # Errors
+    /// [`Fault`], as above.
+    fn broken_off(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
+
     /// The stream has ended.
     ///
     /// # Errors

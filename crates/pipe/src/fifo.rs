@@ -77,7 +77,7 @@ impl Fifo {
         };
         let end = |fd, side| {
             // What any program may come to hold, programs must be able to read and write.
-            let pipe = if options.cloexec { Pipe::of_a_fifo(side) } else { Pipe::of_the_kernel() };
+            let pipe = if options.cloexec && options.ring { Pipe::of_a_fifo(side) } else { Pipe::of_the_kernel() };
             End::new(fd, Arc::new(pipe), options.wait)
         };
         let (reading, writing) = (Access::Read, Access::Write);
@@ -123,7 +123,7 @@ pub struct FifoEnds {
     pub writer: Option<Writer>,
 }
 
-/// How a FIFO is opened. At first: neither side, blocking, closed on exec, waiting as
+/// How a FIFO is opened. At first: neither side, blocking, closed on exec, carried by the kernel, waiting as
 /// [`settings`] say.
 #[derive(Clone, Debug)]
 pub struct FifoOptions {
@@ -131,12 +131,20 @@ pub struct FifoOptions {
     write: bool,
     nonblocking: bool,
     cloexec: bool,
+    ring: bool,
     wait: WaitPolicy,
 }
 
 impl Default for FifoOptions {
     fn default() -> FifoOptions {
-        FifoOptions { read: false, write: false, nonblocking: false, cloexec: true, wait: settings::wait() }
+        FifoOptions {
+            read: false,
+            write: false,
+            nonblocking: false,
+            cloexec: true,
+            ring: false,
+            wait: settings::wait(),
+        }
     }
 }
 
@@ -173,6 +181,14 @@ impl FifoOptions {
     #[must_use]
     pub fn cloexec(mut self, yes: bool) -> FifoOptions {
         self.cloexec = yes;
+        self
+    }
+
+    /// Whether bytes may go through shared memory where both ends are ours and say so; not unless asked for, because it is
+    /// not exact yet. `docs/fifo.md` lists what can go wrong while plain programs have the same FIFO open.
+    #[must_use]
+    pub fn ring(mut self, yes: bool) -> FifoOptions {
+        self.ring = yes;
         self
     }
 

@@ -395,7 +395,8 @@ pub(crate) fn filled_by_one_call<'b>(buffers: &'b mut [IoSliceMut<'_>]) -> Vec<I
 /// Also true if the ring is broken: the next attempt says so.
 #[inline]
 pub(crate) fn has_bytes(ring: Ring<'_>) -> bool {
-    ring.readable() != Ok(0) || ring.is_offered()
+    // An offer counts only where somebody looks at offers: anywhere else it was forged.
+    ring.readable() != Ok(0) || (ring.is_offered() && ring.route() == Route::Ring)
 }
 
 impl Read for &Reader {

@@ -201,6 +201,11 @@ impl Writer {
             let error = match outcome {
                 Ok(()) => continue,
                 // As in the kernel: only what has not moved anything is done again by itself.
+                // All of it was taken; a reader that has gone since has nothing to do with this write.
+                Err(_) if done == total => {
+                    self.readers_seen_at.store(0, Relaxed);
+                    return Ok(done);
+                }
                 Err(Stop::Interrupted) if done == 0 && signals::handlers_ask_for_restart() => continue,
                 Err(stop) => self.error_of(stop),
             };
@@ -354,7 +359,11 @@ impl Writer {
     pub(crate) fn wait_for_others(&self, segment: &Segment) -> Result<(), Stop> {
         let may_wait = self.end.is_blocking()?;
         let was_interrupted = claim::wait(&self.end, segment.ring(), transfer::Access::Write, may_wait)?;
-        if was_interrupted { Err(Stop::Interrupted) } else { Ok(()) }
+        if was_interrupted {
+            return Err(Stop::Interrupted);
+        }
+        // Where a reader was killed asleep nothing in the ring tells, and who has claimed the side need not write.
+        self.ask_for_readers_now(segment.ring())
     }
 
     fn wait(&self, segment: &Segment, needed: usize, nap: &mut Duration) -> Result<(), Stop> {

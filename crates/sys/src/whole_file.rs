@@ -23,7 +23,8 @@ pub struct WholeFile {
 
 impl WholeFile {
     /// Begins a new content for the file at `path`, which may not exist yet. Of a symbolic link the file that it leads to is
-    /// meant. A file that exists keeps its permissions.
+    /// meant. A file that exists keeps its permissions,
+    /// but not set-user-id and its like: the new one may be another user's.
     ///
     /// # Errors
     /// Those of creating a file in that directory; `EISDIR` for a directory.
@@ -36,7 +37,7 @@ impl WholeFile {
         };
         let whole = WholeFile::nameless(&path).or_else(|_| WholeFile::named(&path))?;
         if let Some(permissions) = permissions {
-            whole.file.set_permissions(Permissions::from_mode(permissions.mode() & 0o7777))?;
+            whole.file.set_permissions(Permissions::from_mode(permissions.mode() & 0o777))?;
         }
         Ok(whole)
     }
@@ -52,12 +53,20 @@ impl WholeFile {
         Ok(WholeFile { file, path: path.into(), temporary: Some(temporary) })
     }
 
+    /// Puts the new content on disk, where it still has no name.
+    ///
+    /// # Errors
+    /// Those of `fsync(2)`.
+    pub fn sync(&self) -> io::Result<()> {
+        self.file.sync_all()
+    }
+
     /// Puts the new content on disk, and then in the place of the old one.
     ///
     /// # Errors
     /// Those of `fsync(2)`, `linkat(2)` and `rename(2)`. The old content is still there then.
     pub fn keep(mut self) -> io::Result<()> {
-        self.file.sync_all()?;
+        self.sync()?;
         if self.temporary.is_none() {
             // A link cannot replace a file, and renaming needs a name.
             let temporary = temporary_name(&self.path)?;

@@ -15,7 +15,8 @@ pub(crate) fn number<T: std::str::FromStr + PartialOrd + std::fmt::Display>(
     least: T,
     most: T,
 ) -> Result<T, String> {
-    let number = text.parse().ok().filter(|number| *number >= least && *number <= most);
+    // Rust reads '+5' as 5; for head and tail it means something else elsewhere.
+    let number = text.parse().ok().filter(|number| *number >= least && *number <= most && !text.starts_with('+'));
     number.ok_or_else(|| format!("{what} is a number from {least} to {most}, not '{text}'"))
 }
 

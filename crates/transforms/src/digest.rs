@@ -1,5 +1,7 @@
 //! Digests of what passes. The bytes go through as they are.
 
+use std::io::Write;
+
 use millstream_net::{Data, Entry, Fault, InPlace, Stage, State};
 use sha2::Digest;
 
@@ -106,13 +108,20 @@ impl<S: Sum> InPlace for Passing<S> {
         Ok(())
     }
 
+    fn broken_off(&mut self) -> Result<(), Fault> {
+        match &self.told {
+            Told::Expected(_) => {
+                Err(Fault::new("the stream was not read to its end, so its digest cannot be compared"))
+            }
+            Told::Stderr | Told::File(_) => Ok(()),
+        }
+    }
+
     fn finish(&mut self) -> Result<(), Fault> {
         let (name, found) = (self.name, crate::hex::encoded(&self.sum.total()));
         match &self.told {
-            Told::Stderr => {
-                eprintln!("{name} {found}");
-                Ok(())
-            }
+            Told::Stderr => writeln!(std::io::stderr(), "{name} {found}")
+                .map_err(|error| Fault::new(format!("the digest cannot be written to the standard error: {error}"))),
             Told::File(path) => std::fs::write(path, format!("{found}\n"))
                 .map_err(|error| Fault::new(format!("the digest cannot be written to '{path}': {error}"))),
             Told::Expected(expected) if *expected == found => Ok(()),

@@ -24,6 +24,9 @@ pub(crate) static GREP: Entry = Entry {
             }
         }
         let pattern = if is_plain { regex::escape(pattern) } else { pattern.clone() };
+        if ["\\A", "\\z", "(?-m", "(?i-m"].iter().any(|anchor| pattern.contains(anchor)) {
+            return Err("the ends of lines are ^ and $; there is no end of a whole text here".into());
+        }
         let regex = RegexBuilder::new(&pattern).case_insensitive(ignores_case).multi_line(true).build();
         let regex = regex.map_err(|error| {
             format!("'{pattern}' is no regular expression: {}", error.to_string().replace('\n', " "))
@@ -42,24 +45,34 @@ fn line_around(lines: &[u8], start: usize) -> std::ops::Range<usize> {
     first..last
 }
 
-/// The next line that matches. Many lines are searched at once; a match that goes over the end of a line is none, so the line
-/// where it begins is searched by itself.
+/// The next line that matches. Many lines are searched at once. A match that goes over the end of a line is none: the lines
+/// that it touches are then searched each by itself, so that no byte is looked at more than twice.
 fn next_match(regex: &Regex, lines: &[u8], mut from: usize) -> Option<std::ops::Range<usize>> {
     while from < lines.len() {
         let found = regex.find_at(lines, from)?;
-        if found.start() == lines.len() {
+        if found.start() == lines.len() && lines.ends_with(b"\n") {
             // Behind the end of the last line there is no line.
             return None;
         }
-        let line = line_around(lines, found.start());
-        let text = &lines[line.clone()];
-        let text = text.strip_suffix(b"\n").unwrap_or(text);
-        if found.end() <= line.start + text.len() || regex.is_match(text) {
-            return Some(line);
+        let first = line_around(lines, found.start());
+        if found.end() <= first.start + text_of(&lines[first.clone()]).len() {
+            return Some(first);
         }
-        from = line.end;
+        from = first.start;
+        while from < found.end() {
+            let line = line_around(lines, from);
+            if regex.is_match(text_of(&lines[line.clone()])) {
+                return Some(line);
+            }
+            from = line.end;
+        }
     }
     None
+}
+
+/// A line without its end.
+fn text_of(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\n").unwrap_or(line)
 }
 
 struct Matching {

@@ -176,6 +176,19 @@ fn after_a_failure_files_are_as_they_were() {
         assert_eq!(fs::read_to_string(&old).unwrap(), "old", "{line}");
         assert_eq!(scratch.names(), ["in", "old"], "{line}");
     }
+    // One of two outputs is complete when the other fails.
+    run_toml(&format!(
+        "[nodes.in]\nread = '{input}'\n[nodes.a]\nfrom = 'in'\nwrite = '{old}'\n[nodes.b]\nfrom = 'in'\ndo = 'crc32 =00000000'\n\
+         [nodes.c]\nfrom = 'b'\nwrite = '{old}.c'"
+    ))
+    .unwrap_err();
+    run_toml(&format!(
+        "[nodes.in]\nread = '{input}'\n[nodes.a]\nfrom = 'in'\nwrite = '{old}'\n[nodes.bad]\nread = '{input}'\n[nodes.b]\nfrom = 'bad'\n\
+         do = 'gunzip'\n[nodes.c]\nfrom = 'b'\nwrite = '{old}.c'"
+    ))
+    .unwrap_err();
+    assert_eq!(fs::read_to_string(&old).unwrap(), "old");
+    assert_eq!(scratch.names(), ["in", "old"]);
     run_line(&format!("read '{input}' | count -c | append '{old}'")).unwrap();
     assert_eq!(fs::read_to_string(&old).unwrap(), "old3000000\n");
 }
@@ -198,6 +211,14 @@ fn errors_of_files_name_them_and_say_how_far_it_came() {
     assert!(full.starts_with("cannot write '/dev/full', after 0 bytes: No space left"), "{full}");
     let directory = error("read / | write /dev/null".into());
     assert!(directory.contains("'/', after 0 bytes: Is a directory"), "{directory}");
+}
+
+#[test]
+fn a_digest_is_not_compared_with_what_nobody_read() {
+    let network = Network::from_line("crc32 =00000000 | head -c 4").unwrap();
+    let one = Options { threads: 1, ..Options::default() };
+    let error = run::in_memory(&network, ALL, &[b'x'; 1_000_000], &one).unwrap_err().to_string();
+    assert!(error.contains("was not read to its end"), "{error}");
 }
 
 #[test]

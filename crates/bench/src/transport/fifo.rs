@@ -47,8 +47,8 @@ impl Transport for Ours {
         let path = directory.0.join("fifo");
         let made = OurFifo::create(&path, 0o600).and_then(|()| {
             // An end that blocks would wait for the other to be opened.
-            let reader = FifoOptions::new().nonblocking(true).open_reader(&path)?;
-            let writer = OurFifo::writer(&path)?;
+            let reader = FifoOptions::new().ring(true).nonblocking(true).open_reader(&path)?;
+            let writer = FifoOptions::new().ring(true).open_writer(&path)?;
             reader.set_nonblocking(false)?;
             Ok(Ends { writer: Box::new(writer), reader: Box::new(reader) })
         });

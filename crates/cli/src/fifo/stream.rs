@@ -111,7 +111,7 @@ fn standard(fd: std::os::fd::BorrowedFd<'_>) -> Result<File, Failure> {
 /// What one end did.
 #[derive(Serialize)]
 struct Report<'a> {
-    path: &'a Path,
+    path: &'a str,
     side: &'a str,
     bytes: u64,
     bytes_through_kernel: u64,
@@ -125,6 +125,8 @@ struct Report<'a> {
 fn report(format: Option<StatsFormat>, path: &Path, side: &str, statistics: Statistics) {
     let Some(format) = format else { return };
     let Statistics { bytes, bytes_through_kernel, transfers, spins, yields, sleeps, wakes, .. } = statistics;
+    // What is no UTF-8 is shown with signs in its place.
+    let path = &*path.to_string_lossy();
     let report = Report { path, side, bytes, bytes_through_kernel, transfers, spins, yields, sleeps, wakes };
     let text = match format {
         StatsFormat::Json => serde_json::to_string(&report).expect("numbers and strings"),

@@ -1,11 +1,14 @@
 //! A network as one line: `read FILE | transform ... | write FILE`.
 
-use super::{BadNotation, words};
+use super::{BadNotation, NODES_MAX, words};
 use crate::graph::{Network, Node, Target, Work};
 
 pub(super) fn parse(text: &str) -> Result<Network, BadNotation> {
     let stages = words::stages(text).map_err(BadNotation)?;
     let count = stages.len();
+    if count > NODES_MAX {
+        return Err(BadNotation(format!("a line has at most {NODES_MAX} stages, not {count}")));
+    }
     // A line without a word is the identity.
     let is_blank = count == 1 && stages[0].is_empty();
     let mut works = Vec::new();

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use toml::{Table, Value};
 
-use super::{BadNotation, words};
+use super::{BadNotation, NODES_MAX, words};
 use crate::graph::{Case, Network, Node, Target, Work};
 
 /// A node as the file has it: names instead of places.
@@ -20,7 +20,7 @@ pub(super) fn parse(text: &str) -> Result<Network, BadNotation> {
         BadNotation(format!("line {line}: {}", error.message().replace('\n', " ")))
     })?;
     let nodes = match file.remove("nodes") {
-        Some(Value::Table(nodes)) => nodes,
+        Some(Value::Table(nodes)) if !nodes.is_empty() => nodes,
         _ => return Err(BadNotation("a network needs a table [nodes.NAME] for each of its nodes".into())),
     };
     let tests = match file.remove("test") {
@@ -34,6 +34,9 @@ pub(super) fn parse(text: &str) -> Result<Network, BadNotation> {
     let mut drafts = Vec::new();
     for (name, node) in nodes {
         drafts.extend(node_of(&name, node).map_err(|what| BadNotation(format!("node '{name}': {what}")))?);
+    }
+    if drafts.len() > NODES_MAX {
+        return Err(BadNotation(format!("a network has at most {NODES_MAX} nodes, not {}", drafts.len())));
     }
     let nodes = in_order(drafts)?;
     let tests = tests
@@ -98,7 +101,10 @@ fn text_of(key: &str, value: Value) -> Result<String, String> {
 /// Each node after all that feed it (Kahn 1962), otherwise in the order of the file.
 fn in_order(mut drafts: Vec<Draft>) -> Result<Vec<Node>, BadNotation> {
     let names: Vec<String> = drafts.iter().map(|draft| draft.name.clone()).collect();
-    for draft in &drafts {
+    for (place, draft) in drafts.iter().enumerate() {
+        if names[..place].contains(&draft.name) {
+            return Err(BadNotation(format!("two nodes are called '{}'", draft.name)));
+        }
         if let Some(missing) = draft.from.iter().find(|from| !names.contains(from)) {
             return Err(BadNotation(format!(
                 "node '{}': there is no node '{missing}' that it could come from",
@@ -281,6 +287,11 @@ output.both = ""
             ("[nodes.a]\nread = 'x'\nwrite = 'x'", "node 'a': 'write' means nothing here"),
             ("[nodes.a]\ndo = 'write x'", "node 'a': 'do' names transforms"),
             ("[node.a]", "a network needs a table"),
+            ("[nodes]", "a network needs a table"),
+            (
+                "[nodes.a]\nread = 'x'\n[nodes.'b/1']\nfrom = 'a'\ndo = 'x'\n[nodes.b]\nfrom = 'a'\ndo = 'x|x'",
+                "two nodes are called 'b/1'",
+            ),
             ("[nodes.a]\nread = 'x'\n[[test]]\noutput.a = ''", "test 1: 'output.a' names no sink of the network"),
             ("[nodes.a]\nread = 'x'\n[[test]]\ninput.a = [256]", "test 1: a byte is a number from 0 to 255"),
         ] {

@@ -33,7 +33,11 @@ impl Push for Fused {
         applied.map_err(|fault| self.failure(fault))?;
         self.offset += chunk.len() as u64;
         self.counter.count(chunk.len(), chunk.len(), 0);
-        self.next.push(chunk)
+        let flow = self.next.push(chunk)?;
+        if flow == Flow::Enough {
+            self.transform.broken_off().map_err(|fault| self.failure(fault))?;
+        }
+        Ok(flow)
     }
 
     fn finish(&mut self) -> Result<(), Failure> {

@@ -13,8 +13,34 @@ use crate::chunk::Chunk;
 use crate::failure::Failure;
 use crate::graph::Target;
 
+/// Files that are complete and have not replaced the old ones yet: that happens when the whole network has done its work.
+#[derive(Clone, Default)]
+pub(super) struct Complete(Arc<Mutex<Vec<Finished>>>);
+
+struct Finished {
+    file: WholeFile,
+    name: String,
+    bytes: u64,
+}
+
+impl Complete {
+    /// Puts all of them on disk, and then each in its place.
+    pub(super) fn keep(&self) -> Result<(), Failure> {
+        let finished = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let failure = |name: &str, offset, error| Failure::Sink { name: name.into(), offset, error };
+        for Finished { file, name, bytes } in &finished {
+            file.sync().map_err(|error| failure(name, *bytes, error))?;
+        }
+        for Finished { file, name, bytes } in finished {
+            file.keep().map_err(|error| failure(&name, bytes, error))?;
+        }
+        Ok(())
+    }
+}
+
 pub(super) struct Sink {
     to: To,
+    complete: Complete,
     name: String,
     /// Not written yet: small pieces are gathered for a file, where nobody waits for them.
     gathered: Vec<u8>,
@@ -32,15 +58,26 @@ enum To {
 }
 
 impl Sink {
-    pub(super) fn open(target: &Target, gather: usize, counter: Arc<Counter>) -> Result<Sink, Failure> {
+    pub(super) fn open(
+        target: &Target,
+        gather: usize,
+        complete: &Complete,
+        counter: Arc<Counter>,
+    ) -> Result<Sink, Failure> {
         let name = target_called(target);
         let to = Sink::opened(target).map_err(|error| Failure::Sink { name: name.clone(), offset: 0, error })?;
         let gather = if matches!(to, To::Stream(_)) { 0 } else { gather };
-        Ok(Sink { to, name, gathered: Vec::with_capacity(gather), counter })
+        Ok(Sink { to, complete: complete.clone(), name, gathered: Vec::with_capacity(gather), counter })
     }
 
     pub(super) fn memory(output: Arc<Mutex<Vec<u8>>>, counter: Arc<Counter>) -> Sink {
-        Sink { to: To::Memory(output), name: "memory".into(), gathered: Vec::new(), counter }
+        Sink {
+            to: To::Memory(output),
+            complete: Complete::default(),
+            name: "memory".into(),
+            gathered: Vec::new(),
+            counter,
+        }
     }
 
     fn opened(target: &Target) -> io::Result<To> {
@@ -106,12 +143,12 @@ impl Push for Sink {
 
     fn finish(&mut self) -> Result<(), Failure> {
         self.write_gathered()?;
-        match &mut self.to {
-            To::Whole(file) => match file.take().map(WholeFile::keep) {
-                Some(Err(error)) => Err(self.failure(error)),
-                _ => Ok(()),
-            },
-            To::Append(_) | To::Stream(_) | To::Memory(_) => Ok(()),
+        if let To::Whole(file) = &mut self.to
+            && let Some(file) = file.take()
+        {
+            let finished = Finished { file, name: self.name.clone(), bytes: self.counter.bytes_out() };
+            self.complete.0.lock().unwrap_or_else(PoisonError::into_inner).push(finished);
         }
+        Ok(())
     }
 }

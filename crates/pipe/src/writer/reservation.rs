@@ -296,6 +296,15 @@ impl Writer {
             self.end.claim.clear();
             return Err(Errno::PERM.into());
         }
+        let was_seen = match self.see_that_a_reader_is_left(ring) {
+            Ok(seen) => was_seen && seen,
+            // The last one may have gone while the room was being filled.
+            Err(stop) if count > 0 => {
+                claim::end_claim(&self.end, ring, Access::Write, claim, 0);
+                return Err(self.error_of(stop));
+            }
+            Err(_) => was_seen,
+        };
         if count > 0 {
             self.end.counters.moved_in_place(count);
         }
