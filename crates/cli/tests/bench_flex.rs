@@ -140,9 +140,13 @@ fn a_fifo_that_cannot_be_made_is_not_measured() {
     let mut command = millstream(["bench", "fifo_grid", "--size", "64", "--messages", "10", "--placement", "1cpu"]);
     let seen = output(command.args(["--rounds", "5"]).env("TMPDIR", "/nonexistent"));
     assert_eq!(seen.code, Some(3), "{seen:?}");
-    let why = "not valid: 10 messages of 64 bytes over fifo at 1cpu: cannot make the directory '/nonexistent/";
-    assert!(seen.stdout.contains(why), "{seen:?}");
-    assert_eq!(seen.stdout.matches("not valid").count(), 1, "{seen:?}");
+    for transport in ["fifo", "millstream-fifo"] {
+        let why = format!(
+            "not valid: 10 messages of 64 bytes over {transport} at 1cpu: cannot make the directory '/nonexistent/"
+        );
+        assert!(seen.stdout.contains(&why), "{seen:?}");
+    }
+    assert_eq!(seen.stdout.matches("not valid").count(), 2, "{seen:?}");
 }
 
 #[test]

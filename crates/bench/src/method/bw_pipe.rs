@@ -38,7 +38,7 @@ impl bandwidth::Method for BwPipe {
     /// In full: without what differs from its neighbour in how it is found or how it waits, not in how it moves bytes.
     fn carriers(depth: Depth) -> Vec<Carrier> {
         let few = [kernel_pipe::DEFAULT.name(), millstream::ADAPTIVE.name(), spsc_bare::SPSC_BARE.name()];
-        let apart = [fifo::FIFO.name(), millstream::BLOCK.name()];
+        let apart = [fifo::FIFO.name(), fifo::OURS.name(), millstream::BLOCK.name()];
         let is_chosen = |name| match depth {
             Depth::Quick | Depth::SeedFaithful => few.contains(&name),
             Depth::Full => !apart.contains(&name),
