@@ -278,7 +278,9 @@ impl Writer {
         self.end.counters.moved(count);
         drop(writers);
         if ring.readers_wait() || (room.len() - count < PIPE_BUF && ring.bell().is_watched_for_room()) {
-            self.raise_bell(ring, was_seen)?;
+            // Bytes that were read had a reader: that it has gone since is for the next write to find.
+            let was_read = || ring.readable().is_ok_and(|left| left < count);
+            self.raise_bell(ring, was_seen).or_else(|stop| if was_read() { Ok(()) } else { Err(stop) })?;
         }
         Ok(Attempt::Moved(count))
     }
