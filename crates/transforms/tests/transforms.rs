@@ -38,6 +38,8 @@ const USES: &[(&str, &str)] = &[
     ("", "grep -F a.b"),
     ("", "grep ''"),
     ("", "grep '[^x]y'"),
+    ("", "grep 't[^z]*x'"),
+    ("", "grep '$'"),
     ("", "head"),
     ("", "head -n 3"),
     ("", "head -n 0"),
