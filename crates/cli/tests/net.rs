@@ -57,6 +57,7 @@ fn a_transform_writes_what_the_program_of_that_name_writes() {
         ("grep '$'", "grep -a '$'"),
         ("grep -v '$'", "grep -av '$'"),
         ("grep '[0-9]*$'", "grep -a '[0-9]*$'"),
+        ("grep '(?-u)1[^z]*e'", "grep -a '1[^z]*e'"),
         ("head", "head"),
         ("head -n 3", "head -n 3"),
         ("head -c 100001", "head -c 100001"),

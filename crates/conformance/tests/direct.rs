@@ -16,9 +16,12 @@ use millstream_conformance::{PIPE_BUF, alone, error_of};
 use millstream_pipe::{Builder, DirectPolicy, Reader, WaitPolicy, Writer};
 use millstream_sys::shared::Shared;
 use rustix::io::Errno;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 
 const MIB: usize = 1 << 20;
+
+/// What is offered at once, at most (`docs/pipe.md`).
+const LARGEST_OFFER: usize = 4 * MIB;
 
 /// The smallest pipe, so that nearly all of a large write goes directly.
 fn pipe() -> (Reader, Writer) {
@@ -62,39 +65,60 @@ alone! {
         let (child, (reader, writer)) = fork(pipe(), |(reader, mut writer)| {
             drop(reader);
             assert_eq!(writer.write(&stream(10 * MIB)).unwrap(), 10 * MIB);
-            assert!(writer.statistics().bytes_direct > 0);
+            assert!(writer.statistics().bytes_direct as usize > 9 * MIB);
             assert_eq!((writer.statistics().bytes as usize, writer.statistics().direct_refused), (10 * MIB, 0));
         });
         drop(writer);
-        assert_eq!(read_to_end(&reader, 0), 10 * MIB);
+        // What the ring holds, and one offer of the largest size, three times.
+        for at in (0..10 * MIB).step_by(PIPE_BUF + LARGEST_OFFER) {
+            wait_until_asleep(child.id);
+            read_exactly(&reader, at, (10 * MIB - at).min(PIPE_BUF + LARGEST_OFFER));
+        }
+        assert_eq!(read_to_end(&reader, 10 * MIB), 10 * MIB);
         let statistics = reader.statistics();
-        assert!(statistics.bytes_direct > 0);
+        assert!(statistics.bytes_direct as usize > 9 * MIB);
         assert_eq!((statistics.bytes as usize, statistics.bytes_through_kernel, statistics.direct_refused), (10 * MIB, 0, 0));
         child.succeed();
     }
 
     fn the_parent_too_can_be_read_from_and_a_grandchild_and_one_after_the_other() {
-        let (reader, mut writer) = pipe();
-        let (child, (reader, mut writer)) = fork((reader, writer.try_clone().unwrap()), |(reader, clone)| {
-            drop((clone, reader));
+        let (reader, writer) = pipe();
+        let writing = std::sync::Arc::new(Shared::anonymous(4096).unwrap());
+        let write = |mut writer: &Writer, turn: usize| {
+            writing.word(8 * turn).store(rustix::thread::gettid().as_raw_pid() as u64, Relaxed);
             writer.write_all(&stream(MIB)).unwrap();
-            let (grandchild, _) = fork((), |()| writer.write_all(&stream(MIB)).unwrap());
+        };
+        let (child, (reader, writer)) = fork((reader, writer.try_clone().unwrap()), |(reader, clone)| {
+            drop((clone, reader));
+            write(&writer, 0);
+            let (grandchild, _) = fork((), |()| write(&writer, 1));
             grandchild.succeed();
             assert!(writer.statistics().bytes_direct > 0);
         });
+        let seen = std::sync::Arc::clone(&writing);
         let reading = start(move || {
-            (0..3).for_each(|_| read_exactly(&reader, 0, MIB));
-            assert!(reader.statistics().bytes_direct > 0);
+            for turn in 0..3 {
+                let writer = loop {
+                    match Pid::from_raw(seen.word(8 * turn).load(Relaxed) as i32) {
+                        Some(writer) => break writer,
+                        None => std::thread::sleep(std::time::Duration::from_millis(1)),
+                    }
+                };
+                wait_until_asleep(writer);
+                read_exactly(&reader, 0, MIB);
+            }
+            assert!(reader.statistics().bytes_direct as usize > 5 * MIB / 2);
         });
         child.succeed();
-        writer.write_all(&stream(MIB)).unwrap();
+        write(&writer, 2);
         assert!(writer.statistics().bytes_direct > 0);
         reading.join();
     }
 
     fn a_thread_is_read_from_like_another_process() {
         let (mut reader, mut writer) = pipe();
-        let task = start(move || { writer.write_all(&stream(3 * MIB)).unwrap(); writer.statistics() });
+        let task =
+            start_and_wait_until_asleep(move || { writer.write_all(&stream(3 * MIB)).unwrap(); writer.statistics() });
         let (mut at, mut first, mut second) = (0, [0; 3000], [0; 50_000]);
         loop {
             let count = reader.read_vectored(&mut [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second)]).unwrap();
@@ -107,21 +131,23 @@ alone! {
         }
         assert_eq!(at, 3 * MIB);
         assert_eq!(task.join().bytes_direct, reader.statistics().bytes_direct);
-        assert!(reader.statistics().bytes_direct > 0);
+        assert!(reader.statistics().bytes_direct as usize > 2 * MIB);
     }
 
     fn the_buffers_of_a_vectored_write_are_taken_in_turn() {
         let (reader, mut writer) = pipe();
-        let task = start(move || {
+        let task = start_and_wait_until_asleep(move || {
             let bytes = stream(MIB);
             let (first, rest) = bytes.split_at(100);
             let (second, third) = rest.split_at(300_000);
             let buffers = [IoSlice::new(first), IoSlice::new(&[]), IoSlice::new(second), IoSlice::new(third)];
             writer.write_vectored(&buffers).unwrap()
         });
-        assert_eq!(read_to_end(&reader, 0), MIB);
+        read_exactly(&reader, 0, 300_100);
+        wait_until_asleep(task.id);
+        assert_eq!(read_to_end(&reader, 300_100), MIB);
         assert_eq!(task.join(), MIB);
-        assert!(reader.statistics().bytes_direct > 0);
+        assert!(reader.statistics().bytes_direct as usize > MIB * 9 / 10);
     }
 
     fn a_write_of_many_offers_returns_when_the_last_byte_is_taken() {
@@ -415,10 +441,13 @@ alone! {
                 let mut buffer = vec![0; 100_000];
                 while (&reader).read(&mut buffer).unwrap() > 0 {}
             });
-            // It may have been stopped in the instant in which it held a lock: a limit that has nothing to do with offers.
-            let mut is_stopped = true;
+            // It may have been stopped in the instant in which it held a lock: a limit that has nothing to do with offers. Who
+            // is not stopped gives its lock back when it has the CPU again, sooner than this.
+            let (mut is_stopped, mut looks_in_vain) = (true, 0);
             while is_stopped && !reading.is_finished() {
-                if sleeps_in(reading.id) == Some(Sleep::Futex) {
+                let waits = sleeps_in(reading.id) == Some(Sleep::Futex);
+                looks_in_vain = if waits { looks_in_vain + 1 } else { 0 };
+                if looks_in_vain == 500 {
                     child.signal(Signal::CONT);
                     (is_stopped, held_a_lock) = (false, held_a_lock + 1);
                 }
@@ -429,8 +458,7 @@ alone! {
             child.kill();
         }
         println!("stopped with a lock {held_a_lock} times of 50");
-        // With a lock over the copy it would be nearly all. Beside other programs a thread loses its CPU under a lock more often.
-        assert!(held_a_lock < 40, "{held_a_lock} times of 50 it held a lock: it copies without one");
+        assert!(held_a_lock < 10, "{held_a_lock} times of 50 it held a lock: it copies without one");
     }
 
     fn what_is_offered_goes_through_the_shadow_when_an_end_is_given_away() {

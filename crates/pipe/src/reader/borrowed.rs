@@ -3,7 +3,7 @@
 //! There are two ways, and the program cannot tell them apart except by what they cost. Where every process at the pipe is
 //! trusted, the bytes of the ring itself are shown, under a claim ([`crate::claim`]). Otherwise, and while the kernel
 //! carries the stream, they are first read into memory of this process: no reference may lead to bytes that somebody
-//! else can change (SPEC 9).
+//! else can change; `docs/pipe.md` says why, under "Loans".
 #![allow(unsafe_code)]
 
 use std::io::{self, BufRead, IoSliceMut};

@@ -1,7 +1,7 @@
 //! Writing in place: room is reserved, filled, and committed.
 //!
 //! As for reading ([`crate::Borrowed`]) the room is that of the ring itself where the others are trusted, and memory of this
-//! process where not: a reference to memory that others can change must not exist (SPEC 9).
+//! process where not: a reference to memory that others can change must not exist; `docs/pipe.md` says why, under "Loans".
 #![allow(unsafe_code)]
 
 use std::io::{self, IoSlice, Write};
