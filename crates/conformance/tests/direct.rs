@@ -321,6 +321,7 @@ alone! {
 
     fn a_writer_that_dies_in_the_middle_leaves_what_was_taken_and_the_end() {
         let (child, (reader, writer)) = fork(pipe(), |(_, mut writer)| drop(writer.write(&stream(MIB))));
+        wait_until_asleep(child.id);
         read_exactly(&reader, 0, TAKEN);
         let other = writer.try_clone().unwrap();
         drop(writer);
@@ -333,6 +334,7 @@ alone! {
 
     fn who_waits_behind_a_dead_ones_offer_goes_on() {
         let (child, (reader, mut writer)) = fork(pipe(), |(_, mut writer)| drop(writer.write(&stream(MIB))));
+        wait_until_asleep(child.id);
         read_exactly(&reader, 0, TAKEN);
         let task = start_and_wait_until_asleep(move || writer.write(b"behind").unwrap());
         assert!(!task.is_finished(), "there is no room behind an offer");
@@ -346,13 +348,17 @@ alone! {
     fn a_writer_killed_while_it_is_copied_from_leaves_a_beginning_and_the_end() {
         let mut random = Random::from_seed(seed());
         let mut direct = 0;
-        for _ in 0..200 {
+        for round in 0..200 {
             let (child, (reader, writer)) = fork(pipe(), |(reader, mut writer)| {
                 drop(reader);
                 let bytes = stream(16 * MIB);
                 while writer.write_all(&bytes).is_ok() {}
             });
             drop(writer);
+            if round % 10 == 0 {
+                // However busy the machine is, some offers stand when the reader comes.
+                wait_until_asleep(child.id);
+            }
             let reading = start(move || {
                 let (mut at, mut buffer) = (0_u64, vec![0; 300_000]);
                 loop {
@@ -514,6 +520,10 @@ alone! {
         });
         let (mut random, mut at, mut buffer) = (Random::from_seed(seed() + 2), 0, vec![0; MIB]);
         loop {
+            if random.within(0..100) == 0 {
+                // However busy the machine is, the writer falls asleep now and then, and that is when it offers.
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
             let size = [10_000, 300_000, MIB][random.within(0..3)];
             let count = (&reader).read(&mut buffer[..size]).unwrap();
             if count == 0 {
