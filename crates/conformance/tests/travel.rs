@@ -351,6 +351,17 @@ alone! {
         assert_eq!(read_stream(&reader, 1500, 999), 20_000 - 1500);
     }
 
+    fn an_end_that_is_given_away_and_attached_time_and_again_comes_back_to_the_ring() {
+        let (reader, mut writer) = pipe();
+        for round in 0..5_u64 {
+            writer = attach_writer(writer.0.into_fd().unwrap());
+            let at = round * 3000;
+            write_all(&writer, &pattern::bytes(at..at + 3000));
+            check(at, &read_exact(&reader, 3000));
+            assert_eq!(writer.0.statistics().bytes_through_kernel, 0, "round {round}");
+        }
+    }
+
     fn a_pipe_of_the_kernel_is_attached() {
         let (reader, writer) = kernel::Kernel::pipe().unwrap();
         write_all(&writer, &pattern::bytes(0..1000));

@@ -143,7 +143,7 @@ impl Builder {
         let pipe = if self.cloexec && is_another_allowed() {
             let (file, size) = (memory::sealable_file()?, size_for(capacity)?);
             let shadow = pipe::identity(&reader).ok_or(Errno::BADF)?;
-            Pipe::unmapped(Origin { file, shadow, size }, self.direct)
+            Pipe::unmapped(Origin { file, shadow, size, found_at: None }, self.direct)
         } else {
             pipe::request_capacity(&reader, capacity);
             Pipe::of_the_kernel()

@@ -39,6 +39,8 @@ pub(crate) struct Origin {
     /// closed its descriptor behind our back, and the number may be another pipe's by then.
     pub(crate) shadow: pipe::Identity,
     pub(crate) size: Size,
+    /// The process, and its descriptor of this file, through which it was found, if it came from elsewhere.
+    pub(crate) found_at: Option<(u32, u32)>,
 }
 
 /// Pipes with shared memory that this process has: its own, inherited and attached ones.
@@ -136,7 +138,7 @@ impl End {
 
     #[cold]
     fn map_segment(&self) -> Result<Option<&Segment>, Errno> {
-        let Some(Origin { file, shadow, size }) = &self.pipe.origin else { return Ok(None) };
+        let Some(Origin { file, shadow, size, .. }) = &self.pipe.origin else { return Ok(None) };
         let segment = Segment::of_own(file.as_fd(), *shadow, *size)?;
         Ok(Some(self.pipe.segment.fill(segment)))
     }

@@ -1,8 +1,8 @@
 //! Ends that leave for processes which may not know millstream, and ends that come back.
 //!
 //! **Giving away.** The stream moves to the shadow, and the end that leaves is a fresh open file description of it with
-//! a mark: a byte range that is locked at a position which says where the segment can be found (this process and its
-//! descriptor). The kernel removes the mark with the last descriptor of that description. A program may open its end once
+//! a mark: a byte range that is locked at a position which says where the segment can be found (a process and its
+//! descriptor: this one's, or, if this end had been given to it, the one's from which it came, as long as it has it). The kernel removes the mark with the last descriptor of that description. A program may open its end once
 //! more by itself (`/dev/stdin`), without a mark: so ends that leave and ends that come back are counted in the header, too.
 //!
 //! **Attaching.** A process that gets an end looks for a mark, opens the segment through `/proc`, which checks that it is
@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use millstream_ring::{ReadSide, Ring, Route};
 use millstream_sys::transfer::{self, Access, Mark};
-use millstream_sys::{Errno, pipe};
+use millstream_sys::{Errno, memory, pipe};
 
 use crate::claim;
 use crate::end::{BothSides, End, Origin, Pipe, broken, is_another_allowed, lock_both};
@@ -42,9 +42,9 @@ const OFFERS_BEFORE_RETURN: u32 = 64;
 /// Makes a plain descriptor of an end, which is then closed.
 pub(crate) fn give_away(end: End, access: Access) -> io::Result<OwnedFd> {
     let Some(segment) = end.segment()? else { return end.into_plain_fd() };
-    let file = &end.pipe.origin.as_ref().expect("a pipe with a segment has its file").file;
+    let origin = end.pipe.origin.as_ref().expect("a pipe with a segment has its file");
     let given = transfer::reopened(end.fd(), access, transfer::is_nonblocking(end.fd())?)?;
-    mark_with_place(&given, access, file.as_fd())?;
+    mark_with_place(&given, access, place_of(origin))?;
     move_to_shadow(&end, segment, Some(access))?;
     Ok(given)
 }
@@ -232,8 +232,18 @@ impl Place {
     }
 }
 
-fn mark_with_place(given: &OwnedFd, access: Access, file: BorrowedFd<'_>) -> io::Result<()> {
-    let (process, descriptor) = (millstream_sys::own_pid(), file.as_raw_fd().unsigned_abs());
+/// The process and descriptor at which the segment can be found after this end has left. Where it was found itself, if it
+/// is still open there: this process may close its own with the end.
+fn place_of(origin: &Origin) -> (u32, u32) {
+    let is_still_there = |&(process, descriptor): &(u32, u32)| {
+        let there = memory::open_of_process(process, descriptor);
+        there.is_ok_and(|there| memory::is_same(&there, &origin.file) == Ok(true))
+    };
+    let here = (millstream_sys::own_pid(), origin.file.as_raw_fd().unsigned_abs());
+    origin.found_at.filter(is_still_there).unwrap_or(here)
+}
+
+fn mark_with_place(given: &OwnedFd, access: Access, (process, descriptor): (u32, u32)) -> io::Result<()> {
     for serial in 0..1 << SERIAL_BITS {
         let place = Place { process, descriptor, serial, is_write_end: access == Access::Write };
         let mark = place.mark().ok_or(Refusal::NUMBERS_TOO_LARGE)?;
@@ -250,10 +260,10 @@ fn find_segment(fd: &OwnedFd, shadow: pipe::Identity) -> Option<(Origin, Segment
     // A description does not see its own mark; another one does.
     let probe = transfer::reopened(fd, Access::Both, true).ok()?;
     let Place { process, descriptor, .. } = Place::of(transfer::any_mark(&probe).ok()??);
-    let file = millstream_sys::memory::open_of_process(process, descriptor).ok()?;
-    let bank_bytes = Size::bank_bytes_of(millstream_sys::memory::length(&file).ok()?)?;
+    let file = memory::open_of_process(process, descriptor).ok()?;
+    let bank_bytes = Size::bank_bytes_of(memory::length(&file).ok()?)?;
     let segment = Segment::of_peer(&file, shadow, bank_bytes).ok()?;
-    Some((Origin { file, shadow, size: Size::of_banks(bank_bytes)? }, segment))
+    Some((Origin { file, shadow, size: Size::of_banks(bank_bytes)?, found_at: Some((process, descriptor)) }, segment))
 }
 
 #[cfg(test)]

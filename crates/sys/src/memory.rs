@@ -79,6 +79,15 @@ pub fn open_of_process(process: u32, descriptor: u32) -> Result<OwnedFd, Errno> 
     rustix::fs::open(&path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY, Mode::empty())
 }
 
+/// Whether both are the same file.
+///
+/// # Errors
+/// `EBADF`: not open.
+pub fn is_same(file: impl AsFd, other: impl AsFd) -> Result<bool, Errno> {
+    let (file, other) = (rustix::fs::fstat(file)?, rustix::fs::fstat(other)?);
+    Ok((file.st_dev, file.st_ino) == (other.st_dev, other.st_ino))
+}
+
 /// Whether `file` belongs to the user as whom this process acts.
 ///
 /// # Errors

@@ -33,7 +33,7 @@ pub fn set_capacity(process: u32, descriptor: u32, bytes: usize) -> io::Result<u
     let bank_bytes = Size::bank_bytes_of(memory::length(&file)?).ok_or(Refusal::NO_SEGMENT)?;
     let segment = Segment::of_peer(&file, identity, bank_bytes).map_err(|_| Refusal::NO_SEGMENT)?;
     let size = Size::of_banks(bank_bytes).ok_or(Refusal::NO_SEGMENT)?;
-    let pipe = Pipe::mapped(Origin { file, shadow: identity, size }, segment);
+    let pipe = Pipe::mapped(Origin { file, shadow: identity, size, found_at: None }, segment);
     let shadow = transfer::reopened(&pinned, Access::Both, true)?;
     let end = End::new(shadow, Arc::new(pipe), WaitPolicy::Block);
     let outcome = end.set_capacity(bytes);
