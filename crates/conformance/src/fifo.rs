@@ -3,11 +3,11 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use millstream_pipe::{Fifo, FifoOptions};
 use rustix::fs::{Mode, OFlags};
 
+use crate::process::new_directory;
 use crate::{BetweenProcesses, End, Implementation, Polled, ReadEnd, WriteEnd, kernel, ours};
 
 /// Who can open one end of a FIFO, without waiting for the other.
@@ -114,11 +114,7 @@ impl Name {
     /// # Errors
     /// No room for temporary files.
     pub fn new() -> io::Result<Name> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let unique = (std::process::id(), COUNT.fetch_add(1, Relaxed));
-        let directory = std::env::temp_dir().join(format!("millstream-conformance-{}-{}", unique.0, unique.1));
-        std::fs::create_dir(&directory)?;
-        let name = Name(directory.join("fifo"));
+        let name = Name(new_directory()?.join("fifo"));
         Fifo::create(&name.0, 0o600)?;
         Ok(name)
     }

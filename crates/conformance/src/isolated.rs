@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::MemfdFlags;
+use rustix::fs::{MemfdFlags, OFlags};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 /// Names the test that a process was started for. Set by hand it makes that test run where it was started, under a
@@ -36,6 +36,8 @@ pub fn run(module: &str, name: &str, test: impl FnOnce()) {
         return test();
     }
     let mut output = File::from(rustix::fs::memfd_create("output", MemfdFlags::CLOEXEC).unwrap());
+    // Two threads that print at once would otherwise write over each other: the kernel locks no position of such a file.
+    rustix::fs::fcntl_setfl(&output, OFlags::APPEND).unwrap();
     let mut process = Command::new(std::env::current_exe().unwrap())
         .args([&name, "--exact", "--nocapture", "--test-threads=1"])
         .env(VARIABLE, &name)

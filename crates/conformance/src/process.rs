@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
@@ -228,6 +228,22 @@ pub fn enter_user_namespace() {
     // SAFETY: no memory is involved.
     let outcome = unsafe { libc::unshare(libc::CLONE_NEWUSER) };
     assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// Makes a directory for temporary files that nobody else has, not even somebody with the same number who was killed.
+///
+/// # Errors
+/// No room for temporary files.
+pub fn new_directory() -> std::io::Result<std::path::PathBuf> {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let unique = (std::process::id(), COUNT.fetch_add(1, SeqCst));
+        let directory = std::env::temp_dir().join(format!("millstream-conformance-{}-{}", unique.0, unique.1));
+        match std::fs::create_dir(&directory) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            outcome => return outcome.map(|()| directory),
+        }
+    }
 }
 
 /// Gives the calling thread, and the children that it forks, a `/tmp` and a `/dev/shm` of their own: empty, and with

@@ -12,7 +12,7 @@ use millstream_conformance::ours::{Ours, Reader, Writer, segments};
 use millstream_conformance::pattern::{
     self, Random, check, fill, read_exact, read_stream, read_to_end, write_all, write_stream,
 };
-use millstream_conformance::process::{HANDLED, become_nobody, count_signals, fork};
+use millstream_conformance::process::{HANDLED, become_nobody, count_signals, fork, new_directory};
 use millstream_conformance::ready::{Flags, now};
 use millstream_conformance::task::{start, start_and_wait_until_asleep, wait_until_asleep};
 use millstream_conformance::{End, Implementation, PIPE_BUF, Polled, ReadEnd, WriteEnd, alone, error_of};
@@ -519,8 +519,8 @@ alone! {
 struct Fifo(std::path::PathBuf);
 
 impl Fifo {
-    fn new(name: &str) -> Fifo {
-        let path = std::env::temp_dir().join(format!("millstream-{name}-{}", std::process::id()));
+    fn new() -> Fifo {
+        let path = new_directory().unwrap().join("fifo");
         rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         Fifo(path)
     }
@@ -532,13 +532,13 @@ impl Fifo {
 
 impl Drop for Fifo {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        let _ = std::fs::remove_dir_all(self.0.parent().unwrap());
     }
 }
 
 alone! {
     fn attaching_the_reader_of_a_fifo_that_never_had_a_writer_is_no_hangup() {
-        let fifo = Fifo::new("hangup");
+        let fifo = Fifo::new();
         let reader = kernel::Reader(fifo.open(OFlags::RDONLY | OFlags::NONBLOCK));
         assert_eq!(now(&reader), Flags::empty());
         let reader = Reader(millstream_pipe::Reader::attach(reader.0).unwrap());
@@ -549,7 +549,7 @@ alone! {
     }
 
     fn attaching_an_end_of_a_fifo_lets_nobody_in_who_waits_for_the_other_side() {
-        let fifo = Fifo::new("opening");
+        let fifo = Fifo::new();
         // A writer whose reader has left.
         let passing = fifo.open(OFlags::RDONLY | OFlags::NONBLOCK);
         let writer = fifo.open(OFlags::WRONLY);

@@ -45,6 +45,21 @@ pub fn read_two(pid: u32, ranges: [(u64, usize); 2], buffers: &mut [IoSliceMut<'
     usize::try_from(read).map_err(|_| last_errno())
 }
 
+/// Whether this process could read the first of `bytes`, asked of the kernel: what a system call that takes a buffer would find.
+///
+/// Memory of a device, which [`read`] cannot read of any process, counts as there.
+pub fn is_readable_here(bytes: &[u8]) -> bool {
+    let Some(first) = bytes.first() else { return true };
+    let mut scratch = 0_u8;
+    let here = libc::iovec { iov_base: (&raw const *first).cast_mut().cast(), iov_len: 1 };
+    let there = libc::iovec { iov_base: (&raw mut scratch).cast(), iov_len: 1 };
+    // SAFETY: the kernel reads at `here`, where it checks the address itself, and writes one byte to `scratch`.
+    let count =
+        unsafe { libc::process_vm_writev(crate::own_pid().cast_signed(), &raw const here, 1, &raw const there, 1, 0) };
+    // What it cannot say is no reason to refuse.
+    count == 1 || last_errno() != Errno::FAULT
+}
+
 /// Lets process `pid` look into this one where the Yama security module would allow that to ancestors only
 /// (`PR_SET_PTRACER`). Without Yama nothing has to be done, and the kernel's `EINVAL` says so.
 pub fn let_look(pid: u32) {
@@ -65,6 +80,30 @@ mod tests {
         assert_eq!(here, there);
         assert_eq!(read(crate::own_pid(), 8, &mut here), Err(Errno::FAULT));
         assert_eq!(read(0, address, &mut here), Err(Errno::SRCH));
+    }
+
+    /// The page of the kernel's clock, which every process has: mapped from no file and no memory of its own.
+    fn clock_page() -> &'static [u8] {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let line = maps.lines().find(|line| line.ends_with("[vvar]")).expect("a page of the kernel's clock");
+        let start = usize::from_str_radix(line.split('-').next().unwrap(), 16).unwrap();
+        // SAFETY: mapped for as long as the process lives; only ever given to the kernel.
+        unsafe { core::slice::from_raw_parts(core::ptr::without_provenance(start), 4096) }
+    }
+
+    #[test]
+    fn what_only_this_process_can_read_is_there() {
+        let clock = clock_page();
+        let address = clock.as_ptr().addr() as u64;
+        assert_eq!(
+            read(crate::own_pid(), address, &mut [0]),
+            Err(Errno::FAULT),
+            "memory that cannot be read from elsewhere"
+        );
+        assert!(is_readable_here(clock));
+        assert!(is_readable_here(&[1]) && is_readable_here(&[]));
+        // SAFETY: only given to the kernel, which finds nothing there.
+        assert!(!is_readable_here(unsafe { core::slice::from_raw_parts(core::ptr::without_provenance(4096), 1) }));
     }
 
     #[test]

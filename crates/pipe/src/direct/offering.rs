@@ -69,7 +69,11 @@ pub(crate) fn open<'b>(
     own.serial = serial;
     own.page.write(voucher(shadow, serial, &terms));
     writers.note_cpu(cpu::current());
-    writers.offer(serial, terms).then_some(Offered { serial, bytes })
+    if writers.offer(serial, terms) {
+        return Some(Offered { serial, bytes });
+    }
+    own.page.write([0; WORDS]);
+    None
 }
 
 /// The page of this process, which a forked child has copied but not for itself.
@@ -123,7 +127,9 @@ impl Writer {
             if ring.offers_are_refused() {
                 self.end.counters.was_refused_direct();
             }
-            return (taken, own_memory_is_there(&bytes[taken..]).map_err(Stop::from));
+            // An error that the kernel's pipe would have found: the writer's own memory ends here.
+            let is_there = process_memory::is_readable_here(&bytes[taken..]);
+            return (taken, if is_there { Ok(()) } else { Err(Errno::FAULT.into()) });
         }
         if !matches!(outcome, Err(Stop::NoReader)) {
             tell_that_nothing_is_offered(&self.end, ring);
@@ -159,16 +165,6 @@ impl Writer {
                 nap = longer(nap);
             }
         }
-    }
-}
-
-/// An error that the kernel's pipe would have found: the writer's own memory ends here.
-fn own_memory_is_there(rest: &[u8]) -> Result<(), Errno> {
-    let address = rest.as_ptr().expose_provenance() as u64;
-    match process_memory::read(millstream_sys::own_pid(), address, &mut [0]) {
-        Err(Errno::FAULT) => Err(Errno::FAULT),
-        // There, or it cannot be known.
-        _ => Ok(()),
     }
 }
 

@@ -1,0 +1,204 @@
+//! Bytes that are filled and read in place.
+#![allow(unsafe_code)]
+
+use loom::thread;
+use millstream_ring::Claim;
+
+use crate::world::{Me, OCCASIONAL, World, check, read, read_now, try_read, try_write, until, write, write_now};
+
+/// Room for one byte, claimed by who is called `process`; `None` if there is none, or somebody else has claimed it.
+fn try_reserve(world: &World, me: &Me, process: u32) -> Option<Claim> {
+    let ring = world.ring();
+    let writers = ring.lock_writers(me).unwrap();
+    let room = if writers.is_claimed() { None } else { Some(writers.room(1).unwrap()) };
+    room.filter(|room| !room.is_empty()).map(|room| writers.claim(room, 1, process))
+}
+
+/// Fills what was reserved in place, and wakes a reader.
+fn commit(world: &World, me: &Me, claim: &Claim, byte: u8) {
+    let ring = world.ring();
+    for cell in claim.places(ring).into_iter().flatten() {
+        // SAFETY: loom stops the model if another thread uses the byte.
+        world.cells[cell].with_mut(|cell| unsafe { *cell = byte });
+    }
+    ring.claims_of_writers().end(claim, 1, 0);
+    if ring.readers_wait() {
+        ring.bell().raise(me, &world.shadow).unwrap();
+    }
+}
+
+/// The bytes that wait, claimed; `None` if there are none, or somebody else has claimed them.
+fn try_borrow(world: &World, me: &Me, process: u32) -> Option<Claim> {
+    let ring = world.ring();
+    let readers = ring.lock_readers(me).unwrap();
+    let waiting = if readers.is_claimed() { None } else { Some(readers.waiting(2).unwrap()) };
+    waiting.filter(|waiting| !waiting.is_empty()).map(|waiting| readers.claim(waiting, 2, process))
+}
+
+/// Looks at what was borrowed in place, takes all of it, and wakes a writer.
+fn consume(world: &World, me: &Me, claim: &Claim) -> Vec<u8> {
+    let ring = world.ring();
+    // SAFETY: loom stops the model if another thread writes the byte.
+    let look = |cell: usize| world.cells[cell].with(|cell| unsafe { *cell });
+    let bytes = claim.places(ring).into_iter().flatten().map(look).collect();
+    ring.claims_of_readers().end(claim, claim.len(), 0);
+    if ring.writers_wait() {
+        ring.bell().lower(me, &world.shadow).unwrap();
+    }
+    bytes
+}
+
+#[test]
+fn what_is_filled_in_place_is_seen_in_place_around_the_end_of_the_ring() {
+    check(3, || {
+        let world = World::new();
+        let theirs = world.clone();
+        let writer = thread::spawn(move || {
+            for byte in 1..=3 {
+                let claim = until(|| try_reserve(&theirs, &Me(1), 1));
+                commit(&theirs, &Me(1), &claim, byte);
+            }
+        });
+        let mut got = Vec::new();
+        while got.len() < 3 {
+            let claim = until(|| try_borrow(&world, &Me(2), 2));
+            got.extend(consume(&world, &Me(2), &claim));
+        }
+        writer.join().unwrap();
+        assert_eq!(got, [1, 2, 3]);
+    });
+}
+
+#[test]
+fn a_sleeping_reader_is_woken_by_what_is_committed() {
+    check(3, || {
+        let world = World::new();
+        let theirs = world.clone();
+        let writer = thread::spawn(move || {
+            let claim = try_reserve(&theirs, &Me(1), 1).unwrap();
+            commit(&theirs, &Me(1), &claim, 7);
+        });
+        let mut bytes = [0; 2];
+        assert_eq!(read(&world, &Me(2), &mut bytes), 1);
+        assert_eq!(bytes[0], 7);
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn a_sleeping_writer_is_woken_by_what_is_consumed() {
+    check(3, || {
+        let world = World::new();
+        assert!(try_write(&world, &Me(1), &[1, 2]));
+        let theirs = world.clone();
+        let writer = thread::spawn(move || write(&theirs, &Me(1), &[3, 4]));
+        let claim = try_borrow(&world, &Me(2), 2).unwrap();
+        assert_eq!(consume(&world, &Me(2), &claim), [1, 2]);
+        writer.join().unwrap();
+        let claim = try_borrow(&world, &Me(2), 2).unwrap();
+        assert_eq!(consume(&world, &Me(2), &claim), [3, 4]);
+    });
+}
+
+/// As a plain write: not while somebody fills the ring in place.
+fn write_beside(world: &World, me: &Me, byte: u8) -> Option<()> {
+    let ring = world.ring();
+    let writers = ring.lock_writers(me).unwrap();
+    (!writers.is_claimed() && write_now(&writers, &[byte]).unwrap() == 1).then_some(())
+}
+
+/// `steady` is one whose own the lock may become, or was before.
+fn a_plain_writer_goes_before_or_after(steady: bool) {
+    check(3, move || {
+        let world = World::new();
+        let plain = Me(if steady { 1 } else { OCCASIONAL });
+        if steady {
+            // From here on the writing side is its own.
+            assert!(try_write(&world, &plain, &[8]));
+            assert_eq!(try_read(&world, &Me(3), &mut [0; 2]), 1);
+        }
+        let theirs = world.clone();
+        let in_place = thread::spawn(move || {
+            let me = Me(OCCASIONAL + 1);
+            let claim = until(|| try_reserve(&theirs, &me, 2));
+            commit(&theirs, &me, &claim, 5);
+        });
+        until(|| write_beside(&world, &plain, 6));
+        in_place.join().unwrap();
+        let mut bytes = [0; 2];
+        assert_eq!(try_read(&world, &Me(3), &mut bytes), 2);
+        assert!(bytes == [5, 6] || bytes == [6, 5], "{bytes:?}");
+        // Wherever the lock's owner believes to be, it is after both.
+        assert!(write_beside(&world, &plain, 7).is_some());
+        assert_eq!((try_read(&world, &Me(3), &mut bytes), bytes[0]), (1, 7));
+    });
+}
+
+#[test]
+fn a_plain_writer_goes_before_or_after_one_who_fills_in_place() {
+    a_plain_writer_goes_before_or_after(false);
+}
+
+#[test]
+fn a_writer_whose_own_the_lock_is_goes_before_or_after_one_who_fills_in_place() {
+    a_plain_writer_goes_before_or_after(true);
+}
+
+#[test]
+fn a_plain_reader_and_one_who_borrows_share_the_bytes() {
+    check(3, || {
+        let world = World::new();
+        assert!(try_write(&world, &Me(1), &[1, 2]));
+        let theirs = world.clone();
+        let borrower = thread::spawn(move || {
+            try_borrow(&theirs, &Me(2), 2).map_or(Vec::new(), |claim| consume(&theirs, &Me(2), &claim))
+        });
+        let mut byte = [0; 1];
+        let count = {
+            let (ring, me) = (world.ring(), Me(3));
+            let readers = ring.lock_readers(&me).unwrap();
+            if readers.is_claimed() { 0 } else { read_now(&readers, &mut byte).unwrap() }
+        };
+        let mut got = borrower.join().unwrap();
+        got.extend_from_slice(&byte[..count]);
+        got.sort_unstable();
+        let (mut rest, left) = ([0; 2], 2 - got.len());
+        assert_eq!(try_read(&world, &Me(3), &mut rest), left);
+        got.extend_from_slice(&rest[..left]);
+        got.sort_unstable();
+        assert_eq!(got, [1, 2]);
+    });
+}
+
+#[test]
+fn the_claim_of_one_who_died_is_worth_nothing() {
+    check(3, || {
+        let world = World::new();
+        let theirs = world.clone();
+        let dying = thread::spawn(move || {
+            let claim = try_reserve(&theirs, &Me(1), 7).unwrap();
+            // In place, and never committed.
+            let cell = claim.places(theirs.ring())[0].start;
+            // SAFETY: loom stops the model if another thread uses the byte.
+            theirs.cells[cell].with_mut(|cell| unsafe { *cell = 9 });
+        });
+        dying.join().unwrap();
+        let theirs = world.clone();
+        // Both find out that it is dead.
+        let take_over = |world: &World, me: &Me, byte| {
+            until(|| {
+                let ring = world.ring();
+                if ring.claims_of_writers().process() == Some(7) {
+                    ring.lock_writers(me).unwrap().end_claim_of_dead(7);
+                }
+                write_beside(world, me, byte)
+            });
+        };
+        let other = thread::spawn(move || take_over(&theirs, &Me(2), 5));
+        take_over(&world, &Me(3), 6);
+        other.join().unwrap();
+        let mut bytes = [0; 2];
+        assert_eq!(try_read(&world, &Me(4), &mut bytes), 2);
+        assert!(bytes == [5, 6] || bytes == [6, 5], "{bytes:?}");
+    });
+}

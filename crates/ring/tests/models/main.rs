@@ -1,0 +1,11 @@
+//! Every order of events that the memory model allows, for small worlds: a ring of two bytes, two or three threads.
+//!
+//! Only under the model checker: `make check-models`. A lost wake-up shows as a deadlock, a byte that is written and read
+//! at once as a race, a lost or doubled byte as a failed assertion.
+#![cfg(loom)]
+
+mod in_place;
+mod locks;
+mod offers;
+mod stream;
+mod world;

@@ -1,0 +1,213 @@
+//! Direct transfer: bytes that are offered, taken, withdrawn, given back, and left by the dead.
+
+use loom::thread;
+use millstream_ring::sync::Ordering;
+use millstream_ring::{Standing, Terms};
+
+use crate::world::{Me, World, check, try_read, try_write};
+
+/// Writes `bytes` to the writer's own memory and offers it. Returns the number of the offer.
+fn offer(world: &World, me: &Me, bytes: [u8; 2]) -> u32 {
+    let ring = world.ring();
+    let writers = ring.lock_writers(me).unwrap();
+    let number = writers.next_serial().unwrap();
+    world.lent.iter().zip(bytes).for_each(|(place, byte)| place.store(byte.into(), Ordering::Relaxed));
+    assert!(writers.offer(number, Terms { process: 1, start: 2, voucher: 3, address: 4, len: 2 }));
+    drop(writers);
+    if ring.readers_wait() {
+        ring.bell().raise(me, &world.shadow).unwrap();
+    }
+    number
+}
+
+/// The bytes that were not taken, and the writer uses its memory for something else.
+fn withdraw(world: &World, number: u32, bytes: [u8; 2]) -> Vec<u8> {
+    let taken = world.ring().withdraw(number, 2).unwrap();
+    world.lent.iter().for_each(|place| place.store(99, Ordering::Relaxed));
+    bytes[taken..].to_vec()
+}
+
+/// Takes at most `wanted` of what is offered, if it is next. With no lock held.
+fn try_take(world: &World, me: &Me, wanted: usize) -> Vec<u8> {
+    let ring = world.ring();
+    let Some(offer) = ring.next_offer().unwrap() else { return Vec::new() };
+    assert_eq!(offer.terms(), Terms { process: 1, start: 2, voucher: 3, address: 4, len: 2 });
+    let count = wanted.min(offer.rest());
+    let lent = &world.lent[offer.taken()..][..count];
+    let copied = lent.iter().map(|place| place.load(Ordering::Relaxed) as u8).collect();
+    if !ring.take(&offer, count) {
+        return Vec::new();
+    }
+    if count == offer.rest() && ring.writers_wait() {
+        ring.bell().lower(me, &world.shadow).unwrap();
+    }
+    copied
+}
+
+/// Reads as the pipe does: first from the ring.
+fn try_read_anything(world: &World, me: &Me, wanted: usize) -> Vec<u8> {
+    let mut bytes = [0; 2];
+    match try_read(world, me, &mut bytes[..wanted]) {
+        0 => try_take(world, me, wanted),
+        count => bytes[..count].to_vec(),
+    }
+}
+
+fn read_all(world: &World, me: &Me, wanted: usize, total: usize) -> Vec<u8> {
+    let mut got = Vec::new();
+    while got.len() < total {
+        let bytes = try_read_anything(world, me, wanted);
+        if bytes.is_empty() {
+            thread::yield_now();
+        }
+        got.extend(bytes);
+    }
+    got
+}
+
+fn write_in_turn(world: &World, me: &Me, bytes: &[u8]) {
+    for &byte in bytes {
+        while !try_write(world, me, &[byte]) {
+            thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn an_offer_that_is_withdrawn_while_it_is_taken_is_counted_to_the_byte() {
+    check(3, || {
+        let world = World::new();
+        let theirs = world.clone();
+        let writer = thread::spawn(move || {
+            let me = Me(1);
+            write_in_turn(&theirs, &me, &[1]);
+            let number = offer(&theirs, &me, [2, 3]);
+            let rest = withdraw(&theirs, number, [2, 3]);
+            write_in_turn(&theirs, &me, &rest);
+        });
+        assert_eq!(read_all(&world, &Me(2), 1, 3), [1, 2, 3]);
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn an_old_view_of_an_offer_takes_nothing_of_the_next() {
+    check(3, || {
+        let world = World::new();
+        let theirs = world.clone();
+        let writer = thread::spawn(move || {
+            let me = Me(1);
+            let number = offer(&theirs, &me, [1, 2]);
+            let rest = withdraw(&theirs, number, [1, 2]);
+            write_in_turn(&theirs, &me, &rest);
+            let number = offer(&theirs, &me, [3, 4]);
+            while theirs.ring().standing(number) != Standing::Over {
+                thread::yield_now();
+            }
+            assert!(withdraw(&theirs, number, [3, 4]).is_empty());
+        });
+        assert_eq!(read_all(&world, &Me(2), 2, 4), [1, 2, 3, 4]);
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn two_readers_of_one_offer_get_each_byte_once() {
+    check(3, || {
+        let world = World::new();
+        let number = offer(&world, &Me(1), [1, 2]);
+        let readers: Vec<_> = [2, 3]
+            .into_iter()
+            .map(|id| {
+                let world = world.clone();
+                thread::spawn(move || read_all(&world, &Me(id), 1, 1)[0])
+            })
+            .collect();
+        let mut got: Vec<u8> = readers.into_iter().map(|reader| reader.join().unwrap()).collect();
+        got.sort_unstable();
+        assert_eq!(got, [1, 2]);
+        assert!(withdraw(&world, number, [1, 2]).is_empty());
+    });
+}
+
+#[test]
+fn who_sleeps_over_an_offer_and_who_sleeps_before_it_are_woken() {
+    check(2, || {
+        let world = World::new();
+        let theirs = world.clone();
+        let writer = thread::spawn(move || {
+            let (me, ring) = (Me(1), theirs.ring());
+            let number = offer(&theirs, &me, [1, 2]);
+            while ring.standing(number) != Standing::Over {
+                ring.bell().writer_will_sleep(&me, &theirs.shadow).unwrap();
+                if ring.standing(number) != Standing::Over {
+                    theirs.shadow.sleep_until_writable();
+                }
+                ring.bell().writer_woke();
+            }
+            assert!(withdraw(&theirs, number, [1, 2]).is_empty());
+        });
+        let (me, ring) = (Me(2), world.ring());
+        let mut got = Vec::new();
+        while got.len() < 2 {
+            got.extend(try_read_anything(&world, &me, 2));
+            if got.is_empty() {
+                ring.bell().reader_will_sleep(&me, &world.shadow).unwrap();
+                if ring.readable().unwrap() == 0 && !ring.is_offered() {
+                    world.shadow.sleep_until_readable();
+                }
+                ring.bell().reader_woke();
+            }
+        }
+        assert_eq!(got, [1, 2]);
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn what_is_written_behind_a_dead_ones_offer_comes_after_what_was_taken_of_it() {
+    check(3, || {
+        let world = World::new();
+        // Its writer is dead, and one that waits behind it finds out.
+        offer(&world, &Me(1), [1, 2]);
+        let theirs = world.clone();
+        let writer = thread::spawn(move || {
+            let (me, ring) = (Me(3), theirs.ring());
+            while let Some(offer) = ring.offer().unwrap() {
+                ring.drop_offer(&offer);
+            }
+            write_in_turn(&theirs, &me, &[9]);
+        });
+        let mut got = Vec::new();
+        while got.last() != Some(&9) {
+            got.extend(read_all(&world, &Me(2), 1, 1));
+        }
+        writer.join().unwrap();
+        assert!([&[9][..], &[1, 9], &[1, 2, 9]].contains(&&got[..]), "{got:?}");
+    });
+}
+
+#[test]
+fn an_offer_that_is_given_back_is_gone_on_with_where_it_was_left() {
+    check(3, || {
+        let world = World::new();
+        let number = offer(&world, &Me(1), [1, 2]);
+        let theirs = world.clone();
+        let changing = thread::spawn(move || {
+            // Somebody changes how the pipe works, and has to have both locks for it.
+            let (me, ring) = (Me(3), theirs.ring());
+            let writers = ring.lock_writers(&me).unwrap();
+            let readers = ring.lock_readers(&me).unwrap();
+            writers.return_offers(&readers).unwrap();
+            assert!(!ring.is_offered());
+        });
+        let mut got = try_take(&world, &Me(2), 1);
+        got.extend(try_take(&world, &Me(2), 1));
+        changing.join().unwrap();
+        assert_eq!(world.ring().standing(number), Standing::Over);
+        let rest = withdraw(&world, number, [1, 2]);
+        write_in_turn(&world, &Me(1), &rest);
+        got.extend(read_all(&world, &Me(2), 1, rest.len()));
+        assert_eq!(got, [1, 2]);
+    });
+}

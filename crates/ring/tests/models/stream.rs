@@ -1,0 +1,168 @@
+//! Bytes in a ring, and who sleeps for them.
+
+use loom::thread;
+
+use crate::world::{Me, OCCASIONAL, World, check, read, try_read, try_write, write};
+
+#[test]
+fn bytes_arrive_once_and_in_order_around_the_end_of_the_ring() {
+    check(3, || {
+        let world = World::new();
+        let theirs = world.clone();
+        let writer = thread::spawn(move || {
+            for byte in 1..=3 {
+                while !try_write(&theirs, &Me(1), &[byte]) {
+                    thread::yield_now();
+                }
+            }
+        });
+        let mut got = Vec::new();
+        while got.len() < 3 {
+            let mut bytes = [0; 2];
+            let count = try_read(&world, &Me(2), &mut bytes);
+            got.extend_from_slice(&bytes[..count]);
+            if count == 0 {
+                thread::yield_now();
+            }
+        }
+        writer.join().unwrap();
+        assert_eq!(got, [1, 2, 3]);
+    });
+}
+
+#[test]
+fn a_sleeping_reader_is_woken() {
+    check(3, || {
+        let world = World::new();
+        let theirs = world.clone();
+        let writer = thread::spawn(move || write(&theirs, &Me(1), &[7]));
+        let mut bytes = [0; 2];
+        assert_eq!(read(&world, &Me(2), &mut bytes), 1);
+        assert_eq!(bytes[0], 7);
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn a_sleeping_writer_is_woken() {
+    check(3, || {
+        let world = World::new();
+        assert!(try_write(&world, &Me(1), &[1, 2]));
+        let theirs = world.clone();
+        let writer = thread::spawn(move || write(&theirs, &Me(1), &[3, 4]));
+        let (mut bytes, mut got) = ([0; 1], Vec::new());
+        while got.len() < 4 {
+            let count = read(&world, &Me(2), &mut bytes);
+            got.extend_from_slice(&bytes[..count]);
+        }
+        writer.join().unwrap();
+        assert_eq!(got, [1, 2, 3, 4]);
+    });
+}
+
+#[test]
+fn both_sides_may_sleep_in_turn() {
+    check(2, || {
+        let world = World::new();
+        let theirs = world.clone();
+        let writer = thread::spawn(move || (1..=3).for_each(|byte| write(&theirs, &Me(1), &[byte, byte])));
+        let (mut bytes, mut got) = ([0; 2], Vec::new());
+        while got.len() < 6 {
+            let count = read(&world, &Me(2), &mut bytes);
+            got.extend_from_slice(&bytes[..count]);
+        }
+        writer.join().unwrap();
+        assert_eq!(got, [1, 1, 2, 2, 3, 3]);
+    });
+}
+
+#[test]
+fn two_sleeping_readers_share_what_one_write_brings() {
+    check(2, || {
+        let world = World::new();
+        let readers: Vec<_> = [2, 3]
+            .into_iter()
+            .map(|id| {
+                let world = world.clone();
+                thread::spawn(move || {
+                    let mut bytes = [0; 1];
+                    assert_eq!(read(&world, &Me(id), &mut bytes), 1);
+                    bytes[0]
+                })
+            })
+            .collect();
+        write(&world, &Me(1), &[5, 6]);
+        let mut got: Vec<u8> = readers.into_iter().map(|reader| reader.join().unwrap()).collect();
+        got.sort_unstable();
+        assert_eq!(got, [5, 6]);
+    });
+}
+
+#[test]
+fn two_sleeping_writers_are_both_woken_and_their_writes_stay_whole() {
+    check(1, || {
+        let world = World::new();
+        let writers: Vec<_> = [1, 2]
+            .into_iter()
+            .map(|id| {
+                let world = world.clone();
+                thread::spawn(move || write(&world, &Me(u32::from(id)), &[id, id]))
+            })
+            .collect();
+        let (mut bytes, mut got) = ([0; 2], Vec::new());
+        while got.len() < 4 {
+            let count = read(&world, &Me(3), &mut bytes);
+            got.extend_from_slice(&bytes[..count]);
+        }
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        assert!(got == [1, 1, 2, 2] || got == [2, 2, 1, 1], "{got:?}");
+    });
+}
+
+/// Copies what waits in one ring, up to a byte, to the other, as the pipe does.
+fn try_relay(from: &World, to: &World, me: &Me) -> usize {
+    let (from, to) = (from.ring(), to.ring());
+    let writers = to.lock_writers(me).unwrap();
+    let readers = from.lock_readers(me).unwrap();
+    let (waiting, room) = (readers.waiting(1).unwrap(), writers.room(1).unwrap());
+    let count = readers.copy_into(waiting, &writers, room, 1);
+    if count > 0 {
+        writers.commit(room, count, 0);
+        readers.consume_first(waiting, count, 0);
+    }
+    drop(readers);
+    drop(writers);
+    count
+}
+
+#[test]
+fn bytes_go_from_ring_to_ring_with_one_copy() {
+    check(3, || {
+        let (first, second) = (World::new(), World::new());
+        assert!(try_write(&first, &Me(OCCASIONAL), &[1, 2]));
+        let (from, to) = (first.clone(), second.clone());
+        let relay = thread::spawn(move || {
+            // There is no need to wait: two bytes, and room for two.
+            assert_eq!((try_relay(&from, &to, &Me(2)), try_relay(&from, &to, &Me(2))), (1, 1));
+        });
+        // Into the place of a byte that has been copied on.
+        while !try_write(&first, &Me(1), &[3]) {
+            thread::yield_now();
+        }
+        let mut got = Vec::new();
+        while got.len() < 2 {
+            let mut bytes = [0; 2];
+            let count = try_read(&second, &Me(3), &mut bytes);
+            got.extend_from_slice(&bytes[..count]);
+            if count == 0 {
+                thread::yield_now();
+            }
+        }
+        relay.join().unwrap();
+        assert_eq!(try_relay(&first, &second, &Me(2)), 1);
+        let mut byte = [0];
+        assert_eq!(try_read(&second, &Me(3), &mut byte), 1);
+        got.extend(byte);
+        assert_eq!(got, [1, 2, 3]);
+    });
+}
