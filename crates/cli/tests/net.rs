@@ -212,6 +212,78 @@ fn what_comes_goes_on_at_once() {
     assert!(child.wait().unwrap().success());
 }
 
+/// Feeds these bytes and leaves the standard input open; what the program says when it ends all the same. Killed if it has
+/// not after a minute.
+fn fed_without_end(arguments: &[&str], input: &[u8]) -> Seen {
+    let mut child = millstream([&["net"], arguments].concat())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(input).unwrap();
+    let start = std::time::Instant::now();
+    while child.try_wait().unwrap().is_none() && start.elapsed().as_secs() < 60 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    // It has ended, or else it must be stopped.
+    let _ = child.kill();
+    let seen = Seen::from(child.wait_with_output().unwrap());
+    drop(stdin);
+    seen
+}
+
+#[test]
+fn a_stage_that_ends_early_ends_the_network_though_nothing_more_comes() {
+    for threads in ["1", "2", "4", "8"] {
+        for line in [
+            "head -n 1",
+            "upper | head -n 1 | rot13 | rot13",
+            "hex | unhex | upper | head -n 1",
+            "swab | swab | head -c 2 | upper",
+        ] {
+            let seen = fed_without_end(&[line, "--threads", threads], b"A\nb\nc\n");
+            assert_eq!((seen.code, &*seen.stdout, &*seen.stderr), (Some(0), "A\n", ""), "{line}, {threads} threads");
+        }
+        for line in ["unhex", "identity | unhex | upper", "swab | swab | unhex"] {
+            let seen = fed_without_end(&[line, "--threads", threads], b"zz\n");
+            assert_one_sentence(&seen, 1, "unhex: at byte 0 of its input");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_others_have_open_too_is_read_from_where_they_left_it_and_left_at_its_end() {
+    let scratch = Scratch::new();
+    let text: String = (0..400_000).map(|number| format!("a{number}\n")).collect();
+    let file = scratch.file("text", &text);
+    let program = common::program();
+    let script = format!(
+        "(dd bs=7 count=1 status=none >/dev/null; '{program}' net 'upper | rot13 | rot13' --threads 4; cat) <'{file}'"
+    );
+    let seen = output(Command::new("bash").args(["-c", &script]));
+    assert!(seen.code == Some(0) && seen.stdout == text[7..].to_uppercase(), "{} bytes", seen.stdout.len());
+}
+
+#[test]
+fn progress_and_a_buffer_let_everything_pass() {
+    for line in
+        ["progress copy | buffer 1M", "buffer 100 | progress copy", "rate 1G | buffer 5M | progress copy | delay 0"]
+    {
+        for threads in ["1", "4"] {
+            let (bytes, seen) = fed(millstream(["net", line, "--threads", threads]), &samples()[4]);
+            assert!(bytes == samples()[4], "{line}");
+            assert!(seen.stderr.starts_with("copy: 700000 bytes in ") && seen.stderr.lines().count() == 1, "{seen:?}");
+        }
+    }
+    assert_one_sentence(
+        &output(&mut millstream(["net", "buffer 1G"])),
+        2,
+        "and what is to be kept; give it more memory",
+    );
+}
+
 #[test]
 fn files_of_networks_run_and_test_themselves() {
     let scratch = Scratch::new();

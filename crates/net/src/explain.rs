@@ -41,10 +41,17 @@ fn why(checked: &Checked<'_>, plan: &Plan, place: usize) -> String {
         Place::Source => "one copy, from the file into the buffer".into(),
         Place::Sink if matches!(node.work, Work::Write(_)) => "one copy, from the buffer to the file".into(),
         Place::Fused | Place::Sink => {
-            format!("no copy: works in the buffer of the stage before it{}", state(checked, place))
+            format!(
+                "no copy: works in the buffer of the stage before it{}{}",
+                state(checked, place),
+                beside(plan, place)
+            )
         }
         Place::OwnThread => {
             format!("one copy, into a buffer of its own, in a thread of its own{}", size(checked, place))
+        }
+        Place::Kept => {
+            "no copy: keeps the buffers of the stage before it, and hands them on in a thread of its own".into()
         }
         Place::SameThread => format!(
             "one copy, into a buffer of its own, in the thread of the stage before it: {}{}",
@@ -60,6 +67,15 @@ fn state(checked: &Checked<'_>, place: usize) -> &'static str {
         Some(Kind::InPlace(State::Stateless, _)) => "; needs nothing of the bytes before",
         Some(Kind::InPlace(State::Positional, _)) => "; needs to know where it is in the stream",
         _ => "; needs all bytes in order",
+    }
+}
+
+/// On how many threads.
+fn beside(plan: &Plan, place: usize) -> String {
+    let Some(team) = plan.teams.iter().find(|team| team.stages.contains(&place)) else { return String::new() };
+    match team.why_one {
+        Some(why) => format!("; on one thread: {why}"),
+        None => format!("; on {} threads, each with pieces of the file", team.threads),
     }
 }
 

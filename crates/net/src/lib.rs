@@ -57,6 +57,6 @@ pub use explain::explain;
 pub use failure::{Failure, Fault};
 pub use graph::{Call, Case, Network, Node, Target, Work};
 pub use notation::{BadNotation, words};
-pub use plan::{Options, Place, Plan};
+pub use plan::{Options, Place, Plan, Team};
 pub use run::{Outcome, StageCount};
 pub use transform::{Data, InPlace, Kind, Next, Rewrite, Size, Stage, State, Step};

@@ -1,9 +1,13 @@
 //! Which stages share a buffer, and which run beside each other.
 
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::AsFd;
+
 use crate::check::Checked;
 use crate::failure::Failure;
 use crate::graph::Work;
-use crate::transform::Kind;
+use crate::transform::{Kind, State};
 
 /// What a run may use.
 #[derive(Clone, Copy, Debug)]
@@ -43,8 +47,26 @@ pub enum Place {
     SameThread,
     /// In a thread of its own.
     OwnThread,
+    /// Kept, and handed on by a thread of its own.
+    Kept,
     /// At the end.
     Sink,
+}
+
+/// Bytes of a file below which several threads are not worth starting.
+const SHARED_MIN: u64 = 1 << 20;
+
+/// The first stages of a network, which can work on pieces of a file beside each other.
+#[derive(Clone, Debug)]
+pub struct Team {
+    /// The node that reads.
+    pub source: usize,
+    /// The nodes behind it that need nothing of the bytes before, each after the one that it follows. Never empty.
+    pub stages: Vec<usize>,
+    /// Threads, each with all of these stages.
+    pub threads: usize,
+    /// Why there is only one.
+    pub why_one: Option<&'static str>,
 }
 
 /// How a network runs.
@@ -56,6 +78,8 @@ pub struct Plan {
     pub buffer_bytes: usize,
     /// Buffers.
     pub buffers: usize,
+    /// Stages on several threads.
+    pub teams: Vec<Team>,
     /// Threads.
     pub threads: usize,
 }
@@ -79,20 +103,44 @@ impl Plan {
                     threads += usize::from(can_be_apart);
                     if can_be_apart { Place::OwnThread } else { Place::SameThread }
                 }
+                (_, Some((_, stage))) if matches!(stage.kind, Kind::Buffer(_)) => {
+                    // It is nothing without one.
+                    threads += 1;
+                    Place::Kept
+                }
                 _ => Place::Fused,
             });
         }
+        let (teams, extra) = teams(checked, options.threads - threads.min(options.threads));
+        threads += extra;
         let splits = (0..places.len()).map(|place| checked.network.fed_by(place).count().saturating_sub(1));
-        let buffers =
-            places.iter().map(|place| buffers_at(*place)).sum::<usize>() + splits.filter(|&more| more > 0).count();
-        let buffer_bytes = (options.memory / buffers / BUFFER_MIN * BUFFER_MIN).min(BUFFER);
+        let buffers = places.iter().map(|place| buffers_at(*place)).sum::<usize>()
+            + splits.filter(|&more| more > 0).count()
+            + extra;
+        // What is kept is asked for in bytes, and rounded up to whole buffers.
+        let kept = checked.stages.iter().flatten().map(|(_, stage)| match stage.kind {
+            Kind::Buffer(bytes) => bytes,
+            _ => 0,
+        });
+        let kept: Vec<usize> = kept.filter(|&bytes| bytes > 0).collect();
+        let left = options.memory.saturating_sub(kept.iter().fold(0, |sum, &bytes| sum.saturating_add(bytes)));
+        let buffers = buffers + kept.len();
+        let buffer_bytes = (left / buffers / BUFFER_MIN * BUFFER_MIN).min(BUFFER);
         if buffer_bytes < BUFFER_MIN {
             return Err(Failure::Unfit(format!(
-                "the network needs {buffers} buffers of at least {BUFFER_MIN} bytes; give it more memory than {} bytes",
+                "the network needs {buffers} buffers of at least {BUFFER_MIN} bytes{}; give it more memory than {} bytes",
+                if kept.is_empty() { "" } else { " and what is to be kept" },
                 options.memory
             )));
         }
-        Ok(Plan { places, buffer_bytes, buffers, threads })
+        // One buffer for each was counted above.
+        let further = kept.iter().map(|bytes| bytes.div_ceil(buffer_bytes) - 1).sum::<usize>();
+        Ok(Plan { places, buffer_bytes, buffers: buffers + further, teams, threads })
+    }
+
+    /// Buffers in which so many bytes can be kept.
+    pub(crate) fn buffers_for(&self, bytes: usize) -> usize {
+        bytes.div_ceil(self.buffer_bytes).max(1)
     }
 
     /// Bytes of all buffers.
@@ -101,10 +149,68 @@ impl Plan {
     }
 }
 
+/// The teams, where so many threads are left, and how many of these they take: sources run one after the other, so that all
+/// teams can use the same.
+fn teams(checked: &Checked<'_>, left: usize) -> (Vec<Team>, usize) {
+    let mut teams = Vec::new();
+    let mut extra = 0;
+    for &source in &checked.sources {
+        let stages = independent_after(checked, source);
+        if stages.is_empty() {
+            continue;
+        }
+        let why_one = match (left, is_shareable(&checked.network.nodes[source].work)) {
+            (0, _) => Some("no thread is left"),
+            (_, false) => Some("the source is no file of 1 MiB or more"),
+            _ => None,
+        };
+        let more = if why_one.is_some() { 0 } else { left };
+        extra = extra.max(more);
+        teams.push(Team { source, stages, threads: 1 + more, why_one });
+    }
+    (teams, extra)
+}
+
+/// The stages that follow a node one after the other and work in place on any piece of the stream.
+pub(crate) fn independent_after(checked: &Checked<'_>, mut node: usize) -> Vec<usize> {
+    let mut stages = Vec::new();
+    loop {
+        let mut fed = checked.network.fed_by(node);
+        let (Some(next), None) = (fed.next(), fed.next()) else { return stages };
+        if !is_independent(checked, next) || checked.network.nodes[next].from.len() > 1 {
+            return stages;
+        }
+        stages.push(next);
+        node = next;
+    }
+}
+
+/// Whether a node is a stage that works in place on any piece of the stream.
+pub(crate) fn is_independent(checked: &Checked<'_>, node: usize) -> bool {
+    let stage = checked.stages[node].as_ref();
+    stage.is_some_and(|(_, stage)| matches!(stage.kind, Kind::InPlace(State::Stateless | State::Positional, _)))
+}
+
+/// Whether it is worth while to read a source in several places at once.
+fn is_shareable(source: &Work) -> bool {
+    let metadata = match source {
+        Work::Read(Some(path)) => std::fs::metadata(path),
+        Work::Read(None) => io::stdin().as_fd().try_clone_to_owned().and_then(|fd| File::from(fd).metadata()),
+        Work::Transform(_) | Work::Write(_) => return false,
+    };
+    metadata.is_ok_and(|metadata| is_at_hand(&metadata) && metadata.len() >= SHARED_MIN)
+}
+
+/// Whether a file has bytes that are there now. Not a pipe, nor one of those that the kernel makes up as they are read: they
+/// say that they are empty.
+pub(crate) fn is_at_hand(metadata: &Metadata) -> bool {
+    metadata.is_file() && metadata.len() > 0
+}
+
 fn buffers_at(place: Place) -> usize {
     match place {
         Place::Source | Place::SameThread | Place::Sink => 1,
-        Place::Fused => 0,
+        Place::Fused | Place::Kept => 0,
         Place::OwnThread => 1 + RELAYED,
     }
 }

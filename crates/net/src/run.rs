@@ -4,6 +4,8 @@
 //! back-pressure is a function that has not returned yet. Who has been told `Flow::Enough` pushes no more, and has been
 //! told only after everything below was finished.
 
+mod bell;
+mod build;
 mod count;
 mod fused;
 mod join;
@@ -12,22 +14,24 @@ mod rewriter;
 mod sink;
 mod source;
 mod split;
+mod team;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use crate::catalogue::Catalogue;
-use crate::check::{Checked, check};
+use crate::check::check;
 use crate::chunk::Chunk;
 use crate::failure::Failure;
 use crate::graph::{Case, Network, Target, Work};
-use crate::plan::{BUFFER_MIN, Options, Place, Plan};
-use crate::transform::Kind;
+use crate::plan::{BUFFER_MIN, Options, Plan};
 
+use bell::Bell;
+use build::Builder;
 use count::Counter;
 pub use count::StageCount;
-use sink::{Complete, Sink};
-use source::Source;
+use sink::Complete;
+use source::{Found, Source};
 
 /// Room that a rewriting transform always finds at the start of its output.
 pub const OUTPUT_MIN: usize = BUFFER_MIN;
@@ -43,6 +47,9 @@ enum Flow {
 trait Push: Send {
     /// Takes the bytes of a chunk, which it may change.
     fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, Failure>;
+
+    /// Nothing has come, but a thread has ended: whether more is wanted.
+    fn look(&mut self) -> Result<Flow, Failure>;
 
     /// Nothing follows. Not called after [`Flow::Enough`].
     fn finish(&mut self) -> Result<(), Failure>;
@@ -165,21 +172,47 @@ fn run_with(
     for &place in &checked.sources {
         sources.push((place, Source::open(&network.nodes[place], ends, &counters[place])?));
     }
+    // Between a source that may sleep for ever and threads that may want no more.
+    let is_bell_needed = plan.threads > 1 && sources.iter().any(|(_, source)| source.is_slow());
+    let mut bell = is_bell_needed.then(Bell::new).transpose().map_err(no_bell)?;
     let complete = Complete::default();
-    let mut builder = Builder { plan: &plan, counters: &counters, ends, complete: &complete, shared: Vec::new() };
+    let mut builder = Builder {
+        plan: &plan,
+        catalogue,
+        counters: &counters,
+        ends,
+        complete: &complete,
+        rope: bell.as_ref().map(Bell::rope),
+        shared: Vec::new(),
+    };
     let mut firsts = Vec::new();
-    let order = checked.sources.clone();
-    for place in order {
-        firsts.push(builder.below(place, &mut checked)?);
+    for (place, source) in &sources {
+        let is_shareable = source.regular().is_some();
+        firsts.push(builder.first(*place, is_shareable, &mut checked)?);
     }
     drop(builder);
     let (mut chunk, mut read) = (Chunk::of(plan.buffer_bytes), 0);
-    for ((_, source), first) in sources.iter_mut().zip(&mut firsts) {
+    for ((_, source), (groups, first)) in sources.iter_mut().zip(&mut firsts) {
+        if let (false, Some(file)) = (groups.is_empty(), source.regular()) {
+            let before = read;
+            team::run(&file, std::mem::take(groups), &mut **first, plan.buffer_bytes, &mut |bytes| {
+                read = before + bytes;
+                watch(read);
+            })?;
+            continue;
+        }
         let mut flow = Flow::More;
-        while flow == Flow::More && source.fill(&mut chunk)? {
-            read += chunk.len() as u64;
-            flow = first.push(&mut chunk)?;
-            watch(read);
+        while flow == Flow::More {
+            flow = match source.fill(&mut chunk, bell.as_mut())? {
+                Found::Bytes => {
+                    read += chunk.len() as u64;
+                    let flow = first.push(&mut chunk)?;
+                    watch(read);
+                    flow
+                }
+                Found::Bell => first.look()?,
+                Found::End => break,
+            };
         }
         if flow == Flow::More {
             first.finish()?;
@@ -192,66 +225,8 @@ fn run_with(
     Ok(Outcome { stages })
 }
 
-/// Puts nodes together, from the sinks upwards.
-struct Builder<'a> {
-    plan: &'a Plan,
-    counters: &'a [Arc<Counter>],
-    ends: &'a Ends,
-    complete: &'a Complete,
-    /// Nodes that several others feed, for those that come later.
-    shared: Vec<(usize, join::Joined)>,
-}
-
-impl Builder<'_> {
-    /// Everything that a node feeds.
-    fn below(&mut self, place: usize, checked: &mut Checked<'_>) -> Result<Box<dyn Push>, Failure> {
-        let fed: Vec<usize> = checked.network.fed_by(place).collect();
-        let mut branches = fed.into_iter().map(|node| self.at(node, checked)).collect::<Result<Vec<_>, _>>()?;
-        match branches.len() {
-            1 => Ok(branches.remove(0)),
-            _ => Ok(Box::new(split::Split::new(branches, self.plan.buffer_bytes, &self.counters[place]))),
-        }
-    }
-
-    /// A node and everything below it.
-    fn at(&mut self, place: usize, checked: &mut Checked<'_>) -> Result<Box<dyn Push>, Failure> {
-        let node = &checked.network.nodes[place];
-        if node.from.len() == 1 {
-            return self.alone(place, checked);
-        }
-        if let Some((_, joined)) = self.shared.iter().find(|(shared, _)| *shared == place) {
-            return Ok(Box::new(joined.clone()));
-        }
-        let inputs = node.from.len();
-        let joined = join::Joined::new(self.alone(place, checked)?, inputs);
-        self.shared.push((place, joined.clone()));
-        Ok(Box::new(joined))
-    }
-
-    fn alone(&mut self, place: usize, checked: &mut Checked<'_>) -> Result<Box<dyn Push>, Failure> {
-        let (node, counter) = (&checked.network.nodes[place], Arc::clone(&self.counters[place]));
-        if let Work::Write(target) = &node.work {
-            let sink = match self.ends.outputs.iter().find(|(name, _)| *name == node.name) {
-                Some((_, output)) => Sink::memory(Arc::clone(output), counter),
-                None => Sink::open(target, self.plan.buffer_bytes, self.complete, counter)?,
-            };
-            return Ok(Box::new(sink));
-        }
-        let text = node.work.to_line();
-        let (_, stage) = checked.stages[place].take().expect("a transform was checked, and is used once");
-        let next = self.below(place, checked)?;
-        Ok(match stage.kind {
-            Kind::InPlace(_, transform) => Box::new(fused::Fused::new(transform, text, counter, next)),
-            Kind::Rewrite(transform) => {
-                let out = Chunk::of(self.plan.buffer_bytes);
-                let rewriter = rewriter::Rewriter::new(transform, text, counter, out, next);
-                match self.plan.places[place] {
-                    Place::OwnThread => Box::new(relay::Relay::new(rewriter, self.plan.buffer_bytes)?),
-                    _ => Box::new(rewriter),
-                }
-            }
-        })
-    }
+fn no_bell(error: std::io::Error) -> Failure {
+    Failure::Unfit(format!("cannot make a pipe between two threads: {error}; allow one thread only"))
 }
 
 /// How a file is called in a message.

@@ -61,9 +61,10 @@ pub enum Next {
 /// What a transform has to know of the bytes before those that it gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Nothing: pieces can be worked on in any order.
+    /// Nothing: pieces can be worked on in any order, and by several transforms of the kind, each of which gets some of
+    /// them. One of these is told how the stream ended.
     Stateless,
-    /// How many there were.
+    /// How many there were. Otherwise as the one before.
     Positional,
     /// What they were: one piece after the other.
     Stateful,
@@ -107,6 +108,8 @@ pub enum Kind {
     InPlace(State, Box<dyn InPlace>),
     /// From one buffer to another.
     Rewrite(Box<dyn Rewrite>),
+    /// Not on them at all: keeps at most so many bytes, as they are, until what follows takes them.
+    Buffer(usize),
 }
 
 impl Stage {
@@ -118,6 +121,11 @@ impl Stage {
     /// A transform that writes other bytes than it reads.
     pub fn rewrite(size: Size, transform: impl Rewrite + 'static) -> Stage {
         Stage { kind: Kind::Rewrite(Box::new(transform)), size, inverse: None }
+    }
+
+    /// Keeps at most so many bytes, as they are, until what follows takes them.
+    pub fn buffer(bytes: usize) -> Stage {
+        Stage { kind: Kind::Buffer(bytes), size: Size::Same, inverse: None }
     }
 
     /// The same, with the transform that undoes it.
@@ -133,6 +141,7 @@ impl std::fmt::Debug for Stage {
         let kind = match &self.kind {
             Kind::InPlace(state, _) => format!("in place, {state:?}"),
             Kind::Rewrite(_) => "rewrite".into(),
+            Kind::Buffer(bytes) => format!("buffer of {bytes} bytes"),
         };
         f.debug_struct("Stage").field("kind", &kind).field("inverse", &self.inverse).finish_non_exhaustive()
     }

@@ -66,6 +66,8 @@ pub mod process;
 #[cfg(feature = "std")]
 pub mod process_memory;
 #[cfg(feature = "std")]
+pub mod ready;
+#[cfg(feature = "std")]
 pub mod shared;
 #[cfg(feature = "std")]
 pub mod signals;

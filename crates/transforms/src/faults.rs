@@ -1,7 +1,5 @@
 //! Instruments that do what goes wrong in the world, to see how a network takes it.
 
-use std::time::Duration;
-
 use millstream_net::{Data, Entry, Fault, InPlace, Next, Rewrite, Size, Stage, State, Step};
 
 use crate::arguments;
@@ -35,28 +33,6 @@ impl InPlace for Error {
 /// Where in a piece of the stream an offset lies.
 fn within(at: u64, offset: u64, len: usize) -> Option<usize> {
     at.checked_sub(offset).and_then(|place| usize::try_from(place).ok()).filter(|&place| place < len)
-}
-
-/// `delay`
-pub(crate) static DELAY: Entry = Entry {
-    name: "delay",
-    usage: "delay MILLISECONDS",
-    summary: "waits before each piece of the stream",
-    takes: Data::Any,
-    gives: Data::Any,
-    build: |arguments| {
-        let milliseconds = arguments::number("MILLISECONDS", arguments::one("MILLISECONDS", arguments)?, 0, 3_600_000)?;
-        Ok(Stage::in_place(State::Stateful, Delay(Duration::from_millis(milliseconds))).undone_by("identity"))
-    },
-};
-
-struct Delay(Duration);
-
-impl InPlace for Delay {
-    fn apply(&mut self, _offset: u64, _bytes: &mut [u8]) -> Result<(), Fault> {
-        std::thread::sleep(self.0);
-        Ok(())
-    }
 }
 
 /// `short`

@@ -15,11 +15,13 @@
 
 mod arguments;
 mod bytes;
+mod clock;
 mod count;
 mod cut;
 mod digest;
 mod ends;
 mod faults;
+mod flow;
 mod grep;
 mod gzip;
 mod hex;
@@ -62,8 +64,11 @@ pub static ALL: &[&Entry] = &[
     &ends::TAIL,
     &cut::CUT,
     &count::COUNT,
+    &flow::RATE,
+    &flow::DELAY,
+    &flow::BUFFER,
+    &flow::PROGRESS,
     &faults::ERROR,
-    &faults::DELAY,
     &faults::SHORT,
     &faults::CORRUPT,
     &faults::TRUNCATE,

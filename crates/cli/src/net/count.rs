@@ -94,6 +94,7 @@ pub(super) fn nature(stage: &Stage) -> String {
         Kind::InPlace(State::Positional, _) => "in place, and needs to know where it is in the stream",
         Kind::InPlace(State::Stateful, _) => "in place, on all bytes in order",
         Kind::Rewrite(_) => "from one buffer into another",
+        Kind::Buffer(_) => "keeps bytes as they are, until what follows takes them",
     };
     let size = match stage.size {
         Size::Same => "as many bytes come out as go in",

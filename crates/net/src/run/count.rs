@@ -1,7 +1,7 @@
 //! What went through each node.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::graph::Node;
 
@@ -42,8 +42,12 @@ impl Counter {
     pub(super) fn timed<T>(&self, work: impl FnOnce() -> T) -> T {
         let start = Instant::now();
         let result = work();
-        self.nanoseconds.fetch_add(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX), Relaxed);
+        self.add_time(start.elapsed());
         result
+    }
+
+    pub(super) fn add_time(&self, time: Duration) {
+        self.nanoseconds.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Relaxed);
     }
 
     pub(super) fn bytes_in(&self) -> u64 {

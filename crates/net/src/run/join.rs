@@ -38,6 +38,14 @@ impl Push for Joined {
         Ok(flow)
     }
 
+    fn look(&mut self) -> Result<Flow, Failure> {
+        let mut inputs = self.inputs();
+        if !inputs.has_enough {
+            inputs.has_enough = inputs.node.look()? == Flow::Enough;
+        }
+        Ok(if inputs.has_enough { Flow::Enough } else { Flow::More })
+    }
+
     fn finish(&mut self) -> Result<(), Failure> {
         let mut inputs = self.inputs();
         inputs.left -= 1;

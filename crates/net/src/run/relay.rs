@@ -1,13 +1,13 @@
-//! From one thread to another. Buffers go over, not bytes; when all are on the way, who pushes waits.
+//! From one thread to another. Buffers go over, not bytes; when all are on the way, who pushes waits. A few even out what two
+//! threads differ by, and many are what the transform `buffer` asks for.
 
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use super::rewriter::Rewriter;
+use super::bell::Rope;
 use super::{Flow, Push};
 use crate::chunk::Chunk;
 use crate::failure::Failure;
-use crate::plan::RELAYED;
 
 pub(super) struct Relay {
     /// `None` once the other thread has had enough, or has been told that nothing follows.
@@ -23,19 +23,31 @@ struct Other {
 
 enum Order {
     Push(Chunk),
+    /// A thread further down has ended.
+    Look,
     /// Without it the stream was broken off, and nothing may be finished.
     Finish,
 }
 
 impl Relay {
-    pub(super) fn new(node: Rewriter, buffer_bytes: usize) -> Result<Relay, Failure> {
-        let (orders, received) = sync_channel(RELAYED);
+    /// `rope`: to tell the source when the thread has ended, if it may be asleep.
+    pub(super) fn new(
+        node: Box<dyn Push>,
+        buffers: usize,
+        buffer_bytes: usize,
+        rope: Option<Rope>,
+    ) -> Result<Relay, Failure> {
+        let (orders, received) = sync_channel(buffers);
         let (back, free) = channel();
-        for _ in 0..RELAYED {
+        for _ in 0..buffers {
             // The receiver is in this function.
             let _ = back.send(Chunk::of(buffer_bytes));
         }
-        let thread = thread::Builder::new().spawn(move || work(node, &received, &back));
+        let thread = thread::Builder::new().spawn(move || {
+            // Dropped last: who hears the bell finds that nobody takes orders here any more.
+            let _rung = Ringing(rope);
+            work(node, received, back)
+        });
         let thread = thread.map_err(|error| Failure::Unfit(format!("cannot start a thread: {error}; allow fewer")))?;
         Ok(Relay { other: Some(Other { orders, free, thread }) })
     }
@@ -61,6 +73,15 @@ impl Push for Relay {
         }
     }
 
+    fn look(&mut self) -> Result<Flow, Failure> {
+        let Some(other) = &self.other else { return Ok(Flow::Enough) };
+        match other.orders.try_send(Order::Look) {
+            // Who has something to do finds out by itself.
+            Ok(()) | Err(TrySendError::Full(_)) => Ok(Flow::More),
+            Err(TrySendError::Disconnected(_)) => self.outcome().map(|()| Flow::Enough),
+        }
+    }
+
     fn finish(&mut self) -> Result<(), Failure> {
         if let Some(other) = &self.other {
             // Who does not listen any more has had enough, or failed.
@@ -77,7 +98,18 @@ impl Drop for Relay {
     }
 }
 
-fn work(mut node: Rewriter, orders: &Receiver<Order>, back: &Sender<Chunk>) -> Result<(), Failure> {
+/// Rings when it is dropped: at the end of the thread, whatever it was.
+struct Ringing(Option<Rope>);
+
+impl Drop for Ringing {
+    fn drop(&mut self) {
+        if let Some(rope) = &self.0 {
+            rope.ring();
+        }
+    }
+}
+
+fn work(mut node: Box<dyn Push>, orders: Receiver<Order>, back: Sender<Chunk>) -> Result<(), Failure> {
     while let Ok(order) = orders.recv() {
         match order {
             Order::Push(mut chunk) => {
@@ -86,6 +118,11 @@ fn work(mut node: Rewriter, orders: &Receiver<Order>, back: &Sender<Chunk>) -> R
                 }
                 // Nobody waits for buffers when the stream is broken off.
                 let _ = back.send(chunk);
+            }
+            Order::Look => {
+                if node.look()? == Flow::Enough {
+                    return Ok(());
+                }
             }
             Order::Finish => return node.finish(),
         }

@@ -65,6 +65,10 @@ impl Push for Rewriter {
         self.feed(chunk.bytes(), false)
     }
 
+    fn look(&mut self) -> Result<Flow, Failure> {
+        self.next.look()
+    }
+
     fn finish(&mut self) -> Result<(), Failure> {
         self.feed(&[], true).map(|_| ())
     }

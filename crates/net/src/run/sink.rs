@@ -141,6 +141,10 @@ impl Push for Sink {
         self.write(bytes)
     }
 
+    fn look(&mut self) -> Result<Flow, Failure> {
+        Ok(Flow::More)
+    }
+
     fn finish(&mut self) -> Result<(), Failure> {
         self.write_gathered()?;
         if let To::Whole(file) = &mut self.to

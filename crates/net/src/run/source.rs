@@ -1,15 +1,27 @@
 //! Where bytes come from.
 
 use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use super::bell::{Bell, Woken};
 use super::count::Counter;
 use super::{Ends, called};
 use crate::chunk::Chunk;
 use crate::failure::Failure;
 use crate::graph::{Node, Work};
+use crate::plan;
+
+/// What a source has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    Bytes,
+    End,
+    /// Nothing yet, but a thread below has ended.
+    Bell,
+}
 
 pub(super) struct Source {
     from: From,
@@ -18,7 +30,10 @@ pub(super) struct Source {
 }
 
 enum From {
+    /// All of it is there.
     File(File),
+    /// What is not: whoever writes it may take for ever.
+    Slow(File),
     Memory(io::Cursor<Vec<u8>>),
 }
 
@@ -29,22 +44,40 @@ impl Source {
         let from = match ends.inputs.iter().find(|(of, _)| *of == node.name) {
             Some((_, input)) => Ok(From::Memory(io::Cursor::new(input.clone()))),
             None => match path {
-                Some(path) => File::open(path).map(From::File),
+                Some(path) => File::open(path).and_then(From::opened),
                 // Not `Stdin`, which has a buffer of its own and copies from it.
-                None => io::stdin().as_fd().try_clone_to_owned().map(|fd| From::File(fd.into())),
+                None => io::stdin().as_fd().try_clone_to_owned().and_then(|fd| From::opened(fd.into())),
             },
         };
         let from = from.map_err(|error| Failure::Source { name: name.clone(), offset: 0, error })?;
         Ok(Source { from, name, counter: Arc::clone(counter) })
     }
 
-    /// Reads once; whether there was something.
-    pub(super) fn fill(&mut self, chunk: &mut Chunk) -> Result<bool, Failure> {
+    /// Whether a read may take for ever.
+    pub(super) fn is_slow(&self) -> bool {
+        matches!(self.from, From::Slow(_))
+    }
+
+    /// The file, if threads can read it in pieces wherever they stand.
+    pub(super) fn regular(&self) -> Option<Regular<'_>> {
+        let From::File(file) = &self.from else { return None };
+        // The standard input may have been read before.
+        let start = (&mut &*file).stream_position().ok()?;
+        Some(Regular { file, start, source: self })
+    }
+
+    /// Reads once, unless the bell rings before there is something to read.
+    pub(super) fn fill(&mut self, chunk: &mut Chunk, bell: Option<&mut Bell>) -> Result<Found, Failure> {
         chunk.clear();
+        if let (From::Slow(file), Some(bell)) = (&self.from, bell)
+            && bell.or_readable(file).map_err(|error| self.failure(error))? == Woken::Rung
+        {
+            return Ok(Found::Bell);
+        }
         let count = self.counter.timed(|| {
             loop {
                 let count = match &mut self.from {
-                    From::File(file) => file.read(chunk.free()),
+                    From::File(file) | From::Slow(file) => file.read(chunk.free()),
                     From::Memory(bytes) => bytes.read(chunk.free()),
                 };
                 match count {
@@ -53,10 +86,54 @@ impl Source {
                 }
             }
         });
-        let offset = self.counter.bytes_out();
-        let count = count.map_err(|error| Failure::Source { name: self.name.clone(), offset, error })?;
+        let count = count.map_err(|error| self.failure(error))?;
         chunk.grow(count);
         self.counter.count(0, count, count);
-        Ok(count > 0)
+        Ok(if count > 0 { Found::Bytes } else { Found::End })
+    }
+
+    fn failure(&self, error: io::Error) -> Failure {
+        Failure::Source { name: self.name.clone(), offset: self.counter.bytes_out(), error }
+    }
+}
+
+impl From {
+    fn opened(file: File) -> io::Result<From> {
+        Ok(if plan::is_at_hand(&file.metadata()?) { From::File(file) } else { From::Slow(file) })
+    }
+}
+
+/// A file of which every piece can be read at any time.
+pub(super) struct Regular<'a> {
+    file: &'a File,
+    start: u64,
+    source: &'a Source,
+}
+
+impl Regular<'_> {
+    /// Fills the chunk with what stands there; less than fits only where the file ends.
+    pub(super) fn fill(&self, chunk: &mut Chunk, offset: u64) -> Result<(), Failure> {
+        chunk.clear();
+        let Source { name, counter, .. } = self.source;
+        let filled = counter.timed(|| {
+            loop {
+                let at = self.start + offset + chunk.len() as u64;
+                match self.file.read_at(chunk.free(), at) {
+                    Ok(0) => return Ok(()),
+                    Ok(count) => chunk.grow(count),
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        });
+        filled.map_err(|error| Failure::Source { name: name.clone(), offset, error })?;
+        counter.count(0, chunk.len(), chunk.len());
+        Ok(())
+    }
+
+    /// So many bytes were used: who shares the open file goes on behind them.
+    pub(super) fn leave_at(&self, bytes: u64) {
+        // It could be asked where it stands, so it can be moved.
+        let _ = (&mut &*self.file).seek(SeekFrom::Start(self.start + bytes));
     }
 }

@@ -20,6 +20,10 @@ impl Split {
         let branches = branches.into_iter().map(Some).collect();
         Split { branches, copy: Chunk::of(buffer_bytes), counter: Arc::clone(counter) }
     }
+
+    fn flow(&self) -> Flow {
+        if self.branches.iter().any(Option::is_some) { Flow::More } else { Flow::Enough }
+    }
 }
 
 impl Push for Split {
@@ -38,7 +42,18 @@ impl Push for Split {
                 *slot = None;
             }
         }
-        Ok(if self.branches.iter().any(Option::is_some) { Flow::More } else { Flow::Enough })
+        Ok(self.flow())
+    }
+
+    fn look(&mut self) -> Result<Flow, Failure> {
+        for slot in &mut self.branches {
+            if let Some(branch) = slot
+                && branch.look()? == Flow::Enough
+            {
+                *slot = None;
+            }
+        }
+        Ok(self.flow())
     }
 
     fn finish(&mut self) -> Result<(), Failure> {

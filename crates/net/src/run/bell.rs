@@ -1,0 +1,58 @@
+//! How a thread that has ended tells the source, which may be asleep in a read that never returns.
+//!
+//! The bell says only that somebody should look: [`Push::look`](super::Push::look) goes down the network and finds out.
+//! A thread that is told so by the one below it ends too and rings again, until the source itself finds that nothing is
+//! wanted any more.
+
+use std::fs::File;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use millstream_sys::ready;
+
+/// The source's side.
+pub(super) struct Bell {
+    heard: PipeReader,
+    rope: Rope,
+}
+
+/// A thread's side.
+#[derive(Clone)]
+pub(super) struct Rope(Arc<PipeWriter>);
+
+/// Why [`Bell::or_readable`] returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Woken {
+    Readable,
+    Rung,
+}
+
+impl Bell {
+    pub(super) fn new() -> io::Result<Bell> {
+        let (heard, rope) = io::pipe()?;
+        Ok(Bell { heard, rope: Rope(Arc::new(rope)) })
+    }
+
+    /// For another thread.
+    pub(super) fn rope(&self) -> Rope {
+        self.rope.clone()
+    }
+
+    /// Sleeps until the file can be read, or is at its end, or the bell was rung.
+    pub(super) fn or_readable(&mut self, file: &File) -> io::Result<Woken> {
+        let [_, is_rung] = ready::either_readable(file.as_fd(), self.heard.as_fd())?;
+        if !is_rung {
+            return Ok(Woken::Readable);
+        }
+        // One look finds everybody who has ended.
+        self.heard.read(&mut [0; 64]).map(|_| Woken::Rung)
+    }
+}
+
+impl Rope {
+    pub(super) fn ring(&self) {
+        // One byte for each thread: there is always room. And who does not listen need not be told.
+        let _ = (&*self.0).write(&[1]);
+    }
+}
