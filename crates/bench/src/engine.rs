@@ -18,6 +18,7 @@ use crate::cell::Cell;
 use crate::random::Random;
 
 pub mod crew;
+pub mod fit;
 pub mod launch;
 pub mod placement;
 pub mod significance;

@@ -11,6 +11,7 @@ pub mod cache_to_cache;
 mod cached_file;
 pub mod fifo_grid;
 pub mod grep;
+pub mod increment;
 pub mod lat_fifo;
 pub mod lat_mem_rd;
 pub mod lat_pipe;

@@ -7,8 +7,8 @@ use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::bench::{
-    bandwidth, bw_file_rd, bw_mmap_rd, bw_tcp, cache_to_cache, compare, fifo_grid, grep, history, lat_mem_rd, memcpy,
-    pipeflex, pipeline, report, round_trip, seeds, suite,
+    bandwidth, bw_file_rd, bw_mmap_rd, bw_tcp, cache_to_cache, compare, fifo_grid, grep, history, increment,
+    lat_mem_rd, memcpy, pipeflex, pipeline, report, round_trip, seeds, suite,
 };
 use crate::failure::Failure;
 use crate::{bytes, ctl, fifo, gc, net, ps};
@@ -129,6 +129,9 @@ pub(crate) enum BenchCommand {
     /// Unmodified pipelines over a 50 MB text: kernel pipes against millstream run
     #[command(after_help = grep::EXAMPLES)]
     Grep(grep::Options),
+    /// One added to every byte of a file, N times: N processes and pipes against one network
+    #[command(after_help = increment::EXAMPLES)]
+    Increment(increment::Options),
     /// Bytes a second from one process to another: millstream, kernel pipes, and what the hardware allows
     #[command(name = "bw_pipe", after_help = bandwidth::PIPE_EXAMPLES)]
     BwPipe(bandwidth::Options),

@@ -27,6 +27,7 @@ pub(crate) mod compare;
 pub(crate) mod fifo_grid;
 pub(crate) mod grep;
 pub(crate) mod history;
+pub(crate) mod increment;
 pub(crate) mod lat_mem_rd;
 pub(crate) mod memcpy;
 mod options;
@@ -49,6 +50,7 @@ pub(crate) fn bench(options: BenchOptions) -> Result<ExitCode, Failure> {
     let Some(command) = command else { return suite::run(suite) };
     match command {
         BenchCommand::Grep(options) => grep::run(options),
+        BenchCommand::Increment(options) => increment::run(options),
         BenchCommand::BwPipe(options) => bandwidth::run::<BwPipe>(options),
         BenchCommand::BwUnix(options) => bandwidth::run::<BwUnix>(options),
         BenchCommand::BwTcp(options) => bw_tcp::run(options),

@@ -1,7 +1,7 @@
 //! Numbers of bytes as people write them.
 
 use millstream_bench::method::bandwidth::TRANSFER_MAX;
-use millstream_bench::method::{bw_file_rd, cache_to_cache, lat_mem_rd, memcpy};
+use millstream_bench::method::{bw_file_rd, cache_to_cache, increment, lat_mem_rd, memcpy};
 
 /// The size of a pipe.
 pub(crate) fn parse_pipe_size(text: &str) -> Result<u64, String> {
@@ -39,6 +39,14 @@ pub(crate) fn parse_chain_size(text: &str) -> Result<usize, String> {
     match usize::try_from(parse(text)?) {
         Ok(bytes) if (lat_mem_rd::SIZE_MIN..=lat_mem_rd::SIZE_MAX).contains(&bytes) => Ok(bytes),
         _ => Err("a size is 512 to 4G".into()),
+    }
+}
+
+/// A file to work on.
+pub(crate) fn parse_file_size(text: &str) -> Result<usize, String> {
+    match usize::try_from(parse(text)?) {
+        Ok(bytes) if (64..=increment::SIZE_MAX).contains(&bytes) => Ok(bytes),
+        _ => Err("a size is 64 to 4G".into()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `millstream bench pipeflex` and `fifo_grid`: what they write, what they check, and how they refuse. No test here
+//! `millstream bench pipeflex`, `fifo_grid` and `increment`: what they write, what they check, and how they refuse. No test here
 //! asserts a time.
 
 mod common;
@@ -127,6 +127,29 @@ fn fifo_grid_gives_every_repetition_of_every_transport() {
 }
 
 #[test]
+fn increment_gives_every_way_of_every_number_of_stages() {
+    let small = ["--size", "300001", "--stages", "0,3,1,3", "--rounds", "5"];
+    let (cells, table) = measured(&[&["increment"], &small[..]].concat());
+    assert_eq!(cells.len(), 3 * 5 * 2, "numbers of stages, ways, placements");
+    let ways = ["pipe", "pipe-tight", "millstream", "millstream-net-1", "millstream-net"];
+    assert_eq!(texts(&cells, "transport"), set(ways.map(str::to_owned)));
+    assert_eq!(texts(&cells, "placement"), set(["1cpu", "2cpu"].map(str::to_owned)));
+    assert_eq!((numbers(&cells, "stages"), numbers(&cells, "size")), (set([0, 1, 3]), set([300_001])));
+    for cell in &cells {
+        assert_eq!((&cell["unit"], &cell["n"], &cell["valid"]), (&"ms".into(), &5.into(), &true.into()), "{cell:?}");
+        let stages = cell["params"]["stages"].as_u64().unwrap();
+        let processes = match cell["transport"].as_str().unwrap() {
+            "pipe" | "millstream" => stages + 2,
+            "pipe-tight" => stages.max(1),
+            _ => 1,
+        };
+        let pids = cell["launches"][0]["telemetry"]["pids"].as_array().unwrap();
+        assert_eq!(pids.len() as u64, processes, "{cell:?}");
+    }
+    assert!(table.contains("a + b N, the line of least squares"), "{table}");
+}
+
+#[test]
 fn fifo_grid_leaves_no_name_behind() {
     let scratch = Scratch::new();
     let mut command = millstream(["bench", "fifo_grid", "--size", "64", "--messages", "10", "--transport", "fifo"]);
@@ -190,6 +213,9 @@ fn mistakes_are_one_sentence() {
         (&["pipeflex", "--seed-faithful", "-c", "4"], "cannot be used with"),
         (&["pipeflex", "--exact-duration"], "--seed-faithful"),
         (&["pipeflex", "--transport", "fifo"], "fifo"),
+        (&["increment", "--size", "63"], "a size is 64 to 4G"),
+        (&["increment", "--stages", "65"], "--stages"),
+        (&["increment", "--way", "pigeon"], "pigeon"),
         (&["fifo_grid", "--size", "0"], "invalid value '0' for '--size <BYTES>'"),
         (&["fifo_grid", "--size", "17M"], "at most 16M"),
         (&["fifo_grid", "--messages", "0"], "--messages"),

@@ -7,11 +7,12 @@ use serde_json::Value;
 use super::{Cell, Document, SCHEMA};
 
 /// Numbers and words among the parameters without which cells of some methods have no place in a table.
-const PLACES: [Place; 5] = [
+const PLACES: [Place; 6] = [
     Place { methods: &["bw_pipe", "bw_unix", "bw_tcp"], numbers: &["transfer"], words: &[] },
     Place { methods: &["lat_pipe", "lat_fifo", "lat_unix"], numbers: &[], words: &["waiting"] },
     Place { methods: &["fifo_grid"], numbers: &["size", "messages"], words: &[] },
     Place { methods: &["lat_mem_rd"], numbers: &["size", "stride", "pages"], words: &["workload"] },
+    Place { methods: &["increment"], numbers: &["stages", "size"], words: &[] },
     Place { methods: &["pipeflex"], numbers: &["transfer", "size"], words: &["workload"] },
 ];
 
@@ -118,6 +119,7 @@ mod tests {
                 "lat_mem_rd",
                 &[("size", 1.into()), ("stride", 1.into()), ("pages", 1.into()), ("workload", "tlb".into())],
             ),
+            ("increment", &[("stages", 8.into()), ("size", 4096.into())]),
             ("pipeflex", &[("size", 512.into()), ("transfer", 4096.into()), ("workload", "study".into())]),
         ] {
             assert_eq!(read(method, params), Ok(()));

@@ -82,6 +82,11 @@ impl CachedFile {
         self.len == 0
     }
 
+    /// Under which this process and those forked from it can open it.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Opens it for reading, from the start.
     pub(super) fn open(&self) -> Result<File, String> {
         File::open(&self.path).map_err(|error| format!("cannot open the file: {error}"))

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{
-    Depth, bw_file_rd, bw_mmap_rd, bw_pipe, bw_tcp, bw_unix, cache_to_cache, fifo_grid, grep, lat_fifo, lat_mem_rd,
-    lat_pipe, lat_unix, memcpy, pipeflex,
+    Depth, bw_file_rd, bw_mmap_rd, bw_pipe, bw_tcp, bw_unix, cache_to_cache, fifo_grid, grep, increment, lat_fifo,
+    lat_mem_rd, lat_pipe, lat_unix, memcpy, pipeflex,
 };
 use crate::engine::{Comparison, Effort};
 
 /// The methods, in the order in which they are shown.
-pub const METHODS: [&str; 14] = [
+pub const METHODS: [&str; 15] = [
     "bw_pipe",
     "bw_unix",
     "bw_tcp",
@@ -20,6 +20,7 @@ pub const METHODS: [&str; 14] = [
     "pipeflex",
     "fifo_grid",
     "grep",
+    "increment",
     "memcpy",
     "cache_to_cache",
     "lat_mem_rd",
@@ -85,6 +86,7 @@ impl Plan {
             "pipeflex" => pipeflex::comparisons(&pipeflex::Plan::of(depth))?,
             "fifo_grid" => fifo_grid::comparisons(&fifo_grid::Plan::of(depth)),
             "grep" => self.grep()?,
+            "increment" => increment::comparisons(&increment::Plan::of(depth))?,
             "memcpy" => memcpy::comparisons(&memcpy::Plan::of(depth)),
             "cache_to_cache" => cache_to_cache::comparisons(&cache_to_cache::Plan::of(depth)),
             "lat_mem_rd" => lat_mem_rd::comparisons(&lat_mem_rd::Plan::of(depth)),

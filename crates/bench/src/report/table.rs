@@ -9,6 +9,7 @@ mod averages;
 mod fifo_grid;
 mod figures;
 mod grep;
+mod increment;
 #[cfg(test)]
 mod made;
 mod pipeflex;
@@ -33,6 +34,7 @@ pub fn render(document: &Document) -> String {
             _ if method == "lat_mem_rd" => staircase::render(document, &cells),
             _ if method == crate::method::fifo_grid::NAME => fifo_grid::render(document, &cells),
             _ if method == crate::method::pipeflex::NAME => pipeflex::render(document, &cells),
+            _ if method == crate::method::increment::NAME => increment::render(document, &cells),
             _ => grep::render(document, &cells),
         }
     });
