@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use millstream_pipe::{Fifo, FifoOptions};
 use rustix::fs::{Mode, OFlags};
 
+use crate::pattern::{read_exact, write_all};
 use crate::process::new_directory;
 use crate::{BetweenProcesses, End, Implementation, Polled, ReadEnd, WriteEnd, kernel, ours};
 
@@ -78,6 +79,34 @@ impl Hand for Ours {
         let ends = Fifo::open(path, &FifoOptions::new().ring(true).read(true).write(true))?;
         let (reader, writer) = (ends.reader.expect("asked for"), ends.writer.expect("asked for"));
         Ok((ours::Reader(reader), ours::Writer(writer)))
+    }
+}
+
+/// Two ends of ours that are on their ring.
+///
+/// # Panics
+/// When they cannot be opened, or bytes get lost.
+pub fn acquainted(name: &Name) -> (ours::Reader, ours::Writer) {
+    let reader = Ours::reader(name.path(), true).unwrap();
+    let writer = Ours::writer(name.path(), false).unwrap();
+    reader.set_nonblocking(false).unwrap();
+    get_acquainted(&reader, &writer);
+    (reader, writer)
+}
+
+/// Until a byte goes through the ring: a plain byte or two go before it.
+///
+/// # Panics
+/// When bytes get lost.
+pub fn get_acquainted(reader: &ours::Reader, writer: &ours::Writer) {
+    loop {
+        let before = reader.0.statistics().bytes_through_kernel;
+        write_all(writer, b"?");
+        assert_eq!(read_exact(reader, 1), b"?");
+        if reader.0.statistics().bytes_through_kernel == before {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(2));
     }
 }
 

@@ -6,37 +6,15 @@ use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
 
-use millstream_conformance::fifo::{Hand, Name, Ours, Plain};
+use millstream_conformance::fifo::{Hand, Name, Ours, Plain, acquainted, get_acquainted};
 use millstream_conformance::pattern::{read_exact, write_all};
 use millstream_conformance::process::{become_nobody, fork};
 use millstream_conformance::task::{start, start_and_wait_until_asleep};
-use millstream_conformance::{End, ReadEnd, alone, kernel, ours};
+use millstream_conformance::{End, ReadEnd, alone, kernel};
 use millstream_sys::transfer;
 
 /// Longer than a reader may stay away and still count as taking part (50 ms).
 const AWAY: Duration = Duration::from_millis(120);
-
-/// Two ends of ours that are on their ring.
-fn acquainted(name: &Name) -> (ours::Reader, ours::Writer) {
-    let reader = Ours::reader(name.path(), true).unwrap();
-    let writer = Ours::writer(name.path(), false).unwrap();
-    reader.set_nonblocking(false).unwrap();
-    get_acquainted(&reader, &writer);
-    (reader, writer)
-}
-
-/// Until a byte goes through the ring: a plain byte or two go before it.
-fn get_acquainted(reader: &ours::Reader, writer: &ours::Writer) {
-    loop {
-        let before = reader.0.statistics().bytes_through_kernel;
-        write_all(writer, b"?");
-        assert_eq!(read_exact(reader, 1), b"?");
-        if reader.0.statistics().bytes_through_kernel == before {
-            return;
-        }
-        thread::sleep(Duration::from_millis(2));
-    }
-}
 
 fn plain_reader(name: &Name) -> kernel::Reader {
     Plain::reader(name.path(), false).unwrap()
@@ -272,7 +250,8 @@ alone! {
     }
 }
 
-const RECORD: usize = 64;
+/// Pages do not hold a whole number of them.
+const RECORD: usize = 100;
 
 fn record(id: u32, index: u32) -> [u8; RECORD] {
     let mut record = [id as u8; RECORD];

@@ -14,8 +14,8 @@ use rustix::io::Errno;
 
 const SIDE: usize = 64;
 
-/// Bytes of a record: every write is one, so none is torn; pages hold a whole number of them.
-const RECORD: usize = 64;
+/// Bytes of a record: every write is one, so none is torn, though pages do not hold a whole number of them.
+const RECORD: usize = 100;
 
 /// Records that a writer writes in its life, and a reader takes at once, at most.
 const RECORDS: usize = 60;

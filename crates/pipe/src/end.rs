@@ -11,7 +11,7 @@ use millstream_sys::{Errno, cpu, memory, pipe, transfer};
 
 use crate::claim::{self, OpenClaim};
 use crate::direct::{self, Direct, DirectPolicy};
-use crate::fifo::{self, Company, Link};
+use crate::fifo::{self, Alone, Company, Link};
 use crate::mirror::Mirror;
 use crate::parking::Parker;
 use crate::policy::{Patience, WaitPolicy};
@@ -49,6 +49,23 @@ static PIPES: AtomicUsize = AtomicUsize::new(0);
 /// Whether this process may have one more of them.
 pub(crate) fn is_another_allowed() -> bool {
     PIPES.load(Relaxed) < settings::pipes_max()
+}
+
+/// One of them, for as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Counted(());
+
+impl Counted {
+    pub(crate) fn new() -> Counted {
+        PIPES.fetch_add(1, Relaxed);
+        Counted(())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        PIPES.fetch_sub(1, Relaxed);
+    }
 }
 
 impl Pipe {
@@ -143,45 +160,42 @@ impl End {
         Ok(Some(self.pipe.segment.fill(segment)))
     }
 
-    /// The ring of a FIFO, if it has one or this end may make one.
+    /// The ring of a FIFO, if it has one or this end may make one; otherwise what stands for using the kernel's pipe, where
+    /// there could be a ring.
     #[inline]
-    pub(crate) fn link(&self) -> Option<&Link> {
-        self.pipe.company.as_ref().and_then(|company| company.link(self))
+    pub(crate) fn link(&self) -> Result<&Link, Option<Alone<'_>>> {
+        let company = self.pipe.company.as_ref().ok_or(None)?;
+        company.link(self).map_err(Some)
     }
 
     /// From now on what the kernel says of a FIFO's end is all there is to say.
     pub(crate) fn keep_to_kernel(&self) -> io::Result<()> {
-        let Some(company) = &self.pipe.company else { return Ok(()) };
-        match company.link_so_far() {
-            None => company.be_plain(),
-            Some(link) => fifo::routes::keep_to_kernel(self, link, company.access())?,
+        if let Some(company) = &self.pipe.company
+            && let Some(link) = company.be_plain(self)
+        {
+            fifo::routes::keep_to_kernel(self, link, company.access())?;
         }
         Ok(())
     }
 
     /// Gives the descriptor of a pipe that the kernel carries, and of a FIFO, away.
-    pub(crate) fn into_plain_fd(self) -> io::Result<OwnedFd> {
+    pub(crate) fn into_plain_fd(mut self) -> io::Result<OwnedFd> {
         if let Some(company) = &self.pipe.company
             && let Some(link) = company.link_so_far()
         {
-            match company.access() {
-                Access::Write => fifo::routes::writer_becomes_plain(&self, link)?,
-                _ => fifo::routes::reader_leaves(&self, link),
-            }
+            fifo::routes::becomes_plain(&self, link, company.access())?;
         }
-        Ok(self.take_fd())
+        self.leave_company();
+        Ok(self.fd.take().expect("an end has its descriptor until it is given away"))
     }
 
+    /// Clones go on; so does a child, which finds its way back.
     fn leave_company(&self) {
-        // Clones go on; so does a child, which finds its way back.
         if let Some(company) = &self.pipe.company
-            && Arc::strong_count(&self.pipe) == 1
+            && company.end_goes()
             && let Some(link) = company.link_so_far()
         {
-            match company.access() {
-                Access::Write => fifo::routes::writer_leaves(self, link),
-                _ => fifo::routes::reader_leaves(self, link),
-            }
+            fifo::routes::leave(self, link, company.access());
         }
     }
 
@@ -212,6 +226,9 @@ impl End {
 
     pub(crate) fn try_clone(&self) -> io::Result<End> {
         let fd = self.fd().try_clone_to_owned()?;
+        if let Some(company) = &self.pipe.company {
+            company.end_comes();
+        }
         Ok(End::new(fd, self.pipe.clone(), self.patience.policy()))
     }
 

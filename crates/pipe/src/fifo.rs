@@ -13,7 +13,7 @@ use std::sync::Arc;
 use millstream_sys::transfer::Access;
 use millstream_sys::{Errno, fifo, pipe};
 
-pub(crate) use self::company::{Company, Link};
+pub(crate) use self::company::{Alone, Company, Link};
 use crate::end::{End, Pipe};
 use crate::policy::WaitPolicy;
 use crate::reader::Reader;

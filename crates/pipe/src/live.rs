@@ -50,8 +50,11 @@ pub struct Census {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LivePipe {
-    /// Its number, as in `pipe:[12345]` under `/proc/PID/fd`.
+    /// Its number, as in `pipe:[12345]` under `/proc/PID/fd`. Of the ring of a FIFO: that of its bell, a pipe which all who
+    /// share the ring have open.
     pub number: u64,
+    /// The FIFO's inode, if it is one.
+    pub fifo: Option<u64>,
     /// The number of its memory file, which no other pipe has meanwhile.
     pub memory: u64,
     /// Where new bytes go.
@@ -188,6 +191,10 @@ impl Finding {
                     let ends = ends.remove(&seen.look.whose.inode).unwrap_or_default();
                     census.pipes.push(LivePipe::of(number, seen, &holders, &ends));
                 }
+                Ok(Some(seen)) if seen.look.bell_inode != 0 => {
+                    let ends = ends.remove(&seen.look.bell_inode).unwrap_or_default();
+                    census.pipes.push(LivePipe::of(number, seen, &holders, &ends));
+                }
                 Ok(Some(_)) => census.unclear.extend(unclear(&holders, "it belongs to no pipe of this machine")),
                 Err(why) => census.unclear.extend(unclear(&holders, &why)),
             }
@@ -212,7 +219,8 @@ impl LivePipe {
         let mut holders: Vec<u32> = holders.iter().map(|&(process, _)| process).collect();
         holders.dedup();
         LivePipe {
-            number: look.whose.inode,
+            number: if look.bell_inode == 0 { look.whose.inode } else { look.bell_inode },
+            fifo: (look.bell_inode != 0).then_some(look.whose.inode),
             memory,
             path,
             capacity: look.capacity,

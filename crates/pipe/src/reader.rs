@@ -377,9 +377,10 @@ impl Reader {
     }
 
     fn read_from_kernel(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        if let Some(link) = self.end.link() {
-            return fifo::reading::read(&self.end, link, buffers);
-        }
+        let _alone = match self.end.link() {
+            Ok(link) => return fifo::reading::read(&self.end, link, buffers),
+            Err(alone) => alone,
+        };
         let count = transfer::read(self.end.fd(), &mut filled_by_one_call(buffers))?;
         self.end.counters.moved_through_kernel(count);
         Ok(count)

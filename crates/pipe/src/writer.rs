@@ -455,9 +455,10 @@ impl Writer {
     }
 
     fn write_to_kernel(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        if let Some(link) = self.end.link() {
-            return fifo::writing::write(&self.end, link, buffers);
-        }
+        let _alone = match self.end.link() {
+            Ok(link) => return fifo::writing::write(&self.end, link, buffers),
+            Err(alone) => alone,
+        };
         let count = transfer::write(self.end.fd(), buffers)?;
         self.end.counters.moved_through_kernel(count);
         Ok(count)

@@ -4,6 +4,9 @@
 //! name. Bytes lie in the ring only while readers take part, who say when they last did ([`Ring::attend`]); when they
 //! stop, the bytes are given back to the kernel, from where any program can read them.
 //!
+//! **Strangers' bytes** are those that others have put into the FIFO while bytes lay in the ring. They have a place in the
+//! stream: what was in the ring before them is read before them, and what is put there afterwards behind them.
+//!
 //! **Giving back** takes bytes from the front of the ring to the FIFO, with both sides locked and the route at
 //! [`Route::Moving`](crate::Route): what is in the FIFO is then older than what is in the ring. Who is killed between the
 //! two steps of it leaves a word that says how far he was, and those bytes count as moved, whether they were or not: as if
@@ -12,7 +15,7 @@
 use crate::Broken;
 use crate::geometry::Geometry;
 use crate::lock::Parking;
-use crate::ring::{ReadSide, Ring, Waiting, Whose};
+use crate::ring::{ReadSide, Ring, Waiting, Whose, WriteSide};
 use crate::route::Route;
 use crate::sync::Ordering;
 
@@ -46,19 +49,66 @@ impl Ring<'_> {
         now.wrapping_sub(self.header.state.0.attended.load(Ordering::Relaxed)).cast_signed().unsigned_abs() <= limit
     }
 
-    /// From now on the kernel carries this FIFO's stream: somebody looks at it who sees the kernel's pipe alone.
-    pub fn keep_to_kernel(&self) {
-        self.header.state.0.kernel_only.store(1, Ordering::Relaxed);
-    }
-
-    /// Whether somebody asked for that.
+    /// Whether the kernel carries this FIFO's stream for good. Those who hold the lock of the writers see what was last
+    /// said.
     #[inline]
     pub fn is_kept_to_kernel(&self) -> bool {
         self.header.state.0.kernel_only.load(Ordering::Relaxed) != 0
     }
 }
 
+impl<P: Parking> WriteSide<'_, P> {
+    /// From now on the kernel carries this FIFO's stream: somebody looks at it who sees the kernel's pipe alone.
+    pub fn keep_to_kernel(&self) {
+        // E5: under the lock of the writers, who look at it under theirs.
+        self.ring.header.state.0.kernel_only.store(1, Ordering::Relaxed);
+    }
+
+    /// The `count` bytes in the FIFO come before what is put into the ring from now on. Only with both sides locked, and
+    /// while the ring is not empty.
+    pub fn let_strangers_in(&self, _: &ReadSide<'_, P>, count: usize) {
+        let state = &self.ring.header.state.0;
+        // Where they came in first: who has put bytes into the FIFO and then into the ring has them read in that order.
+        if state.strangers_at.load(Ordering::Relaxed) == 0 {
+            let written = self.ring.header.write_pos.0.position.load(Ordering::Relaxed);
+            state.strangers_at.store(written, Ordering::Relaxed);
+        }
+        state.strangers.store(count as u64, Ordering::Relaxed);
+    }
+}
+
 impl<P: Parking> ReadSide<'_, P> {
+    /// What is to be read before the bytes of strangers, if there are any: how many of the bytes that are `waiting`.
+    #[inline]
+    pub fn before_strangers(&self, waiting: Waiting) -> Option<usize> {
+        match self.header().state.0.strangers_at.load(Ordering::Relaxed) {
+            0 => None,
+            // Behind us only if somebody died, or plays tricks.
+            at => Some(usize::try_from(at.wrapping_sub(waiting.position).cast_signed()).unwrap_or(0)),
+        }
+    }
+
+    /// How many bytes of strangers come next.
+    pub fn strangers(&self) -> usize {
+        usize::try_from(self.header().state.0.strangers.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
+    }
+
+    /// So many of them were taken out of the FIFO.
+    pub fn took_of_strangers(&self, count: usize) {
+        let strangers = &self.header().state.0.strangers;
+        match strangers.load(Ordering::Relaxed).saturating_sub(count as u64) {
+            0 => self.no_more_strangers(),
+            left => strangers.store(left, Ordering::Relaxed),
+        }
+    }
+
+    /// None of their bytes is left.
+    pub fn no_more_strangers(&self) {
+        let state = &self.header().state.0;
+        state.strangers.store(0, Ordering::Relaxed);
+        state.strangers_at.store(0, Ordering::Relaxed);
+    }
+
     /// The first `len` bytes of `waiting` are about to be put into the FIFO. Only with both sides locked.
     pub fn will_give_back(&self, waiting: Waiting, len: usize) {
         let end = waiting.position.wrapping_add(len as u64);
@@ -91,6 +141,8 @@ impl<P: Parking> ReadSide<'_, P> {
 #[cfg(all(test, not(loom)))]
 #[allow(unsafe_code)]
 mod tests {
+    use std::vec;
+
     use super::*;
     use crate::biased::tests::somebody;
     use crate::{Bytes, Header};
@@ -104,6 +156,37 @@ mod tests {
         ring.attend(u32::MAX - 10);
         assert!(ring.is_attended(u32::MAX, 50) && ring.is_attended(30, 50) && ring.is_attended(u32::MAX - 12, 50));
         assert!(!ring.is_attended(60, 50) && !ring.is_attended(u32::MAX / 2, 50));
+    }
+
+    #[test]
+    fn strangers_come_in_behind_what_was_written_and_before_what_comes() {
+        let (header, steady) = (Header::new(), somebody(1));
+        let mut memory = [0_u8; 2 * 4096];
+        // SAFETY: the array, which outlives the ring and is not used otherwise.
+        let bytes = unsafe { Bytes::new(NonNull::from(&mut memory).cast(), memory.len()) };
+        let ring = Ring::new(&header, bytes);
+        ring.found_for_fifo(Whose::default(), Geometry::of(4096).unwrap(), 7);
+        let (writers, readers) = (ring.lock_writers(&steady).unwrap(), ring.lock_readers(&steady).unwrap());
+        let write = |len: usize| {
+            writers.write(writers.room(len).unwrap(), [vec![0; len].as_slice()].into_iter(), 0);
+        };
+        let before = || {
+            let waiting = readers.waiting(usize::MAX).unwrap();
+            readers.before_strangers(waiting)
+        };
+        write(100);
+        assert_eq!(before(), None);
+        writers.let_strangers_in(&readers, 7);
+        write(50);
+        // More of them keep to that place.
+        writers.let_strangers_in(&readers, 9);
+        assert_eq!((before(), readers.strangers()), (Some(100), 9));
+        readers.discard_first(readers.waiting(usize::MAX).unwrap(), 100);
+        assert_eq!(before(), Some(0));
+        readers.took_of_strangers(4);
+        assert_eq!((before(), readers.strangers()), (Some(0), 5));
+        readers.took_of_strangers(6);
+        assert_eq!((before(), readers.waiting(usize::MAX).unwrap().len()), (None, 50));
     }
 
     #[test]

@@ -90,6 +90,12 @@ impl Geometry {
         Extent { bank: self.bank(), len, epoch: self.epoch }
     }
 
+    /// The first `len` bytes of the other bank.
+    #[inline]
+    pub(crate) fn extent_beside(self, len: usize) -> Extent {
+        Extent { bank: 1 - self.bank(), len, epoch: self.epoch }
+    }
+
     /// A ring of that many bytes in the other bank.
     pub(crate) fn in_other_bank(self, bytes: usize) -> Option<Geometry> {
         Some(Geometry { bank: 1 - self.bank, epoch: self.epoch, ..Geometry::of(bytes)? })

@@ -13,7 +13,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"mstream\n");
 
 /// The layout described here.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Bytes before the first data bank.
 pub const HEADER_BYTES: usize = 4096;
@@ -80,6 +80,10 @@ pub(crate) struct State {
     pub(crate) kernel_only: AtomicU32,
     /// Up to which position bytes are being copied from the ring of a FIFO to the kernel; 0: none are.
     pub(crate) giving_back: AtomicU64,
+    /// Where in the ring of a FIFO the bytes come in that others have put into the FIFO itself, and how many they are; 0:
+    /// nowhere.
+    pub(crate) strangers_at: AtomicU64,
+    pub(crate) strangers: AtomicU64,
 }
 
 /// What one side tells the other.
@@ -209,6 +213,7 @@ const _: () = {
     assert!(offset_of!(State, given) == 28 && offset_of!(State, returned) == 32);
     assert!(offset_of!(State, attended) == 36 && offset_of!(State, kernel_only) == 40);
     assert!(offset_of!(State, giving_back) == 48);
+    assert!(offset_of!(State, strangers_at) == 56 && offset_of!(State, strangers) == 64);
     assert!(offset_of!(Published, position) == 0 && offset_of!(Published, cpu) == 8);
     assert!(offset_of!(Side, lock) == 0 && offset_of!(Side, peer_position) == 24);
     assert!(offset_of!(Side, own_position) == 32 && offset_of!(Side, own_cpu) == 40);
@@ -260,6 +265,8 @@ impl Header {
                 attended: AtomicU32::new(0),
                 kernel_only: AtomicU32::new(0),
                 giving_back: AtomicU64::new(0),
+                strangers_at: AtomicU64::new(0),
+                strangers: AtomicU64::new(0),
             }),
             write_pos: published(),
             writers: side(),

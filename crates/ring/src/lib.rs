@@ -78,6 +78,7 @@ mod ring;
 mod route;
 mod splice;
 pub mod sync;
+mod whole;
 
 pub use bell::{Bell, Level, Shadow};
 pub use bytes::Bytes;

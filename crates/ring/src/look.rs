@@ -16,6 +16,8 @@ use crate::route::Route;
 pub struct Look {
     /// Which pipe it is.
     pub whose: Whose,
+    /// The pipe that is the bell, if it is the ring of a FIFO; otherwise 0.
+    pub bell_inode: u64,
     /// The largest ring that fits.
     pub bank_bytes: usize,
     /// Bytes that the ring holds when full.
@@ -79,6 +81,7 @@ impl Look {
                 inode: word64(page, identity + offset_of!(Identity, shadow_inode)),
                 pid_namespace: word64(page, identity + offset_of!(Identity, pid_namespace)),
             },
+            bell_inode: word64(page, identity + offset_of!(Identity, bell_inode)),
             bank_bytes,
             capacity: geometry.bytes(),
             route: Route::from_word(word32(page, state + offset_of!(State, route))),
@@ -167,6 +170,7 @@ mod tests {
         let look = Look::of(&copy(&header), BANK).unwrap();
         let expected = Look {
             whose: Whose { device: 3, inode: 4, pid_namespace: 5 },
+            bell_inode: 0,
             bank_bytes: BANK,
             capacity: 1 << 16,
             route: Route::Ring,

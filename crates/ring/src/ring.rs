@@ -512,6 +512,12 @@ impl Waiting {
         (self.geometry, self.position)
     }
 
+    /// The first `len` of them, or all if there are fewer.
+    #[must_use]
+    pub fn first(self, len: usize) -> Waiting {
+        Waiting { len: self.len.min(len), ..self }
+    }
+
     /// What a read of `len` bytes can touch.
     #[inline]
     pub fn touches(&self, len: usize) -> Extent {

@@ -87,6 +87,11 @@ fn note<'n>(notes: &'n str, name: &str) -> Option<&'n str> {
     notes.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
 }
 
+/// Whether there is a process of this number, as far as this one may know.
+pub fn is_process(process: u32) -> bool {
+    Path::new(&std::format!("/proc/{process}")).exists()
+}
+
 /// Holds on to what a process has open, whatever it is, without opening it: nobody at it notices.
 ///
 /// # Errors

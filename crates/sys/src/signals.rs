@@ -156,6 +156,33 @@ pub fn handlers_ask_for_restart() -> bool {
     })
 }
 
+/// Does `work`, of which a write may find no reader, without SIGPIPE for it: the error alone says so.
+pub fn without_sigpipe<T>(work: impl FnOnce() -> T) -> T {
+    let (mut pipe, mut before, mut pending) = (
+        MaybeUninit::<libc::sigset_t>::uninit(),
+        MaybeUninit::<libc::sigset_t>::uninit(),
+        MaybeUninit::<libc::sigset_t>::uninit(),
+    );
+    // SAFETY: each set is initialised by the call that it is first given to.
+    let was_pending = unsafe {
+        libc::sigemptyset(pipe.as_mut_ptr());
+        libc::sigaddset(pipe.as_mut_ptr(), libc::SIGPIPE);
+        libc::sigpending(pending.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_BLOCK, pipe.as_ptr(), before.as_mut_ptr());
+        libc::sigismember(pending.as_ptr(), libc::SIGPIPE) == 1
+    };
+    let result = work();
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the sets are initialised; a null pointer asks for no details.
+    unsafe {
+        if !was_pending {
+            libc::sigtimedwait(pipe.as_ptr(), ptr::null_mut(), &raw const now);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut());
+    }
+    result
+}
+
 /// Sends the calling thread SIGPIPE, as the kernel does when a write finds no reader.
 pub fn send_sigpipe_to_this_thread() {
     // SAFETY: raise sends a signal to the calling thread and touches no memory.

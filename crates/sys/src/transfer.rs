@@ -209,6 +209,14 @@ pub fn is_open_for(end: impl AsFd, access: Access) -> Result<bool, Errno> {
     })
 }
 
+/// Whether the process may open the pipe behind `end` for both sides. Opens nothing.
+pub fn may_open_both(end: impl AsFd) -> bool {
+    use std::os::fd::AsRawFd;
+    let path = std::format!("/proc/self/fd/{}", end.as_fd().as_raw_fd());
+    let wanted = rustix::fs::Access::READ_OK | rustix::fs::Access::WRITE_OK;
+    rustix::fs::accessat(rustix::fs::CWD, path, wanted, rustix::fs::AtFlags::EACCESS).is_ok()
+}
+
 /// Whether reads and writes through `end` return `EAGAIN` instead of blocking.
 ///
 /// # Errors
@@ -242,6 +250,14 @@ pub fn mark(end: impl AsFd, Mark(position): Mark) -> Result<(), Errno> {
     let writable = crate::pipe::is_writable(&end)?;
     let kind = if writable { libc::F_WRLCK } else { libc::F_RDLCK };
     lock(end, libc::F_OFD_SETLK, kind, position, 1).map(drop)
+}
+
+/// Takes a mark of `end` away again.
+///
+/// # Errors
+/// `EBADF`: not open.
+pub fn unmark(end: impl AsFd, Mark(position): Mark) -> Result<(), Errno> {
+    lock(end, libc::F_OFD_SETLK, libc::F_UNLCK, position, 1).map(drop)
 }
 
 /// Puts a mark on any file that is open for reading and writing. Several descriptions may have the same.
@@ -388,6 +404,10 @@ mod tests {
             drop(marked);
             assert!(any_mark(&reader).unwrap().is_some(), "a descriptor of it is still open");
             drop(copy);
+            assert_eq!(any_mark(&reader), Ok(None));
+            let marked = reopened(end, access, false).unwrap();
+            mark(&marked, Mark(5)).unwrap();
+            unmark(&marked, Mark(5)).unwrap();
             assert_eq!(any_mark(&reader), Ok(None));
         }
     }

@@ -7,14 +7,15 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 
 use millstream_ring::Ring;
 use millstream_sys::transfer::{self, Access};
-use millstream_sys::{Errno, clock, cpu, fifo, memory, own_pid, pipe};
+use millstream_sys::{Errno, clock, cpu, fifo, memory, open_files, own_pid, pipe};
 
 use super::doorbell::Doorbell;
-use crate::end::{End, is_another_allowed, size_for};
+use crate::end::{Counted, End, is_another_allowed, size_for};
 use crate::handover::{FIRST_OF_WRITERS, Place};
 use crate::parking::Parker;
 use crate::segment::{Segment, Size, Slot};
@@ -26,6 +27,10 @@ const MARKS_MAX: usize = 8;
 /// Times that one who wants to join gives way to another who is just doing that, which takes some 50 microseconds.
 const TURNS: u32 = 200;
 
+/// Set in [`Company::users`] once the ring is what this process uses, and once it never will be.
+const SETTLED: u32 = 1 << 31;
+const PLAIN: u32 = 1 << 30;
+
 /// A FIFO that this process has open, and its ring once it has found one.
 #[derive(Debug)]
 pub(crate) struct Company {
@@ -34,23 +39,61 @@ pub(crate) struct Company {
     /// When it was last looked for, by the coarse clock, and how often it could have been.
     looked_at: AtomicU32,
     chances: AtomicU32,
-    is_plain: AtomicBool,
+    /// Handles of this end that this process has.
+    ends: AtomicUsize,
+    /// How many threads are just using the FIFO as any program would, and the two bits above. The ring is not used before
+    /// they are done: what a thread has put into the FIFO it must find there when it asks whether the ring may be used.
+    users: AtomicU32,
 }
 
 impl Company {
     pub(crate) fn of(access: Access) -> Company {
-        let looked_at = AtomicU32::new(clock::coarse_milliseconds().wrapping_sub(1));
-        Company { access, link: Slot::empty(), looked_at, chances: AtomicU32::new(0), is_plain: AtomicBool::new(false) }
+        Company {
+            access,
+            link: Slot::empty(),
+            looked_at: AtomicU32::new(clock::coarse_milliseconds().wrapping_sub(1)),
+            chances: AtomicU32::new(0),
+            ends: AtomicUsize::new(1),
+            users: AtomicU32::new(0),
+        }
     }
 
     pub(crate) fn access(&self) -> Access {
         self.access
     }
 
-    /// The ring; looked for now if it is time. A reader makes one if there is none.
+    /// The ring; looked for now if it is time. A reader makes one if there is none. Otherwise the FIFO is to be used as any
+    /// program would, for as long as what is returned lives.
     #[inline]
-    pub(crate) fn link(&self, end: &End) -> Option<&Link> {
-        self.link.get().or_else(|| self.look(end, self.access == Access::Read))
+    pub(crate) fn link(&self, end: &End) -> Result<&Link, Alone<'_>> {
+        // Which is set after the link is there.
+        if self.users.load(Acquire) & SETTLED != 0
+            && let Some(link) = self.link.get()
+        {
+            return Ok(link);
+        }
+        self.look_and_enter(end)
+    }
+
+    #[cold]
+    fn look_and_enter(&self, end: &End) -> Result<&Link, Alone<'_>> {
+        if let Some(link) = self.link.get().or_else(|| self.look(end, self.access == Access::Read))
+            && self.users.compare_exchange(0, SETTLED, AcqRel, Acquire).is_ok()
+        {
+            return Ok(link);
+        }
+        let mut users = self.users.load(Acquire);
+        loop {
+            if users & SETTLED != 0
+                && let Some(link) = self.link.get()
+            {
+                return Ok(link);
+            }
+            match self.users.compare_exchange(users, users + 1, AcqRel, Acquire) {
+                Ok(_) => return Err(Alone(&self.users)),
+                Err(now) => users = now,
+            }
+        }
     }
 
     /// The ring, if there is one.
@@ -63,9 +106,22 @@ impl Company {
         self.link.get()
     }
 
-    /// This end is a plain one from now on, unless it has a ring already.
-    pub(crate) fn be_plain(&self) {
-        self.is_plain.store(true, Relaxed);
+    /// This end never begins to use a ring from now on. Returns the ring that there is, looked for in any case.
+    pub(crate) fn be_plain(&self, end: &End) -> Option<&Link> {
+        let link = self.link.get().or_else(|| self.find_or_make(end, false));
+        self.users.fetch_or(PLAIN, AcqRel);
+        // Another thread may have been faster.
+        link.or_else(|| self.link.get())
+    }
+
+    /// Another handle of this end.
+    pub(crate) fn end_comes(&self) {
+        self.ends.fetch_add(1, Relaxed);
+    }
+
+    /// A handle of this end goes; returns whether it was the last.
+    pub(crate) fn end_goes(&self) -> bool {
+        self.ends.fetch_sub(1, AcqRel) == 1
     }
 
     #[cold]
@@ -74,7 +130,14 @@ impl Company {
         // The other side often comes a few transfers later: the first are all a chance, then every second, fourth and so on.
         let chance = self.chances.fetch_add(1, Relaxed).wrapping_add(1);
         let is_same_tick = self.looked_at.swap(now, Relaxed) == now;
-        if self.is_plain.load(Relaxed) || (is_same_tick && !chance.is_power_of_two()) {
+        if is_same_tick && !chance.is_power_of_two() {
+            return None;
+        }
+        self.find_or_make(end, may_found)
+    }
+
+    fn find_or_make(&self, end: &End, may_found: bool) -> Option<&Link> {
+        if self.users.load(Acquire) & PLAIN != 0 {
             return None;
         }
         if !may_found && transfer::any_mark(end.fd()).ok()?.is_none() {
@@ -88,6 +151,16 @@ impl Company {
     }
 }
 
+/// A thread that uses the FIFO as any program would.
+#[derive(Debug)]
+pub(crate) struct Alone<'a>(&'a AtomicU32);
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, AcqRel);
+    }
+}
+
 /// A ring that this process shares.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -97,11 +170,18 @@ pub(crate) struct Link {
     segment: Segment,
     /// Open for as long as the mark that names it.
     _file: OwnedFd,
+    /// The process that its mark names, and which side that is.
+    process: AtomicU32,
+    place: Place,
     /// When a writer last asked the kernel who is there, and last tried to return to the ring, in ticks.
     pub(super) asked_at: AtomicU64,
     pub(super) return_tried_at: AtomicU64,
-    /// When it last asked for other readers in company, in ticks.
+    /// When it last asked for readers in company, in ticks.
     pub(super) readers_asked_at: AtomicU64,
+    /// Whether there has been a writer since `own` was opened, as far as its reader has seen: from then on the kernel tells
+    /// of the end of the stream.
+    pub(super) saw_writer: AtomicBool,
+    _counted: Counted,
 }
 
 impl Link {
@@ -125,6 +205,40 @@ impl Link {
         transfer::any_mark_below(self.fifo(), FIRST_OF_WRITERS).is_ok_and(|mark| mark.is_some())
     }
 
+    /// Who has a mark that can be seen through `end`. That of a process which is no more is nobody's: one that was forked from it
+    /// keeps it there.
+    pub(super) fn others(end: BorrowedFd<'_>) -> Others {
+        let is_there = |place: &Place| open_files::is_process(place.process);
+        let places = || transfer::marks(end, MARKS_MAX).unwrap_or_default().into_iter().map(Place::of).filter(is_there);
+        Others { readers: places().any(|place| !place.is_write_end), writers: places().any(|place| place.is_write_end) }
+    }
+
+    /// A process that was forked from the one that found the ring shares its marks, which go when either leaves. From now on
+    /// it has one of its own.
+    pub(super) fn see_to_mark(&self) {
+        let me = own_pid();
+        if self.process.load(Relaxed) != me
+            && let Some(mark) = (Place { process: me, ..self.place }).mark()
+            && transfer::mark(&self.own, mark).is_ok()
+        {
+            self.process.store(me, Relaxed);
+        }
+    }
+
+    /// Whether this process has no mark of its own.
+    pub(super) fn is_inherited(&self) -> bool {
+        self.process.load(Relaxed) != own_pid()
+    }
+
+    /// This process takes part no longer.
+    pub(super) fn unmark(&self) {
+        if !self.is_inherited()
+            && let Some(mark) = (Place { process: self.process.load(Relaxed), ..self.place }).mark()
+        {
+            let _ = transfer::unmark(&self.own, mark);
+        }
+    }
+
     pub(super) fn bell_fd(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
@@ -139,8 +253,18 @@ impl Link {
     }
 }
 
+/// Who else is in company.
+pub(super) struct Others {
+    pub(super) readers: bool,
+    pub(super) writers: bool,
+}
+
 /// One at a time: so two that come together make one ring and not two.
 fn join(fd: BorrowedFd<'_>, access: Access, may_found: bool) -> io::Result<Link> {
+    // Whoever takes part must be able to give bytes back to the FIFO, and to take them out of it.
+    if !transfer::may_open_both(fd) {
+        return Err(Errno::ACCESS.into());
+    }
     let identity = pipe::identity(fd).ok_or(Errno::BADF)?;
     let own = transfer::reopened(fd, access, true)?;
     for _ in 0..TURNS {
@@ -166,7 +290,19 @@ fn join(fd: BorrowedFd<'_>, access: Access, may_found: bool) -> io::Result<Link>
     transfer::mark(&own, place.mark().ok_or(Errno::OVERFLOW)?)?;
     transfer::unlock_whole(&own)?;
     let never = || AtomicU64::new(0);
-    Ok(Link { own, bell, segment, _file: file, asked_at: never(), return_tried_at: never(), readers_asked_at: never() })
+    Ok(Link {
+        own,
+        bell,
+        segment,
+        _file: file,
+        process: AtomicU32::new(place.process),
+        place,
+        asked_at: never(),
+        return_tried_at: never(),
+        readers_asked_at: never(),
+        saw_writer: AtomicBool::new(false),
+        _counted: Counted::new(),
+    })
 }
 
 /// The ring that some mark leads to, if it is one, is this FIFO's, and is this user's.

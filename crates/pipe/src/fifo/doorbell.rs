@@ -15,17 +15,6 @@ const NARROW_BYTES: usize = 8192;
 /// of the end of the stream the FIFO itself tells.
 pub(super) struct Doorbell<'a>(pub(super) BorrowedFd<'a>);
 
-impl Doorbell<'_> {
-    /// Takes out what nobody has counted.
-    pub(super) fn clear(&self) {
-        for _ in 0..16 {
-            if self.take(u32::MAX) == 0 {
-                return;
-            }
-        }
-    }
-}
-
 impl Shadow for Doorbell<'_> {
     fn narrow(&self) {
         if pipe::capacity(self.0) != Ok(NARROW_BYTES) {

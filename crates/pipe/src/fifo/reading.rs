@@ -1,13 +1,16 @@
 //! Reading a FIFO whose ring this process shares.
 
 use std::io::{self, IoSliceMut};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use millstream_ring::{Ring, Route};
+use millstream_ring::{ReadSide, Ring, Route};
 use millstream_sys::{Errno, clock, cpu, signals, transfer};
 
 use super::company::Link;
+use super::routes;
 use crate::end::{BothSides, End, broken, lock_both};
+use crate::parking::Parker;
 use crate::policy::{Effort, FIRST_NAP, Look, longer};
 use crate::reader::{filled_by_one_call, has_bytes};
 
@@ -41,10 +44,15 @@ pub(crate) fn read(end: &End, link: &Link, buffers: &mut [IoSliceMut<'_>]) -> io
 fn attempt(end: &End, link: &Link, buffers: &mut [IoSliceMut<'_>], wanted: usize) -> io::Result<Attempt> {
     let (ring, parker) = (link.ring(), link.parker(&end.counters));
     let readers = ring.lock_readers(&parker).map_err(broken)?;
-    let waiting = readers.waiting(wanted).map_err(broken)?;
+    let mut waiting = readers.waiting(wanted).map_err(broken)?;
     if ring.route() == Route::Moving {
         drop(readers);
         return attempt_moving(end, link, buffers);
+    }
+    match readers.before_strangers(waiting) {
+        None => {}
+        Some(0) => return attempt_strangers(end, link, &readers, buffers),
+        Some(before) => waiting = waiting.first(before),
     }
     if waiting.is_empty() {
         return attempt_fifo(end, link, buffers);
@@ -59,17 +67,67 @@ fn attempt(end: &End, link: &Link, buffers: &mut [IoSliceMut<'_>], wanted: usize
     Ok(Attempt::Moved(count))
 }
 
-/// With the readers locked and nothing in the ring.
+/// With the readers locked and nothing in the ring, as far as was seen.
 fn attempt_fifo(end: &End, link: &Link, buffers: &mut [IoSliceMut<'_>]) -> io::Result<Attempt> {
-    match transfer::read(link.fifo(), &mut filled_by_one_call(buffers)) {
-        // The kernel first, the ring second: who closed had written before.
+    let ready = transfer::readiness(link.fifo())?;
+    if ready.peer_gone {
+        link.saw_writer.store(true, Relaxed);
+    }
+    let most = if ready.readable { transfer::bytes_waiting(link.fifo())? } else { 0 };
+    // The kernel first, the ring second: what others have put into the FIFO by now, and who has closed it, may have come
+    // after bytes that were put into the ring since it was looked at.
+    if has_bytes(link.ring()) || link.ring().route() == Route::Moving {
+        return Ok(Attempt::Again);
+    }
+    if most > 0 {
+        return take_from_fifo(end, link, &mut first(buffers, most));
+    }
+    match ready {
+        // Somebody else has taken them.
+        _ if ready.readable => Ok(Attempt::Again),
+        _ if ready.peer_gone => Ok(Attempt::EndOfStream),
+        _ if link.saw_writer.load(Relaxed) => Ok(Attempt::Nothing),
+        // To who came when no writer was there the kernel reports no end before a first one comes, and a read does not wait.
+        _ => take_from_fifo(end, link, &mut filled_by_one_call(buffers)),
+    }
+}
+
+fn take_from_fifo(end: &End, link: &Link, buffers: &mut [IoSliceMut<'_>]) -> io::Result<Attempt> {
+    match transfer::read(link.fifo(), buffers) {
         Ok(0) if has_bytes(link.ring()) || link.ring().route() == Route::Moving => Ok(Attempt::Again),
         Ok(0) => Ok(Attempt::EndOfStream),
         Ok(count) => {
             end.counters.moved_through_kernel(count);
             Ok(Attempt::Moved(count))
         }
-        Err(Errno::AGAIN) => Ok(Attempt::Nothing),
+        // There is a writer, or a read would not wait.
+        Err(Errno::AGAIN) => {
+            link.saw_writer.store(true, Relaxed);
+            Ok(Attempt::Nothing)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What others have put into the FIFO comes next, and then the rest of the ring.
+#[cold]
+fn attempt_strangers(
+    end: &End,
+    link: &Link,
+    readers: &ReadSide<'_, Parker<'_>>,
+    buffers: &mut [IoSliceMut<'_>],
+) -> io::Result<Attempt> {
+    match transfer::read(link.fifo(), &mut first(buffers, readers.strangers())) {
+        Ok(count) if count > 0 => {
+            readers.took_of_strangers(count);
+            end.counters.moved_through_kernel(count);
+            Ok(Attempt::Moved(count))
+        }
+        // Others have taken them.
+        Ok(_) | Err(Errno::AGAIN) => {
+            readers.no_more_strangers();
+            Ok(Attempt::Again)
+        }
         Err(error) => Err(error.into()),
     }
 }
@@ -78,22 +136,42 @@ fn attempt_fifo(end: &End, link: &Link, buffers: &mut [IoSliceMut<'_>]) -> io::R
 #[cold]
 fn attempt_moving(end: &End, link: &Link, buffers: &mut [IoSliceMut<'_>]) -> io::Result<Attempt> {
     let (ring, parker) = (link.ring(), link.parker(&end.counters));
-    let BothSides { readers, writers } = &lock_both(ring, &parker)?;
+    let sides = lock_both(ring, &parker)?;
+    let BothSides { readers, writers } = &sides;
     if ring.route() != Route::Moving {
         return Ok(Attempt::Again);
     }
     readers.finish_giving_back().map_err(broken)?;
-    match transfer::read(link.fifo(), &mut filled_by_one_call(buffers)) {
-        Ok(count) if count > 0 => {
-            end.counters.moved_through_kernel(count);
-            return Ok(Attempt::Moved(count));
+    let taken = match transfer::read(link.fifo(), &mut filled_by_one_call(buffers)) {
+        Err(Errno::AGAIN) => 0,
+        outcome => outcome?,
+    };
+    if ring.is_kept_to_kernel() {
+        // Whoever looks at the FIFO alone has to see that there is more. Should it be impossible, the bytes are still here.
+        let outcome = routes::give_more_back(end, link, &parker, &sides);
+        if taken == 0 {
+            outcome?;
         }
-        Ok(_) | Err(Errno::AGAIN) => {}
-        Err(error) => return Err(error.into()),
+    } else if taken == 0 {
+        let is_empty = ring.readable().map_err(broken)? == 0;
+        writers.set_route(readers, if is_empty { Route::Shadow } else { Route::Ring });
     }
-    let is_empty = ring.readable().map_err(broken)? == 0;
-    writers.set_route(readers, if is_empty { Route::Shadow } else { Route::Ring });
-    Ok(Attempt::Again)
+    if taken == 0 {
+        return Ok(Attempt::Again);
+    }
+    end.counters.moved_through_kernel(taken);
+    Ok(Attempt::Moved(taken))
+}
+
+/// The first `most` bytes that `buffers` hold, as many of them as the kernel takes at once.
+fn first<'b>(buffers: &'b mut [IoSliceMut<'_>], mut most: usize) -> Vec<IoSliceMut<'b>> {
+    let filled = buffers.iter_mut().filter(|buffer| !buffer.is_empty()).take(transfer::BUFFERS_MAX);
+    let pieces = filled.map_while(|buffer| {
+        let len = buffer.len().min(most);
+        most -= len;
+        (len > 0).then(|| IoSliceMut::new(&mut buffer[..len]))
+    });
+    pieces.collect()
 }
 
 /// What has been read has been read: an error here is left for the next call to find.
@@ -106,6 +184,7 @@ fn lower_bell(end: &End, link: &Link) {
 
 fn wait(end: &End, link: &Link, false_wakes: &mut u32, nap: &mut Duration) -> io::Result<()> {
     let ring = link.ring();
+    link.see_to_mark();
     // Who has slept a whole nap in vain sleeps on.
     if *nap == FIRST_NAP && ring.route() == Route::Ring && end.was_blocking()? {
         let is_over = || has_bytes(ring) || ring.route() != Route::Ring;
@@ -133,7 +212,7 @@ fn sleep(end: &End, link: &Link, ring: Ring<'_>, false_wakes: &mut u32, nap: &mu
     let route = ring.route();
     if *false_wakes > 3 {
         // Somebody has rung who should not have.
-        doorbell.clear();
+        bell.expel(&parker, &doorbell).map_err(broken)?;
     }
     let counted = bell.reader_will_sleep(&parker, &doorbell);
     let slept = match counted {

@@ -1,157 +1,283 @@
-//! From the ring to the kernel and back.
+//! Between the ring and the FIFO. `docs/fifo.md` says what is promised.
 //!
 //! ```text
-//!            readers do not take part                  all is given back
-//!     Ring ─────────────────────────────▶ Moving ────────────────────────▶ Shadow
-//!      │ ▲                                   │                              │ ▲ ▲
-//!      │ └───────── the FIFO is empty ───────┘                              │ │ │
-//!      │ └────── the FIFO is empty, and readers take part ──────────────────┘ │ │
-//!      └──────────── somebody plain has written into the FIFO ────────────────┘ │
-//!                                                            how every ring begins
+//!     Shadow ──── the FIFO is empty, and readers of ours take part ────▶ Ring ◀──────────────────────┐
+//!      ▲  ▲                                                              │  │                        │
+//!      │  └── the ring is empty, and bytes lie in the FIFO or nobody ────┘  │ nobody takes part      │ the FIFO
+//!      │      of ours takes part                                            ▼                        │ is empty
+//!      └──────────────────── all is given back ────────────────────────── Moving ────────────────────┘
 //! ```
 //!
-//! **Ring**: writers write into the ring. **Moving**: what is in the FIFO is older than what is in the ring; readers
-//! take from the FIFO, and from the ring when that is empty. **Shadow**: writers write into the FIFO, and what is still in
-//! the ring is older; readers take that first.
+//! - **Shadow**, how every ring begins: the ring is empty. Writers write into the FIFO.
+//! - **Ring**: writers write into the ring. Only strangers, programs without millstream, write into the FIFO. When a writer
+//!   finds bytes of theirs there, and the ring is not empty, their place in the stream is noted: behind what the ring holds,
+//!   before what is put there from now on. Readers keep to that. If the ring is empty it becomes Shadow.
+//! - **Moving**: the ring is being given back. What of ours lies in the FIFO is older than what lies in the ring. Readers
+//!   take from the FIFO, and from the ring when that is empty. Writers go on giving back before they write.
+//!
+//! **The rule: while the ring holds bytes, what of ours lies in the FIFO is older than they are.** So bytes can leave the
+//! ring towards the FIFO at any time, whatever lies there: from the front of the ring to the end of the FIFO, in order. Small
+//! writes go in one piece ([`millstream_ring::ReadSide::whole_writes`]). Every change is made with both sides locked, the
+//! writers' lock first.
+//!
+//! **When.** A writer that finds that no reader of ours has taken part for [`ATTENTION`] gives back, if the FIFO is empty: who
+//! reads it then has to find something. While strangers' bytes lie there it has, and the ring keeps its place behind them,
+//! as long as a reader of ours is left who will come back for it. Whoever is the last of a process to leave gives back what
+//! would be nobody's concern otherwise, and so does who makes a plain descriptor of an end, or looks at the kernel's pipe alone.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
-use millstream_ring::Route;
+use millstream_ring::{PIPE_BUF, ReadSide, Route, WriteSide};
 use millstream_sys::transfer::{self, Access};
-use millstream_sys::{Errno, clock};
+use millstream_sys::{Errno, clock, signals};
 
 use super::company::Link;
 use crate::end::{BothSides, End, broken, lock_both};
+use crate::parking::Parker;
 use crate::refusal::Refusal;
-use crate::statistics::Counters;
+use crate::writer::RETURN_EVERY;
 
 /// A reader that has not come by for so long, in milliseconds, does not take part. Longer than most programs compute
 /// between two reads; as long as a plain reader may be kept waiting beside it, at least.
 pub(super) const ATTENTION: u32 = 50;
 
-/// A write of this size takes a page of its own in a kernel pipe, all of it or nothing.
-const PAGE: usize = 4096;
+/// How long who leaves waits for room in a FIFO that is full, if nobody of ours is left who could give back the rest.
+const LINGER: Duration = Duration::from_millis(200);
 
-/// Whether bytes may be put into the ring.
-#[inline]
-pub(super) fn is_ring_in_use(link: &Link) -> bool {
+/// Between two looks whether the FIFO is empty, in ticks: 15 to 60 microseconds, a hundred times what a look takes.
+const LOOK_EVERY: u64 = 50_000;
+
+/// Where a writer's next bytes go.
+pub(super) enum Way {
+    Ring,
+    Fifo,
+    /// Nowhere: what is in the ring has to go before them, and the FIFO is full.
+    Full,
+}
+
+/// Whether readers of ours take part. What a writer sees of it that holds the writers' lock is the last word.
+fn is_ring_in_use(link: &Link) -> bool {
     let ring = link.ring();
     ring.is_attended(clock::coarse_milliseconds(), ATTENTION) && !ring.is_kept_to_kernel()
 }
 
-/// New bytes go to the FIFO, behind what is in the ring.
-pub(super) fn set_aside(link: &Link, counters: &Counters) -> io::Result<()> {
-    let (ring, parker) = (link.ring(), link.parker(counters));
-    let _sides = lock_both(ring, &parker)?;
-    if ring.route() == Route::Ring {
-        ring.bell().silence(&parker, &link.doorbell(), Route::Shadow).map_err(broken)?;
+/// Decides, with the writers locked, and changes the route if it has to.
+pub(super) fn way<'p>(link: &Link, parker: &Parker<'p>, writers: &WriteSide<'_, Parker<'p>>) -> io::Result<Way> {
+    let ring = link.ring();
+    let is_in_use = is_ring_in_use(link) && !is_found_alone(link);
+    match ring.route() {
+        // Asked each time: what a stranger, or this very thread before it knew of the ring, has put into the FIFO is read
+        // before what is put into the ring from now on.
+        Route::Ring if is_in_use && transfer::bytes_waiting(link.fifo())? == 0 => return Ok(Way::Ring),
+        Route::Shadow if !is_in_use || !is_time_to_return(link) => return Ok(Way::Fifo),
+        Route::Ring | Route::Shadow | Route::Moving => {}
     }
-    Ok(())
+    let readers = &ring.lock_readers(parker).map_err(broken)?;
+    let (strangers, is_empty) = (transfer::bytes_waiting(link.fifo())?, ring.readable().map_err(broken)? == 0);
+    let is_expected = || !ring.is_kept_to_kernel() && link.has_readers();
+    match ring.route() {
+        Route::Shadow if strangers > 0 => Ok(Way::Fifo),
+        Route::Shadow => {
+            readers.no_more_strangers();
+            writers.set_route(readers, Route::Ring);
+            Ok(Way::Ring)
+        }
+        Route::Ring if is_in_use && strangers == 0 => Ok(Way::Ring),
+        Route::Ring if is_empty => {
+            leave_ring(link, parker, readers, Route::Shadow)?;
+            Ok(Way::Fifo)
+        }
+        Route::Ring if strangers > 0 && (is_in_use || is_expected()) => {
+            writers.let_strangers_in(readers, strangers);
+            Ok(Way::Ring)
+        }
+        Route::Ring | Route::Moving => {
+            let is_all = give_back(link, parker, writers, readers, link.fifo())?;
+            Ok(if is_all { Way::Fifo } else { Way::Full })
+        }
+    }
 }
 
-/// What is in the ring goes to the FIFO, as far as there is room, and what is written then too. `fifo` is open for writing
-/// and never blocks.
-pub(super) fn give_back(link: &Link, counters: &Counters, fifo: BorrowedFd<'_>) -> io::Result<()> {
-    let (ring, parker) = (link.ring(), link.parker(counters));
-    let sides = lock_both(ring, &parker)?;
-    let BothSides { readers, writers } = &sides;
-    match ring.route() {
-        Route::Shadow => return Ok(()),
-        // Behind bytes in the FIFO the older ones of the ring cannot go: readers of ours take them first.
-        Route::Ring if transfer::bytes_waiting(fifo)? > 0 => {
-            return ring.bell().silence(&parker, &link.doorbell(), Route::Shadow).map_err(broken);
-        }
-        Route::Ring => ring.bell().silence(&parker, &link.doorbell(), Route::Moving).map_err(broken)?,
-        Route::Moving => {}
+/// Now and then: whether every reader of ours has gone, though one took part a moment ago.
+fn is_found_alone(link: &Link) -> bool {
+    let now = clock::ticks();
+    if now.wrapping_sub(link.readers_asked_at.load(Relaxed)) < RETURN_EVERY {
+        return false;
+    }
+    let is_alone = !link.has_readers();
+    if !is_alone {
+        link.readers_asked_at.store(now, Relaxed);
+    }
+    is_alone
+}
+
+fn is_time_to_return(link: &Link) -> bool {
+    let now = clock::ticks();
+    let is_time = now.wrapping_sub(link.return_tried_at.load(Relaxed)) >= LOOK_EVERY;
+    if is_time {
+        link.return_tried_at.store(now, Relaxed);
+    }
+    is_time
+}
+
+/// New bytes do not go into the ring any more. With both sides locked.
+fn leave_ring<'p>(
+    link: &Link,
+    parker: &Parker<'p>,
+    readers: &ReadSide<'_, Parker<'p>>,
+    route: Route,
+) -> io::Result<()> {
+    readers.no_more_strangers();
+    link.ring().bell().silence(parker, &link.doorbell(), route).map_err(broken)
+}
+
+/// What is in the ring goes to the FIFO, as far as there is room, and what is written then too. With both sides locked.
+/// `fifo` is open for writing and never blocks. Returns whether that was all.
+fn give_back<'p>(
+    link: &Link,
+    parker: &Parker<'p>,
+    writers: &WriteSide<'_, Parker<'p>>,
+    readers: &ReadSide<'_, Parker<'p>>,
+    fifo: BorrowedFd<'_>,
+) -> io::Result<bool> {
+    if link.ring().route() == Route::Ring {
+        leave_ring(link, parker, readers, Route::Moving)?;
     }
     readers.finish_giving_back().map_err(broken)?;
-    let mut piece = [0; PAGE];
+    let mut piece = [0; PIPE_BUF];
     loop {
         let waiting = readers.waiting(usize::MAX).map_err(broken)?;
         if waiting.is_empty() {
             writers.set_route(readers, Route::Shadow);
-            return Ok(());
+            return Ok(true);
         }
         link.segment().populate(waiting.touches(waiting.len()))?;
-        let len = readers.peek(waiting, 0, &mut piece);
+        link.segment().populate(waiting.notes())?;
+        let len = readers.whole_writes(waiting);
+        let len = readers.peek(waiting, 0, &mut piece[..len]);
         readers.will_give_back(waiting, len);
-        let moved = transfer::write(fifo, &[IoSlice::new(&piece[..len])]);
+        let moved = signals::without_sigpipe(|| transfer::write(fifo, &[IoSlice::new(&piece[..len])]));
         readers.gave_back(waiting, moved.unwrap_or(0));
         match moved {
             Ok(_) => {}
-            Err(Errno::AGAIN) => return Ok(()),
+            Err(Errno::AGAIN) => return Ok(false),
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-/// Back to the ring if the FIFO is empty, so that no older byte is overtaken.
-pub(super) fn return_to_ring(link: &Link, counters: &Counters) -> io::Result<()> {
-    if transfer::bytes_waiting(link.fifo())? > 0 {
+/// A reader has room in the FIFO for more of what is being given back, and nobody else need come by to put it there. With
+/// both sides locked.
+pub(super) fn give_more_back<'p>(
+    end: &End,
+    link: &Link,
+    parker: &Parker<'p>,
+    BothSides { readers, writers }: &BothSides<'p>,
+) -> io::Result<bool> {
+    let fifo = transfer::reopened(end.fd(), Access::Write, true)?;
+    give_back(link, parker, writers, readers, fifo.as_fd())
+}
+
+/// The FIFO, open for writing, for who has `access` to it.
+fn writable<'a>(
+    end: &End,
+    link: &'a Link,
+    access: Access,
+    own: &'a mut Option<std::os::fd::OwnedFd>,
+) -> io::Result<BorrowedFd<'a>> {
+    match access {
+        Access::Write => Ok(link.fifo()),
+        _ => Ok(AsFd::as_fd(&*own.insert(transfer::reopened(end.fd(), Access::Write, true)?))),
+    }
+}
+
+/// The last handle of this process leaves: what would be nobody's concern otherwise is for whoever else uses this FIFO.
+pub(crate) fn leave(end: &End, link: &Link, access: Access) {
+    // What cannot be helped any more is left to those who stay.
+    let _ = try_leave(end, link, access);
+}
+
+fn try_leave(end: &End, link: &Link, access: Access) -> io::Result<()> {
+    let (ring, parker, mut own) = (link.ring(), link.parker(&end.counters), None);
+    loop {
+        let fifo = {
+            let sides = lock_both(ring, &parker)?;
+            // Under the locks: of two that leave at once the second finds that nobody is left. Asked through a description
+            // that has no mark, so that one which is shared with another process is seen.
+            link.unmark();
+            let others = Link::others(end.fd());
+            if access != Access::Write && !others.readers {
+                // So that the next write asks the kernel whether anybody is left.
+                ring.attend(clock::coarse_milliseconds().wrapping_sub(2 * ATTENTION));
+            }
+            if ring.readable().map_err(broken)? == 0 {
+                return Ok(());
+            }
+            let is_left_to_others = match access {
+                Access::Write => {
+                    let is_in_order = ring.route() == Route::Ring && transfer::bytes_waiting(link.fifo())? == 0;
+                    // Readers of ours have the one order that is right.
+                    (others.readers && !is_in_order) || transfer::readiness(link.fifo())?.peer_gone
+                }
+                _ => others.readers,
+            };
+            if is_left_to_others {
+                return Ok(());
+            }
+            let fifo = writable(end, link, access, &mut own)?;
+            if give_back(link, &parker, &sides.writers, &sides.readers, fifo)? || others.readers || others.writers {
+                return Ok(());
+            }
+            fifo
+        };
+        let ready = transfer::sleep_until_writable(fifo, LINGER)?;
+        if !ready.writable {
+            return Ok(());
+        }
+    }
+}
+
+/// An end's descriptor goes to somebody who uses the FIFO alone: what has been written before is to be found there.
+pub(crate) fn becomes_plain(end: &End, link: &Link, access: Access) -> io::Result<()> {
+    let (ring, parker, mut own) = (link.ring(), link.parker(&end.counters), None);
+    let sides = lock_both(ring, &parker)?;
+    let is_nobody_there = access == Access::Write && transfer::readiness(link.fifo())?.peer_gone;
+    if ring.readable().map_err(broken)? == 0 || is_nobody_there {
         return Ok(());
     }
-    let (ring, parker) = (link.ring(), link.parker(counters));
-    let BothSides { readers, writers } = &lock_both(ring, &parker)?;
-    // Again, now that no byte of ours can come in between.
-    let is_clear = transfer::bytes_waiting(link.fifo())? == 0 && is_ring_in_use(link);
-    if ring.route() == Route::Shadow && is_clear {
-        writers.set_route(readers, Route::Ring);
-    }
-    Ok(())
-}
-
-/// A reader leaves: what nobody has taken is for whoever else reads this FIFO.
-pub(crate) fn reader_leaves(end: &End, link: &Link) {
-    let ring = link.ring();
-    ring.attend(clock::coarse_milliseconds().wrapping_sub(2 * ATTENTION));
-    let is_left_to_the_kernel = ring.route() == Route::Shadow && ring.readable() == Ok(0);
-    if is_left_to_the_kernel || transfer::readiness(link.fifo()).is_ok_and(|ready| ready.peer_gone) {
-        return;
-    }
-    // Who may not write leaves it to the writers, who look.
-    if let Ok(fifo) = transfer::reopened(end.fd(), Access::Write, true) {
-        let _ = give_back(link, &end.counters, fifo.as_fd());
-    }
-}
-
-/// A writer leaves: if readers of ours do not take part, or are no more, what it wrote is for whoever does.
-pub(crate) fn writer_leaves(end: &End, link: &Link) {
-    if link.ring().readable() == Ok(0) || (is_ring_in_use(link) && link.has_readers()) {
-        return;
-    }
-    // Without a reader the kernel would answer with a signal.
-    if transfer::readiness(link.fifo()).is_ok_and(|ready| !ready.peer_gone) {
-        let _ = give_back(link, &end.counters, link.fifo());
-    }
-}
-
-/// A writer's descriptor goes to somebody who writes into the FIFO alone: what it has written must be read first.
-pub(crate) fn writer_becomes_plain(end: &End, link: &Link) -> io::Result<()> {
-    let ring = link.ring();
-    if ring.route() == Route::Ring && is_ring_in_use(link) {
-        return set_aside(link, &end.counters);
-    }
-    if !transfer::readiness(link.fifo())?.peer_gone {
-        give_back(link, &end.counters, link.fifo())?;
-    }
-    if ring.route() == Route::Moving { Err(Refusal::TOO_MUCH_WAITS.into()) } else { Ok(()) }
+    let fifo = writable(end, link, access, &mut own)?;
+    let is_all = give_back(link, &parker, &sides.writers, &sides.readers, fifo)?;
+    if is_all { Ok(()) } else { Err(Refusal::TOO_MUCH_WAITS.into()) }
 }
 
 /// The stream goes through the kernel for as long as this ring lives, with all that is in the ring.
 pub(crate) fn keep_to_kernel(end: &End, link: &Link, access: Access) -> io::Result<()> {
-    let ring = link.ring();
-    ring.keep_to_kernel();
-    if ring.route() == Route::Shadow && ring.readable().map_err(broken)? == 0 {
+    let (ring, parker, mut own) = (link.ring(), link.parker(&end.counters), None);
+    // Nobody leaves this state again.
+    if ring.is_kept_to_kernel() && ring.route() == Route::Shadow {
         return Ok(());
     }
-    match access {
-        Access::Write => give_back(link, &end.counters, link.fifo()),
-        _ => {
-            // Both sides, so that opening it fails for no lack of readers.
-            let fifo = transfer::reopened(end.fd(), Access::Both, true)?;
-            give_back(link, &end.counters, fifo.as_fd())
+    let sides = lock_both(ring, &parker)?;
+    let BothSides { readers, writers } = &sides;
+    writers.keep_to_kernel();
+    if ring.readable().map_err(broken)? == 0 {
+        if ring.route() == Route::Ring {
+            leave_ring(link, &parker, readers, Route::Shadow)?;
         }
+        return Ok(());
+    }
+    // Without a reader the bytes wait for one: the next write, or the next reader of ours, finds them.
+    if access == Access::Write && transfer::readiness(link.fifo())?.peer_gone {
+        return Ok(());
+    }
+    let fifo = writable(end, link, access, &mut own)?;
+    match give_back(link, &parker, writers, readers, fifo) {
+        // It has gone at this moment.
+        Err(error) if error.raw_os_error() == Some(Errno::PIPE.raw_os_error()) => Ok(()),
+        outcome => outcome.map(drop),
     }
 }
 
@@ -162,3 +288,5 @@ pub(crate) fn bytes_readable(end: &End, link: &Link) -> io::Result<usize> {
     let _readers = link.ring().lock_readers(&parker).map_err(broken)?;
     Ok(link.ring().readable().map_err(broken)? + transfer::bytes_waiting(link.fifo())?)
 }
+
+const _: () = assert!(PIPE_BUF == transfer::PIPE_BUF);

@@ -4,17 +4,14 @@ use std::io::{self, IoSlice};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use millstream_ring::{PIPE_BUF, Ring, Route};
+use millstream_ring::{Ring, Route};
 use millstream_sys::{Errno, clock, cpu, signals, transfer};
 
 use super::company::Link;
-use super::routes::{self, ATTENTION};
+use super::routes::{self, ATTENTION, Way};
 use crate::end::{End, broken};
 use crate::policy::{Effort, FIRST_NAP, Look, longer};
-use crate::writer::{ASK_EVERY, RETURN_EVERY, Stop, gathered_for_one_call, has_room, needed, unwritten};
-
-/// Between two looks whether the FIFO is empty, in ticks: 15 to 60 microseconds, a hundred times what a look takes.
-const LOOK_EVERY: u64 = 50_000;
+use crate::writer::{ASK_EVERY, Stop, gathered_for_one_call, has_room, needed, unwritten};
 
 /// What one attempt came to.
 enum Attempt {
@@ -56,33 +53,23 @@ pub(crate) fn write(end: &End, link: &Link, buffers: &[IoSlice<'_>]) -> io::Resu
 #[inline]
 fn attempt(end: &End, link: &Link, buffers: &[IoSlice<'_>], done: usize, total: usize) -> Result<Attempt, Stop> {
     let (ring, parker) = (link.ring(), link.parker(&end.counters));
-    ask_who_is_there(end, link, ring)?;
-    let is_ring_in_use = routes::is_ring_in_use(link);
+    ask_for_readers(link, ring)?;
     let writers = ring.lock_writers(&parker).map_err(broken)?;
-    match ring.route() {
-        Route::Ring if is_ring_in_use => {}
-        Route::Ring => {
-            drop(writers);
-            routes::give_back(link, &end.counters, link.fifo())?;
-            return Ok(Attempt::Moved(0));
-        }
-        Route::Moving => {
-            drop(writers);
-            routes::give_back(link, &end.counters, link.fifo())?;
-            return Ok(if ring.route() == Route::Moving { Attempt::NoRoom } else { Attempt::Moved(0) });
-        }
-        Route::Shadow if is_ring_in_use && is_time_to_return(link) => {
-            drop(writers);
-            routes::return_to_ring(link, &end.counters)?;
-            return Ok(Attempt::Moved(0));
-        }
-        Route::Shadow => return attempt_fifo(end, link, buffers, done, total),
+    match routes::way(link, &parker, &writers) {
+        Ok(Way::Ring) => {}
+        Ok(Way::Fifo) => return attempt_fifo(end, link, buffers, done, total),
+        Ok(Way::Full) => return Ok(Attempt::NoRoom),
+        Err(error) if error.raw_os_error() == Some(Errno::PIPE.raw_os_error()) => return Err(Stop::NoReader),
+        Err(error) => return Err(error.into()),
     }
     let room = writers.room(total - done).map_err(broken)?;
     if room.len() < needed(total) {
         return Ok(Attempt::NoRoom);
     }
-    link.segment().populate(room.touches(room.len().min(total - done)))?;
+    let len = room.len().min(total - done);
+    link.segment().populate(room.touches(len))?;
+    link.segment().populate(room.notes())?;
+    writers.note_end(room, len);
     let count = writers.write(room, unwritten(buffers, done), cpu::current());
     end.counters.moved(count);
     drop(writers);
@@ -105,10 +92,9 @@ fn attempt_fifo(end: &End, link: &Link, buffers: &[IoSlice<'_>], done: usize, to
     }
 }
 
-/// Now and then: whether anybody reads, and whether somebody plain has written, whose bytes are to be read before those
-/// that we write from now on.
+/// Now and then: whether anybody reads.
 #[inline]
-fn ask_who_is_there(end: &End, link: &Link, ring: Ring<'_>) -> Result<(), Stop> {
+fn ask_for_readers(link: &Link, ring: Ring<'_>) -> Result<(), Stop> {
     let now = clock::ticks();
     if now.wrapping_sub(link.asked_at.load(Relaxed)) < ASK_EVERY || ring.route() != Route::Ring {
         return Ok(());
@@ -117,25 +103,7 @@ fn ask_who_is_there(end: &End, link: &Link, ring: Ring<'_>) -> Result<(), Stop> 
         return Err(Stop::NoReader);
     }
     link.asked_at.store(now, Relaxed);
-    if now.wrapping_sub(link.readers_asked_at.load(Relaxed)) >= RETURN_EVERY {
-        link.readers_asked_at.store(now, Relaxed);
-        if !link.has_readers() {
-            routes::give_back(link, &end.counters, link.fifo())?;
-        }
-    }
-    if transfer::bytes_waiting(link.fifo())? > 0 {
-        routes::set_aside(link, &end.counters)?;
-    }
     Ok(())
-}
-
-fn is_time_to_return(link: &Link) -> bool {
-    let now = clock::ticks();
-    let is_time = now.wrapping_sub(link.return_tried_at.load(Relaxed)) >= LOOK_EVERY;
-    if is_time {
-        link.return_tried_at.store(now, Relaxed);
-    }
-    is_time
 }
 
 /// What has been written has been written: an error here is left for the next call to find.
@@ -148,6 +116,7 @@ fn raise_bell(end: &End, link: &Link) {
 
 fn wait(end: &End, link: &Link, needed: usize, nap: &mut Duration) -> Result<(), Stop> {
     let ring = link.ring();
+    link.see_to_mark();
     // Who has slept a whole nap in vain sleeps on.
     if *nap == FIRST_NAP && ring.route() == Route::Ring && end.was_blocking()? {
         let is_over = || has_room(ring, needed) || ring.route() != Route::Ring;
@@ -207,5 +176,3 @@ fn sleep(end: &End, link: &Link, ring: Ring<'_>, needed: usize, nap: &mut Durati
         Some(Err(error)) => Err(error.into()),
     }
 }
-
-const _: () = assert!(PIPE_BUF == transfer::PIPE_BUF);
