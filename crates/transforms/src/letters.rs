@@ -4,6 +4,21 @@ use millstream_net::{Data, Entry, Fault, InPlace, Stage, State};
 
 use crate::arguments;
 
+/// An exchange without a table, of which the compiler makes vector instructions.
+struct Formula<F>(F);
+
+impl<F: Fn(u8) -> u8 + Send> InPlace for Formula<F> {
+    fn apply(&mut self, _offset: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+        bytes.iter_mut().for_each(|byte| *byte = self.0(*byte));
+        Ok(())
+    }
+}
+
+/// Whether a byte is one of the 26 from `first` on, by a subtraction and a comparison.
+fn is_letter(first: u8, byte: u8) -> bool {
+    byte.wrapping_sub(first) < 26
+}
+
 /// A byte for each byte.
 struct Table([u8; 256]);
 
@@ -29,13 +44,15 @@ pub(crate) static ROT13: Entry = Entry {
     gives: Data::Any,
     build: |arguments| {
         arguments::none(arguments)?;
-        Ok(Stage::in_place(State::Stateless, Table::of(rot13)).undone_by("rot13"))
+        Ok(Stage::in_place(State::Stateless, Formula(rot13)).undone_by("rot13"))
     },
 };
 
 fn rot13(byte: u8) -> u8 {
-    let first = if byte.is_ascii_lowercase() { b'a' } else { b'A' };
-    if byte.is_ascii_alphabetic() { first + (byte - first + 13) % 26 } else { byte }
+    // Small letters, and what may be one if it is a large letter.
+    let small = byte | 0x20;
+    let by = if small < b'n' { 13 } else { 0_u8.wrapping_sub(13) };
+    byte.wrapping_add(if is_letter(b'a', small) { by } else { 0 })
 }
 
 /// `upper`
@@ -47,7 +64,7 @@ pub(crate) static UPPER: Entry = Entry {
     gives: Data::Any,
     build: |arguments| {
         arguments::none(arguments)?;
-        Ok(Stage::in_place(State::Stateless, Table::of(|byte| byte.to_ascii_uppercase())))
+        Ok(Stage::in_place(State::Stateless, Formula(|byte| byte ^ (u8::from(is_letter(b'a', byte)) << 5))))
     },
 };
 
@@ -60,7 +77,7 @@ pub(crate) static LOWER: Entry = Entry {
     gives: Data::Any,
     build: |arguments| {
         arguments::none(arguments)?;
-        Ok(Stage::in_place(State::Stateless, Table::of(|byte| byte.to_ascii_lowercase())))
+        Ok(Stage::in_place(State::Stateless, Formula(|byte| byte ^ (u8::from(is_letter(b'A', byte)) << 5))))
     },
 };
 
@@ -142,6 +159,31 @@ fn set(text: &str) -> Result<Vec<u8>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn formulas_are_right_for_every_byte() {
+        let made = |entry: &Entry| {
+            let stage = (entry.build)(&[]).unwrap();
+            let mut all: Vec<u8> = (0..=255).collect();
+            let millstream_net::Kind::InPlace(_, mut transform) = stage.kind else { panic!("not in place") };
+            transform.apply(0, &mut all).unwrap();
+            all
+        };
+        let expected = |exchange: fn(u8) -> u8| (0..=255).map(exchange).collect::<Vec<u8>>();
+        assert_eq!(made(&UPPER), expected(|byte| byte.to_ascii_uppercase()));
+        assert_eq!(made(&LOWER), expected(|byte| byte.to_ascii_lowercase()));
+        let moved = |byte: u8, first: u8| first + (byte - first + 13) % 26;
+        assert_eq!(
+            made(&ROT13),
+            (0..=255)
+                .map(|byte: u8| match byte {
+                    b'a'..=b'z' => moved(byte, b'a'),
+                    b'A'..=b'Z' => moved(byte, b'A'),
+                    other => other,
+                })
+                .collect::<Vec<u8>>()
+        );
+    }
 
     #[test]
     fn sets_are_those_of_tr() {

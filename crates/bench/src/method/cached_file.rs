@@ -105,6 +105,17 @@ impl CachedFile {
         }
     }
 
+    /// Reads it again where the kernel gave pages of it to somebody else, and looks once more.
+    pub(super) fn check_cached_again(&self) -> Result<(), String> {
+        if self.check_cached().is_ok() {
+            return Ok(());
+        }
+        let read = self.open().and_then(|mut file| {
+            io::copy(&mut file, &mut io::sink()).map_err(|error| format!("cannot read the file: {error}"))
+        });
+        read.and_then(|_| self.check_cached())
+    }
+
     /// Whether all of it is in the kernel's cache.
     pub(super) fn check_cached(&self) -> Result<(), String> {
         let mapped = self.map(&self.open()?)?;

@@ -139,7 +139,7 @@ fn job(input: &Rc<RefCell<Input>>, shape: Shape) -> Job {
 fn launch(input: &Input, shape: Shape) -> Result<Launch, String> {
     let Shape { stages, placement, way } = shape;
     let expected = Expected { bytes: input.file.len() as u64, sum: input.sums[stages] };
-    input.file.check_cached()?;
+    input.file.check_cached_again()?;
     let piped = |carrier: &'static dyn Transport| {
         let adds = [&[false][..], &vec![true; stages], &[false]].concat();
         pipeline::launch(&adds, carrier, placement, &input.file, expected)
