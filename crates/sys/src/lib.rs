@@ -78,6 +78,8 @@ pub mod transfer;
 #[cfg(feature = "std")]
 pub mod usage;
 #[cfg(feature = "std")]
+pub mod vector;
+#[cfg(feature = "std")]
 pub mod whole_file;
 
 /// What a system call answers when it fails: the kernel's own number, with its usual text as `Display`.

@@ -1,6 +1,7 @@
 //! Transforms that know nothing but bytes.
 
 use millstream_net::{Data, Entry, Fault, InPlace, Next, Rewrite, Size, Stage, State, Step};
+use millstream_sys::vector;
 
 use crate::arguments;
 
@@ -46,7 +47,7 @@ struct Increment(u8);
 
 impl InPlace for Increment {
     fn apply(&mut self, _offset: u64, bytes: &mut [u8]) -> Result<(), Fault> {
-        bytes.iter_mut().for_each(|byte| *byte = byte.wrapping_add(self.0));
+        vector::each_byte(bytes, |byte| byte.wrapping_add(self.0));
         Ok(())
     }
 }

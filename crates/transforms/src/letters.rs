@@ -1,6 +1,7 @@
 //! Transforms that exchange single bytes by a table.
 
 use millstream_net::{Data, Entry, Fault, InPlace, Stage, State};
+use millstream_sys::vector;
 
 use crate::arguments;
 
@@ -9,7 +10,7 @@ struct Formula<F>(F);
 
 impl<F: Fn(u8) -> u8 + Send> InPlace for Formula<F> {
     fn apply(&mut self, _offset: u64, bytes: &mut [u8]) -> Result<(), Fault> {
-        bytes.iter_mut().for_each(|byte| *byte = self.0(*byte));
+        vector::each_byte(bytes, &self.0);
         Ok(())
     }
 }

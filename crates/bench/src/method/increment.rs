@@ -15,6 +15,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use millstream_sys::vector;
+
 use super::cached_file::CachedFile;
 use crate::cell::Cell;
 use crate::engine::placement::Placement;
@@ -173,10 +175,10 @@ impl Expected {
     }
 }
 
-/// Adds one to each byte.
+/// Adds one to each byte: with the loop of the transform, so that none is faster.
 #[inline]
 fn add_one(bytes: &mut [u8]) {
-    bytes.iter_mut().for_each(|byte| *byte = byte.wrapping_add(1));
+    vector::each_byte(bytes, |byte| byte.wrapping_add(1));
 }
 
 #[cfg(test)]

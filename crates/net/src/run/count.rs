@@ -27,7 +27,7 @@ pub struct StageCount {
     pub bytes_out: u64,
     /// Bytes that were written to another buffer than they were read from, or moved from or to a file.
     pub bytes_copied: u64,
-    /// Time spent in it.
+    /// Time spent in it, by all threads; of several stages in place behind each other an estimate from a quarter of the bytes.
     pub nanoseconds: u64,
 }
 

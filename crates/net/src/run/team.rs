@@ -81,8 +81,8 @@ struct Below<'a> {
     bytes: u64,
 }
 
-/// How often a thread looks whether it is its turn before it sleeps: some 20 microseconds, about what waking it would take.
-const LOOKS: u32 = 400;
+/// How often a thread looks whether it is its turn before it sleeps: some 50 microseconds, about what waking it would take.
+const LOOKS: u32 = 1000;
 
 impl<'a> Team<'a> {
     fn work(&self, group: &mut Group, watch: &mut dyn FnMut(u64)) {

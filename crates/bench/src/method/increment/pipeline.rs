@@ -57,8 +57,11 @@ pub(super) fn launch(
     })
 }
 
+/// Where a process reads, unless it is the first, and where it writes, unless it is the last.
+type OwnEnds = (Option<Box<dyn Read>>, Option<Box<dyn WriteEnd>>);
+
 /// The ends of one process. All others are dropped, so that the end of the stream is seen where it must be.
-fn own_ends(pipes: Vec<Ends>, index: usize) -> (Option<Box<dyn Read>>, Option<Box<dyn WriteEnd>>) {
+fn own_ends(pipes: Vec<Ends>, index: usize) -> OwnEnds {
     let (mut from, mut to) = (None, None);
     for (place, Ends { writer, reader }) in pipes.into_iter().enumerate() {
         if place == index {
