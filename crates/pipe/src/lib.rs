@@ -22,6 +22,10 @@
 //! # Pipes with a name
 //! [`Fifo`] makes and opens them; any program can be at the other end. `docs/fifo.md` explains how.
 //!
+//! # Event loops
+//! [`Reader::readiness`] and [`Writer::readiness`] give a descriptor for `poll(2)`, `select(2)`, `epoll(7)`, `io_uring(7)` and
+//! `SIGIO`. With the feature `tokio` the module of that name has ends that are `AsyncRead` and `AsyncWrite`.
+//!
 //! # Other descriptors
 //! [`Reader::copy_to`] and [`Writer::copy_from`] move bytes between a pipe and a file, a socket or any other descriptor,
 //! [`Reader::copy_to_pipe`] and [`Reader::tee`] between two pipes, all without a buffer of their own: what the one side does not take
@@ -61,6 +65,8 @@ mod refusal;
 mod segment;
 pub mod settings;
 mod statistics;
+#[cfg(feature = "tokio")]
+pub mod tokio;
 mod writer;
 
 pub use builder::{Builder, DEFAULT_CAPACITY, pipe};
