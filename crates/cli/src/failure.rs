@@ -67,6 +67,15 @@ impl Failure {
     }
 }
 
+/// From here on a panic, in whichever thread, is told as what it is, in one sentence with exit status 125.
+pub(crate) fn report_bugs() {
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.to_string().replace(":\n", ": ").replace('\n', " ");
+        warn(format!("this is a bug of millstream; please report it with what you did: {place}"));
+        std::process::exit(OWN.into());
+    }));
+}
+
 /// Says something on stderr that does not end the program.
 pub(crate) fn warn(sentence: impl Display) {
     // Nobody to tell when even this fails.
@@ -85,5 +94,31 @@ pub(crate) fn print_or_stop(text: &str) -> Result<bool, Failure> {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(Failure::own(format!("cannot write to the standard output: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    /// Set in the process that is to panic.
+    const PANICS: &str = "MILLSTREAM_TEST_PANICS";
+
+    #[test]
+    fn a_bug_is_told_in_a_sentence_with_exit_status_125() {
+        if std::env::var_os(PANICS).is_some() {
+            super::report_bugs();
+            let thread = std::thread::spawn(|| panic!("one line\nand another"));
+            let _ = thread.join();
+            return;
+        }
+        let mut again = Command::new(std::env::current_exe().unwrap());
+        again.args(["--exact", "failure::tests::a_bug_is_told_in_a_sentence_with_exit_status_125", "--nocapture"]);
+        let output = again.env(PANICS, "1").output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(125), "{stderr}");
+        let sentence = stderr.lines().last().unwrap();
+        assert!(sentence.starts_with("millstream: this is a bug of millstream; please report it"), "{stderr}");
+        assert!(sentence.ends_with(": one line and another"), "{stderr}");
     }
 }

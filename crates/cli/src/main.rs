@@ -19,6 +19,7 @@ use std::process::ExitCode;
 use args::Action;
 
 fn main() -> ExitCode {
+    failure::report_bugs();
     let outcome = args::parse().and_then(|action| match action {
         Action::Run(options) => run::run(options),
         Action::Bench(options) => bench::bench(*options),

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
 use millstream_net::{
-    Data, Failure as NetFailure, Network, Options as RunOptions, Plan, Target, Work, check, explain, run,
+    Failure as NetFailure, Network, Options as RunOptions, Plan, Target, Work, check, data, doc, explain, list, run,
 };
 use millstream_transforms::ALL;
 
@@ -154,7 +154,7 @@ pub(crate) fn net(options: Options) -> Result<ExitCode, Failure> {
             failure::print(&explain(&checked, &plan))
         }
         Some(Command::Inverse { network }) => print_inverse(&from_either(&network)?),
-        Some(Command::List { json }) => failure::print(&if json { list_as_json() } else { list() }),
+        Some(Command::List { json }) => failure::print(&if json { list_as_json() } else { list(ALL) }),
         Some(Command::Doc { transform }) => print_doc(&transform),
     }
 }
@@ -259,39 +259,15 @@ fn print_inverse(network: &Network) -> Result<ExitCode, Failure> {
     failure::print(&format!("{inverse}\n"))
 }
 
-fn list() -> String {
-    let width = ALL.iter().map(|entry| entry.name.len()).max().unwrap_or(0);
-    ALL.iter().map(|entry| format!("{:width$}  {}\n", entry.name, entry.summary)).collect()
-}
-
 fn list_as_json() -> String {
-    let entries = ALL.iter().map(|entry| {
-        serde_json::json!({ "name": entry.name, "usage": entry.usage, "summary": entry.summary,
-                            "takes": data(entry.takes), "gives": data(entry.gives) })
+    let entries = ALL.iter().map(|transform| {
+        serde_json::json!({ "name": transform.name(), "usage": transform.usage(), "summary": transform.summary(),
+                            "takes": data(transform.takes()), "gives": data(transform.gives()) })
     });
     format!("{}\n", serde_json::Value::Array(entries.collect()))
 }
 
-fn data(data: Data) -> &'static str {
-    match data {
-        Data::Any => "bytes",
-        Data::Text => "text",
-        Data::Format(name) => name,
-    }
-}
-
 fn print_doc(name: &str) -> Result<ExitCode, Failure> {
-    let call = millstream_net::Call { name: name.into(), arguments: Vec::new() };
-    let Some(entry) = millstream_net::find(ALL, name) else {
-        // The sentence of the check knows what may have been meant.
-        let error = check::build(&call, ALL).err().map(|error| error.to_string());
-        return Err(Failure::usage(format!("{}; see 'millstream net list'", error.unwrap_or_default())));
-    };
-    let mut text = format!("{}\n  {}\n\nused as:  {}\n", entry.name, entry.summary, entry.usage);
-    text += &format!("takes:    {}\ngives:    {}\n", data(entry.takes), data(entry.gives));
-    if let Ok((_, stage)) = check::build(&call, ALL) {
-        text += &format!("works:    {}\n", count::nature(&stage));
-        text += &format!("undone by: {}\n", stage.inverse.as_deref().unwrap_or("nothing"));
-    }
-    failure::print(&text)
+    let page = doc(ALL, name).map_err(|error| Failure::usage(format!("{error}; see 'millstream net list'")))?;
+    failure::print(&page)
 }

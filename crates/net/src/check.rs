@@ -1,11 +1,11 @@
 //! Looks at a whole network before a byte moves.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
-use crate::catalogue::{self, Catalogue, Entry};
+use crate::catalogue::{self, Catalogue, Transform};
 use crate::failure::Failure;
-use crate::graph::{Call, Network, Node, Target, Work};
+use crate::files;
+use crate::graph::{Call, Network, Node, Work};
 use crate::transform::{Data, Stage};
 
 /// A network that can run, as far as can be said before it does.
@@ -14,7 +14,7 @@ pub struct Checked<'a> {
     /// What was checked.
     pub network: &'a Network,
     /// For each node, if it is a transform.
-    pub stages: Vec<Option<(&'a Entry, Stage)>>,
+    pub stages: Vec<Option<(&'a dyn Transform, Stage)>>,
     /// The sources in an order in which every merge gets its inputs one after the other.
     pub sources: Vec<usize>,
 }
@@ -29,7 +29,7 @@ pub fn check<'a>(network: &'a Network, catalogue: Catalogue<'a>) -> Result<Check
         check_degree(network, place, node)?;
         check_edges(network, &stages, place, node)?;
     }
-    check_files(network)?;
+    files::check_named(network)?;
     let sources = sources_in_order(network)?;
     Ok(Checked { network, stages, sources })
 }
@@ -38,21 +38,22 @@ pub fn check<'a>(network: &'a Network, catalogue: Catalogue<'a>) -> Result<Check
 ///
 /// # Errors
 /// [`Failure::Unfit`].
-pub fn build<'a>(call: &Call, catalogue: Catalogue<'a>) -> Result<(&'a Entry, Stage), Failure> {
-    let entry = catalogue::find(catalogue, &call.name).ok_or_else(|| {
+pub fn build<'a>(call: &Call, catalogue: Catalogue<'a>) -> Result<(&'a dyn Transform, Stage), Failure> {
+    let transform = catalogue::find(catalogue, &call.name).ok_or_else(|| {
         let meant = catalogue::nearest(catalogue, &call.name).map(|name| format!(" (did you mean '{name}'?)"));
         unfit(format!("there is no transform '{}'{}", call.name, meant.unwrap_or_default()))
     })?;
-    let stage = (entry.build)(&call.arguments)
-        .map_err(|what| unfit(format!("{}: {what}; it is used as: {}", call.name, entry.usage)))?;
-    Ok((entry, stage))
+    let stage = transform
+        .build(&call.arguments)
+        .map_err(|what| unfit(format!("{}: {what}; it is used as: {}", call.name, transform.usage())))?;
+    Ok((transform, stage))
 }
 
 fn unfit(what: impl Into<String>) -> Failure {
     Failure::Unfit(what.into())
 }
 
-fn stage_of<'a>(node: &Node, catalogue: Catalogue<'a>) -> Result<Option<(&'a Entry, Stage)>, Failure> {
+fn stage_of<'a>(node: &Node, catalogue: Catalogue<'a>) -> Result<Option<(&'a dyn Transform, Stage)>, Failure> {
     match &node.work {
         Work::Transform(call) => build(call, catalogue).map(Some),
         Work::Read(_) | Work::Write(_) => Ok(None),
@@ -79,14 +80,14 @@ fn check_degree(network: &Network, place: usize, node: &Node) -> Result<(), Fail
 /// What comes along an edge must be what is taken at its end.
 fn check_edges(
     network: &Network,
-    stages: &[Option<(&Entry, Stage)>],
+    stages: &[Option<(&dyn Transform, Stage)>],
     place: usize,
     node: &Node,
 ) -> Result<(), Failure> {
     let Some((taker, _)) = &stages[place] else { return Ok(()) };
     for &from in &node.from {
         let Some((giver, _)) = &stages[from] else { continue };
-        let is_wrong = match (giver.gives, taker.takes) {
+        let is_wrong = match (giver.gives(), taker.takes()) {
             (Data::Format(given), Data::Format(taken)) => given != taken,
             (Data::Format(_), Data::Text) | (Data::Text, Data::Format(_)) => true,
             _ => false,
@@ -94,8 +95,8 @@ fn check_edges(
         if is_wrong {
             let (giver, taker) = (&network.nodes[from].name, &node.name);
             let (given, taken) = (
-                in_words(stages[from].as_ref().map(|(entry, _)| entry.gives)),
-                in_words(stages[place].as_ref().map(|(entry, _)| entry.takes)),
+                in_words(stages[from].as_ref().map(|(giver, _)| giver.gives())),
+                in_words(stages[place].as_ref().map(|(taker, _)| taker.takes())),
             );
             return Err(unfit(format!(
                 "between '{giver}' and '{taker}': '{giver}' gives {given}, and '{taker}' takes {taken}"
@@ -111,38 +112,6 @@ fn in_words(data: Option<Data>) -> String {
         Some(Data::Text) => "lines of text".into(),
         _ => "any bytes".into(),
     }
-}
-
-/// No file is written twice, and none is appended to while it is read.
-fn check_files(network: &Network) -> Result<(), Failure> {
-    let of =
-        |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| std::path::absolute(path).unwrap_or(path.into()));
-    let (mut read, mut written, mut appended, mut stdins, mut stdouts) =
-        (BTreeSet::new(), BTreeSet::new(), BTreeSet::new(), 0, 0);
-    for node in &network.nodes {
-        match &node.work {
-            Work::Read(Some(path)) => drop(read.insert(of(path))),
-            Work::Read(None) => stdins += 1,
-            Work::Write(Target::Stdout) => stdouts += 1,
-            Work::Write(Target::File(path) | Target::Append(path)) if !is_device(path) && !written.insert(of(path)) => {
-                return Err(unfit(format!("'{}' is written twice", path.display())));
-            }
-            Work::Write(Target::Append(path)) => drop(appended.insert(of(path))),
-            Work::Write(Target::File(_)) | Work::Transform(_) => {}
-        }
-    }
-    if let Some(both) = read.intersection(&appended).find(|path| !is_device(path)) {
-        return Err(unfit(format!("'{}' would be read and appended to, and never end", both.display())));
-    }
-    match (stdins, stdouts) {
-        (0..=1, 0..=1) => Ok(()),
-        (0..=1, _) => Err(unfit("the standard output is written twice")),
-        _ => Err(unfit("the standard input is read twice")),
-    }
-}
-
-fn is_device(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
 }
 
 /// Where several edges meet, the bytes of the first come before those of the second. Each source runs to its end before the

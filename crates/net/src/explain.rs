@@ -19,9 +19,13 @@ pub fn explain(checked: &Checked<'_>, plan: &Plan) -> String {
         let _ = writeln!(text, "{work:width$}  {why}");
     }
     let Plan { threads, buffers, buffer_bytes, .. } = plan;
+    let kept = match plan.kept.iter().sum::<usize>() {
+        0 => String::new(),
+        kept => format!(", and {kept} bytes that stages may keep"),
+    };
     let _ = writeln!(
         text,
-        "{threads} thread{}, {buffers} buffer{} of {buffer_bytes} bytes: {} bytes",
+        "{threads} thread{}, {buffers} buffer{} of {buffer_bytes} bytes{kept}: {} bytes",
         plural(*threads),
         plural(*buffers),
         plan.memory()

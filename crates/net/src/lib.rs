@@ -32,7 +32,8 @@
 //! A pipeline of N programs copies each byte 2N times through N processes. A network reads it into a buffer that stays in
 //! the cache, has each in-place transform work on it there, and writes it: two copies, whatever N.
 //!
-//! In reading order: [`transform`](InPlace) says what a transform is; [`Network`] is a graph of them, written as a line or as
+//! In reading order: [`InPlace`] and [`Rewrite`] say what a transform does, [`Transform`] how a network finds it by name, and a
+//! [`Registry`] holds those of a program; [`Network`] is a graph of them, written as a line or as
 //! TOML; [`check`] looks at the whole of it before a byte moves; [`Plan`] decides what shares a buffer and what runs beside
 //! what; [`run`] moves the bytes. `docs/networks.md` explains the design.
 //!
@@ -44,15 +45,18 @@
 mod catalogue;
 pub mod check;
 mod chunk;
+mod describe;
 mod explain;
 mod failure;
+mod files;
 mod graph;
 mod notation;
 mod plan;
 pub mod run;
 mod transform;
 
-pub use catalogue::{Catalogue, Entry, find};
+pub use catalogue::{BadName, Catalogue, Entry, Registry, Transform, find};
+pub use describe::{data, doc, list};
 pub use explain::explain;
 pub use failure::{Failure, Fault};
 pub use graph::{Call, Case, Network, Node, Target, Work};

@@ -47,10 +47,14 @@ impl Network {
     }
 }
 
-/// As a line where it is one, as TOML otherwise.
+/// As a line where it is one and has no tests, as TOML otherwise.
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_line() { f.write_str(&line::print(self)) } else { f.write_str(&self.to_toml()) }
+        if self.is_line() && self.tests.is_empty() {
+            f.write_str(&line::print(self))
+        } else {
+            f.write_str(&self.to_toml())
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs::{File, Metadata};
 use std::io;
+use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
 
 use crate::check::Checked;
@@ -12,7 +13,7 @@ use crate::transform::{Kind, State};
 /// What a run may use.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Bytes of all buffers together, at most.
+    /// Bytes of all buffers together, and of what stages keep, at most.
     pub memory: usize,
     /// Threads, at most.
     pub threads: usize,
@@ -82,6 +83,8 @@ pub struct Plan {
     pub teams: Vec<Team>,
     /// Threads.
     pub threads: usize,
+    /// For each node, bytes that it may keep beside the buffers.
+    pub kept: Vec<usize>,
 }
 
 impl Plan {
@@ -117,25 +120,32 @@ impl Plan {
         let buffers = places.iter().map(|place| buffers_at(*place)).sum::<usize>()
             + splits.filter(|&more| more > 0).count()
             + extra;
-        // What is kept is asked for in bytes, and rounded up to whole buffers.
-        let kept = checked.stages.iter().flatten().map(|(_, stage)| match stage.kind {
+        // What is held back is asked for in bytes, and rounded up to whole buffers.
+        let held = checked.stages.iter().flatten().map(|(_, stage)| match stage.kind {
             Kind::Buffer(bytes) => bytes,
             _ => 0,
         });
-        let kept: Vec<usize> = kept.filter(|&bytes| bytes > 0).collect();
-        let left = options.memory.saturating_sub(kept.iter().fold(0, |sum, &bytes| sum.saturating_add(bytes)));
-        let buffers = buffers + kept.len();
+        let held: Vec<usize> = held.filter(|&bytes| bytes > 0).collect();
+        let keeps: Vec<RangeInclusive<usize>> =
+            checked.stages.iter().map(|stage| stage.as_ref().map_or(0..=0, |(_, stage)| stage.keeps.clone())).collect();
+        let needed = keeps.iter().map(|keeps| *keeps.start()).fold(0, usize::saturating_add);
+        let for_buffers = options.memory.saturating_sub(needed);
+        let left = for_buffers.saturating_sub(held.iter().fold(0, |sum, &bytes| sum.saturating_add(bytes)));
+        let buffers = buffers + held.len();
         let buffer_bytes = (left / buffers / BUFFER_MIN * BUFFER_MIN).min(BUFFER);
         if buffer_bytes < BUFFER_MIN {
+            let kept = if needed > 0 { format!(", and {needed} bytes that its stages keep") } else { String::new() };
             return Err(Failure::Unfit(format!(
-                "the network needs {buffers} buffers of at least {BUFFER_MIN} bytes{}; give it more memory than {} bytes",
-                if kept.is_empty() { "" } else { " and what is to be kept" },
+                "the network needs {buffers} buffers of at least {BUFFER_MIN} bytes{}{kept}; give it more memory than {} bytes",
+                if held.is_empty() { "" } else { " and what is to be kept" },
                 options.memory
             )));
         }
         // One buffer for each was counted above.
-        let further = kept.iter().map(|bytes| bytes.div_ceil(buffer_bytes) - 1).sum::<usize>();
-        Ok(Plan { places, buffer_bytes, buffers: buffers + further, teams, threads })
+        let further = held.iter().map(|bytes| bytes.div_ceil(buffer_bytes) - 1).sum::<usize>();
+        let buffers = buffers + further;
+        let kept = shared_out(&keeps, for_buffers.saturating_sub(buffers * buffer_bytes));
+        Ok(Plan { places, buffer_bytes, buffers, teams, threads, kept })
     }
 
     /// Buffers in which so many bytes can be kept.
@@ -143,9 +153,9 @@ impl Plan {
         bytes.div_ceil(self.buffer_bytes).max(1)
     }
 
-    /// Bytes of all buffers.
+    /// Bytes of all buffers, and of what stages may keep.
     pub fn memory(&self) -> usize {
-        self.buffers * self.buffer_bytes
+        self.buffers * self.buffer_bytes + self.kept.iter().sum::<usize>()
     }
 }
 
@@ -205,6 +215,13 @@ fn is_shareable(source: &Work) -> bool {
 /// say that they are empty.
 pub(crate) fn is_at_hand(metadata: &Metadata) -> bool {
     metadata.is_file() && metadata.len() > 0
+}
+
+/// What each needs, and an equal part of what is left, as far as it wants it.
+fn shared_out(keeps: &[RangeInclusive<usize>], left: usize) -> Vec<usize> {
+    let more_is_wanted = keeps.iter().filter(|keeps| keeps.end() > keeps.start()).count();
+    let share = left / more_is_wanted.max(1);
+    keeps.iter().map(|keeps| keeps.start() + share.min(keeps.end().saturating_sub(*keeps.start()))).collect()
 }
 
 fn buffers_at(place: Place) -> usize {

@@ -23,6 +23,7 @@ use crate::catalogue::Catalogue;
 use crate::check::check;
 use crate::chunk::Chunk;
 use crate::failure::Failure;
+use crate::files::check_standard;
 use crate::graph::{Case, Network, Target, Work};
 use crate::plan::{BUFFER_MIN, Options, Plan};
 
@@ -30,7 +31,7 @@ use bell::Bell;
 use build::Builder;
 use count::Counter;
 pub use count::StageCount;
-use sink::Complete;
+use sink::Files;
 use source::{Found, Source};
 
 /// Room that a rewriting transform always finds at the start of its output.
@@ -166,6 +167,9 @@ fn run_with(
 ) -> Result<Outcome, Failure> {
     let mut checked = check(network, catalogue)?;
     let plan = Plan::of(&checked, options)?;
+    if ends.inputs.is_empty() && ends.outputs.is_empty() {
+        check_standard(network)?;
+    }
     let counters: Vec<Arc<Counter>> = network.nodes.iter().map(|_| Arc::default()).collect();
     // Every file is opened before the first byte moves.
     let mut sources = Vec::new();
@@ -175,13 +179,13 @@ fn run_with(
     // Between a source that may sleep for ever and threads that may want no more.
     let is_bell_needed = plan.threads > 1 && sources.iter().any(|(_, source)| source.is_slow());
     let mut bell = is_bell_needed.then(Bell::new).transpose().map_err(no_bell)?;
-    let complete = Complete::default();
+    let files = Files::default();
     let mut builder = Builder {
         plan: &plan,
         catalogue,
         counters: &counters,
         ends,
-        complete: &complete,
+        files: &files,
         rope: bell.as_ref().map(Bell::rope),
         shared: Vec::new(),
     };
@@ -191,6 +195,7 @@ fn run_with(
         firsts.push(builder.first(*place, is_shareable, &mut checked)?);
     }
     drop(builder);
+    files.make_missing()?;
     let (mut chunk, mut read) = (Chunk::of(plan.buffer_bytes), 0);
     for ((_, source), (groups, first)) in sources.iter_mut().zip(&mut firsts) {
         if let (false, Some(file)) = (groups.is_empty(), source.regular()) {
@@ -220,7 +225,7 @@ fn run_with(
     }
     // Threads that nobody waits for any more have ended then.
     drop(firsts);
-    complete.keep()?;
+    files.keep()?;
     let stages = network.nodes.iter().zip(&counters).map(|(node, counter)| counter.of(node)).collect();
     Ok(Outcome { stages })
 }

@@ -1,5 +1,7 @@
 //! What a transform is, and what it says about itself.
 
+use std::ops::RangeInclusive;
+
 use crate::failure::Fault;
 
 /// Changes bytes where they lie: as many come out as go in.
@@ -36,6 +38,15 @@ pub trait Rewrite: Send {
     /// # Errors
     /// [`Fault`]: what is wrong with the input, at `consumed` bytes after all that was consumed before.
     fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault>;
+
+    /// Bytes that a step moved from one place in memory to another: those that it wrote, unless it says otherwise.
+    fn copied(&self, step: &Step) -> usize {
+        step.produced
+    }
+
+    /// Told once before the first step, if the stage said that it keeps something: how many bytes it may keep, within what
+    /// it said.
+    fn may_keep(&mut self, _bytes: usize) {}
 }
 
 /// What one call of [`Rewrite::step`] did.
@@ -100,6 +111,8 @@ pub struct Stage {
     pub size: Size,
     /// The transform that undoes this one, as it would be written in a line.
     pub inverse: Option<String>,
+    /// Bytes that it has to keep beside its buffers, and those that it may keep if there are as many.
+    pub keeps: RangeInclusive<usize>,
 }
 
 /// How a transform works.
@@ -115,23 +128,31 @@ pub enum Kind {
 impl Stage {
     /// A transform that works in place.
     pub fn in_place(state: State, transform: impl InPlace + 'static) -> Stage {
-        Stage { kind: Kind::InPlace(state, Box::new(transform)), size: Size::Same, inverse: None }
+        Stage { kind: Kind::InPlace(state, Box::new(transform)), size: Size::Same, inverse: None, keeps: 0..=0 }
     }
 
     /// A transform that writes other bytes than it reads.
     pub fn rewrite(size: Size, transform: impl Rewrite + 'static) -> Stage {
-        Stage { kind: Kind::Rewrite(Box::new(transform)), size, inverse: None }
+        Stage { kind: Kind::Rewrite(Box::new(transform)), size, inverse: None, keeps: 0..=0 }
     }
 
     /// Keeps at most so many bytes, as they are, until what follows takes them.
     pub fn buffer(bytes: usize) -> Stage {
-        Stage { kind: Kind::Buffer(bytes), size: Size::Same, inverse: None }
+        Stage { kind: Kind::Buffer(bytes), size: Size::Same, inverse: None, keeps: 0..=0 }
     }
 
     /// The same, with the transform that undoes it.
     #[must_use]
     pub fn undone_by(mut self, inverse: impl Into<String>) -> Stage {
         self.inverse = Some(inverse.into());
+        self
+    }
+
+    /// The same, with what it keeps in memory beside its buffers: the memory of the network has to have room for the start of
+    /// this range, and [`Rewrite::may_keep`] says how much further it may go.
+    #[must_use]
+    pub fn keeping(mut self, bytes: RangeInclusive<usize>) -> Stage {
+        self.keeps = bytes;
         self
     }
 }

@@ -1,12 +1,10 @@
 //! The beginning of a stream, and its end.
 
-use std::collections::VecDeque;
-
 use millstream_net::{Data, Entry, Fault, Next, Rewrite, Size, Stage, Step};
 
 use crate::arguments;
-use crate::lines::{Choice, LINE_MAX, Lines};
-use crate::pending::Pending;
+use crate::kept::{BLOCK, Kept, SLACK};
+use crate::lines::{Choice, Lines};
 
 /// What `-n` and `-c` say.
 enum Amount {
@@ -76,72 +74,104 @@ impl Rewrite for FirstBytes {
 pub(crate) static TAIL: Entry = Entry {
     name: "tail",
     usage: "tail [-n LINES | -c BYTES]",
-    summary: "the last lines (10 unless given) or bytes, which are kept in memory: at most 16 MiB",
+    summary: "the last lines (10 unless given) or bytes, which are kept in the memory of the network",
     takes: Data::Any,
     gives: Data::Any,
     build: |arguments| {
         let amount = amount(arguments)?;
-        Ok(Stage::rewrite(
-            Size::Unknown,
-            Last { amount, kept: VecDeque::new(), ends: 0, pending: Pending::default(), has_ended: false },
-        ))
+        let wanted = match amount {
+            Amount::Lines(_) => usize::MAX,
+            Amount::Bytes(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX).saturating_add(SLACK),
+        };
+        let last = Last { amount, kept: Kept::default(), ends: 0, is_begun: false, most: KEPT_MIN - SLACK };
+        Ok(Stage::rewrite(Size::Unknown, last).keeping(wanted.min(KEPT_MIN)..=wanted))
     },
 };
 
+/// Bytes of memory that a few lines of usual length need.
+const KEPT_MIN: usize = 32 << 10;
+
 struct Last {
     amount: Amount,
-    kept: VecDeque<u8>,
+    kept: Kept,
     /// Ends of lines in what is kept.
     ends: u64,
-    pending: Pending,
-    has_ended: bool,
+    /// The last byte is no end of a line.
+    is_begun: bool,
+    /// Bytes that may be kept.
+    most: usize,
 }
 
 impl Last {
-    fn drop_first(&mut self, count: usize) {
-        self.kept.drain(..count);
-    }
-
-    /// Drops whole lines while more are kept than wanted. A line without an end is one too.
-    fn trim(&mut self) -> Result<(), Fault> {
-        match self.amount {
-            Amount::Bytes(bytes) => {
-                let surplus = (self.kept.len() as u64).saturating_sub(bytes);
-                self.drop_first(usize::try_from(surplus).unwrap_or(usize::MAX).min(self.kept.len()));
-            }
-            Amount::Lines(lines) => {
-                let is_begun = self.kept.back().is_some_and(|&last| last != b'\n');
-                let mut count = self.ends + u64::from(is_begun);
-                let mut surplus = 0;
-                let mut bytes = self.kept.iter();
-                while count > lines {
-                    surplus += bytes.by_ref().take_while(|&&byte| byte != b'\n').count() + 1;
-                    count -= 1;
-                    self.ends = self.ends.saturating_sub(1);
-                }
-                self.drop_first(surplus.min(self.kept.len()));
-            }
+    fn push(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+        self.kept.push(bytes);
+        if matches!(self.amount, Amount::Lines(_)) {
+            self.ends += memchr::memchr_iter(b'\n', bytes).count() as u64;
+            self.is_begun = bytes.last().is_some_and(|&last| last != b'\n');
         }
-        if self.kept.len() > LINE_MAX {
-            return Err(Fault::new(format!("the end that is wanted is longer than {LINE_MAX} bytes")));
+        let surplus = self.surplus();
+        self.kept.drop_first(surplus);
+        if self.kept.len() > self.most {
+            let most = self.most;
+            return Err(Fault::new(format!(
+                "the end that is wanted is longer than the {most} bytes that there is memory for"
+            )));
         }
         Ok(())
     }
+
+    /// Bytes before those that are wanted. A line without an end is a line too.
+    fn surplus(&mut self) -> usize {
+        match self.amount {
+            Amount::Bytes(bytes) => {
+                let surplus = (self.kept.len() as u64).saturating_sub(bytes);
+                usize::try_from(surplus).map_or(self.kept.len(), |surplus| surplus.min(self.kept.len()))
+            }
+            Amount::Lines(0) => {
+                self.ends = 0;
+                self.kept.len()
+            }
+            Amount::Lines(lines) => {
+                let surplus = (self.ends + u64::from(self.is_begun)).saturating_sub(lines);
+                self.ends -= surplus;
+                end_of_line(&self.kept, surplus)
+            }
+        }
+    }
+}
+
+/// Bytes up to the end of so many lines, which are there.
+fn end_of_line(kept: &Kept, mut lines: u64) -> usize {
+    let mut bytes = 0;
+    let mut pieces = kept.pieces();
+    while lines > 0 {
+        let Some(piece) = pieces.next() else { break };
+        let mut rest = piece;
+        while lines > 0
+            && let Some(end) = memchr::memchr(b'\n', rest)
+        {
+            rest = &rest[end + 1..];
+            lines -= 1;
+        }
+        bytes += if lines == 0 { piece.len() - rest.len() } else { piece.len() };
+    }
+    bytes
 }
 
 impl Rewrite for Last {
     fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
-        self.kept.extend(input);
-        self.ends += memchr::memchr_iter(b'\n', input).count() as u64;
-        self.trim()?;
-        if ends && !self.has_ended {
-            self.has_ended = true;
-            let (first, second) = self.kept.as_slices();
-            self.pending.end().extend_from_slice(first);
-            self.pending.end().extend_from_slice(second);
+        // By blocks, so that no more than one is kept that will be dropped.
+        let mut done = 0;
+        for block in input.chunks(BLOCK) {
+            self.push(block).map_err(|fault| fault.after(done))?;
+            done += block.len();
         }
-        let produced = self.pending.take(output);
-        let is_done = self.has_ended && self.pending.is_empty();
+        let produced = if ends { self.kept.take(output) } else { 0 };
+        let is_done = ends && self.kept.len() == 0;
         Ok(Step { consumed: input.len(), produced, next: if is_done { Next::Done } else { Next::More } })
+    }
+
+    fn may_keep(&mut self, bytes: usize) {
+        self.most = bytes.saturating_sub(SLACK);
     }
 }

@@ -25,6 +25,7 @@ mod flow;
 mod grep;
 mod gzip;
 mod hex;
+mod kept;
 mod letters;
 mod lines;
 mod pending;
@@ -32,10 +33,10 @@ mod radix64;
 mod xz;
 mod zstd;
 
-use millstream_net::Entry;
+use millstream_net::Transform;
 
 /// Every transform, by the name under which a network finds it.
-pub static ALL: &[&Entry] = &[
+pub static ALL: &[&dyn Transform] = &[
     &bytes::IDENTITY,
     &bytes::INCREMENT,
     &bytes::XOR,

@@ -281,3 +281,68 @@ fn a_network_carries_its_own_tests() {
     let error = outcome(&text("B\\nXB\\n")).unwrap_err();
     assert_eq!(error, "out: 5 bytes, not 5; the first difference is at byte 2: \"AB\\n\", not \"XB\\n\"");
 }
+
+#[test]
+fn one_file_under_two_names_is_one_file() {
+    let scratch = Scratch::new("names-of-one");
+    let (one, two, three) = (scratch.file("one", "content"), scratch.path("two"), scratch.path("three"));
+    fs::hard_link(&one, &two).unwrap();
+    std::os::unix::fs::symlink(&one, &three).unwrap();
+    for other in [&two, &three] {
+        let error = run_line(&format!("read '{one}' | append '{other}'")).unwrap_err();
+        assert_eq!(error, format!("'{other}' would be read and appended to, and never end"));
+        let twice = format!(
+            "[nodes.in]\nread = '/dev/null'\n[nodes.a]\nfrom = 'in'\nappend = '{one}'\n[nodes.b]\nfrom = 'in'\nappend = '{other}'"
+        );
+        assert_eq!(run_toml(&twice).unwrap_err(), format!("'{other}' is written twice"));
+    }
+    // A name that is replaced takes nothing from the other.
+    run_line(&format!("read '{one}' | upper | write '{two}'")).unwrap();
+    assert_eq!(
+        (fs::read_to_string(&one).unwrap(), fs::read_to_string(&two).unwrap()),
+        ("content".into(), "CONTENT".into())
+    );
+}
+
+#[test]
+fn nothing_is_made_when_something_cannot_be_opened() {
+    let scratch = Scratch::new("opened");
+    let (input, new, nowhere) = (scratch.file("in", "x"), scratch.path("new"), scratch.path("missing/new"));
+    for last in [format!("write = '{nowhere}'"), format!("append = '{nowhere}'")] {
+        let text = format!(
+            "[nodes.in]\nread = '{input}'\n[nodes.a]\nfrom = 'in'\nappend = '{new}'\n[nodes.b]\nfrom = 'in'\n{last}"
+        );
+        assert!(run_toml(&text).unwrap_err().contains("missing/new', after 0 bytes: No such file"), "{last}");
+        assert_eq!(scratch.names(), ["in"], "{last}");
+    }
+    let link = scratch.path("link");
+    std::os::unix::fs::symlink(&new, &link).unwrap();
+    run_line(&format!("read '{input}' | append '{link}'")).unwrap();
+    run_line(&format!("read '{input}' | append '{new}'")).unwrap();
+    assert_eq!(fs::read_to_string(&new).unwrap(), "xx");
+}
+
+#[test]
+fn tail_keeps_what_there_is_memory_for() {
+    let tail = |amount: &str, memory: usize, input: &[u8]| {
+        let network = Network::from_line(&format!("tail {amount}")).unwrap();
+        run::in_memory(&network, ALL, input, &Options { memory, threads: 1 }).map_err(|failure| failure.to_string())
+    };
+    let line = vec![b'x'; 20 << 20];
+    assert!(tail("-n 1", 64 << 20, &line).unwrap() == line);
+    let error = tail("-n 1", 8 << 20, &line).unwrap_err();
+    let most: usize = error.split(' ').filter_map(|word| word.parse().ok()).next_back().unwrap();
+    assert!(most > 7 << 20 && most < 8 << 20 && error.contains("the end that is wanted is longer than"), "{error}");
+    assert!(tail(&format!("-c {most}"), 8 << 20, &line).unwrap() == line[..most]);
+    assert!(tail("-c 9M", 8 << 20, &line).unwrap_err().contains("N is a number"));
+    assert!(tail("-c 9000000", 8 << 20, &line).unwrap_err().contains("longer than"));
+}
+
+#[test]
+fn a_line_with_tests_is_printed_with_them() {
+    let text = "[nodes.a]\nread = '-'\n[nodes.b]\nfrom = 'a'\ndo = 'upper'\n[nodes.c]\nfrom = 'b'\nwrite = '-'\n\
+                [[test]]\nname = 'a'\ninput.a = 'x'\noutput.c = 'X'";
+    let network = Network::from_toml(text).unwrap();
+    assert_eq!(network.to_string(), network.to_toml());
+    assert_eq!(Network::from_toml(&network.to_string()).unwrap(), network);
+}

@@ -135,7 +135,7 @@ fn a_stream_can_be_cut_anywhere_and_every_inverse_undoes() {
 
 fn stage_of(line: &str) -> millstream_net::Stage {
     let words = millstream_net::words::stages(line).unwrap().remove(0);
-    (find(ALL, &words[0]).unwrap().build)(&words[1..]).unwrap()
+    find(ALL, &words[0]).unwrap().build(&words[1..]).unwrap()
 }
 
 fn check_inverse(line: &str, input: &[u8], output: &[u8]) {
@@ -156,10 +156,12 @@ fn check_size(line: &str, from: usize, to: usize) {
 
 #[test]
 fn every_transform_is_used_above() {
-    for entry in ALL {
-        let is_used = USES.iter().any(|(_, line)| line.split(' ').next() == Some(entry.name));
-        assert!(is_used || entry.name == "error", "{}", entry.name);
-        assert!(entry.usage.starts_with(entry.name), "{}", entry.name);
+    for transform in ALL {
+        let name = transform.name();
+        let is_used = USES.iter().any(|(_, line)| line.split(' ').next() == Some(name));
+        // What fails has no bytes to compare, and modules have tests of their own.
+        assert!(is_used || matches!(name, "error" | "wasm"), "{name}");
+        assert!(transform.usage().starts_with(name), "{name}");
     }
 }
 

@@ -1,9 +1,9 @@
-//! What a network says about itself: while it runs, afterwards, and before.
+//! What a network says about itself, while it runs and afterwards.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use millstream_net::{Kind, Outcome, Size, Stage, State};
+use millstream_net::Outcome;
 
 /// Nobody reads faster.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -85,21 +85,4 @@ pub(super) fn json(outcome: &Outcome) -> serde_json::Value {
                             "bytes_copied": stage.bytes_copied, "nanoseconds": stage.nanoseconds })
     });
     serde_json::json!({ "stages": stages.collect::<Vec<_>>() })
-}
-
-/// How a transform works, in words.
-pub(super) fn nature(stage: &Stage) -> String {
-    let how = match &stage.kind {
-        Kind::InPlace(State::Stateless, _) => "in place, and needs nothing of the bytes before",
-        Kind::InPlace(State::Positional, _) => "in place, and needs to know where it is in the stream",
-        Kind::InPlace(State::Stateful, _) => "in place, on all bytes in order",
-        Kind::Rewrite(_) => "from one buffer into another",
-        Kind::Buffer(_) => "keeps bytes as they are, until what follows takes them",
-    };
-    let size = match stage.size {
-        Size::Same => "as many bytes come out as go in",
-        Size::Computed(_) => "how many bytes come out can be computed",
-        Size::Unknown => "how many bytes come out is known at the end",
-    };
-    format!("{how}; {size}")
 }

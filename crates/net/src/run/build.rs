@@ -6,7 +6,7 @@ use super::bell::Rope;
 use super::count::Counter;
 use super::fused::{Fused, Group, Member, Untouched};
 use super::rewriter::Rewriter;
-use super::sink::{Complete, Sink};
+use super::sink::{Files, Sink};
 use super::{Ends, Push, join, relay, split};
 use crate::catalogue::Catalogue;
 use crate::check::{Checked, build};
@@ -22,7 +22,7 @@ pub(super) struct Builder<'a> {
     pub(super) catalogue: Catalogue<'a>,
     pub(super) counters: &'a [Arc<Counter>],
     pub(super) ends: &'a Ends,
-    pub(super) complete: &'a Complete,
+    pub(super) files: &'a Files,
     pub(super) rope: Option<Rope>,
     /// Nodes that several others feed, for those that come later.
     pub(super) shared: Vec<(usize, join::Joined)>,
@@ -110,7 +110,7 @@ impl Builder<'_> {
         if let Work::Write(target) = &node.work {
             let sink = match self.ends.outputs.iter().find(|(name, _)| *name == node.name) {
                 Some((_, output)) => Sink::memory(Arc::clone(output), counter),
-                None => Sink::open(target, self.plan.buffer_bytes, self.complete, counter)?,
+                None => Sink::open(target, self.plan.buffer_bytes, self.files, counter)?,
             };
             return Ok(Box::new(sink));
         }
@@ -124,7 +124,10 @@ impl Builder<'_> {
             Ok(Box::new(relay::Relay::new(node, buffers, buffer_bytes, self.rope.clone())?) as Box<dyn Push>)
         };
         match stage.kind {
-            Kind::Rewrite(transform) => {
+            Kind::Rewrite(mut transform) => {
+                if stage.keeps != (0..=0) {
+                    transform.may_keep(self.plan.kept[place]);
+                }
                 let node = Rewriter::new(transform, text, counter, Chunk::of(buffer_bytes), next);
                 match self.plan.places[place] {
                     Place::OwnThread => relayed(Box::new(node), RELAYED),

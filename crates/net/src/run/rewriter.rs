@@ -38,7 +38,7 @@ impl Rewriter {
             if is_idle && (ends || !input.is_empty()) {
                 return Err(self.failure(Fault::new("the transform neither reads nor writes, and wants to go on")));
             }
-            self.counter.count(step.consumed, step.produced, step.produced);
+            self.counter.count(step.consumed, step.produced, self.transform.copied(&step));
             self.out.grow(step.produced);
             input = &input[step.consumed..];
             if self.out.len() > 0 && self.next.push(&mut self.out)? == Flow::Enough {

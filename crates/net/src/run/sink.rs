@@ -3,7 +3,8 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use millstream_sys::whole_file::WholeFile;
 
@@ -13,9 +14,23 @@ use crate::chunk::Chunk;
 use crate::failure::Failure;
 use crate::graph::Target;
 
-/// Files that are complete and have not replaced the old ones yet: that happens when the whole network has done its work.
+/// Files of a run that are not what they will be in the end.
 #[derive(Clone, Default)]
-pub(super) struct Complete(Arc<Mutex<Vec<Finished>>>);
+pub(super) struct Files(Arc<Mutex<Unfinished>>);
+
+#[derive(Default)]
+struct Unfinished {
+    /// To append to, and not there yet: they are made when everything else could be opened.
+    missing: Vec<Missing>,
+    /// Complete, but they have not replaced the old ones yet: that happens when the whole network has done its work.
+    finished: Vec<Finished>,
+}
+
+struct Missing {
+    path: PathBuf,
+    name: String,
+    file: Arc<OnceLock<File>>,
+}
 
 struct Finished {
     file: WholeFile,
@@ -23,10 +38,34 @@ struct Finished {
     bytes: u64,
 }
 
-impl Complete {
+impl Files {
+    fn unfinished(&self) -> MutexGuard<'_, Unfinished> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes those that are missing. If one cannot be made there is none of them.
+    pub(super) fn make_missing(&self) -> Result<(), Failure> {
+        let mut made: Vec<PathBuf> = Vec::new();
+        for Missing { path, name, file } in std::mem::take(&mut self.unfinished().missing) {
+            let new = OpenOptions::new().append(true).create_new(true).open(&path);
+            let is_there = new.as_ref().is_err_and(|error| error.kind() == ErrorKind::AlreadyExists);
+            // Somebody else has made it by now, or it is a link that leads nowhere yet.
+            let opened = if is_there { OpenOptions::new().append(true).create(true).open(&path) } else { new };
+            match opened {
+                Ok(opened) => drop(file.set(opened)),
+                Err(error) => {
+                    made.iter().for_each(|path| drop(std::fs::remove_file(path)));
+                    return Err(Failure::Sink { name, offset: 0, error });
+                }
+            }
+            made.extend((!is_there).then_some(path));
+        }
+        Ok(())
+    }
+
     /// Puts all of them on disk, and then each in its place.
     pub(super) fn keep(&self) -> Result<(), Failure> {
-        let finished = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let finished = std::mem::take(&mut self.unfinished().finished);
         let failure = |name: &str, offset, error| Failure::Sink { name: name.into(), offset, error };
         for Finished { file, name, bytes } in &finished {
             file.sync().map_err(|error| failure(name, *bytes, error))?;
@@ -40,7 +79,7 @@ impl Complete {
 
 pub(super) struct Sink {
     to: To,
-    complete: Complete,
+    files: Files,
     name: String,
     /// Not written yet: small pieces are gathered for a file, where nobody waits for them.
     gathered: Vec<u8>,
@@ -50,41 +89,41 @@ pub(super) struct Sink {
 enum To {
     /// Appears when it is complete.
     Whole(Option<WholeFile>),
-    /// Grows at its end.
-    Append(File),
+    /// Grows at its end. There before the first byte.
+    Append(Arc<OnceLock<File>>),
     /// A terminal, a pipe, a device: somebody may be waiting at the other end.
     Stream(File),
     Memory(Arc<Mutex<Vec<u8>>>),
 }
 
 impl Sink {
-    pub(super) fn open(
-        target: &Target,
-        gather: usize,
-        complete: &Complete,
-        counter: Arc<Counter>,
-    ) -> Result<Sink, Failure> {
+    pub(super) fn open(target: &Target, gather: usize, files: &Files, counter: Arc<Counter>) -> Result<Sink, Failure> {
         let name = target_called(target);
-        let to = Sink::opened(target).map_err(|error| Failure::Sink { name: name.clone(), offset: 0, error })?;
+        let to = Sink::opened(target, files).map_err(|error| Failure::Sink { name: name.clone(), offset: 0, error })?;
         let gather = if matches!(to, To::Stream(_)) { 0 } else { gather };
-        Ok(Sink { to, complete: complete.clone(), name, gathered: Vec::with_capacity(gather), counter })
+        Ok(Sink { to, files: files.clone(), name, gathered: Vec::with_capacity(gather), counter })
     }
 
     pub(super) fn memory(output: Arc<Mutex<Vec<u8>>>, counter: Arc<Counter>) -> Sink {
-        Sink {
-            to: To::Memory(output),
-            complete: Complete::default(),
-            name: "memory".into(),
-            gathered: Vec::new(),
-            counter,
-        }
+        Sink { to: To::Memory(output), files: Files::default(), name: "memory".into(), gathered: Vec::new(), counter }
     }
 
-    fn opened(target: &Target) -> io::Result<To> {
-        let stream = |file: File| Ok(if file.metadata()?.is_file() { To::Append(file) } else { To::Stream(file) });
+    fn opened(target: &Target, files: &Files) -> io::Result<To> {
+        let stream = |file: File| {
+            let is_file = file.metadata()?.is_file();
+            Ok(if is_file { To::Append(Arc::new(OnceLock::from(file))) } else { To::Stream(file) })
+        };
         match target {
             Target::Stdout => stream(io::stdout().as_fd().try_clone_to_owned()?.into()),
-            Target::Append(path) => stream(OpenOptions::new().append(true).create(true).open(path)?),
+            Target::Append(path) => match OpenOptions::new().append(true).open(path) {
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    let file = Arc::default();
+                    let missing = Missing { path: path.clone(), name: target_called(target), file: Arc::clone(&file) };
+                    files.unfinished().missing.push(missing);
+                    Ok(To::Append(file))
+                }
+                opened => stream(opened?),
+            },
             Target::File(path) => match std::fs::metadata(path) {
                 Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => {
                     stream(OpenOptions::new().write(true).open(path)?)
@@ -98,7 +137,8 @@ impl Sink {
         let to = &mut self.to;
         let written = self.counter.timed(|| match to {
             To::Whole(file) => file.as_mut().map_or(Ok(()), |file| file.write_all(bytes)),
-            To::Append(file) | To::Stream(file) => file.write_all(bytes),
+            To::Append(file) => file.get().expect("every file is made before the first byte").write_all(bytes),
+            To::Stream(file) => file.write_all(bytes),
             To::Memory(output) => {
                 output.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
                 Ok(())
@@ -151,7 +191,7 @@ impl Push for Sink {
             && let Some(file) = file.take()
         {
             let finished = Finished { file, name: self.name.clone(), bytes: self.counter.bytes_out() };
-            self.complete.0.lock().unwrap_or_else(PoisonError::into_inner).push(finished);
+            self.files.unfinished().finished.push(finished);
         }
         Ok(())
     }
