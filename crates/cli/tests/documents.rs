@@ -99,6 +99,7 @@ fn every_shell_session_prints_what_it_shows() {
     let mut ran = 0;
     for (document, text) in documents() {
         let scratch = Scratch::new();
+        std::os::unix::fs::symlink(root().join("templates"), scratch.path("templates")).unwrap();
         for (command, shown) in sessions(&text) {
             let seen = output(
                 Command::new("bash")

@@ -174,6 +174,46 @@ fn bad_data_bad_files_and_bad_networks_are_told_apart() {
 }
 
 #[test]
+fn a_module_does_its_work_or_stops_the_network() {
+    let scratch = Scratch::new();
+    let (out, templates) = (scratch.path("out"), concat!(env!("CARGO_MANIFEST_DIR"), "/../../templates"));
+    let module = |name: &str, source: &str| {
+        let (c, wasm) = (scratch.file(&format!("{name}.c"), source), scratch.path(&format!("{name}.wasm")));
+        let mut clang = Command::new("clang");
+        clang.args(["--target=wasm32", "-O1", "-ffreestanding", "-nostdlib", "-Wl,--no-entry"]);
+        let seen = output(clang.args(["-I", &format!("{templates}/wasm-c"), "-o"]).arg(&wasm).arg(c));
+        assert_eq!(seen.code, Some(0), "{}\nThis needs clang and lld: scripts/setup test", seen.stderr);
+        wasm.display().to_string()
+    };
+    let apply = |body: &str| {
+        format!("#include <millstream.h>\nuint32_t millstream_apply(uint64_t o, uint8_t *b, uint32_t n) {{ {body} }}")
+    };
+    let rot13 = module("rot13", &fs::read_to_string(format!("{templates}/wasm-c/rot13.c")).unwrap());
+    let text = &samples()[3];
+    assert!(net(&format!("wasm {rot13} | upper"), text) == net("rot13 | upper", text));
+    for (name, body, says) in [
+        ("loop", "for (;;) ;", "fuel, 1000000, in one call"),
+        ("trap", "__builtin_trap();", "0 of its input: the module was stopped: "),
+        ("large", "for (;;) __builtin_wasm_memory_grow(0, 9);", "wants more memory than 1048576 bytes"),
+        ("wide", "return n + 1;", "says that it worked on"),
+    ] {
+        let line =
+            format!("upper | wasm fuel=1000000 memory=1M {} | write '{}'", module(name, &apply(body)), out.display());
+        let (_, seen) = fed(millstream(["net", &line]), text);
+        assert_one_sentence(&seen, 1, says);
+        assert!(seen.stderr.contains(".wasm: at byte 0 of its input: "), "{seen:?}");
+        assert!(!out.exists(), "{name}");
+    }
+    let without = module("without", "int nothing;");
+    for (file, says) in [(&*without, "exports no function millstream_abi"), ("nowhere", "cannot be read: No such file")]
+    {
+        let (_, seen) = fed(millstream(["net", &format!("wasm {file} | write '{}'", out.display())]), text);
+        assert_one_sentence(&seen, 2, says);
+        assert!(!out.exists());
+    }
+}
+
+#[test]
 fn a_reader_that_goes_early_is_no_failure() {
     let program = common::program();
     let script = format!("'{program}' net 'read /dev/zero | hex' | head -c 10; echo ${{PIPESTATUS[0]}}");

@@ -30,6 +30,7 @@ mod letters;
 mod lines;
 mod pending;
 mod radix64;
+mod wasm;
 mod xz;
 mod zstd;
 
@@ -69,6 +70,7 @@ pub static ALL: &[&dyn Transform] = &[
     &flow::DELAY,
     &flow::BUFFER,
     &flow::PROGRESS,
+    &wasm::WASM,
     &faults::ERROR,
     &faults::SHORT,
     &faults::CORRUPT,
