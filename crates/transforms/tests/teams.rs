@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use millstream_net::{Data, Entry, Fault, InPlace, Network, Options, Plan, Stage, State, check, explain, run};
+use millstream_net::{
+    Data, Entry, Fault, InPlace, Network, Options, Plan, Stage, State, Transform, check, explain, run,
+};
 use millstream_transforms::ALL;
 
 /// A directory that is gone with the value.
@@ -68,8 +70,9 @@ const fn entry(name: &'static str, build: fn(&[String]) -> Result<Stage, String>
 static SEVEN: Entry = entry("seven", |_| Ok(Stage::in_place(State::Stateless, Seven)));
 static TOLD: Entry = entry("told", |_| Ok(Stage::in_place(State::Stateless, Told)));
 
-fn catalogue() -> Vec<&'static Entry> {
-    ALL.iter().copied().chain([&SEVEN, &TOLD]).collect()
+fn catalogue() -> Vec<&'static dyn Transform> {
+    let own: [&dyn Transform; 2] = [&SEVEN, &TOLD];
+    ALL.iter().copied().chain(own).collect()
 }
 
 /// Many small buffers on so many threads.

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
-use millstream_net::{Data, Entry, Fault, InPlace, Network, Options, Stage, State, run, words};
+use millstream_net::{Data, Entry, Fault, InPlace, Network, Options, Stage, State, Transform, run, words};
 use millstream_sys::{clock, cpu};
 use millstream_transforms::ALL;
 
@@ -44,7 +44,7 @@ fn run_line(line: &str, threads: Option<usize>) -> Result<u64, String> {
     let network = Network::from_line(line).map_err(|error| error.to_string())?;
     let usual = Options::default();
     let options = Options { threads: threads.unwrap_or(usual.threads), ..usual };
-    let catalogue: Vec<&Entry> = ALL.iter().copied().chain([&SUM]).collect();
+    let catalogue: Vec<&dyn Transform> = ALL.iter().copied().chain([&SUM as &dyn Transform]).collect();
     run::run(&network, &catalogue, &options).map_err(|failure| failure.to_string())?;
     Ok(clock::raw_nanoseconds() - start)
 }
