@@ -54,6 +54,7 @@ pub mod seed;
 pub mod soak;
 pub mod task;
 pub mod trace;
+pub mod uring;
 
 pub mod blocking;
 pub mod bytes;

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::pattern::{self, Random, check, fill, read_exact, read_stream, write_all};
 use crate::process::fork;
-use crate::ready::{Epoll, Flags, by_poll, by_select, now};
+use crate::ready::{Epoll, Flags, Sigio, by_poll, by_select, by_sigio, now};
 use crate::task::{start, start_and_wait_until_asleep, wait_until_all_asleep, wait_until_asleep};
-use crate::{BetweenProcesses, End, PIPE_BUF, Polled, ReadEnd, WriteEnd};
+use crate::{BetweenProcesses, End, PIPE_BUF, Polled, ReadEnd, WriteEnd, uring};
 
 const NONE: Flags = Flags::empty();
 
@@ -144,9 +144,13 @@ enum Way {
     Select,
     EpollLevel,
     EpollEdge,
+    /// Where the system lets us use it.
+    IoUring,
+    /// A signal says that it is time to ask.
+    Sigio,
 }
 
-const WAYS: [Way; 4] = [Way::Poll, Way::Select, Way::EpollLevel, Way::EpollEdge];
+const WAYS: [Way; 6] = [Way::Poll, Way::Select, Way::EpollLevel, Way::EpollEdge, Way::IoUring, Way::Sigio];
 
 /// Sleeps until the end is ready, without limit.
 fn sleep_until_ready(end: &impl Polled, way: Way) {
@@ -158,7 +162,35 @@ fn sleep_until_ready(end: &impl Polled, way: Way) {
             assert_ne!(Epoll::of(descriptor, rustix::event::epoll::EventFlags::empty()).wait(None), NONE)
         }
         Way::EpollEdge => assert_ne!(Epoll::of_edges(descriptor).wait(None), NONE),
+        Way::IoUring => {
+            let flags = uring::poll(descriptor, Flags::IN | Flags::OUT);
+            assert_ne!(flags.unwrap_or_else(|| by_poll(descriptor, None)), NONE);
+        }
+        Way::Sigio => by_sigio(descriptor),
     }
+}
+
+pub fn each_change_is_told_by_a_signal<I: BetweenProcesses>() {
+    let (reader, writer) = I::pipe().unwrap();
+    let (for_reader, for_writer) = (Sigio::of(reader.readiness().unwrap()), Sigio::of(writer.readiness().unwrap()));
+    // What was before nobody is told of, and what is told once is told no more.
+    assert!(!for_reader.is_there());
+    for _ in 0..5 {
+        write_all(&writer, &[0; 10]);
+        assert!(for_reader.is_there(), "of bytes");
+        assert!(!for_reader.is_there());
+    }
+    drop(read_exact(&reader, 50));
+    fill(&writer, 0);
+    while for_writer.is_there() || for_reader.is_there() {}
+    drop(read_exact(&reader, PIPE_BUF));
+    assert!(for_writer.is_there(), "of room");
+    assert_eq!(now(&writer), Flags::OUT);
+    while for_writer.is_there() || for_reader.is_there() {}
+    drop(for_writer);
+    drop(writer);
+    assert!(for_reader.is_there(), "of the end");
+    assert_eq!(now(&reader), Flags::IN | Flags::HUP);
 }
 
 pub fn a_write_wakes_who_polls_the_reader<I: BetweenProcesses>() {

@@ -1,6 +1,7 @@
 //! What `poll`, `select` and `epoll` say about an end.
 #![allow(unsafe_code)]
 
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::time::Duration;
 
 pub use rustix::event::PollFlags as Flags;
@@ -89,6 +90,95 @@ impl Epoll {
     /// What there is to tell now.
     pub fn now(&self) -> Flags {
         self.wait(Some(Duration::ZERO))
+    }
+}
+
+/// A descriptor that tells the calling thread of changes by a signal (`O_ASYNC`, `F_SETOWN_EX`, `F_SETSIG`).
+#[derive(Debug)]
+pub struct Sigio<'a> {
+    descriptor: BorrowedFd<'a>,
+    signal: libc::c_int,
+}
+
+/// Each has a signal of its own, of those that queue.
+static SIGIOS: AtomicI32 = AtomicI32::new(0);
+
+impl<'a> Sigio<'a> {
+    /// Has it tell the calling thread from now on, which holds the signal back.
+    ///
+    /// # Panics
+    /// When the descriptor is no good.
+    pub fn of(descriptor: BorrowedFd<'a>) -> Sigio<'a> {
+        let signals = libc::SIGRTMAX() - libc::SIGRTMIN();
+        let signal = libc::SIGRTMIN() + SIGIOS.fetch_add(1, Relaxed) % signals;
+        let sigio = Sigio { descriptor, signal };
+        let owner = FOwnerEx { kind: F_OWNER_TID, id: rustix::thread::gettid().as_raw_nonzero().get() };
+        // SAFETY: the kernel reads one `f_owner_ex`; the rest is numbers.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_BLOCK, &sigio.set(), std::ptr::null_mut());
+            assert_eq!(libc::fcntl(descriptor.as_raw_fd(), F_SETOWN_EX, &raw const owner), 0);
+            assert_eq!(libc::fcntl(descriptor.as_raw_fd(), F_SETSIG, signal), 0);
+        }
+        sigio.switch(true);
+        sigio
+    }
+
+    fn switch(&self, on: bool) {
+        let mut flags = rustix::fs::fcntl_getfl(self.descriptor).unwrap();
+        flags.set(rustix::fs::OFlags::from_bits_retain(libc::O_ASYNC as u32), on);
+        rustix::fs::fcntl_setfl(self.descriptor, flags).unwrap();
+    }
+
+    fn set(&self) -> libc::sigset_t {
+        let mut set = std::mem::MaybeUninit::uninit();
+        // SAFETY: the first call initialises the set.
+        unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            libc::sigaddset(set.as_mut_ptr(), self.signal);
+            set.assume_init()
+        }
+    }
+
+    /// Whether it has told of something; takes that away.
+    pub fn is_there(&self) -> bool {
+        let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the set is initialised; no details are asked for.
+        unsafe { libc::sigtimedwait(&self.set(), std::ptr::null_mut(), &raw const now) == self.signal }
+    }
+
+    /// Sleeps until it tells of something.
+    pub fn wait(&self) {
+        // SAFETY: as above.
+        while unsafe { libc::sigwaitinfo(&self.set(), std::ptr::null_mut()) } != self.signal {}
+    }
+}
+
+impl Drop for Sigio<'_> {
+    fn drop(&mut self) {
+        self.switch(false);
+        while self.is_there() {}
+    }
+}
+
+/// Of `fcntl(2)`; the C library that we call has no names for these.
+const F_SETSIG: libc::c_int = 10;
+const F_SETOWN_EX: libc::c_int = 15;
+const F_OWNER_TID: libc::c_int = 0;
+
+#[repr(C)]
+struct FOwnerEx {
+    kind: libc::c_int,
+    id: libc::pid_t,
+}
+
+/// Sleeps until the descriptor is ready for something, asking whenever a signal says that something has changed.
+///
+/// # Panics
+/// When the descriptor is no good.
+pub fn by_sigio(descriptor: BorrowedFd<'_>) {
+    let sigio = Sigio::of(descriptor);
+    while by_poll(descriptor, Some(Duration::ZERO)).is_empty() {
+        sigio.wait();
     }
 }
 

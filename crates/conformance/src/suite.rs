@@ -150,6 +150,7 @@ macro_rules! contract {
                 a_read_that_makes_room_wakes_who_polls_the_writer
                 the_end_of_the_readers_wakes_who_polls_the_writer
                 each_write_triggers_an_edge_triggered_reader_again
+                each_change_is_told_by_a_signal
                 an_edge_triggered_reader_that_drains_each_time_gets_all
                 an_edge_triggered_writer_is_told_when_a_full_pipe_has_room_again
                 an_edge_triggered_writer_that_fills_each_time_sends_all
