@@ -59,7 +59,7 @@ pub(crate) fn check_named(network: &Network) -> Result<(), Failure> {
 /// [`Failure::Unfit`].
 pub(crate) fn check_standard(network: &Network) -> Result<(), Failure> {
     let uses = |is_it: fn(&Work) -> bool| network.nodes.iter().any(|node| is_it(&node.work));
-    let (mut read, mut grown): (Vec<(Identity, String)>, Vec<(Identity, String)>) = (Vec::new(), Vec::new());
+    let (mut read, mut grown) = (Vec::new(), Vec::new());
     for node in &network.nodes {
         match &node.work {
             Work::Read(Some(path)) => read.push((Identity::of(path), format!("'{}'", path.display()))),
