@@ -29,7 +29,7 @@ pub fn check<'a>(network: &'a Network, catalogue: Catalogue<'a>) -> Result<Check
         check_degree(network, place, node)?;
         check_edges(network, &stages, place, node)?;
     }
-    files::check_named(network)?;
+    files::check_named(network, &stages)?;
     let sources = sources_in_order(network)?;
     Ok(Checked { network, stages, sources })
 }

@@ -81,3 +81,9 @@ mod tests {
         }
     }
 }
+
+impl From<&[u8]> for Chunk {
+    fn from(bytes: &[u8]) -> Chunk {
+        Chunk { buffer: bytes.into(), len: bytes.len() }
+    }
+}

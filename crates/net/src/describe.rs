@@ -48,6 +48,7 @@ fn nature(stage: &Stage) -> String {
         Kind::InPlace(State::Stateful, _) => "in place, on all bytes in order",
         Kind::Rewrite(_) => "from one buffer into another",
         Kind::Buffer(_) => "keeps bytes as they are, until what follows takes them",
+        Kind::Exported(_) => "outside of this program",
     };
     let size = match stage.size {
         Size::Same => "as many bytes come out as go in",

@@ -51,6 +51,10 @@ fn why(checked: &Checked<'_>, plan: &Plan, place: usize) -> String {
                 beside(plan, place)
             )
         }
+        Place::Elsewhere => format!(
+            "two copies, into a pipe and out of another, with a thread that waits for what comes{}",
+            size(checked, place)
+        ),
         Place::OwnThread => {
             format!("one copy, into a buffer of its own, in a thread of its own{}", size(checked, place))
         }

@@ -7,25 +7,44 @@ use std::io;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     what: String,
-    /// Bytes of the current input before the place of the fault.
-    within: usize,
+    place: Place,
+}
+
+/// Where a fault is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// So many bytes after the start of the current input.
+    Within(usize),
+    /// At this byte of the stream.
+    At(u64),
 }
 
 impl Fault {
     /// A fault at the start of what was being read.
     pub fn new(what: impl Into<String>) -> Fault {
-        Fault { what: what.into(), within: 0 }
+        Fault { what: what.into(), place: Place::Within(0) }
     }
 
-    /// The same, so many bytes further on.
+    /// The same, so many bytes after the start of what was being read.
     #[must_use]
     pub fn after(mut self, bytes: usize) -> Fault {
-        self.within = bytes;
+        self.place = Place::Within(bytes);
         self
     }
 
-    pub(crate) fn within(&self) -> u64 {
-        self.within as u64
+    /// The same, at this byte of the stage's whole input: for a transform that finds out later that something was wrong.
+    #[must_use]
+    pub fn at(mut self, offset: u64) -> Fault {
+        self.place = Place::At(offset);
+        self
+    }
+
+    /// The byte of the whole input, if what was being read began at `start`.
+    pub(crate) fn offset(&self, start: u64) -> u64 {
+        match self.place {
+            Place::Within(bytes) => start + bytes as u64,
+            Place::At(offset) => offset,
+        }
     }
 }
 

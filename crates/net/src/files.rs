@@ -8,16 +8,24 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
+use crate::catalogue::Transform;
 use crate::graph::{Network, Target, Work};
+use crate::transform::Stage;
 
 /// No file is written twice, and none is appended to while it is read, whatever names it has. The standard streams are each used once.
 ///
 /// # Errors
 /// [`Failure::Unfit`].
-pub(crate) fn check_named(network: &Network) -> Result<(), Failure> {
+pub(crate) fn check_named(network: &Network, stages: &[Option<(&dyn Transform, Stage)>]) -> Result<(), Failure> {
     let unfit = |what: String| Err(Failure::Unfit(what));
     let (mut replaced, mut stdins, mut stdouts) = (BTreeSet::new(), 0, 0);
     let (mut read, mut appended) = (BTreeSet::new(), BTreeSet::new());
+    let beside = stages.iter().flatten().filter_map(|(_, stage)| stage.beside.as_deref());
+    for path in beside.filter(|path| !is_device(path)) {
+        if !replaced.insert(absolute(path)) {
+            return unfit(format!("'{}' is written twice", path.display()));
+        }
+    }
     for node in &network.nodes {
         match &node.work {
             Work::Read(Some(path)) => drop(read.insert(Identity::of(path))),

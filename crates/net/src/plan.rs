@@ -50,6 +50,8 @@ pub enum Place {
     OwnThread,
     /// Kept, and handed on by a thread of its own.
     Kept,
+    /// Outside of this program, with a thread that waits for what comes of it.
+    Elsewhere,
     /// At the end.
     Sink,
 }
@@ -85,6 +87,8 @@ pub struct Plan {
     pub threads: usize,
     /// For each node, bytes that it may keep beside the buffers.
     pub kept: Vec<usize>,
+    /// Threads that a stage may start for itself.
+    pub threads_allowed: usize,
 }
 
 impl Plan {
@@ -110,6 +114,11 @@ impl Plan {
                     // It is nothing without one.
                     threads += 1;
                     Place::Kept
+                }
+                (_, Some((_, stage))) if matches!(stage.kind, Kind::Exported(_)) => {
+                    // So is it: the thread waits for what comes.
+                    threads += 1;
+                    Place::Elsewhere
                 }
                 _ => Place::Fused,
             });
@@ -145,7 +154,7 @@ impl Plan {
         let further = held.iter().map(|bytes| bytes.div_ceil(buffer_bytes) - 1).sum::<usize>();
         let buffers = buffers + further;
         let kept = shared_out(&keeps, for_buffers.saturating_sub(buffers * buffer_bytes));
-        Ok(Plan { places, buffer_bytes, buffers, teams, threads, kept })
+        Ok(Plan { places, buffer_bytes, buffers, teams, threads, kept, threads_allowed: options.threads.max(1) })
     }
 
     /// Buffers in which so many bytes can be kept.
@@ -226,7 +235,7 @@ fn shared_out(keeps: &[RangeInclusive<usize>], left: usize) -> Vec<usize> {
 
 fn buffers_at(place: Place) -> usize {
     match place {
-        Place::Source | Place::SameThread | Place::Sink => 1,
+        Place::Source | Place::SameThread | Place::Elsewhere | Place::Sink => 1,
         Place::Fused | Place::Kept => 0,
         Place::OwnThread => 1 + RELAYED,
     }

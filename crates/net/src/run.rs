@@ -7,6 +7,7 @@
 mod bell;
 mod build;
 mod count;
+mod elsewhere;
 mod fused;
 mod join;
 mod relay;
@@ -68,6 +69,8 @@ pub struct Outcome {
 struct Ends {
     inputs: Vec<(String, Vec<u8>)>,
     outputs: Vec<(String, Arc<Mutex<Vec<u8>>>)>,
+    /// Files that transforms write beside the stream are left out too.
+    is_test: bool,
 }
 
 /// Runs a network from its files to its files.
@@ -111,6 +114,7 @@ pub fn in_memory(
     let ends = Ends {
         inputs: vec![(source.name.clone(), input.into())],
         outputs: vec![(sink.name.clone(), Arc::clone(&output))],
+        is_test: false,
     };
     run_with(network, catalogue, options, &ends, &mut |_| {})?;
     Ok(taken(&output))
@@ -121,7 +125,7 @@ pub fn in_memory(
 /// # Errors
 /// What came out that should not have, or [`Failure`] as a sentence.
 pub fn test(network: &Network, catalogue: Catalogue<'_>, case: &Case) -> Result<(), String> {
-    let mut ends = Ends::default();
+    let mut ends = Ends { is_test: true, ..Ends::default() };
     for node in &network.nodes {
         let name = node.name.clone();
         match node.work {

@@ -1,7 +1,9 @@
 //! What a transform is, and what it says about itself.
 
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
+use crate::exported::Export;
 use crate::failure::Fault;
 
 /// Changes bytes where they lie: as many come out as go in.
@@ -27,6 +29,11 @@ pub trait InPlace: Send {
     fn finish(&mut self) -> Result<(), Fault> {
         Ok(())
     }
+
+    /// What goes into the file [beside](Stage::beside) the stream; asked once, when it has ended.
+    fn written_beside(&mut self) -> Vec<u8> {
+        Vec::new()
+    }
 }
 
 /// Writes other bytes than it reads.
@@ -47,6 +54,10 @@ pub trait Rewrite: Send {
     /// Told once before the first step, if the stage said that it keeps something: how many bytes it may keep, within what
     /// it said.
     fn may_keep(&mut self, _bytes: usize) {}
+
+    /// How many threads of its own it may use, at least one; said before the first step. The bytes that it writes must not
+    /// depend on it.
+    fn use_threads(&mut self, _most: usize) {}
 }
 
 /// What one call of [`Rewrite::step`] did.
@@ -113,6 +124,9 @@ pub struct Stage {
     pub inverse: Option<String>,
     /// Bytes that it has to keep beside its buffers, and those that it may keep if there are as many.
     pub keeps: RangeInclusive<usize>,
+    /// A file that a transform in place writes beside the stream. Like every output it appears whole, when the network has
+    /// done its work, and tests of a network leave it as it is.
+    pub beside: Option<PathBuf>,
 }
 
 /// How a transform works.
@@ -123,22 +137,29 @@ pub enum Kind {
     Rewrite(Box<dyn Rewrite>),
     /// Not on them at all: keeps at most so many bytes, as they are, until what follows takes them.
     Buffer(usize),
+    /// Outside of this program.
+    Exported(Box<dyn Export>),
 }
 
 impl Stage {
     /// A transform that works in place.
     pub fn in_place(state: State, transform: impl InPlace + 'static) -> Stage {
-        Stage { kind: Kind::InPlace(state, Box::new(transform)), size: Size::Same, inverse: None, keeps: 0..=0 }
+        Stage { kind: Kind::InPlace(state, Box::new(transform)), size: Size::Same, inverse: None, keeps: 0..=0, beside: None }
     }
 
     /// A transform that writes other bytes than it reads.
     pub fn rewrite(size: Size, transform: impl Rewrite + 'static) -> Stage {
-        Stage { kind: Kind::Rewrite(Box::new(transform)), size, inverse: None, keeps: 0..=0 }
+        Stage { kind: Kind::Rewrite(Box::new(transform)), size, inverse: None, keeps: 0..=0, beside: None }
+    }
+
+    /// A transform that works outside of this program. How much it writes is known when it has been written.
+    pub fn exported(transform: impl Export + 'static) -> Stage {
+        Stage { kind: Kind::Exported(Box::new(transform)), size: Size::Unknown, inverse: None, keeps: 0..=0, beside: None }
     }
 
     /// Keeps at most so many bytes, as they are, until what follows takes them.
     pub fn buffer(bytes: usize) -> Stage {
-        Stage { kind: Kind::Buffer(bytes), size: Size::Same, inverse: None, keeps: 0..=0 }
+        Stage { kind: Kind::Buffer(bytes), size: Size::Same, inverse: None, keeps: 0..=0, beside: None }
     }
 
     /// The same, with the transform that undoes it.
@@ -163,6 +184,7 @@ impl std::fmt::Debug for Stage {
             Kind::InPlace(state, _) => format!("in place, {state:?}"),
             Kind::Rewrite(_) => "rewrite".into(),
             Kind::Buffer(bytes) => format!("buffer of {bytes} bytes"),
+            Kind::Exported(_) => "exported".into(),
         };
         f.debug_struct("Stage").field("kind", &kind).field("inverse", &self.inverse).finish_non_exhaustive()
     }

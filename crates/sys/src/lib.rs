@@ -32,6 +32,8 @@ pub mod raw;
 pub mod settings;
 
 #[cfg(feature = "std")]
+pub mod child;
+#[cfg(feature = "std")]
 pub mod clock;
 #[cfg(feature = "std")]
 pub mod cpu;

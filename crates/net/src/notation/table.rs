@@ -192,7 +192,7 @@ pub(super) fn print(network: &Network) -> String {
         };
         let separator = if text.is_empty() { "" } else { "\n" };
         // Writing to a text cannot fail.
-        let _ = writeln!(text, "{separator}[nodes.{}]", literal(&node.name));
+        let _ = writeln!(text, "{separator}[nodes.{}]", key_of(&node.name));
         let _ = match &from[..] {
             [] => Ok(()),
             [one] => writeln!(text, "from = {}", literal(one)),
@@ -210,11 +210,21 @@ pub(super) fn print(network: &Network) -> String {
                     Ok(text) => literal(text),
                     Err(_) => format!("{bytes:?}"),
                 };
-                let _ = writeln!(text, "{key}.{} = {value}", literal(name));
+                let _ = writeln!(text, "{key}.{} = {value}", key_of(name));
             }
         }
     }
     text
+}
+
+/// A text as a TOML key, which has to stand on one line.
+fn key_of(text: &str) -> String {
+    let escaped = text.chars().map(|letter| match letter {
+        '"' | '\\' => format!("\\{letter}"),
+        _ if letter.is_ascii_control() => format!("\\u{:04x}", u32::from(letter)),
+        _ => letter.into(),
+    });
+    format!("\"{}\"", escaped.collect::<String>())
 }
 
 /// A text as a TOML string.
@@ -252,6 +262,12 @@ input.log = "a\nb"
 output.out = [255, 0]
 output.both = ""
 "#;
+
+    #[test]
+    fn a_name_of_any_letters_is_printed_back() {
+        let network = crate::Network::from_line("'a\nb\u{0}\u{7f}\"\\' | \"it's\"").unwrap();
+        assert_eq!(parse(&print(&network)).unwrap(), network);
+    }
 
     #[test]
     fn a_file_is_printed_back() {

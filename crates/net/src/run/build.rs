@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::bell::Rope;
 use super::count::Counter;
+use super::elsewhere::Elsewhere;
 use super::fused::{Fused, Group, Member, Untouched};
 use super::rewriter::Rewriter;
 use super::sink::{Files, Sink};
@@ -12,7 +13,7 @@ use crate::catalogue::Catalogue;
 use crate::check::{Checked, build};
 use crate::chunk::Chunk;
 use crate::failure::Failure;
-use crate::graph::Work;
+use crate::graph::{Target, Work};
 use crate::plan::{self, Place, Plan, RELAYED};
 use crate::transform::{Kind, Stage};
 
@@ -54,15 +55,15 @@ impl Builder<'_> {
                 unreachable!("only transforms are in teams")
             };
             let (_, stage) = build(call, self.catalogue)?;
-            Ok(self.member(place, stage, checked))
+            Ok(self.member(place, stage, checked, None))
         };
         stages.iter().map(member).collect::<Result<_, _>>().map(Group::new)
     }
 
-    fn member(&self, place: usize, stage: Stage, checked: &Checked<'_>) -> Member {
+    fn member(&self, place: usize, stage: Stage, checked: &Checked<'_>, beside: Option<Sink>) -> Member {
         let Kind::InPlace(_, transform) = stage.kind else { unreachable!("only transforms in place share a buffer") };
         let text = checked.network.nodes[place].work.to_line();
-        Member { transform, text, counter: Arc::clone(&self.counters[place]) }
+        Member { transform, text, counter: Arc::clone(&self.counters[place]), beside }
     }
 
     /// A stage in place, with those behind it that do not care either how the stream is cut.
@@ -74,10 +75,18 @@ impl Builder<'_> {
         let mut members = Vec::new();
         for &place in &places {
             let stage = taken(checked, place);
-            members.push(self.member(place, stage, checked));
+            let beside = self.beside(&stage)?;
+            members.push(self.member(place, stage, checked, beside));
         }
         let last = places.last().copied().unwrap_or(place);
         Ok(Box::new(Fused::new(Group::new(members), self.below(last, checked)?)))
+    }
+
+    /// The file that a stage writes beside the stream.
+    fn beside(&self, stage: &Stage) -> Result<Option<Sink>, Failure> {
+        let path = stage.beside.clone().filter(|_| !self.ends.is_test);
+        let open = |path| Sink::open(&Target::File(path), self.plan.buffer_bytes, self.files, Arc::default());
+        path.map(open).transpose()
     }
 
     /// Everything that a node feeds.
@@ -128,6 +137,7 @@ impl Builder<'_> {
                 if stage.keeps != (0..=0) {
                     transform.may_keep(self.plan.kept[place]);
                 }
+                transform.use_threads(self.plan.threads_allowed);
                 let node = Rewriter::new(transform, text, counter, Chunk::of(buffer_bytes), next);
                 match self.plan.places[place] {
                     Place::OwnThread => relayed(Box::new(node), RELAYED),
@@ -135,8 +145,12 @@ impl Builder<'_> {
                 }
             }
             Kind::Buffer(bytes) => {
-                let member = Member { transform: Box::new(Untouched), text, counter };
+                let member = Member { transform: Box::new(Untouched), text, counter, beside: None };
                 relayed(Box::new(Fused::new(Group::new(vec![member]), next)), self.plan.buffers_for(bytes))
+            }
+            Kind::Exported(transform) => {
+                let rope = self.rope.clone();
+                Ok(Box::new(Elsewhere::start(transform, text, counter, Chunk::of(buffer_bytes), next, rope)?))
             }
             Kind::InPlace(..) => unreachable!("the plan fuses what works in place"),
         }

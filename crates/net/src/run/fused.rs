@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::count::Counter;
+use super::sink::Sink;
 use super::{Flow, Push};
 use crate::chunk::Chunk;
 use crate::failure::{Failure, Fault};
@@ -21,11 +22,13 @@ pub(super) struct Member {
     pub(super) transform: Box<dyn InPlace>,
     pub(super) text: String,
     pub(super) counter: Arc<Counter>,
+    /// The file beside the stream.
+    pub(super) beside: Option<Sink>,
 }
 
 impl Member {
     fn failure(&self, offset: u64, fault: Fault) -> Failure {
-        Failure::Stage { stage: self.text.clone(), offset: offset + fault.within(), fault }
+        Failure::Stage { stage: self.text.clone(), offset: fault.offset(offset), fault }
     }
 }
 
@@ -73,6 +76,17 @@ impl Group {
             told.map_err(|fault| member.failure(offset, fault))
         })
     }
+
+    /// All is well: the files beside the stream are written.
+    fn write_beside(&mut self) -> Result<(), Failure> {
+        for member in &mut self.0 {
+            if let Some(mut beside) = member.beside.take() {
+                beside.push(&mut Chunk::from(&*member.transform.written_beside()))?;
+                beside.finish()?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A group and all below it.
@@ -110,7 +124,8 @@ impl Push for Fused {
 
     fn finish(&mut self) -> Result<(), Failure> {
         self.group.finish(self.offset)?;
-        self.next.finish()
+        self.next.finish()?;
+        self.group.write_beside()
     }
 }
 

@@ -56,7 +56,7 @@ impl Rewriter {
     }
 
     fn failure(&self, fault: Fault) -> Failure {
-        Failure::Stage { stage: self.text.clone(), offset: self.counter.bytes_in() + fault.within(), fault }
+        Failure::Stage { stage: self.text.clone(), offset: fault.offset(self.counter.bytes_in()), fault }
     }
 }
 

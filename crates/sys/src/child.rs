@@ -1,0 +1,72 @@
+//! A program that this one starts, talks to and outlives.
+#![allow(unsafe_code)]
+
+use std::process::Command;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::BorrowedFd;
+
+use crate::Errno;
+use crate::transfer::Access;
+
+/// Has the kernel kill the program that `command` starts, should the thread that starts it end before it.
+pub fn die_with_this_thread(command: &mut Command) {
+    use std::os::unix::process::CommandExt;
+    let parent = rustix::process::getpid();
+    let ask = move || {
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+        // It may have ended before it was asked about.
+        if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(std::io::Error::from(Errno::SRCH)) }
+    };
+    // SAFETY: two system calls; nothing is allocated, no lock is taken.
+    unsafe {
+        command.pre_exec(ask);
+    }
+}
+
+/// Sleeps until a pipe's end is ready for `access`, its other side is gone, or `stop` is at its end. Returns whether it is
+/// the last.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn ready_or_stopped(end: BorrowedFd<'_>, access: Access, stop: BorrowedFd<'_>) -> Result<bool, Errno> {
+    let events = if access == Access::Write { PollFlags::OUT } else { PollFlags::IN };
+    let mut polled = [PollFd::from_borrowed_fd(end, events), PollFd::from_borrowed_fd(stop, PollFlags::IN)];
+    rustix::io::retry_on_intr(|| poll(&mut polled, None))?;
+    Ok(!polled[1].revents().is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fd::AsFd;
+    use std::io::Read;
+    use std::process::Stdio;
+    use std::string::String;
+
+    #[test]
+    fn a_child_does_not_outlive_the_thread_that_started_it() {
+        let (mut held, given) = std::io::pipe().unwrap();
+        let child = std::thread::spawn(move || {
+            let mut command = Command::new("sleep");
+            command.arg("1000").stdout(Stdio::from(given));
+            die_with_this_thread(&mut command);
+            command.spawn().unwrap()
+        });
+        let mut child = child.join().unwrap();
+        // Ends when the child is gone, whose output this is.
+        held.read_to_string(&mut String::new()).unwrap();
+        assert!(!child.wait().unwrap().success());
+    }
+
+    #[test]
+    fn a_stop_wakes_who_waits_for_room_and_for_bytes() {
+        let (stop, stopper) = std::io::pipe().unwrap();
+        let (reader, writer) = crate::pipe::create().unwrap();
+        assert_eq!(ready_or_stopped(writer.as_fd(), Access::Write, stop.as_fd()), Ok(false));
+        let waiter = std::thread::spawn(move || ready_or_stopped(reader.as_fd(), Access::Read, stop.as_fd()));
+        drop(stopper);
+        assert_eq!(waiter.join().unwrap(), Ok(true));
+        drop(writer);
+    }
+}
