@@ -107,6 +107,11 @@ fn formats_are_read_and_written_by_their_own_programs() {
         ("zstd", "unzstd", "zstd -q", "zstd -dq"),
         ("zstd -19", "unzstd", "zstd -q --fast", "zstd -dq"),
         ("xz -1", "unxz", "xz -1", "xz -d"),
+        ("lz4", "unlz4", "lz4 -cq", "lz4 -dcq"),
+        ("lz4", "unlz4", "lz4 -cq9 -B4 -BD -BX", "lz4 -dcq"),
+        ("lz4", "unlz4", "lz4 -cq -B5 --no-frame-crc", "lz4 -dcq"),
+        ("brotli -5", "unbrotli", "brotli -cq 5", "brotli -dc"),
+        ("brotli -0", "unbrotli", "brotli -cq 9 --lgwin=24", "brotli -dc"),
         ("base64", "unbase64", "base64", "base64 -d"),
     ] {
         for sample in samples() {
@@ -114,8 +119,10 @@ fn formats_are_read_and_written_by_their_own_programs() {
             assert!(net(unpack, &shell(program, &sample)) == sample, "{program} | {unpack}");
         }
     }
-    let twice = "gzip -c; printf more | gzip -c";
-    assert_eq!(net("gunzip", &shell(twice, b"some and ")), b"some and more");
+    for (unpack, program) in [("gunzip", "gzip -c"), ("unzstd", "zstd -q"), ("unxz", "xz"), ("unlz4", "lz4 -cq")] {
+        let twice = format!("{program}; printf more | {program}");
+        assert_eq!(net(unpack, &shell(&twice, b"some and ")), b"some and more", "{twice}");
+    }
 }
 
 #[test]

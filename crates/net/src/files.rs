@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::failure::Failure;
 use crate::catalogue::Transform;
+use crate::failure::Failure;
 use crate::graph::{Network, Target, Work};
 use crate::transform::Stage;
 

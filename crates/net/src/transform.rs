@@ -144,7 +144,13 @@ pub enum Kind {
 impl Stage {
     /// A transform that works in place.
     pub fn in_place(state: State, transform: impl InPlace + 'static) -> Stage {
-        Stage { kind: Kind::InPlace(state, Box::new(transform)), size: Size::Same, inverse: None, keeps: 0..=0, beside: None }
+        Stage {
+            kind: Kind::InPlace(state, Box::new(transform)),
+            size: Size::Same,
+            inverse: None,
+            keeps: 0..=0,
+            beside: None,
+        }
     }
 
     /// A transform that writes other bytes than it reads.
@@ -154,7 +160,13 @@ impl Stage {
 
     /// A transform that works outside of this program. How much it writes is known when it has been written.
     pub fn exported(transform: impl Export + 'static) -> Stage {
-        Stage { kind: Kind::Exported(Box::new(transform)), size: Size::Unknown, inverse: None, keeps: 0..=0, beside: None }
+        Stage {
+            kind: Kind::Exported(Box::new(transform)),
+            size: Size::Unknown,
+            inverse: None,
+            keeps: 0..=0,
+            beside: None,
+        }
     }
 
     /// Keeps at most so many bytes, as they are, until what follows takes them.

@@ -14,20 +14,24 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod brotli;
 mod bytes;
 mod clock;
 mod count;
 mod cut;
 mod digest;
 mod ends;
+mod exec;
 mod faults;
 mod flow;
 mod grep;
 mod gzip;
 mod hex;
+mod iconv;
 mod kept;
 mod letters;
 mod lines;
+mod lz4;
 mod pending;
 mod radix64;
 mod wasm;
@@ -50,6 +54,7 @@ pub static ALL: &[&dyn Transform] = &[
     &hex::UNHEX,
     &radix64::BASE64,
     &radix64::UNBASE64,
+    &iconv::ICONV,
     &gzip::GZIP,
     &gzip::GUNZIP,
     &gzip::ZLIB,
@@ -58,6 +63,10 @@ pub static ALL: &[&dyn Transform] = &[
     &zstd::UNZSTD,
     &xz::XZ,
     &xz::UNXZ,
+    &lz4::LZ4,
+    &lz4::UNLZ4,
+    &brotli::BROTLI,
+    &brotli::UNBROTLI,
     &digest::SHA256,
     &digest::BLAKE3,
     &digest::CRC32,
@@ -71,6 +80,7 @@ pub static ALL: &[&dyn Transform] = &[
     &flow::BUFFER,
     &flow::PROGRESS,
     &wasm::WASM,
+    &exec::EXEC,
     &faults::ERROR,
     &faults::SHORT,
     &faults::CORRUPT,

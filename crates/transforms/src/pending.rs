@@ -30,3 +30,22 @@ impl Pending {
         count
     }
 }
+
+/// For a library that writes where it is told to.
+impl std::io::Write for Pending {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.end().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// For a library that reads from where it is told to.
+impl std::io::Read for Pending {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        Ok(self.take(buffer))
+    }
+}

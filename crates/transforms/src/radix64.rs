@@ -1,7 +1,7 @@
 //! base64 (RFC 4648), with padding.
 
-use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use base64::{DecodeError, DecodeSliceError, Engine};
 use millstream_net::{Data, Entry, Fault, Next, Rewrite, Size, Stage, Step};
 
 use crate::arguments;
@@ -113,7 +113,11 @@ pub(crate) static UNBASE64: Entry = Entry {
 struct Decode {
     /// Letters of groups that are not decoded yet.
     letters: Vec<u8>,
+    /// Where in the stream those of them are that came before the current piece.
+    places: Vec<u64>,
     has_padding: bool,
+    /// Bytes of the stream before the current piece.
+    offset: u64,
 }
 
 impl Rewrite for Decode {
@@ -122,27 +126,63 @@ impl Rewrite for Decode {
         // What three quarters of the letters come to has to fit.
         while consumed < input.len() && output.len() - produced >= PIECE + 3 {
             let piece = &input[consumed..input.len().min(consumed + PIECE / 3 * 4)];
-            self.letters.extend(piece.iter().filter(|byte| !matches!(byte, b'\n' | b'\r')));
-            let now = self.letters.len() / 4 * 4;
-            produced += self.decode(now, &mut output[produced..]).map_err(|fault| fault.after(consumed))?;
+            self.letters.extend(piece.iter().copied().filter(is_letter));
+            produced += self.decode(piece, &mut output[produced..])?;
             consumed += piece.len();
+            self.offset += piece.len() as u64;
         }
         if ends && consumed == input.len() && !self.letters.is_empty() {
-            return Err(Fault::new("the base64 text ends within a group of four letters").after(consumed));
+            return Err(Fault::new("the base64 text ends within a group of four letters").at(self.offset));
         }
         Ok(Step { consumed, produced, next: if ends && consumed == input.len() { Next::Done } else { Next::More } })
     }
 }
 
+fn is_letter(byte: &u8) -> bool {
+    !matches!(byte, b'\n' | b'\r')
+}
+
 impl Decode {
-    fn decode(&mut self, letters: usize, output: &mut [u8]) -> Result<usize, Fault> {
-        if letters > 0 && self.has_padding {
-            return Err(Fault::new("letters follow the padding of a base64 text"));
+    /// Decodes the groups that are complete now.
+    fn decode(&mut self, piece: &[u8], output: &mut [u8]) -> Result<usize, Fault> {
+        let whole = self.letters.len() / 4 * 4;
+        let group = &self.letters[..whole];
+        if whole > 0 && self.has_padding {
+            return Err(Fault::new("letters follow the padding of a base64 text").at(self.place_of(0, piece)));
         }
-        let group = &self.letters[..letters];
-        let count = STANDARD.decode_slice(group, output).map_err(|error| Fault::new(format!("no base64: {error}")))?;
+        let count = STANDARD.decode_slice(group, output).map_err(|error| {
+            let (index, what) = what_is_wrong(group, &error);
+            Fault::new(format!("no base64: {what}")).at(self.place_of(index, piece))
+        })?;
         self.has_padding |= group.contains(&b'=');
-        self.letters.drain(..letters);
+        self.places = (whole..self.letters.len()).map(|index| self.place_of(index, piece)).collect();
+        self.letters.drain(..whole);
         Ok(count)
+    }
+
+    /// Where in the stream a letter is that waits to be decoded.
+    fn place_of(&self, index: usize, piece: &[u8]) -> u64 {
+        let in_piece = match index.checked_sub(self.places.len()) {
+            None => return self.places[index],
+            Some(in_piece) => in_piece,
+        };
+        // From the end, where those are that have to wait.
+        let behind = self.letters.len() - self.places.len() - 1 - in_piece;
+        let mut letters = piece.iter().enumerate().rev().filter(|(_, byte)| is_letter(byte));
+        self.offset + letters.nth(behind).map_or(0, |(place, _)| place as u64)
+    }
+}
+
+/// The letter where it is, and what it is.
+fn what_is_wrong(group: &[u8], error: &DecodeSliceError) -> (usize, String) {
+    let shown = |byte: u8| byte.escape_ascii();
+    match *error {
+        DecodeSliceError::DecodeError(DecodeError::InvalidByte(place, byte)) => {
+            (place, format!("'{}' is no letter of it, or not at this place", shown(byte)))
+        }
+        DecodeSliceError::DecodeError(DecodeError::InvalidLastSymbol(place, byte)) => {
+            (place, format!("'{}', its last letter, stands for more bits than there are", shown(byte)))
+        }
+        _ => (group.iter().position(|byte| *byte == b'=').unwrap_or(0), "its padding is wrong".into()),
     }
 }

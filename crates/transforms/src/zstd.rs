@@ -9,7 +9,7 @@ use crate::arguments;
 pub(crate) static ZSTD: Entry = Entry {
     name: "zstd",
     usage: "zstd [-1 ... -19]",
-    summary: "compressed, as zstd(1) does, with a checksum and on all CPUs; -3 unless given",
+    summary: "compressed, as zstd(1) does, with a checksum and in several threads; -3 unless given",
     takes: Data::Any,
     gives: Data::Format("zstd"),
     build: |arguments| {
@@ -19,22 +19,29 @@ pub(crate) static ZSTD: Entry = Entry {
     },
 };
 
+/// Threads that the library starts, at most.
+const WORKERS_MAX: u32 = 64;
+
 struct Compress(Encoder<'static>);
 
 impl Compress {
     fn new(level: i32) -> std::io::Result<Compress> {
         let mut encoder = Encoder::new(level)?;
         encoder.set_parameter(CParameter::ChecksumFlag(true))?;
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        if cpus > 1 {
-            // Frames as one thread would write them, cut into jobs that run beside each other.
-            encoder.set_parameter(CParameter::NbWorkers(u32::try_from(cpus).unwrap_or(1)))?;
-        }
+        // A frame is cut into jobs, at places that depend on the level only: so it has the same bytes however many threads
+        // there are, if there is one. Without any it would be cut elsewhere.
+        encoder.set_parameter(CParameter::NbWorkers(1))?;
         Ok(Compress(encoder))
     }
 }
 
 impl Rewrite for Compress {
+    fn use_threads(&mut self, most: usize) {
+        // The library has a limit of its own, above which there is one thread.
+        let workers = u32::try_from(most).unwrap_or(u32::MAX).clamp(1, WORKERS_MAX);
+        let _ = self.0.set_parameter(CParameter::NbWorkers(workers));
+    }
+
     fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
         let (mut from, mut to) = (InBuffer::around(input), OutBuffer::around(output));
         if !input.is_empty() {
@@ -63,32 +70,65 @@ pub(crate) static UNZSTD: Entry = Entry {
     build: |arguments| {
         arguments::none(arguments)?;
         let decoder = Decoder::new().map_err(|error| format!("zstd cannot begin: {error}"))?;
-        Ok(Stage::rewrite(Size::Unknown, Decompress { decoder, is_between: true, frames: 0 }).undone_by("zstd"))
+        let decompress = Decompress { decoder, is_between: true, frames: 0, offset: 0, part: 0, wanted: BEGINNING };
+        Ok(Stage::rewrite(Size::Unknown, decompress).undone_by("zstd"))
     },
 };
 
+/// Bytes by which a frame is recognised.
+const BEGINNING: usize = 5;
+
+/// It is given what it asks for, a block at a time, so that the block is known in which something is wrong.
 struct Decompress {
     decoder: Decoder<'static>,
     is_between: bool,
     frames: u64,
+    /// Bytes of the stream that were read.
+    offset: u64,
+    /// Where the part begins that is being read: a header, a block, a checksum.
+    part: u64,
+    /// Bytes of it that are missing.
+    wanted: usize,
+}
+
+impl Decompress {
+    /// Reads from the start of `input`, at most to the end of a part. Returns how much was read and written.
+    fn read(&mut self, input: &[u8], output: &mut [u8]) -> Result<(usize, usize), Fault> {
+        let input = &input[..input.len().min(self.wanted)];
+        let (mut from, mut to) = (InBuffer::around(input), OutBuffer::around(output));
+        let wanted = self.decoder.run(&mut from, &mut to).map_err(|error| {
+            Fault::new(format!("the zstd stream is corrupt, in the part that begins here: {error}")).at(self.part)
+        })?;
+        let (consumed, produced) = (from.pos(), to.pos());
+        self.offset += consumed as u64;
+        if wanted == 0 || consumed == self.wanted {
+            self.part = self.offset;
+        }
+        self.is_between = wanted == 0;
+        self.frames += u64::from(self.is_between);
+        self.wanted = if self.is_between { BEGINNING } else { wanted };
+        Ok((consumed, produced))
+    }
 }
 
 impl Rewrite for Decompress {
     fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
-        if input.is_empty() && self.is_between {
-            return match (ends, self.frames) {
-                (true, 0) => Err(Fault::new("the zstd stream is empty")),
-                _ => Ok(Step { consumed: 0, produced: 0, next: if ends { Next::Done } else { Next::More } }),
-            };
+        let (mut consumed, mut produced) = (0, 0);
+        loop {
+            if consumed == input.len() && self.is_between {
+                return match (ends, self.frames) {
+                    (true, 0) => Err(Fault::new("the zstd stream is empty")),
+                    _ => Ok(Step { consumed, produced, next: if ends { Next::Done } else { Next::More } }),
+                };
+            }
+            let (read, written) = self.read(&input[consumed..], &mut output[produced..])?;
+            (consumed, produced) = (consumed + read, produced + written);
+            if produced == output.len() || (read, written) == (0, 0) {
+                break;
+            }
         }
-        let (mut from, mut to) = (InBuffer::around(input), OutBuffer::around(output));
-        let hint = self.decoder.run(&mut from, &mut to);
-        let hint = hint.map_err(|error| Fault::new(format!("the zstd stream is corrupt: {error}")))?;
-        let (consumed, produced) = (from.pos(), to.pos());
-        self.is_between = hint == 0;
-        self.frames += u64::from(self.is_between);
         if ends && !self.is_between && consumed == input.len() && produced == 0 {
-            return Err(Fault::new("the zstd stream ends too early: the file is truncated").after(consumed));
+            return Err(Fault::new("the zstd stream ends too early: the file is truncated").at(self.offset));
         }
         Ok(Step { consumed, produced, next: Next::More })
     }

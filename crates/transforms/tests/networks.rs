@@ -222,6 +222,55 @@ fn a_digest_is_not_compared_with_what_nobody_read() {
 }
 
 #[test]
+fn a_file_with_a_digest_is_an_output_like_the_others() {
+    let scratch = Scratch::new("digest");
+    let (input, sum, out) =
+        (scratch.file("in", vec![b'x'; 1_000_000]), scratch.file("sum", "old"), scratch.path("out"));
+    // Something fails behind it, beside it, or after it.
+    for line in [
+        format!("read '{input}' | crc32 '{sum}' | error 999999 | write '{out}'"),
+        format!("read '{input}' | crc32 '{sum}' | crc32 =00000000 | write '{out}'"),
+        format!("read '{input}' | crc32 '{sum}' | write /dev/full"),
+        format!("read '{input}' | crc32 '{sum}' | write '{out}/nowhere'"),
+        format!("read '{input}' | crc32 '{out}/nowhere' | write '{out}'"),
+        format!("read '{input}' | crc32 '{sum}' | write '{sum}'"),
+        format!("read '{input}' | crc32 '{sum}' | crc32 '{sum}' | write '{out}'"),
+    ] {
+        run_line(&line).unwrap_err();
+        assert_eq!(fs::read_to_string(&sum).unwrap(), "old", "{line}");
+        assert_eq!(scratch.names(), ["in", "sum"], "{line}");
+    }
+    run_line(&format!("read '{input}' | crc32 '{sum}' | head -c 3 | write '{out}'")).unwrap();
+    assert_eq!(fs::read_to_string(&sum).unwrap(), "old", "nobody read all of it");
+    let network = Network::from_toml(&format!(
+        "[nodes.in]\nread = '{input}'\n[nodes.a]\nfrom = 'in'\ndo = \"crc32 '{sum}'\"\n[nodes.out]\nfrom = 'a'\nwrite = '{out}'\n\
+         [[test]]\nname = 'b'\ninput.in = \"a\"\noutput.out = \"a\""
+    ))
+    .unwrap();
+    assert_eq!(run::test(&network, ALL, &network.tests[0]), Ok(()));
+    assert_eq!(fs::read_to_string(&sum).unwrap(), "old", "a test touches no files");
+    run_line(&format!("read '{input}' | crc32 '{sum}' | write '{out}'")).unwrap();
+    assert_eq!(fs::read_to_string(&sum).unwrap().len(), 9);
+}
+
+#[test]
+fn zstd_writes_the_same_bytes_however_many_threads_it_has() {
+    // Longer than the parts into which it cuts a stream for its threads.
+    let input: Vec<u8> = (0..3_000_000_u32).flat_map(|number| number.to_string().into_bytes()).collect();
+    let packed = |line: &str, threads| {
+        let network = Network::from_line(line).unwrap();
+        run::in_memory(&network, ALL, &input, &Options { threads, ..Options::default() }).unwrap()
+    };
+    let one = packed("zstd -1", 1);
+    assert!(input.len() > 16 << 20 && one.len() < input.len() / 2);
+    for (line, threads) in
+        [("zstd -1", 2), ("zstd -1", 5), ("short 70001 | zstd -1", 1), ("short 1000000 | zstd -1", 3)]
+    {
+        assert!(packed(line, threads) == one, "{line}, {threads} threads");
+    }
+}
+
+#[test]
 fn copies_are_counted_and_stages_in_place_make_none() {
     let network = Network::from_line("increment | rot13 | upper | hex | lower").unwrap();
     let scratch = Scratch::new("copies");

@@ -1,0 +1,9 @@
+//! Streams of base64 that libFuzzer makes up.
+#![no_main]
+
+#[path = "../formats.rs"]
+mod formats;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    formats::format(data, "base64", "unbase64");
+});

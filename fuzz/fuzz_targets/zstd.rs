@@ -1,0 +1,9 @@
+//! Streams of zstd that libFuzzer makes up.
+#![no_main]
+
+#[path = "../formats.rs"]
+mod formats;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    formats::format(data, "zstd -1", "unzstd");
+});
