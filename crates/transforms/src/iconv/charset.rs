@@ -105,8 +105,8 @@ static NAMES: &[(&[&str], Family)] = &[
 ];
 
 fn found(name: &str) -> Option<(&'static str, Family)> {
-    let is_it = |known: &&str| known.eq_ignore_ascii_case(name);
-    NAMES.iter().find(|(names, _)| names.iter().any(|known| is_it(&known))).map(|(names, family)| (names[0], *family))
+    let is_it = |known: &&'static str| known.eq_ignore_ascii_case(name);
+    NAMES.iter().find(|(names, _)| names.iter().any(is_it)).map(|(names, family)| (names[0], *family))
 }
 
 /// The encoding of this name, at the beginning of a text.

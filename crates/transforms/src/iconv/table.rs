@@ -3,7 +3,7 @@
 use super::charset::Decoded;
 
 pub(super) struct Table {
-    decoded: [Option<char>; 256],
+    decoded: Box<[Option<char>; 256]>,
     /// Those above ASCII, in the order of the characters.
     encoded: Vec<(char, u8)>,
 }
@@ -13,7 +13,8 @@ impl Table {
         let mut encoded: Vec<(char, u8)> =
             (0x80..=0xff).filter_map(|byte| character(byte).map(|character| (character, byte))).collect();
         encoded.sort_unstable();
-        Table { decoded: std::array::from_fn(|byte| character(byte.to_le_bytes()[0])), encoded }
+        let decoded = std::array::from_fn(|byte| character(byte.to_le_bytes()[0]));
+        Table { decoded: Box::new(decoded), encoded }
     }
 
     pub(super) fn decode(&self, byte: u8) -> Decoded {
