@@ -59,6 +59,15 @@ impl Chunk {
     }
 }
 
+impl From<&[u8]> for Chunk {
+    fn from(bytes: &[u8]) -> Chunk {
+        let mut chunk = Chunk::of(bytes.len());
+        chunk.grow(bytes.len());
+        chunk.bytes_mut().copy_from_slice(bytes);
+        chunk
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,11 +88,5 @@ mod tests {
             chunk.clear();
             assert_eq!((chunk.len(), chunk.free().len()), (0, capacity));
         }
-    }
-}
-
-impl From<&[u8]> for Chunk {
-    fn from(bytes: &[u8]) -> Chunk {
-        Chunk { buffer: bytes.into(), len: bytes.len() }
     }
 }
