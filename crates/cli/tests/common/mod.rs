@@ -6,14 +6,19 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// The program under test; `make build` puts its library beside it.
+/// The program under test; `make build` puts its library beside it. `make test` names the one that is installed, so that
+/// what is tested is what is installed; otherwise it is the one that was built with the tests.
 pub(crate) fn program() -> &'static str {
-    let program = env!("CARGO_BIN_EXE_millstream");
+    static PROGRAM: LazyLock<String> = LazyLock::new(|| {
+        std::env::var("MILLSTREAM_PROGRAM").unwrap_or_else(|_| env!("CARGO_BIN_EXE_millstream").to_owned())
+    });
+    let program = PROGRAM.as_str();
     let library = Path::new(program).with_file_name("lib/millstream/libmillstream_preload.so");
     assert!(library.exists(), "{} is missing: run the tests with 'make test'", library.display());
     program
