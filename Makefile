@@ -36,7 +36,7 @@ setup-rivals:
 
 # The library is built by itself, twice, because it must not get the features of dependencies that the program needs.
 build: setup-build
-	$(CARGO) build --release
+	$(CARGO) build --release -p millstream
 	$(CARGO) build --release -p millstream-preload --target-dir target/plain
 	$(CARGO) build --release -p millstream-preload --features count --target-dir target/count
 	@mkdir -p $(LIBRARY)
