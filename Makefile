@@ -60,8 +60,9 @@ test: check-format check-lints check-licences check-docs check-tests check-model
 check-format: setup-test
 	$(CARGO) fmt --all --check
 
+# Of the profile that the tests are built with, whose libraries in C are compiled once for all three.
 check-lints: setup-test
-	$(CARGO) clippy --all-targets -- -D warnings
+	$(CARGO) clippy --profile checked --all-targets -- -D warnings
 	$(CARGO) clippy -p millstream-preload --target-dir target/plain -- -D warnings
 	$(CARGO) clippy -p millstream-preload --target-dir target/count --features count -- -D warnings
 
@@ -69,7 +70,7 @@ check-licences: setup-test
 	$(CARGO) deny check licenses bans sources
 
 check-docs: setup-test
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --document-private-items
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --profile checked --no-deps --document-private-items
 
 check-tests: setup-test build
 	scripts/run-tests $(CARGO)

@@ -27,7 +27,10 @@ pub(crate) fn program() -> &'static str {
 /// `millstream ARGUMENTS`, with nothing of an outer run in its environment.
 pub(crate) fn millstream<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(arguments: I) -> Command {
     let mut command = Command::new(program());
-    command.args(arguments).env_remove("LD_PRELOAD").env_remove("MILLSTREAM_RUN").stdin(Stdio::null());
+    command.args(arguments).stdin(Stdio::null());
+    for name in ["LD_PRELOAD", "MILLSTREAM_RUN", "MILLSTREAM_PROGRAM"] {
+        command.env_remove(name);
+    }
     command.env("XDG_DATA_HOME", data_home()).env("XDG_CONFIG_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/config"));
     command
 }
