@@ -2,22 +2,9 @@
 
 mod common;
 
-use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use common::{Seen, millstream};
-
-/// What a command writes that is fed this, and how it ends.
-fn fed(mut command: Command, input: &[u8]) -> (Vec<u8>, Seen) {
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let input = input.to_vec();
-    // Who stops at what is wrong does not read the rest.
-    let feeder = std::thread::spawn(move || drop(stdin.write_all(&input)));
-    let output = child.wait_with_output().unwrap();
-    feeder.join().unwrap();
-    (output.stdout.clone(), Seen::from(output))
-}
+use common::{Seen, fed, millstream};
 
 fn ours(from: &str, to: &str, input: &[u8]) -> (Vec<u8>, Seen) {
     fed(millstream(["net", &format!("iconv {from} {to}")]), input)

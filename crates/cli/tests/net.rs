@@ -6,24 +6,7 @@ use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use common::{Scratch, Seen, millstream, output};
-
-/// Runs with this standard input.
-fn fed(mut command: Command, input: &[u8]) -> (Vec<u8>, Seen) {
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the command starts");
-    let mut stdin = child.stdin.take().unwrap();
-    let input = input.to_vec();
-    // Who does not read all of it is none of our business.
-    let feeder = std::thread::spawn(move || drop(stdin.write_all(&input)));
-    let output = child.wait_with_output().unwrap();
-    feeder.join().unwrap();
-    (output.stdout.clone(), Seen::from(output))
-}
+use common::{Scratch, Seen, fed, millstream, output};
 
 fn net(line: &str, input: &[u8]) -> Vec<u8> {
     let (bytes, seen) = fed(millstream(["net", line]), input);

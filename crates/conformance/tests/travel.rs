@@ -358,6 +358,7 @@ alone! {
             let at = round * 3000;
             write_all(&writer, &pattern::bytes(at..at + 3000));
             check(at, &read_exact(&reader, 3000));
+            assert!(writer.0.has_ring(), "round {round}");
             assert_eq!(writer.0.statistics().bytes_through_kernel, 0, "round {round}");
         }
     }

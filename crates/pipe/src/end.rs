@@ -232,6 +232,10 @@ impl End {
         Ok(End::new(fd, self.pipe.clone(), self.patience.policy()))
     }
 
+    pub(crate) fn has_ring(&self) -> bool {
+        self.pipe.origin.is_some() || self.pipe.company.as_ref().is_some_and(|company| company.link_so_far().is_some())
+    }
+
     pub(crate) fn statistics(&self) -> Statistics {
         self.counters.snapshot()
     }

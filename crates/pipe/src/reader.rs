@@ -119,6 +119,19 @@ impl Reader {
         Ok(self.ahead.len() + self.end.bytes_readable()?)
     }
 
+    /// Whether there is shared memory for bytes to go through. Otherwise the kernel alone carries this end: a pipe that was
+    /// made without [`cloexec`](crate::Builder::cloexec), one too many for the settings, one that came from elsewhere and of
+    /// which no memory was found, or a FIFO that shares no ring, or none yet.
+    ///
+    /// ```
+    /// assert!(millstream_pipe::pipe()?.0.has_ring());
+    /// assert!(!millstream_pipe::Builder::new().cloexec(false).create()?.0.has_ring());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn has_ring(&self) -> bool {
+        self.end.has_ring()
+    }
+
     /// What this handle has done so far.
     pub fn statistics(&self) -> Statistics {
         self.end.statistics()

@@ -142,6 +142,11 @@ impl Writer {
         self.end.bytes_readable()
     }
 
+    /// As [`Reader::has_ring`](crate::Reader::has_ring).
+    pub fn has_ring(&self) -> bool {
+        self.end.has_ring()
+    }
+
     /// What this handle has done so far.
     pub fn statistics(&self) -> Statistics {
         self.end.statistics()

@@ -3,6 +3,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -43,6 +44,19 @@ pub(crate) fn data_home() -> &'static str {
 /// Runs to the end and returns what it left.
 pub(crate) fn output(command: &mut Command) -> Seen {
     Seen::from(command.output().unwrap_or_else(|error| panic!("{command:?}: {error}")))
+}
+
+/// Runs to the end with this standard input; what it wrote is there as bytes too.
+pub(crate) fn fed(mut command: Command, input: &[u8]) -> (Vec<u8>, Seen) {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_vec();
+    // Who stops early does not read all of it.
+    let feeder = std::thread::spawn(move || drop(stdin.write_all(&input)));
+    let output = child.wait_with_output().unwrap();
+    feeder.join().unwrap();
+    (output.stdout.clone(), Seen::from(output))
 }
 
 /// `millstream run ARGUMENTS`, to the end.

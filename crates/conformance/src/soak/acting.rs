@@ -144,11 +144,7 @@ impl<'a, R: Role> Actor<'a, R> {
         // end told it not to wait. The kernel's own calls are cut short by a stop, too.
         // So are those of an end that the kernel alone carries: one that was given away by a process without another handle,
         // whose memory of the pipe is closed with it, and taken back.
-        let has_used_ring = |end: &R::End| {
-            let statistics = end.statistics();
-            statistics.bytes_through_kernel < statistics.bytes
-        };
-        let ours = matches!(at, At::End(end, _) if has_used_ring(end)) && self.plan.kind.get().has_ring;
+        let ours = matches!(at, At::End(end, _) if end.has_ring());
         let is_steady = self.plan.parts[part].alarm.is_none()
             && !self.is_nonblocking
             && self.plan.cast.writers() == 1

@@ -16,6 +16,7 @@ use crate::{End, PIPE_BUF};
 pub(super) trait Traveller: End {
     fn into_fd(self) -> io::Result<OwnedFd>;
     fn attach(fd: OwnedFd) -> io::Result<Self>;
+    fn has_ring(&self) -> bool;
     fn statistics(&self) -> Statistics;
 }
 
@@ -28,6 +29,10 @@ macro_rules! traveller {
 
             fn attach(fd: OwnedFd) -> io::Result<$end> {
                 millstream_pipe::$end::attach(fd).map($end)
+            }
+
+            fn has_ring(&self) -> bool {
+                self.0.has_ring()
             }
 
             fn statistics(&self) -> Statistics {
