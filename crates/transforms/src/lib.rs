@@ -13,6 +13,7 @@
 //! one slice and write to another, so that no byte is copied on the way.
 #![forbid(unsafe_code)]
 
+mod age;
 mod arguments;
 mod brotli;
 mod bytes;
@@ -67,6 +68,8 @@ pub static ALL: &[&dyn Transform] = &[
     &lz4::UNLZ4,
     &brotli::BROTLI,
     &brotli::UNBROTLI,
+    &age::AGE,
+    &age::UNAGE,
     &digest::SHA256,
     &digest::BLAKE3,
     &digest::CRC32,

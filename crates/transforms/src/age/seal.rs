@@ -1,0 +1,82 @@
+//! Encryption.
+
+use millstream_net::{Fault, Next, Rewrite, Step};
+use zeroize::Zeroizing;
+
+use super::header;
+use super::keys::Keys;
+use super::payload::{CHUNK, FileKey, NONCE, Payload, TAG};
+use crate::pending::Pending;
+
+pub(super) struct Encrypt {
+    keys: Keys,
+    work: u8,
+    /// `None` before the first step: only a network that runs draws random numbers and computes keys from passphrases.
+    payload: Option<Payload>,
+    chunk: Vec<u8>,
+    pending: Pending,
+    has_ended: bool,
+}
+
+/// Random bytes of the system.
+pub(super) fn random<const N: usize>() -> Result<Zeroizing<[u8; N]>, Fault> {
+    let mut bytes = Zeroizing::new([0; N]);
+    match getrandom::fill(&mut *bytes) {
+        Ok(()) => Ok(bytes),
+        Err(error) => Err(Fault::new(format!("the system gives no random numbers: {error}"))),
+    }
+}
+
+impl Encrypt {
+    pub(super) fn new(keys: Keys, work: u8) -> Encrypt {
+        let chunk = Vec::with_capacity(CHUNK + TAG);
+        Encrypt { keys, work, payload: None, chunk, pending: Pending::default(), has_ended: false }
+    }
+
+    fn begin(&mut self) -> Result<Payload, Fault> {
+        let (key, nonce): (FileKey, _) = (random()?, random::<NONCE>()?);
+        let start = self.pending.end();
+        start.extend(header::write(&key, &self.keys, self.work)?);
+        start.extend_from_slice(&*nonce);
+        Ok(Payload::new(&key, &nonce))
+    }
+
+    fn seal(&mut self, is_last: bool) {
+        let payload = self.payload.as_mut().expect("it has begun");
+        payload.seal(&mut self.chunk, is_last);
+        std::mem::swap(self.pending.end(), &mut self.chunk);
+        self.has_ended = is_last;
+    }
+}
+
+impl Rewrite for Encrypt {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+        if self.payload.is_none() {
+            self.payload = Some(self.begin()?);
+        }
+        let (mut consumed, mut produced) = (0, 0);
+        loop {
+            produced += self.pending.take(&mut output[produced..]);
+            let rest = &input[consumed..];
+            if !self.pending.is_empty() || (rest.is_empty() && !ends) {
+                return Ok(Step { consumed, produced, next: Next::More });
+            }
+            if self.has_ended {
+                return Ok(Step { consumed, produced, next: Next::Done });
+            }
+            // Whether a full chunk is the last shows when another byte comes.
+            if rest.is_empty() || self.chunk.len() == CHUNK {
+                self.seal(rest.is_empty());
+                continue;
+            }
+            let count = rest.len().min(CHUNK - self.chunk.len());
+            self.chunk.extend_from_slice(&rest[..count]);
+            consumed += count;
+        }
+    }
+
+    /// Into the chunk, and out of it.
+    fn copied(&self, step: &Step) -> usize {
+        step.consumed + step.produced
+    }
+}
