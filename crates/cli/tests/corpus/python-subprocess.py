@@ -1,0 +1,25 @@
+#!/usr/bin/python3
+# subprocess in the ways of its documentation: communicate, chains, check_output, errors, pass_fds, text.
+# random kills
+import os, signal, subprocess as s, sys
+print(len(s.run(['cat'], input=b'x' * 3000000, stdout=s.PIPE).stdout))
+a = s.Popen(['seq', '1', '100000'], stdout=s.PIPE)
+b = s.Popen(['grep', '7'], stdin=a.stdout, stdout=s.PIPE)
+a.stdout.close()
+c = s.Popen(['wc', '-l'], stdin=b.stdout, stdout=s.PIPE, text=True)
+b.stdout.close()
+print(c.communicate()[0].strip(), a.wait(), b.wait())
+p = s.Popen('cat; echo error >&2; exit 3', shell=True, stdin=s.PIPE, stdout=s.PIPE, stderr=s.PIPE, text=True)
+print(p.communicate('words\n' * 1000)[1], p.returncode)
+r, w = os.pipe()
+s.run(['sh', '-c', f'echo through a descriptor >&{w}'], pass_fds=[w])
+os.close(w)
+print(os.fdopen(r).read(), end='')
+p = s.Popen(['yes'], stdout=s.PIPE)
+p.stdout.read(10); p.stdout.close()
+print(p.wait() == -signal.SIGPIPE)
+try: s.check_output(['sh', '-c', 'echo partly; exit 9'])
+except s.CalledProcessError as error: print(error.output, error.returncode)
+for line in s.Popen(['seq', '3'], stdout=s.PIPE, text=True, bufsize=1).stdout: print(line, end='')
+try: s.run(['cat'], stdin=s.PIPE, timeout=0.05) if False else s.run(['sleep', '100'], stdout=s.PIPE, timeout=0.05)
+except s.TimeoutExpired: print('timed out')
