@@ -3,7 +3,7 @@
 use millstream_net::{Data, Entry, Fault, Next, Rewrite, Size, Stage, Step};
 
 use crate::arguments;
-use crate::lines::LINE_MAX;
+use crate::lines::{Begun, MEMORY};
 use crate::pending::Pending;
 
 /// `cut`
@@ -26,7 +26,8 @@ pub(crate) static CUT: Entry = Entry {
             }
         }
         let fields = fields.ok_or("-f LIST is missing")?;
-        Ok(Stage::rewrite(Size::Unknown, Cut { delimiter, fields, begun: Vec::new(), pending: Pending::default() }))
+        let cut = Cut { delimiter, fields, begun: Begun::default(), pending: Pending::default() };
+        Ok(Stage::rewrite(Size::Unknown, cut).keeping(MEMORY))
     },
 };
 
@@ -48,7 +49,7 @@ fn list(text: &str) -> Result<Vec<(usize, usize)>, String> {
 struct Cut {
     delimiter: u8,
     fields: Vec<(usize, usize)>,
-    begun: Vec<u8>,
+    begun: Begun,
     pending: Pending,
 }
 
@@ -56,6 +57,8 @@ impl Cut {
     /// Puts the wanted fields of one line, which may lack its end, behind what is pending.
     fn cut(&mut self, line: &[u8]) {
         let out = self.pending.end();
+        // The memory for a line that is as long as it may be is not to be doubled.
+        out.reserve_exact(line.len() + 1);
         let text = line.strip_suffix(b"\n").unwrap_or(line);
         if memchr::memchr(self.delimiter, text).is_none() {
             out.extend_from_slice(text);
@@ -75,38 +78,43 @@ impl Cut {
         // As cut(1): also behind a last line that has none.
         out.push(b'\n');
     }
+
+    /// The same of the line that came in several pieces.
+    fn cut_begun(&mut self) {
+        let mut line = std::mem::take(&mut self.begun.bytes);
+        self.cut(&line);
+        line.clear();
+        self.begun.bytes = line;
+    }
 }
 
 impl Rewrite for Cut {
+    fn may_keep(&mut self, bytes: usize) {
+        self.begun.may_keep(bytes);
+    }
+
     fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
         let (mut consumed, mut produced) = (0, self.pending.take(output));
         while self.pending.is_empty() && consumed < input.len() {
             let rest = &input[consumed..];
             let end = memchr::memchr(b'\n', rest).map(|end| end + 1);
             let piece = &rest[..end.unwrap_or(rest.len())];
-            if self.begun.len() + piece.len() > LINE_MAX {
-                return Err(Fault::new(format!("a line is longer than {LINE_MAX} bytes")).after(consumed));
-            }
-            consumed += piece.len();
-            match (end, self.begun.is_empty()) {
-                (Some(_), true) => self.cut(piece),
-                (None, _) => self.begun.extend_from_slice(piece),
-                (Some(_), false) => {
-                    let mut line = std::mem::take(&mut self.begun);
-                    line.extend_from_slice(piece);
-                    self.cut(&line);
-                    line.clear();
-                    self.begun = line;
+            if end.is_some() && self.begun.bytes.is_empty() {
+                self.cut(piece);
+            } else {
+                self.begun.push(piece).map_err(|fault| fault.after(consumed))?;
+                if end.is_some() {
+                    self.cut_begun();
                 }
             }
+            consumed += piece.len();
             produced += self.pending.take(&mut output[produced..]);
         }
-        if ends && consumed == input.len() && self.pending.is_empty() && !self.begun.is_empty() {
-            let line = std::mem::take(&mut self.begun);
-            self.cut(&line);
+        if ends && consumed == input.len() && self.pending.is_empty() && !self.begun.bytes.is_empty() {
+            self.cut_begun();
             produced += self.pending.take(&mut output[produced..]);
         }
-        let is_done = ends && consumed == input.len() && self.pending.is_empty() && self.begun.is_empty();
+        let is_done = ends && consumed == input.len() && self.pending.is_empty() && self.begun.bytes.is_empty();
         Ok(Step { consumed, produced, next: if is_done { Next::Done } else { Next::More } })
     }
 }

@@ -4,7 +4,6 @@ use millstream_net::{Data, Entry, Fault, Next, Rewrite, Size, Stage, Step};
 
 use crate::arguments;
 use crate::kept::{BLOCK, Kept, SLACK};
-use crate::lines::{Choice, Lines};
 
 /// What `-n` and `-c` say.
 enum Amount {
@@ -31,28 +30,28 @@ pub(crate) static HEAD: Entry = Entry {
     gives: Data::Any,
     build: |arguments| {
         Ok(match amount(arguments)? {
-            Amount::Lines(lines) => Stage::rewrite(Size::Unknown, Lines::new(First { lines })),
+            Amount::Lines(lines) => Stage::rewrite(Size::Unknown, FirstLines { lines }),
             Amount::Bytes(bytes) => Stage::rewrite(Size::Unknown, FirstBytes { bytes }),
         })
     },
 };
 
-struct First {
+struct FirstLines {
     lines: u64,
 }
 
-impl Choice for First {
-    fn next(&mut self, lines: &[u8], from: usize) -> Option<std::ops::Range<usize>> {
-        let mut end = from;
-        while self.lines > 0 && end < lines.len() {
-            end = memchr::memchr(b'\n', &lines[end..]).map_or(lines.len(), |line| end + line + 1);
-            self.lines -= 1;
+impl Rewrite for FirstLines {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+        let most = input.len().min(output.len());
+        let mut count = 0;
+        while self.lines > 0 && count < most {
+            let end = memchr::memchr(b'\n', &input[count..most]);
+            self.lines -= u64::from(end.is_some());
+            count = end.map_or(most, |end| count + end + 1);
         }
-        (end > from).then_some(from..end)
-    }
-
-    fn has_enough(&self) -> bool {
-        self.lines == 0
+        output[..count].copy_from_slice(&input[..count]);
+        let is_done = self.lines == 0 || (ends && count == input.len());
+        Ok(Step { consumed: count, produced: count, next: if is_done { Next::Done } else { Next::More } })
     }
 }
 

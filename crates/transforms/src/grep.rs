@@ -3,7 +3,7 @@
 use millstream_net::{Data, Entry, Size, Stage};
 use regex::bytes::{Regex, RegexBuilder};
 
-use crate::lines::{Choice, Lines};
+use crate::lines::{Choice, Lines, MEMORY};
 
 /// `grep`
 pub(crate) static GREP: Entry = Entry {
@@ -31,10 +31,11 @@ pub(crate) static GREP: Entry = Entry {
         let regex = regex.map_err(|error| {
             format!("'{pattern}' is no regular expression: {}", error.to_string().replace('\n', " "))
         })?;
-        Ok(match is_inverted {
+        let stage = match is_inverted {
             false => Stage::rewrite(Size::Unknown, Lines::new(Matching { regex })),
             true => Stage::rewrite(Size::Unknown, Lines::new(Others { regex })),
-        })
+        };
+        Ok(stage.keeping(MEMORY))
     },
 };
 

@@ -4,6 +4,7 @@ use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, 
 use millstream_net::{Data, Entry, Fault, Next, Rewrite, Size, Stage, Step};
 
 use crate::arguments;
+use crate::pending::Pending;
 
 /// The largest window, 2^15 bytes, which every reader has to understand.
 const WINDOW: u8 = 15;
@@ -30,20 +31,83 @@ pub(crate) static ZLIB: Entry = Entry {
 
 fn compress(arguments: &[String], inverse: &str, new: fn(Compression) -> Compress) -> Result<Stage, String> {
     let level = arguments::level(arguments, 0, 9, 6)?;
-    Ok(Stage::rewrite(Size::Unknown, Deflate(new(Compression::new(level.unsigned_abs())))).undone_by(inverse))
+    let deflate = Deflate::new(new(Compression::new(level.unsigned_abs())));
+    Ok(Stage::rewrite(Size::Unknown, deflate).undone_by(inverse))
 }
 
-struct Deflate(Compress);
+/// Bytes that the library is given at once. What it makes of a stream depends on where that is cut: so it is always cut at the
+/// same places.
+const PIECE: usize = 64 << 10;
+
+/// Room that it then finds: more than it can want, because for lack of room it would end a block too.
+const ROOM: usize = 4 * PIECE;
+
+struct Deflate {
+    stream: Compress,
+    /// Of a piece that is not complete.
+    begun: Vec<u8>,
+    pending: Pending,
+    has_ended: bool,
+}
+
+impl Deflate {
+    fn new(stream: Compress) -> Deflate {
+        Deflate { stream, begun: Vec::new(), pending: Pending::default(), has_ended: false }
+    }
+}
+
+/// Compresses a piece, or what is left at the end, to the end of the stream.
+fn compress_piece(
+    stream: &mut Compress,
+    mut piece: &[u8],
+    pending: &mut Pending,
+    flush: FlushCompress,
+) -> Result<(), Fault> {
+    let out = pending.end();
+    loop {
+        out.reserve_exact(ROOM);
+        let before = stream.total_in();
+        let status = stream.compress_vec(piece, out, flush).map_err(|error| Fault::new(error.to_string()))?;
+        piece = &piece[(stream.total_in() - before) as usize..];
+        let is_done = match flush {
+            FlushCompress::Finish => status == Status::StreamEnd,
+            _ => piece.is_empty(),
+        };
+        if is_done {
+            return Ok(());
+        }
+    }
+}
 
 impl Rewrite for Deflate {
     fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
-        if input.is_empty() && !ends {
-            return Ok(Step { consumed: 0, produced: 0, next: Next::More });
+        let (mut consumed, mut produced) = (0, 0);
+        loop {
+            produced += self.pending.take(&mut output[produced..]);
+            let rest = &input[consumed..];
+            if !self.pending.is_empty() || (rest.is_empty() && !ends) {
+                return Ok(Step { consumed, produced, next: Next::More });
+            }
+            if self.has_ended {
+                return Ok(Step { consumed, produced, next: Next::Done });
+            }
+            let Deflate { stream, begun, pending, .. } = self;
+            if rest.is_empty() {
+                compress_piece(stream, begun, pending, FlushCompress::Finish)?;
+                self.has_ended = true;
+            } else if begun.is_empty() && rest.len() >= PIECE {
+                compress_piece(stream, &rest[..PIECE], pending, FlushCompress::None)?;
+                consumed += PIECE;
+            } else {
+                let count = rest.len().min(PIECE - begun.len());
+                begun.extend_from_slice(&rest[..count]);
+                consumed += count;
+                if begun.len() == PIECE {
+                    compress_piece(stream, begun, pending, FlushCompress::None)?;
+                    begun.clear();
+                }
+            }
         }
-        let (read, written) = (self.0.total_in(), self.0.total_out());
-        let flush = if ends { FlushCompress::Finish } else { FlushCompress::None };
-        let status = self.0.compress(input, output, flush).map_err(|error| Fault::new(error.to_string()))?;
-        Ok(step((read, written), (self.0.total_in(), self.0.total_out()), status == Status::StreamEnd))
     }
 }
 

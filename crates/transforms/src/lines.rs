@@ -1,61 +1,98 @@
-//! Lines that pass, or do not: what grep and head have in common.
+//! Lines that pass, or do not.
+
+use std::ops::RangeInclusive;
 
 use millstream_net::{Fault, Next, Rewrite, Step};
 
-/// Bytes of a line that is kept together until its end has come. What is longer is an error and not a reason to use all memory.
-pub(crate) const LINE_MAX: usize = 16 << 20;
+use crate::pending::Pending;
+
+/// Bytes of a line that is kept together until its end has come, at most. What is longer is an error and not a reason to use
+/// all memory.
+const LINE_MAX: usize = 16 << 20;
+
+/// What a stage keeps for lines that come in several pieces: such a line, and the one before on its way out.
+pub(crate) const MEMORY: RangeInclusive<usize> = 32 << 10..=2 * LINE_MAX;
+
+/// The beginning of a line whose end has not come.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub(crate) bytes: Vec<u8>,
+    /// Bytes that it may have.
+    most: usize,
+}
+
+impl Default for Begun {
+    fn default() -> Begun {
+        Begun { bytes: Vec::new(), most: MEMORY.start() / 2 }
+    }
+}
+
+impl Begun {
+    /// Told how much memory there is, of what was asked for.
+    pub(crate) fn may_keep(&mut self, bytes: usize) {
+        self.most = (bytes / 2).min(LINE_MAX);
+    }
+
+    /// Adds what has come. Memory grows by doubling, but not beyond what there is.
+    ///
+    /// # Errors
+    /// The line is too long.
+    pub(crate) fn push(&mut self, more: &[u8]) -> Result<(), Fault> {
+        let len = self.bytes.len() + more.len();
+        if len > self.most {
+            let whose = if self.most == LINE_MAX { "" } else { "the " };
+            let why = if self.most == LINE_MAX { "" } else { " that there is memory for" };
+            return Err(Fault::new(format!("a line is longer than {whose}{} bytes{why}", self.most)));
+        }
+        if len > self.bytes.capacity() {
+            let capacity = (2 * self.bytes.capacity()).clamp(len, self.most);
+            self.bytes.reserve_exact(capacity - self.bytes.len());
+        }
+        self.bytes.extend_from_slice(more);
+        Ok(())
+    }
+}
 
 /// Chooses lines.
 pub(crate) trait Choice: Send {
     /// The next bytes to pass, of `lines`, which are whole lines (the last of the stream may lack its end), from `from` on;
     /// `None` if none of these do. What is passed are whole lines too.
     fn next(&mut self, lines: &[u8], from: usize) -> Option<std::ops::Range<usize>>;
-
-    /// Whether nothing more will pass, whatever comes.
-    fn has_enough(&self) -> bool {
-        false
-    }
 }
 
 /// Passes chosen lines.
 #[derive(Default)]
 pub(crate) struct Lines<C> {
     choice: C,
-    /// The beginning of a line whose end has not come.
-    begun: Vec<u8>,
+    begun: Begun,
     /// Bytes of the input that are still to be passed as they are.
     passing: usize,
     /// Bytes of the input, of whole lines, that were looked at and do not pass, before those.
     skipping: usize,
     /// Bytes of the input that are whole lines.
     whole: usize,
-    pending: crate::pending::Pending,
+    pending: Pending,
 }
 
 impl<C: Choice> Lines<C> {
     pub(crate) fn new(choice: C) -> Lines<C> {
-        Lines {
-            choice,
-            begun: Vec::new(),
-            passing: 0,
-            skipping: 0,
-            whole: 0,
-            pending: crate::pending::Pending::default(),
-        }
+        Lines { choice, begun: Begun::default(), passing: 0, skipping: 0, whole: 0, pending: Pending::default() }
     }
 
     /// Looks at a line that came in several pieces.
     fn choose_begun(&mut self) {
-        let mut from = 0;
-        while let Some(range) = self.choice.next(&self.begun, from) {
-            from = range.end;
-            self.pending.end().extend_from_slice(&self.begun[range]);
+        if self.choice.next(&self.begun.bytes, 0).is_some() {
+            std::mem::swap(self.pending.end(), &mut self.begun.bytes);
         }
-        self.begun.clear();
+        self.begun.bytes.clear();
     }
 }
 
 impl<C: Choice> Rewrite for Lines<C> {
+    fn may_keep(&mut self, bytes: usize) {
+        self.begun.may_keep(bytes);
+    }
+
     fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
         let (mut consumed, mut produced) = (0, 0);
         loop {
@@ -75,9 +112,6 @@ impl<C: Choice> Rewrite for Lines<C> {
                     return Ok(Step { consumed, produced, next: Next::More });
                 }
             }
-            if self.choice.has_enough() {
-                return Ok(Step { consumed, produced, next: Next::Done });
-            }
             if self.whole > 0 {
                 match self.choice.next(&input[consumed..consumed + self.whole], 0) {
                     Some(range) => (self.skipping, self.passing) = (range.start, range.len()),
@@ -87,13 +121,13 @@ impl<C: Choice> Rewrite for Lines<C> {
             }
             let rest = &input[consumed..];
             if rest.is_empty() {
-                if ends && !self.begun.is_empty() {
+                if ends && !self.begun.bytes.is_empty() {
                     self.choose_begun();
                     continue;
                 }
                 return Ok(Step { consumed, produced, next: if ends { Next::Done } else { Next::More } });
             }
-            if self.begun.is_empty()
+            if self.begun.bytes.is_empty()
                 && let Some(last) = memchr::memrchr(b'\n', rest)
             {
                 self.whole = last + 1;
@@ -103,10 +137,7 @@ impl<C: Choice> Rewrite for Lines<C> {
                 Some(end) => (&rest[..=end], true),
                 None => (rest, false),
             };
-            if self.begun.len() + more.len() > LINE_MAX {
-                return Err(Fault::new(format!("a line is longer than {LINE_MAX} bytes")).after(consumed));
-            }
-            self.begun.extend_from_slice(more);
+            self.begun.push(more).map_err(|fault| fault.after(consumed))?;
             consumed += more.len();
             if is_complete {
                 self.choose_begun();
