@@ -1,45 +1,65 @@
 //! Zstandard (RFC 8878).
 
+mod seekable;
+
 use millstream_net::{Data, Entry, Fault, Next, Rewrite, Size, Stage, Step};
 use zstd::stream::raw::{CParameter, Decoder, Encoder, InBuffer, Operation, OutBuffer};
 
 use crate::arguments;
+use seekable::Seekable;
 
 /// `zstd`
 pub(crate) static ZSTD: Entry = Entry {
     name: "zstd",
-    usage: "zstd [-1 ... -19]",
-    summary: "compressed, as zstd(1) does, with a checksum and in several threads; -3 unless given",
+    usage: "zstd [-1 ... -19] [-s SIZE], with K, M or G",
+    summary: "compressed, as zstd(1) does, with a checksum and in several threads; -3 unless given; -s: in the seekable format, in \
+              frames of SIZE bytes that can be decompressed alone",
     takes: Data::Any,
     gives: Data::Format("zstd"),
     build: |arguments| {
-        let level = arguments::level(arguments, 1, 19, 3)?;
-        let encoder = Compress::new(level).map_err(|error| format!("zstd cannot begin: {error}"))?;
-        Ok(Stage::rewrite(Size::Unknown, encoder).undone_by("unzstd"))
+        let option = arguments.iter().position(|word| word == "-s");
+        let (levels, seekable) = arguments.split_at(option.unwrap_or(arguments.len()));
+        // The level may stand behind it too.
+        let (size, more) = match seekable {
+            [] => (None, &[][..]),
+            [_, size, more @ ..] => {
+                (Some(arguments::size("SIZE", size, *seekable::FRAME.start(), *seekable::FRAME.end())?), more)
+            }
+            [_] => return Err("SIZE has to follow '-s'".into()),
+        };
+        let level = arguments::level(&[levels, more].concat(), 1, 19, 3)?;
+        let encoder = encoder(level).map_err(|error| format!("zstd cannot begin: {error}"))?;
+        let stage = match size {
+            None => Stage::rewrite(Size::Unknown, Compress(encoder)),
+            Some(size) => Stage::rewrite(Size::Unknown, Seekable::new(encoder, size as u32)).keeping(seekable::MEMORY),
+        };
+        Ok(stage.undone_by("unzstd"))
     },
 };
 
 /// Threads that the library starts, at most.
 const WORKERS_MAX: u32 = 64;
 
-struct Compress(Encoder<'static>);
-
-impl Compress {
-    fn new(level: i32) -> std::io::Result<Compress> {
-        let mut encoder = Encoder::new(level)?;
-        encoder.set_parameter(CParameter::ChecksumFlag(true))?;
-        // A frame is cut into jobs, at places that depend on the level only: so it has the same bytes however many threads
-        // there are, if there is one. Without any it would be cut elsewhere.
-        encoder.set_parameter(CParameter::NbWorkers(1))?;
-        Ok(Compress(encoder))
-    }
+fn encoder(level: i32) -> std::io::Result<Encoder<'static>> {
+    let mut encoder = Encoder::new(level)?;
+    encoder.set_parameter(CParameter::ChecksumFlag(true))?;
+    // A frame is cut into jobs, at places that depend on the level only: so it has the same bytes however many threads
+    // there are, if there is one. Without any it would be cut elsewhere.
+    encoder.set_parameter(CParameter::NbWorkers(1))?;
+    Ok(encoder)
 }
+
+fn use_threads(encoder: &mut Encoder<'static>, most: usize) {
+    // The library has a limit of its own, above which there is one thread.
+    let workers = u32::try_from(most).unwrap_or(u32::MAX).clamp(1, WORKERS_MAX);
+    let _ = encoder.set_parameter(CParameter::NbWorkers(workers));
+}
+
+struct Compress(Encoder<'static>);
 
 impl Rewrite for Compress {
     fn use_threads(&mut self, most: usize) {
-        // The library has a limit of its own, above which there is one thread.
-        let workers = u32::try_from(most).unwrap_or(u32::MAX).clamp(1, WORKERS_MAX);
-        let _ = self.0.set_parameter(CParameter::NbWorkers(workers));
+        use_threads(&mut self.0, most);
     }
 
     fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
