@@ -53,7 +53,7 @@ impl Sandbox {
         store.set_fuel(limits.fuel).map_err(|error| error.to_string())?;
         let instance = Linker::new(&engine)
             .instantiate_and_start(&mut store, &module)
-            .map_err(|error| format!("the module does not start: {}", reason(&error, limits)))?;
+            .map_err(|error| format!("the module does not start: {}", reason(&error, limits, "in one call")))?;
         let memory = instance.get_memory(&store, "memory").ok_or("the module exports no memory of the name memory")?;
         let mut sandbox = Sandbox { store, instance, memory, limits };
         match sandbox.call(&sandbox.function::<(), i32>("millstream_abi")?, ())? {
@@ -108,9 +108,20 @@ impl Sandbox {
         function: &TypedFunc<P, R>,
         parameters: P,
     ) -> Result<R, String> {
-        self.store.set_fuel(self.limits.fuel).map_err(|error| error.to_string())?;
+        self.call_with(function, parameters, self.limits.fuel, "in one call")
+    }
+
+    /// The same with so much fuel; if that is not enough, it was used up `when`.
+    pub(super) fn call_with<P: WasmParams, R: WasmResults>(
+        &mut self,
+        function: &TypedFunc<P, R>,
+        parameters: P,
+        fuel: u64,
+        when: &str,
+    ) -> Result<R, String> {
+        self.store.set_fuel(fuel).map_err(|error| error.to_string())?;
         function.call(&mut self.store, parameters).map_err(|error| {
-            let reason = reason(&error, self.limits);
+            let reason = reason(&error, self.limits, when);
             // A panic of a language leaves its reason behind. Some fuel for a function that only returns an address.
             let is_panic = error.as_trap_code() == Some(TrapCode::UnreachableCodeReached);
             let said = if is_panic { self.message() } else { None };
@@ -119,6 +130,15 @@ impl Sandbox {
                 None => reason,
             }
         })
+    }
+
+    /// What the last call has left.
+    pub(super) fn fuel_left(&self) -> u64 {
+        self.store.get_fuel().unwrap_or(0)
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        self.limits
     }
 
     /// Bytes of the module's memory that it does not use itself.
@@ -155,14 +175,14 @@ impl Sandbox {
     }
 }
 
-fn reason(error: &Error, limits: Limits) -> String {
+/// It may run for ever.
+pub(super) fn out_of_fuel(limits: Limits, when: &str) -> String {
+    format!("the module used all of its fuel, {}, {when}: it may run for ever; fuel=N allows more", limits.fuel)
+}
+
+fn reason(error: &Error, limits: Limits, when: &str) -> String {
     match error.as_trap_code() {
-        Some(TrapCode::OutOfFuel) => {
-            format!(
-                "the module used all of its fuel, {}, in one call: it may run for ever; fuel=N allows more",
-                limits.fuel
-            )
-        }
+        Some(TrapCode::OutOfFuel) => out_of_fuel(limits, when),
         Some(TrapCode::GrowthOperationLimited) => {
             format!("the module wants more memory than {} bytes; memory=SIZE allows more", limits.memory)
         }

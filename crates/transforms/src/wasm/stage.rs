@@ -4,7 +4,7 @@
 use millstream_net::{Fault, Next, Rewrite, Step};
 use wasmi::TypedFunc;
 
-use super::sandbox::Sandbox;
+use super::sandbox::{Sandbox, out_of_fuel};
 
 /// Bytes that a module gets at a time, at most, and room that it finds for what it writes.
 const PIECE: usize = 128 << 10;
@@ -81,7 +81,12 @@ pub(super) struct RewritingModule {
     step_at: u32,
     input_at: u32,
     output_at: u32,
+    /// Fuel for calls that consume nothing. What is written from nothing costs too, or a module could write for ever.
+    tank: u64,
 }
+
+/// When the tank was used up.
+const WITHOUT_READING: &str = "in calls that read nothing";
 
 /// `struct millstream_step`: seven numbers of four bytes, the lowest first.
 const STEP_BYTES: usize = 28;
@@ -91,7 +96,8 @@ impl RewritingModule {
         let step = sandbox.function("millstream_step")?;
         let (step_at, input_at, output_at) =
             (sandbox.allocate(STEP_BYTES)?, sandbox.allocate(PIECE)?, sandbox.allocate(PIECE)?);
-        Ok(RewritingModule { sandbox, step, step_at, input_at, output_at })
+        let tank = sandbox.limits().fuel;
+        Ok(RewritingModule { sandbox, step, step_at, input_at, output_at, tank })
     }
 
     /// What the module answers, the bytes that it consumed, and those that it produced.
@@ -102,7 +108,10 @@ impl RewritingModule {
         step.chunks_exact_mut(4).zip(numbers).for_each(|(bytes, number)| bytes.copy_from_slice(&number.to_le_bytes()));
         self.sandbox.write(self.input_at, input)?;
         self.sandbox.write(self.step_at, &step)?;
-        let answer = self.sandbox.call(&self.step, self.step_at.cast_signed())?;
+        let fuel = self.sandbox.limits().fuel;
+        let when = if self.tank < fuel { WITHOUT_READING } else { "in one call" };
+        let answer = self.sandbox.call_with(&self.step, self.step_at.cast_signed(), self.tank, when)?;
+        let left = self.sandbox.fuel_left();
         self.sandbox.read(self.step_at, &mut step)?;
         let number = |place: usize| {
             u32::from_le_bytes([step[place], step[place + 1], step[place + 2], step[place + 3]]) as usize
@@ -113,6 +122,10 @@ impl RewritingModule {
         }
         if produced > room {
             return Err(format!("the module says that it produced {produced} bytes, and had room for {room}"));
+        }
+        self.tank = if consumed > 0 { fuel } else { left.saturating_sub(produced as u64) };
+        if self.tank == 0 && answer == 0 {
+            return Err(out_of_fuel(self.sandbox.limits(), WITHOUT_READING));
         }
         Ok((answer, consumed, produced))
     }
