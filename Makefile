@@ -7,11 +7,14 @@
 # make rivals   other ways between two processes beside ours, measured; some minutes, see docs/benchmarks.md
 # make check-rivals  their tests; neither is part of make test
 # make soak     MINUTES=10 by default: lives of pipes in which everything happens at random, every byte accounted for
+# make fuzz-formats  SECONDS=10 for each by default: the formats and notations of networks against a fuzzer; needs a nightly
+#              compiler, and some minutes to build; not part of make test
 # make check-miri  not part of it: the ring under Miri, where that is installed
 # make install  PREFIX=/usr/local by default, DESTDIR for packages
 
 PREFIX ?= /usr/local
 MINUTES ?= 10
+SECONDS ?= 10
 CARGO ?= cargo
 BUILD = target/release
 LIBRARY = $(BUILD)/lib/millstream
@@ -20,7 +23,7 @@ RIVALS = CMAKE="$(CURDIR)/target/cmake/bin/cmake" $(CARGO)
 RIVALS_OPTIONS = --manifest-path rivals/Cargo.toml --target-dir target/rivals
 
 .PHONY: all build demo rivals test install uninstall clean setup-build setup-test setup-rivals check-rivals
-.PHONY: soak check-models check-asan check-tsan check-fuzz check-miri
+.PHONY: soak fuzz-formats check-models check-asan check-tsan check-fuzz check-miri
 .PHONY: check-format check-lints check-licences check-docs check-tests
 
 all: build
@@ -90,6 +93,9 @@ check-fuzz: setup-test
 soak: setup-test
 	$(CARGO) build --profile checked -p millstream-conformance --bin millstream-soak
 	target/checked/millstream-soak --seconds $$(($(MINUTES) * 60))
+
+fuzz-formats: setup-test
+	FUZZ_SECONDS=$(SECONDS) scripts/check-ring formats $(CARGO)
 
 check-miri: setup-test
 	scripts/check-ring miri $(CARGO)

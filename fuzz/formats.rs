@@ -33,6 +33,38 @@ fn run(line: &str, input: &[u8]) -> Result<Vec<u8>, String> {
     run::in_memory(&network, ALL, input, &options).map_err(|failure| failure.to_string())
 }
 
+/// Files in the age format, as any other format, and good ones of which one byte is changed: no change is missed.
+#[allow(dead_code, reason = "not every target is about age")]
+pub(crate) fn age(data: &[u8]) {
+    let keys = scratch("keys", b"AGE-SECRET-KEY-1PWHTX27V0G4SE8WEUYMMQRU35P2DM8NHNF4Q4W22XXK9RHN3NDAQKNZH0A");
+    let (pack, unpack) = (format!("age -i {keys}"), format!("unage -i {keys}"));
+    format(data, &pack, &unpack);
+    let Some((&[high, low, change], text)) = data.split_first_chunk() else { return };
+    let mut packed = run(&pack, text).unwrap_or_else(|error| panic!("{error}"));
+    let place = usize::from(u16::from_be_bytes([high, low])) % packed.len();
+    packed[place] ^= change;
+    let unpacked = run(&unpack, &packed);
+    assert_eq!(unpacked.is_ok(), change == 0, "byte {place} of {} was changed by {change}", packed.len());
+}
+
+/// A WebAssembly module, which may do what it likes within its bounds, and does it twice in the same way.
+#[allow(dead_code, reason = "most targets are about formats")]
+pub(crate) fn module(data: &[u8]) {
+    let file = scratch("module", data);
+    let line = format!("wasm fuel=20000 memory=1M {file} | head -c {MOST}");
+    let input: Vec<u8> = b"6162 63\nText 7a\n".repeat(500);
+    assert!(run(&line, &input) == run(&line, &input), "the same module does something else the second time");
+}
+
+/// A file that this thread writes again and again.
+fn scratch(name: &str, content: &[u8]) -> String {
+    let thread = std::thread::current().id();
+    let path = std::env::temp_dir().join(format!("millstream-fuzz-{}-{thread:?}-{name}", std::process::id()));
+    let path = path.display().to_string().replace(['(', ')'], "");
+    std::fs::write(&path, content).unwrap_or_else(|error| panic!("{path}: {error}"));
+    path
+}
+
 /// A text for the grammar of a line: what can be read is printed so that it reads the same, in both notations.
 #[allow(dead_code, reason = "most targets are about formats")]
 pub(crate) fn line(data: &[u8]) {
@@ -40,8 +72,20 @@ pub(crate) fn line(data: &[u8]) {
     let Ok(network) = Network::from_line(text) else { return };
     let printed = network.to_string();
     assert_eq!(Network::from_line(&printed).as_ref(), Ok(&network), "{printed:?}");
+    prints_back(&network);
+}
+
+/// The same for a file: networks that are no lines, and tests.
+#[allow(dead_code, reason = "most targets are about formats")]
+pub(crate) fn file(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(network) = Network::from_toml(text) else { return };
+    prints_back(&network);
+}
+
+fn prints_back(network: &Network) {
     let printed = network.to_toml();
-    assert_eq!(Network::from_toml(&printed).as_ref(), Ok(&network), "{printed}");
+    assert_eq!(Network::from_toml(&printed).as_ref(), Ok(network), "{printed}");
     // Whatever it finds, it finds it without a panic.
-    let _ = check::check(&network, ALL);
+    let _ = check::check(network, ALL);
 }

@@ -1,8 +1,10 @@
-//! What the fuzzer does with formats and lines (`fuzz/formats.rs`), for a moment and without a nightly compiler: bytes without
+//! What the fuzzer does with formats, modules and notations (`fuzz/formats.rs`), for a moment and without a nightly compiler: bytes without
 //! sense, and good streams with a few bytes changed, lost or doubled.
 
 #[path = "../../../fuzz/formats.rs"]
 mod formats;
+#[allow(dead_code, reason = "what is made up here needs no compiler")]
+mod wasm_modules;
 
 use millstream_net::{Network, Options, run};
 use millstream_transforms::ALL;
@@ -61,6 +63,48 @@ fn no_stream_breaks_a_decoder() {
             let cut = numbers.below(256) as u8;
             formats::format(&[&[cut][..], &numbers.spoiled(stream)].concat(), pack, unpack);
         }
+    }
+}
+
+#[test]
+fn no_byte_of_an_age_file_can_be_changed() {
+    let mut numbers = Numbers(3);
+    for _ in 0..100 {
+        let count = 4 + numbers.below(2000);
+        formats::age(&numbers.bytes(count));
+    }
+}
+
+#[test]
+fn no_module_breaks_its_sandbox() {
+    let mut numbers = Numbers(4);
+    for module in ["rot13", "unhex"].map(|name| std::fs::read(wasm_modules::template(name)).unwrap()) {
+        for _ in 0..40 {
+            formats::module(&numbers.spoiled(module.clone()));
+        }
+    }
+}
+
+#[test]
+fn no_text_breaks_the_grammar_of_a_file() {
+    let document = include_str!("../../../docs/networks.md");
+    let (_, example) = document.split_once("```toml\n").unwrap();
+    let (example, _) = example.split_once("```").unwrap();
+    assert!(Network::from_toml(example).is_ok());
+    let mut numbers = Numbers(5);
+    for _ in 0..1000 {
+        // Lines are left out, doubled and spoiled.
+        let mut lines: Vec<&str> = example.split_inclusive('\n').collect();
+        for _ in 0..numbers.below(3) {
+            let (from, to) = (numbers.below(lines.len()), numbers.below(lines.len()));
+            match numbers.below(3) {
+                0 => drop(lines.remove(from)),
+                1 => lines.insert(to, lines[from]),
+                _ => lines.swap(from, to),
+            }
+        }
+        let text = lines.concat().into_bytes();
+        formats::file(&if numbers.below(2) == 0 { text } else { numbers.spoiled(text) });
     }
 }
 

@@ -24,10 +24,16 @@ const USES: &[(&str, &str)] = &[
     ("", "base64 -w 0"),
     ("base64", "unbase64"),
     ("", "gzip"),
+    ("", "gzip -0"),
+    ("", "gzip -1"),
+    ("", "gzip -2"),
     ("gzip -1", "gunzip"),
+    ("", "zlib -4"),
     ("", "zlib -9"),
     ("zlib", "unzlib"),
     ("", "zstd"),
+    ("", "zstd -s 64K"),
+    ("zstd -s 64K -1", "unzstd"),
     ("zstd -1", "unzstd"),
     ("", "xz -0"),
     ("xz -0", "unxz"),
@@ -135,11 +141,10 @@ fn a_stream_can_be_cut_anywhere_and_every_inverse_undoes() {
                 }
                 let pieces = run(&format!("short {cut} | {line}"), &input, &small);
                 let pieces = pieces.unwrap_or_else(|error| panic!("short {cut} | {line}: {error}"));
-                let is_compressed = matches!(line.split(' ').next(), Some("gzip" | "zlib"));
-                // They may write other bytes for other pieces, which mean the same. Every encryption has a key of its own.
+                // Every encryption has a key of its own.
                 if line.starts_with("age ") {
                     assert_eq!(pieces.len(), whole.len(), "short {cut} | {line}");
-                } else if !is_compressed {
+                } else {
                     assert!(pieces == whole, "short {cut} | {line}: {} bytes, not {}", pieces.len(), whole.len());
                 }
                 // What undoes a decoder may write other bytes than there were, which mean the same.
@@ -262,6 +267,10 @@ fn arguments_that_mean_nothing_are_refused() {
         "gzip 9",
         "gzip -10",
         "zstd -0",
+        "zstd -s",
+        "zstd -s 1K",
+        "zstd -s 64K x",
+        "zstd -3 -s 64K -3",
         "xz -10",
         "sha256 =00",
         "sha256 a b",
@@ -331,4 +340,85 @@ fn base64_names_the_letter_that_is_wrong() {
             assert!(error.starts_with(&format!("unbase64: at byte {place} of its input")), "byte {place}: {error}");
         }
     }
+}
+
+#[test]
+fn a_large_stream_is_compressed_to_the_same_bytes_however_it_is_cut() {
+    let text: Vec<u8> =
+        (0..90_000_u32).flat_map(|number| (number * 7 % 1009 * number).to_string().into_bytes()).collect();
+    assert!(text.len() > 500_000);
+    for level in ["gzip -0", "gzip -1", "gzip -3", "gzip", "zlib -9"] {
+        let whole = done(level, &text);
+        let unpack = if level.starts_with("gzip") { "gunzip" } else { "unzlib" };
+        assert!(done(unpack, &whole) == text);
+        for cut in [777, 65_535, 65_536, 100_000] {
+            assert!(done(&format!("short {cut} | {level}"), &text) == whole, "short {cut} | {level}");
+        }
+    }
+}
+
+#[test]
+fn a_seekable_stream_says_where_its_frames_are() {
+    let text: Vec<u8> = (0..60_000_u32).flat_map(|number| number.to_string().into_bytes()).collect();
+    for size in [0, 1, 65_535, 65_536, 65_537, 200_000] {
+        let text = &text[..size];
+        let packed = done("zstd -3 -s 64K", text);
+        assert!(done("unzstd", &packed) == text && program(&["zstd", "-dqc"], &packed) == text, "{size} bytes");
+        let number = |at: usize| u32::from_le_bytes(packed[at..at + 4].try_into().unwrap()) as usize;
+        // From the end, as a reader finds it.
+        let end = packed.len();
+        assert_eq!((number(end - 4), packed[end - 5]), (0x8f92_eab1, 0x80), "{size} bytes");
+        let frames = number(end - 9);
+        let table = end - 9 - 12 * frames;
+        assert_eq!((number(table - 4), number(table - 8)), (12 * frames + 9, 0x184d_2a5e), "{size} bytes");
+        assert_eq!(frames, size.div_ceil(65_536), "{size} bytes");
+        let (mut at, mut from) = (0, 0);
+        for entry in (table..end - 9).step_by(12) {
+            let part = &text[from..from + number(entry + 4)];
+            assert!(done("unzstd", &packed[at..at + number(entry)]) == part, "the frame at {at}, {size} bytes");
+            let hash = twox_hash::XxHash64::oneshot(0, part);
+            assert_eq!(number(entry + 8) as u64, hash & 0xffff_ffff);
+            assert!(part.len() == 65_536 || entry + 12 == end - 9);
+            (at, from) = (at + number(entry), from + part.len());
+        }
+        assert_eq!((at, from), (table - 8, size));
+    }
+}
+
+/// What a program makes of these bytes, which a pipe has room for.
+fn program(words: &[&str], input: &[u8]) -> Vec<u8> {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+    let mut command = Command::new(words[0]);
+    let mut child = command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_vec();
+    let feeder = std::thread::spawn(move || stdin.write_all(&input));
+    let output = child.wait_with_output().unwrap();
+    feeder.join().unwrap().unwrap();
+    assert!(output.status.success(), "{words:?}");
+    output.stdout
+}
+
+#[test]
+fn a_line_may_be_as_long_as_there_is_memory_for() {
+    let line_of = |bytes: usize| [&vec![b'x'; bytes - 3], &b"\ty\n"[..]].concat();
+    for stage in ["grep x", "grep -v z", "cut -f 1-"] {
+        let largest = line_of(16 << 20);
+        assert!(done(stage, &largest) == largest, "{stage}");
+        let error = run(stage, &line_of((16 << 20) + 1), &Options::default()).unwrap_err();
+        assert!(error.ends_with("a line is longer than 16777216 bytes"), "{error}");
+        // Three buffers of 128 KiB, and half of the rest for a line.
+        let small = Options { memory: 1 << 20, threads: 1 };
+        let most = (640 << 10) / 2;
+        assert!(run(stage, &line_of(most), &small).unwrap() == line_of(most), "{stage}");
+        let error = run(stage, &line_of(most + 1), &small).unwrap_err();
+        assert!(
+            error.ends_with(&format!("a line is longer than the {most} bytes that there is memory for")),
+            "{error}"
+        );
+    }
+    // Who passes the beginning of a line on as it comes keeps nothing.
+    let first = [&line_of(17 << 20)[..], b"next"].concat();
+    assert!(done("head -n 1", &first) == first[..17 << 20]);
 }

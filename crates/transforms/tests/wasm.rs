@@ -240,3 +240,63 @@ fn a_module_that_misbehaves_stops_the_network_with_a_sentence() {
     let found = in_memory(&format!("short 1000 | wasm {late}"), &[b'x'; 5000]).unwrap_err();
     assert_eq!(found, format!("wasm {late}: at byte 2007 of its input: late"));
 }
+
+#[test]
+fn a_module_that_writes_for_ever_is_stopped() {
+    let step = |body: &str| from_c(&format!("int32_t millstream_step(struct millstream_step *s) {{ {body} }}"));
+    let forever = "s->produced = s->output_room; return 0;";
+    for (body, offset) in [
+        (format!("s->consumed = s->input_len; if (!s->ends) return 0; {forever}"), 5000),
+        (forever.into(), 0),
+        // A byte a call, which is hardly any work.
+        ("s->produced = 1; return 0;".into(), 0),
+        (format!("if (s->input_len == 4000 && !s->ends) {{ s->consumed = 3999; return 0; }} {forever}"), 0),
+    ] {
+        let file = step(&body);
+        let line = format!("wasm fuel=100000 memory=1M {file}");
+        let found = in_memory(&line, &[b'x'; 5000]).unwrap_err();
+        let error = "the module used all of its fuel, 100000, in calls that read nothing: it may run for ever";
+        let start = format!("{line}: at byte {offset} of its input: {error}");
+        assert!(found.starts_with(&start), "{body}\n{start}\n{found}");
+    }
+    // One that has much to write in the end, and then has written it.
+    let late = step(
+        "static int left = 1000; s->consumed = s->input_len; if (!s->ends) return 0; s->produced = 4096; return --left == 0;",
+    );
+    assert_eq!(in_memory(&format!("wasm fuel=5000000 {late}"), &[b'x'; 5000]).unwrap().len(), 4_096_000);
+    // A byte that is read fills the tank.
+    let each = step("if (!s->input_len) return s->ends; s->consumed = 1; s->produced = 4000; return 0;");
+    assert_eq!(in_memory(&format!("wasm fuel=5000 {each}"), &[b'x'; 500]).unwrap().len(), 2_000_000);
+}
+
+/// The same transform in each of the three ways: native, as a module, as a command.
+#[test]
+fn a_transform_gives_the_same_bytes_native_as_a_module_and_as_a_command() {
+    let samples: [Vec<u8>; 4] = [
+        Vec::new(),
+        b"x".to_vec(),
+        b"The Quick\nBrown Fox\n".repeat(4000),
+        (0..300_000_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect(),
+    ];
+    let python = |change: &str| {
+        format!("exec python3 -c 'import sys; b = sys.stdin.buffer.read(); sys.stdout.buffer.write({change})'")
+    };
+    for (before, native, module, command) in [
+        ("", "rot13", "rot13", "exec tr a-zA-Z n-za-mN-ZA-M".to_owned()),
+        ("", "increment 7", "increment", python("bytes((c + 7) % 256 for c in b)")),
+        ("", "hex", "hex", python("b.hex().encode()")),
+        ("hex | ", "unhex", "unhex", python("bytes.fromhex(b.decode())")),
+    ] {
+        let argument = native.strip_prefix("increment").unwrap_or_default();
+        let module = format!("wasm {}{argument}", template(module));
+        for sample in &samples {
+            let expected = in_memory(&format!("{before}{native}"), sample).unwrap();
+            for stage in [native, &module, &command] {
+                for cut in ["", "short 4099 | "] {
+                    let found = in_memory(&format!("{before}{cut}{stage}"), sample).unwrap();
+                    assert!(found == expected, "{before}{cut}{stage}: {} bytes", sample.len());
+                }
+            }
+        }
+    }
+}

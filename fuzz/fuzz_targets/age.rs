@@ -1,0 +1,9 @@
+//! Files in the age format that libFuzzer makes up.
+#![no_main]
+
+#[path = "../formats.rs"]
+mod formats;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    formats::age(data);
+});
