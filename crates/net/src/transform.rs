@@ -84,7 +84,8 @@ pub enum Next {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Nothing: pieces can be worked on in any order, and by several transforms of the kind, each of which gets some of
-    /// them. One of these is told how the stream ended.
+    /// them. One of these is told how the stream ended. A piece may be worked on twice, from the same bytes, if the first
+    /// who has it lost its CPU: what comes of it must not be different then.
     Stateless,
     /// How many there were. Otherwise as the one before.
     Positional,

@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
 
 use millstream_net::{
     Data, Entry, Fault, InPlace, Network, Options, Plan, Stage, State, Transform, check, explain, run,
@@ -63,15 +65,39 @@ impl InPlace for Told {
     }
 }
 
+/// Adds one. Who has the beginning of the file goes on only when somebody else has it too: as one that has lost its CPU.
+struct Late;
+
+static ARRIVALS: Mutex<u32> = Mutex::new(0);
+static ARRIVED: Condvar = Condvar::new();
+
+impl InPlace for Late {
+    fn apply(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+        if offset == 0 {
+            let mut arrivals = ARRIVALS.lock().unwrap();
+            *arrivals += 1;
+            ARRIVED.notify_all();
+            let minute = Duration::from_secs(60);
+            let waited = ARRIVED.wait_timeout_while(arrivals, minute, |arrivals| *arrivals < 2).unwrap();
+            if waited.1.timed_out() {
+                return Err(Fault::new("nobody did what was late"));
+            }
+        }
+        bytes.iter_mut().for_each(|byte| *byte = byte.wrapping_add(1));
+        Ok(())
+    }
+}
+
 const fn entry(name: &'static str, build: fn(&[String]) -> Result<Stage, String>) -> Entry {
     Entry { name, usage: name, summary: name, takes: Data::Any, gives: Data::Any, build }
 }
 
 static SEVEN: Entry = entry("seven", |_| Ok(Stage::in_place(State::Stateless, Seven)));
 static TOLD: Entry = entry("told", |_| Ok(Stage::in_place(State::Stateless, Told)));
+static LATE: Entry = entry("late", |_| Ok(Stage::in_place(State::Positional, Late)));
 
 fn catalogue() -> Vec<&'static dyn Transform> {
-    let own: [&dyn Transform; 2] = [&SEVEN, &TOLD];
+    let own: [&dyn Transform; 3] = [&SEVEN, &TOLD, &LATE];
     ALL.iter().copied().chain(own).collect()
 }
 
@@ -176,6 +202,26 @@ fn who_has_enough_ends_it_and_one_of_all_is_told_how() {
         assert_eq!(failure, format!("told: at byte {} of its input: finished", content.len()));
         let failure = run_line(&format!("read '{input}' | upper | write /dev/full"), threads).unwrap_err();
         assert!(failure.contains("No space left on device"), "{failure}");
+    }
+}
+
+#[test]
+fn a_piece_that_is_late_is_done_by_another_thread_and_counted_once() {
+    let scratch = Scratch::new("late");
+    let (input, output) = (scratch.path("in"), scratch.path("out"));
+    let content = content();
+    fs::write(&input, &content).unwrap();
+    let network = Network::from_line(&format!("read '{input}' | late | write '{output}'")).unwrap();
+    for threads in [2, 4] {
+        *ARRIVALS.lock().unwrap() = 0;
+        let outcome = run::run(&network, &catalogue(), &options(threads)).unwrap();
+        assert!(*ARRIVALS.lock().unwrap() >= 2);
+        let found = fs::read(&output).unwrap();
+        assert!(found.len() == content.len(), "{threads} threads");
+        assert!(found.iter().zip(&content).all(|(found, byte)| *found == byte.wrapping_add(1)), "{threads} threads");
+        for stage in &outcome.stages {
+            assert_eq!(stage.bytes_in.max(stage.bytes_out), content.len() as u64, "{stage:?}");
+        }
     }
 }
 

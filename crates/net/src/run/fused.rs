@@ -40,7 +40,7 @@ impl Group {
         Group(members)
     }
 
-    /// Has all of them work on bytes that begin at `offset` of the stream.
+    /// Has all of them work on bytes that begin at `offset` of the stream. Not counted: in a team it may be done again.
     pub(super) fn apply(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), Failure> {
         let (block, timed) = if self.0.len() > 1 { (BLOCK, TIMED) } else { (bytes.len().max(1), 1) };
         let mut at = offset;
@@ -57,8 +57,12 @@ impl Group {
             }
             at += bytes.len() as u64;
         }
-        self.0.iter().for_each(|member| member.counter.count(bytes.len(), bytes.len(), 0));
         Ok(())
+    }
+
+    /// So many bytes went through all of them.
+    pub(super) fn count(&self, bytes: usize) {
+        self.0.iter().for_each(|member| member.counter.count(bytes, bytes, 0));
     }
 
     /// Nothing more is wanted, after so many bytes: the last hears it first.
@@ -112,6 +116,7 @@ impl Fused {
 impl Push for Fused {
     fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, Failure> {
         self.group.apply(self.offset, chunk.bytes_mut())?;
+        self.group.count(chunk.len());
         self.offset += chunk.len() as u64;
         let flow = self.next.push(chunk)?;
         self.goes_on(flow)

@@ -111,7 +111,7 @@ pub(super) struct Regular<'a> {
 }
 
 impl Regular<'_> {
-    /// Fills the chunk with what stands there; less than fits only where the file ends.
+    /// Fills the chunk with what stands there; less than fits only where the file ends. Not counted: it may be done again.
     pub(super) fn fill(&self, chunk: &mut Chunk, offset: u64) -> Result<(), Failure> {
         chunk.clear();
         let Source { name, counter, .. } = self.source;
@@ -126,9 +126,12 @@ impl Regular<'_> {
                 }
             }
         });
-        filled.map_err(|error| Failure::Source { name: name.clone(), offset, error })?;
-        counter.count(0, chunk.len(), chunk.len());
-        Ok(())
+        filled.map_err(|error| Failure::Source { name: name.clone(), offset, error })
+    }
+
+    /// So many bytes are in the network now.
+    pub(super) fn count(&self, bytes: usize) {
+        self.source.counter.count(0, bytes, bytes);
     }
 
     /// So many bytes were used: who shares the open file goes on behind them.

@@ -8,11 +8,16 @@
 //!
 //! A piece stays with its thread, in the cache of its CPU, and nothing is handed from one thread to another but the turn.
 //! What fails, fails in its turn: the outcome is that of one thread.
+//!
+//! A thread that has lost its CPU to another program does not hold up the others for the milliseconds until it has it
+//! again: who has waited in vain for twice the time that a piece takes does the missing piece itself, and then its own once
+//! more. The late one finds that its turn is over. What was done twice is counted once.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use super::fused::Group;
 use super::source::Regular;
@@ -36,7 +41,7 @@ pub(super) fn run(
         turn: AtomicU64::new(0),
         asleep: AtomicU64::new(0),
         sleepers: Condvar::new(),
-        below: Mutex::new(Below { next: &mut *next, outcome: None, bytes: 0 }),
+        below: Mutex::new(Below { next: &mut *next, outcome: None, bytes: 0, rescued: 0 }),
     };
     let Some((own, others)) = groups.split_first_mut() else { return Ok(()) };
     let shared = &team;
@@ -79,34 +84,55 @@ struct Below<'a> {
     outcome: Option<Result<Flow, Failure>>,
     /// That were handed on.
     bytes: u64,
+    /// Up to this piece, those that were missing for too long are being done by another thread.
+    rescued: u64,
 }
 
 /// How often a thread looks whether it is its turn before it sleeps: some 50 microseconds, about what waking it would take.
 const LOOKS: u32 = 1000;
+
+/// What a thread finds that waited for its turn.
+enum Turn {
+    /// It has come.
+    Now,
+    /// It is over: another thread has done the piece.
+    Over,
+    /// This piece, which comes before, is missing for too long.
+    Late(u64),
+}
 
 impl<'a> Team<'a> {
     fn work(&self, group: &mut Group, watch: &mut dyn FnMut(u64)) {
         let mut chunk = Chunk::of(self.buffer_bytes);
         let _abandoned = Abandoned(self);
         loop {
-            let piece = self.pieces.fetch_add(1, Relaxed);
-            let offset = piece * self.buffer_bytes as u64;
-            let filled = self.file.fill(&mut chunk, offset);
-            let ready = filled.and_then(|()| group.apply(offset, chunk.bytes_mut()));
-            let mut below = self.await_turn(piece);
-            if below.outcome.is_none() {
-                below.outcome = self.hand_on(&mut below, ready, &mut chunk);
+            let own = self.pieces.fetch_add(1, Relaxed);
+            let mut piece = own;
+            loop {
+                let start = Instant::now();
+                let offset = piece * self.buffer_bytes as u64;
+                let filled = self.file.fill(&mut chunk, offset);
+                let ready = filled.and_then(|()| group.apply(offset, chunk.bytes_mut()));
+                let (mut below, turn) = self.await_turn(piece, start.elapsed() * 2);
+                if below.outcome.is_none() && matches!(turn, Turn::Now) {
+                    below.outcome = self.hand_on(&mut below, group, ready, &mut chunk);
+                    self.turn.fetch_max(piece + 1, SeqCst);
+                }
+                let (is_over, bytes) = (below.outcome.is_some(), below.bytes);
+                drop(below);
+                if self.asleep.load(SeqCst) > 0 {
+                    self.wake();
+                }
+                if is_over {
+                    return;
+                }
+                watch(bytes);
+                match turn {
+                    Turn::Late(missing) => piece = missing,
+                    _ if piece == own => break,
+                    _ => piece = own,
+                }
             }
-            let (is_over, bytes) = (below.outcome.is_some(), below.bytes);
-            self.turn.fetch_max(piece + 1, SeqCst);
-            drop(below);
-            if self.asleep.load(SeqCst) > 0 {
-                self.wake();
-            }
-            if is_over {
-                return;
-            }
-            watch(bytes);
         }
     }
 
@@ -114,6 +140,7 @@ impl<'a> Team<'a> {
     fn hand_on(
         &self,
         below: &mut Below<'a>,
+        group: &Group,
         ready: Result<(), Failure>,
         chunk: &mut Chunk,
     ) -> Option<Result<Flow, Failure>> {
@@ -123,6 +150,8 @@ impl<'a> Team<'a> {
         let (len, is_last) = (chunk.len(), chunk.len() < self.buffer_bytes);
         if len > 0 {
             below.bytes += len as u64;
+            self.file.count(len);
+            group.count(len);
             match below.next.push(chunk) {
                 Ok(Flow::More) => {}
                 ended => return Some(ended),
@@ -131,8 +160,9 @@ impl<'a> Team<'a> {
         is_last.then_some(Ok(Flow::More))
     }
 
-    /// Waits until all pieces before this one were handed on.
-    fn await_turn(&self, piece: u64) -> MutexGuard<'_, Below<'a>> {
+    /// Waits until all pieces before this one were handed on, or one of them was not within so long a time. Nobody is handing
+    /// one on then, because that is done with the lock, and only one thread is told of each.
+    fn await_turn(&self, piece: u64, patience: Duration) -> (MutexGuard<'_, Below<'a>>, Turn) {
         for _ in 0..LOOKS {
             if self.turn.load(SeqCst) >= piece {
                 break;
@@ -140,14 +170,19 @@ impl<'a> Team<'a> {
             std::hint::spin_loop();
         }
         let mut below = self.lock();
-        if self.turn.load(SeqCst) < piece {
+        let mut next = self.turn.load(SeqCst);
+        while next < piece && below.outcome.is_none() {
             self.asleep.fetch_add(1, SeqCst);
-            while self.turn.load(SeqCst) < piece {
-                below = self.sleepers.wait(below).unwrap_or_else(PoisonError::into_inner);
-            }
+            let woken = self.sleepers.wait_timeout(below, patience).unwrap_or_else(PoisonError::into_inner);
             self.asleep.fetch_sub(1, SeqCst);
+            below = woken.0;
+            let last = std::mem::replace(&mut next, self.turn.load(SeqCst));
+            if next == last && woken.1.timed_out() && below.rescued <= next {
+                below.rescued = next + 1;
+                return (below, Turn::Late(next));
+            }
         }
-        below
+        (below, if next > piece { Turn::Over } else { Turn::Now })
     }
 
     fn lock(&self) -> MutexGuard<'_, Below<'a>> {
