@@ -177,7 +177,7 @@ fn one_call(ring: Ring<'_>, what: u8, len: usize) -> Result<(), Broken> {
             let claims = ring.claims_of_writers();
             let _ = (side.is_claimed(), claims.process(), claims.stands(claim.serial(), what.into()));
             if len.is_multiple_of(2) {
-                claims.end(&claim, len / 2, 3);
+                claims.end(&claim, len / 2, 3, &parking);
             } else {
                 side.end_claim_of_dead(what.into());
             }
@@ -188,8 +188,8 @@ fn one_call(ring: Ring<'_>, what: u8, len: usize) -> Result<(), Broken> {
             let claim = side.claim(side.waiting(len)?, len, what.into());
             assert!(claim.places(ring).iter().all(|place| place.start <= place.end && place.end <= 2 * BANK));
             let claims = ring.claims_of_readers();
-            let _ = claims.will_wait();
-            claims.end(&claim, len, 3);
+            let _ = side.will_wait();
+            claims.end(&claim, len, 3, &parking);
             Ok(())
         }
         _ => {

@@ -19,7 +19,7 @@ use millstream_sys::futex::{self, Thread};
 use millstream_sys::transfer::{self, Access, Mark};
 use millstream_sys::{Errno, cpu, memory};
 
-use crate::end::End;
+use crate::end::{End, broken};
 
 /// Between two looks at whether the other still lives: at first, and at most.
 const FIRST_LOOK: Duration = Duration::from_millis(50);
@@ -117,7 +117,7 @@ pub(crate) fn end_claim(end: &End, ring: Ring<'_>, access: Access, claim: &Claim
         return false;
     }
     let claims = claims_of(ring, access);
-    if claims.end(claim, count, cpu::current()) {
+    if claims.end(claim, count, cpu::current(), &end.parker()) {
         futex::wake_all(claims.word());
     }
     true
@@ -178,15 +178,25 @@ pub(crate) fn wait(end: &End, ring: Ring<'_>, access: Access, may_wait: bool) ->
                 return Ok(false);
             }
         }
-        if let Some((word, expected)) = claims.will_wait() {
+        if let Some(expected) = will_wait(end, ring, access)? {
             end.counters.slept();
-            if futex::wait_or_be_interrupted(word, expected, look) {
+            if futex::wait_or_be_interrupted(claims.word(), expected, look) {
                 return Ok(true);
             }
             look = (look * 2).min(LONGEST_LOOK);
         }
     }
     Ok(false)
+}
+
+/// As [`millstream_ring::WriteSide::will_wait`].
+fn will_wait(end: &End, ring: Ring<'_>, access: Access) -> io::Result<Option<u32>> {
+    let parker = end.parker();
+    if access == Access::Write {
+        Ok(ring.lock_writers(&parker).map_err(broken)?.will_wait())
+    } else {
+        Ok(ring.lock_readers(&parker).map_err(broken)?.will_wait())
+    }
 }
 
 /// Whether the claim of this process can be its own.

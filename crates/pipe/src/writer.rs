@@ -21,6 +21,7 @@ mod copy_from;
 mod reservation;
 
 pub use reservation::Reservation;
+use reservation::Reserved;
 
 /// Between two questions to the kernel whether a reader is left, in ticks: 10 to 20 microseconds, less than it takes to
 /// learn of another process's death in any other way. A reader that closes tells us itself.
@@ -55,6 +56,7 @@ pub struct Writer {
     closes_seen: AtomicU32,
     return_tried_at: AtomicU64,
     trust: Trust,
+    reserved: Reserved,
     /// For what is reserved where no others can be trusted with it.
     private: Vec<u8>,
 }
@@ -98,6 +100,7 @@ impl Writer {
             closes_seen: AtomicU32::new(0),
             return_tried_at: AtomicU64::new(0),
             trust: Trust::No,
+            reserved: Reserved::Nothing,
             private: Vec::new(),
         }
     }

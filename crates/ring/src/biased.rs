@@ -70,14 +70,25 @@ impl BiasedLock {
         parking: &'a P,
         prepare: impl FnOnce() -> bool,
     ) -> Result<Guard<'a, P>, Broken> {
+        match self.enter(parking)? {
+            Some(guard) => Ok(guard),
+            None => self.acquire_shared(parking, parking.owner(), prepare),
+        }
+    }
+
+    /// The lock, if it is this thread's own and nobody has wanted it back. Never waits.
+    #[inline]
+    pub(crate) fn enter_own<'a, P: Parking>(&'a self, parking: &'a P) -> Option<Guard<'a, P>> {
+        // A signal handler is inside already, and does without.
+        self.enter(parking).ok().flatten()
+    }
+
+    #[inline]
+    fn enter<'a, P: Parking>(&'a self, parking: &'a P) -> Result<Option<Guard<'a, P>>, Broken> {
         let me = parking.owner();
         // Not in a signal handler that interrupts this thread in the very use with which the lock became its own.
         let is_own = self.owner.load(Ordering::Relaxed) == me && !self.shared.is_held_by(me) && parking.can_be_fenced();
-        let entered = if is_own { self.inside.enter(parking, &self.owner)? } else { None };
-        match entered {
-            Some(guard) => Ok(guard),
-            None => self.acquire_shared(parking, me, prepare),
-        }
+        if is_own { self.inside.enter(parking, &self.owner) } else { Ok(None) }
     }
 
     /// The lock, if nobody has it at this moment. Never waits, but takes a lock back whose owner is not inside.

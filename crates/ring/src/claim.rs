@@ -18,6 +18,11 @@
 //! The position is stored without the lock: while the claim stands nobody else of the side stores one. The swap is edge
 //! E11, and half of E3 as the one that gives back a lock is.
 //!
+//! A thread whose own the lock is (`biased.rs`) enters it once more to end its claim, and then stores 0 plainly: a swap would
+//! wait until all that was filled has reached the other CPU. Others say that they wait only with the lock held
+//! ([`WriteSide::will_wait`]), and who gets it takes it back first. A lock becomes nobody's own while there is a claim. So an
+//! owner that still finds the lock its own knows that nobody waits.
+//!
 //! A claim names a process, not a thread: what was claimed may be handed from thread to thread. Nobody but its callers
 //! can tell whether that process still lives; [`WriteSide::end_claim_of_dead`] is for when it does not.
 
@@ -109,6 +114,12 @@ impl<P: Parking> WriteSide<'_, P> {
         self.ring.claims_of_writers().begin(room.geometry, room.position, len.min(room.len()), process)
     }
 
+    /// Says that one more waits for the end of the claim, at [`Claims::word`]. Returns what that holds while there is
+    /// something to wait for; `None` if there is nothing, or it has changed just now.
+    pub fn will_wait(&self) -> Option<u32> {
+        self.ring.claims_of_writers().will_wait()
+    }
+
     /// Ends the claim of `process`, which is dead or has forgotten it: nothing of it counts. Returns whether there was one.
     pub fn end_claim_of_dead(&self, process: u32) -> bool {
         self.ring.claims_of_writers().take_from_dead(process)
@@ -128,6 +139,11 @@ impl<P: Parking> ReadSide<'_, P> {
         self.ring.claims_of_readers().begin(waiting.geometry, waiting.position, len.min(waiting.len()), process)
     }
 
+    /// As [`WriteSide::will_wait`].
+    pub fn will_wait(&self) -> Option<u32> {
+        self.ring.claims_of_readers().will_wait()
+    }
+
     /// As [`WriteSide::end_claim_of_dead`].
     pub fn end_claim_of_dead(&self, process: u32) -> bool {
         self.ring.claims_of_readers().take_from_dead(process)
@@ -145,22 +161,38 @@ impl<'a> Claims<'a> {
     fn begin(&self, geometry: Geometry, position: u64, len: usize, process: u32) -> Claim {
         let serial = self.side.claims.load(Ordering::Relaxed).wrapping_add(1).max(1);
         self.side.claims.store(serial, Ordering::Relaxed);
-        // A swap, for only a hostile process can have put something else there since it was looked at. E5 makes it seen.
-        self.side.claim.swap(process & PROCESS, Ordering::Relaxed);
+        // E5 makes it seen. Only a hostile process can have put something else there since it was looked at.
+        self.side.claim.store(process & PROCESS, Ordering::Relaxed);
         Claim { geometry, position, len, process, serial }
     }
 
     /// The stream goes on after the first `count` bytes of `claim`, and others may go on. Returns whether somebody waited
     /// for that. Only by the process whose claim it is, and once.
     #[inline]
-    pub fn end(&self, claim: &Claim, count: usize, cpu: u32) -> bool {
+    pub fn end<P: Parking>(&self, claim: &Claim, count: usize, cpu: u32, parking: &P) -> bool {
+        match self.side.lock.enter_own(parking) {
+            Some(_own) => {
+                self.publish(claim, count, cpu);
+                // Nobody has had the lock since it was claimed, so nobody waits. Whoever has it next sees all this by E5, and
+                // who sleeps, by E3, that the lock has an owner.
+                self.side.claim.store(0, Ordering::Relaxed);
+                false
+            }
+            None => {
+                self.publish(claim, count, cpu);
+                // E11 with `is_claimed`, and half of E3; see `fence_after_unlock`.
+                self.side.claim.swap(0, Ordering::Release) & OTHERS_WAIT != 0
+            }
+        }
+    }
+
+    #[inline]
+    fn publish(&self, claim: &Claim, count: usize, cpu: u32) {
         if count > 0 {
             // E1 with `ReadSide::waiting`, E2 with `WriteSide::room`.
             self.side.publish(self.published, claim.position.wrapping_add(count.min(claim.len) as u64));
             self.side.note_cpu(self.published, cpu);
         }
-        // E11 with `is_claimed`, and half of E3; see `fence_after_unlock`.
-        self.side.claim.swap(0, Ordering::Release) & OTHERS_WAIT != 0
     }
 
     /// The process that has claimed the side, if one has.
@@ -173,9 +205,7 @@ impl<'a> Claims<'a> {
         self.process() == Some(process) && self.side.claims.load(Ordering::Relaxed) == serial
     }
 
-    /// Says that one more waits for the end of the claim. Returns the word, and what it holds while there is something to
-    /// wait for.
-    pub fn will_wait(&self) -> Option<(&'a AtomicU32, u32)> {
+    fn will_wait(&self) -> Option<u32> {
         let word = self.side.claim.load(Ordering::Relaxed);
         if word & PROCESS == 0 {
             return None;
@@ -183,7 +213,7 @@ impl<'a> Claims<'a> {
         let waited_for = word | OTHERS_WAIT;
         let is_noted = word == waited_for
             || self.side.claim.compare_exchange(word, waited_for, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        is_noted.then_some((&self.side.claim, waited_for))
+        is_noted.then_some(waited_for)
     }
 
     /// Where those wait whom [`Claims::end`] told of.
@@ -227,11 +257,11 @@ mod tests {
         assert_eq!((writers.is_claimed(), readers.is_claimed()), (true, false));
         assert_eq!(writers.resize(&readers, BANK), Err(Resize::Busy));
         assert_eq!(writers.disown_pages(&readers), Ok(false));
-        assert!(!ring.claims_of_writers().end(&claim, 4, 0));
+        assert!(!ring.claims_of_writers().end(&claim, 4, 0, &me));
         let claim = readers.claim(readers.waiting(10).unwrap(), 10, 7);
         assert_eq!((claim.len(), writers.is_claimed(), readers.is_claimed()), (4, false, true));
         assert_eq!(writers.resize(&readers, BANK), Err(Resize::Busy));
-        assert!(!ring.claims_of_readers().end(&claim, 4, 0));
+        assert!(!ring.claims_of_readers().end(&claim, 4, 0, &me));
         assert_eq!(writers.disown_pages(&readers), Ok(true));
         assert_eq!(writers.resize(&readers, BANK), Ok(()));
     }
@@ -247,8 +277,8 @@ mod tests {
         let claims = ring.claims_of_writers();
         assert!(claims.stands(claim.serial(), 7) && !claims.stands(claim.serial(), 8) && !claims.stands(0, 7));
         assert!(!writers.end_claim_of_dead(8) && writers.is_claimed());
-        assert!(claims.will_wait().is_some());
+        assert!(writers.will_wait().is_some());
         assert!(writers.end_claim_of_dead(7) && !writers.is_claimed());
-        assert!(claims.will_wait().is_none() && !writers.end_claim_of_dead(7));
+        assert!(writers.will_wait().is_none() && !writers.end_claim_of_dead(7));
     }
 }

@@ -15,7 +15,6 @@ use super::{Outcome, Reader};
 use crate::claim::{self, Trust};
 use crate::end::broken;
 use crate::policy::FIRST_NAP;
-use crate::segment::Segment;
 
 /// Of the ring, the part that is shown at once: while the program looks at it, its place is not free, and a writer that
 /// keeps up should not have to wait.
@@ -31,7 +30,8 @@ pub(super) struct InPlace {
 
 /// What the search for bytes came to.
 enum Found {
-    InPlace(InPlace),
+    InPlace,
+    Nothing,
     EndOfStream,
     /// They have to be copied.
     Elsewhere,
@@ -47,6 +47,7 @@ pub struct Borrowed<'r> {
 
 impl Borrowed<'_> {
     /// Bytes: 0 only at the end of the stream.
+    #[inline]
     pub fn len(&self) -> usize {
         self.segments().iter().map(|segment| segment.len()).sum()
     }
@@ -57,17 +58,20 @@ impl Borrowed<'_> {
     }
 
     /// The bytes: those of the second segment follow those of the first. The first is empty only if both are.
+    #[inline]
     pub fn segments(&self) -> [&[u8]; 2] {
         self.reader.shown()
     }
 
     /// Takes the first `count` of the bytes, or all; the others are left for the next read. Wakes who waits for room.
+    #[inline]
     pub fn consume(self, count: usize) {
         self.reader.consume(count);
     }
 }
 
 impl Drop for Borrowed<'_> {
+    #[inline]
     fn drop(&mut self) {
         self.reader.end_claim(0);
     }
@@ -139,48 +143,58 @@ impl Reader {
     }
 
     /// Sees to it that there is something to show, unless the stream has ended.
+    #[inline]
     fn look(&mut self, most: Option<usize>) -> io::Result<()> {
         if self.ahead.len() > 0 || self.claim_is_open() {
             return Ok(());
         }
         self.in_place = None;
-        let claimant = self.trust.claimant(&self.end);
-        if let (Some(process), Some(segment)) = (claimant, self.end.segment()?) {
-            match self.find(segment, process, most)? {
-                Found::InPlace(found) => {
-                    self.in_place = Some(found);
-                    return Ok(());
-                }
-                Found::EndOfStream => return Ok(()),
+        if let Some(process) = self.trust.claimant(&self.end) {
+            match self.find_now(process, most)? {
+                Found::InPlace | Found::EndOfStream => return Ok(()),
+                Found::Nothing => match self.find(process, most)? {
+                    Found::Elsewhere => {}
+                    _ => return Ok(()),
+                },
                 Found::Elsewhere => {}
             }
         }
+        self.look_ahead(most)
+    }
+
+    #[cold]
+    fn look_ahead(&mut self, most: Option<usize>) -> io::Result<()> {
         let mut memory = self.ahead.lend_memory(most);
         let count = self.read_some(&mut [IoSliceMut::new(&mut memory)]);
         self.ahead.take_memory_back(memory, *count.as_ref().unwrap_or(&0));
         count.map(drop)
     }
 
+    #[inline]
     fn claim_is_open(&self) -> bool {
         self.in_place.as_ref().is_some_and(|found| self.end.claim.is(&found.claim) && claim::is_ours(&found.claim))
     }
 
-    fn find(&self, segment: &Segment, process: u32, most: Option<usize>) -> io::Result<Found> {
+    /// Waits until there is something.
+    #[cold]
+    fn find(&mut self, process: u32, most: Option<usize>) -> io::Result<Found> {
         let (mut false_wakes, mut nap) = (0, FIRST_NAP);
         loop {
-            if let Some(found) = self.find_now(segment, process, most)? {
-                return Ok(found);
+            let Some(segment) = self.end.segment()? else { return Ok(Found::Elsewhere) };
+            if let Outcome::EndOfStream = self.wait(segment, &mut false_wakes, &mut nap)? {
+                return Ok(Found::EndOfStream);
             }
-            match self.wait(segment, &mut false_wakes, &mut nap)? {
-                Outcome::TryAgain => {}
-                Outcome::EndOfStream => return Ok(Found::EndOfStream),
+            match self.find_now(process, most)? {
+                Found::Nothing => {}
+                found => return Ok(found),
             }
         }
     }
 
-    /// Claims what waits in the ring; `None` if nothing does.
+    /// Claims what waits in the ring, if something does.
     #[inline]
-    fn find_now(&self, segment: &Segment, process: u32, most: Option<usize>) -> io::Result<Option<Found>> {
+    fn find_now(&mut self, process: u32, most: Option<usize>) -> io::Result<Found> {
+        let Some(segment) = self.end.segment()? else { return Ok(Found::Elsewhere) };
         let (ring, parker) = (segment.ring(), self.end.parker());
         loop {
             let readers = ring.lock_readers(&parker).map_err(broken)?;
@@ -190,7 +204,7 @@ impl Reader {
                 continue;
             }
             if ring.route() != Route::Ring {
-                return Ok(Some(Found::Elsewhere));
+                return Ok(Found::Elsewhere);
             }
             let most = match most {
                 Some(most) => most,
@@ -199,16 +213,18 @@ impl Reader {
             let waiting = readers.waiting(most).map_err(broken)?;
             if waiting.is_empty() {
                 // What a writer offers is in its own memory, and is copied from there.
-                return Ok(ring.is_offered().then_some(Found::Elsewhere));
+                return Ok(if ring.is_offered() { Found::Elsewhere } else { Found::Nothing });
             }
             let len = most.min(waiting.len());
             segment.populate(waiting.touches(len))?;
             let claim = readers.claim(waiting, len, process);
             self.end.claim.note(&claim, Access::Read);
-            return Ok(Some(Found::InPlace(InPlace { claim, is_all: len == waiting.len() })));
+            self.in_place = Some(InPlace { claim, is_all: len == waiting.len() });
+            return Ok(Found::InPlace);
         }
     }
 
+    #[inline]
     fn shown(&self) -> [&[u8]; 2] {
         match (&self.in_place, self.end.segment()) {
             (Some(found), Ok(Some(segment))) if self.claim_is_open() => {

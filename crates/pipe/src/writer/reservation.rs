@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 use std::io::{self, IoSlice, Write};
+use std::sync::atomic::Ordering::Relaxed;
 
 use millstream_ring::{Claim, PIPE_BUF, Route};
 use millstream_sys::transfer::{self, Access};
@@ -15,7 +16,6 @@ use crate::claim::{self, Trust};
 use crate::end::broken;
 use crate::handover;
 use crate::policy::FIRST_NAP;
-use crate::segment::Segment;
 
 /// Most that is reserved where the kernel carries the stream: what its pipe holds.
 const LARGEST_FOR_KERNEL: usize = 64 << 10;
@@ -26,32 +26,33 @@ const LARGEST_FOR_KERNEL: usize = 64 << 10;
 #[derive(Debug)]
 pub struct Reservation<'w> {
     writer: &'w mut Writer,
-    place: Place,
     filled: usize,
 }
 
-/// Where the room is.
-#[derive(Debug)]
-enum Place {
-    Ring {
+/// What a writer has reserved. Kept there, and not in the [`Reservation`], so that finding it moves nothing.
+#[derive(Debug, Default)]
+pub(super) enum Reserved {
+    #[default]
+    Nothing,
+    InRing {
         claim: Claim,
         /// Free bytes behind it.
         room_behind: usize,
         /// Whether it is certain that there was a reader a moment ago.
         was_seen: bool,
     },
-    Private {
-        memory: Vec<u8>,
-        len: usize,
-    },
+    /// So many bytes of memory of this process.
+    Private(usize),
 }
 
 impl Reservation<'_> {
     /// Bytes that can be filled.
+    #[inline]
     pub fn len(&self) -> usize {
-        match &self.place {
-            Place::Ring { claim, .. } => claim.len(),
-            Place::Private { len, .. } => *len,
+        match &self.writer.reserved {
+            Reserved::Nothing => 0,
+            Reserved::InRing { claim, .. } => claim.len(),
+            Reserved::Private(len) => *len,
         }
     }
 
@@ -67,16 +68,18 @@ impl Reservation<'_> {
 
     /// The room, to be filled in any order: what is in the second segment follows what is in the first. What is there before
     /// is any bytes.
+    #[inline]
     pub fn segments_mut(&mut self) -> [&mut [u8]; 2] {
-        match &mut self.place {
-            Place::Private { memory, len } => [&mut memory[..*len], &mut []],
-            Place::Ring { claim, .. } => match self.writer.end.segment() {
+        match &self.writer.reserved {
+            Reserved::Private(len) => [&mut self.writer.private[..*len], &mut []],
+            Reserved::InRing { claim, .. } => match self.writer.end.segment() {
                 // SAFETY: inside of the mapping, which lives as long as the writer; the two do not overlap. Claimed by this
                 // process, so nobody who keeps to the protocol touches it; that all do was promised (`trust_peers`). The
                 // claim is ended only through this reservation, for which the reference has to be gone.
                 Ok(Some(segment)) => claim.places(segment.ring()).map(|range| unsafe { segment.place(range).as_mut() }),
                 _ => [&mut [], &mut []],
             },
+            Reserved::Nothing => [&mut [], &mut []],
         }
     }
 
@@ -92,16 +95,15 @@ impl Reservation<'_> {
     ///
     /// # Panics
     /// When `count` is more than was reserved.
-    pub fn commit(mut self, count: usize) -> io::Result<usize> {
+    #[inline]
+    pub fn commit(self, count: usize) -> io::Result<usize> {
         assert!(count <= self.len(), "{count} bytes of {} cannot be committed", self.len());
-        match &self.place {
-            Place::Private { memory, .. } => self.writer.write_all_of(&[IoSlice::new(&memory[..count])]),
-            Place::Ring { claim, room_behind, was_seen } => {
-                let (claim, behind, was_seen) = (*claim, *room_behind, *was_seen);
-                let room = behind + claim.len() - count;
-                // Whatever happens, dropping has nothing left to do.
-                self.place = Place::Private { memory: Vec::new(), len: 0 };
-                self.writer.commit(&claim, count, room, was_seen)
+        // Whatever happens, dropping has nothing left to do.
+        match std::mem::take(&mut self.writer.reserved) {
+            Reserved::Nothing => Ok(0),
+            Reserved::Private(_) => self.writer.write_all_of(&[IoSlice::new(&self.writer.private[..count])]),
+            Reserved::InRing { claim, room_behind, was_seen } => {
+                self.writer.commit(&claim, count, room_behind + claim.len() - count, was_seen)
             }
         }
     }
@@ -129,11 +131,10 @@ impl Write for Reservation<'_> {
 }
 
 impl Drop for Reservation<'_> {
+    #[inline]
     fn drop(&mut self) {
-        match &mut self.place {
-            Place::Ring { claim, .. } => self.writer.drop_claim(claim),
-            Place::Private { memory, .. } if memory.capacity() > 0 => self.writer.private = std::mem::take(memory),
-            Place::Private { .. } => {}
+        if let Reserved::InRing { claim, .. } = std::mem::take(&mut self.writer.reserved) {
+            self.writer.drop_claim(&claim);
         }
     }
 }
@@ -180,46 +181,58 @@ impl Writer {
     /// memory of this process that is written when it is committed, and others are free to write before.
     ///
     /// # Errors
-    /// As for writing.
+    /// As for writing. That the last reader has died and left room is found out when the room is committed.
+    #[inline]
     pub fn reserve(&mut self, len: usize) -> io::Result<Reservation<'_>> {
-        let claimant = if len > 0 { self.trust.claimant(&self.end) } else { None };
-        let mut place = match len {
-            0 => Place::Private { memory: Vec::new(), len: 0 },
-            _ => self.find(len, claimant)?,
-        };
-        if let Place::Private { memory, len } = &mut place {
-            *memory = std::mem::take(&mut self.private);
-            if memory.len() < *len {
-                memory.resize(*len, 0);
+        self.reserved = Reserved::Nothing;
+        if len > 0 {
+            let claimant = self.trust.claimant(&self.end);
+            match self.find_now(len, claimant) {
+                Ok(true) => {}
+                outcome => self.find(len, claimant, outcome)?,
             }
         }
-        Ok(Reservation { writer: self, place, filled: 0 })
+        if let Reserved::Private(len) = self.reserved
+            && self.private.len() < len
+        {
+            self.private.resize(len, 0);
+        }
+        Ok(Reservation { writer: self, filled: 0 })
     }
 
-    fn find(&self, len: usize, claimant: Option<u32>) -> io::Result<Place> {
+    /// Goes on from what one attempt came to.
+    #[cold]
+    fn find(&mut self, len: usize, claimant: Option<u32>, mut outcome: Result<bool, Stop>) -> io::Result<()> {
         let mut nap = FIRST_NAP;
         loop {
-            let outcome = match self.end.segment()? {
-                None => self.find_at_kernel(len, &mut nap),
-                Some(segment) => match self.find_now(segment, len, claimant) {
-                    Ok(None) => self.wait(segment, needed(len), &mut nap).map(|()| None),
-                    outcome => outcome,
-                },
-            };
+            if let Ok(false) = outcome {
+                outcome = match self.end.segment()? {
+                    None => self.wait_for_kernel(nap),
+                    Some(segment) => self.wait(segment, needed(len), &mut nap),
+                }
+                .map(|()| false);
+            }
             match outcome {
-                Ok(Some(place)) => return Ok(place),
-                Ok(None) => {}
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
                 Err(Stop::Interrupted) if signals::handlers_ask_for_restart() => {}
                 Err(stop) => return Err(self.error_of(stop)),
             }
+            outcome = self.find_now(len, claimant);
         }
     }
 
-    /// `None` while there is not enough room.
+    /// Reserves, if there is enough room; otherwise returns false.
     #[inline]
-    fn find_now(&self, segment: &Segment, len: usize, claimant: Option<u32>) -> Result<Option<Place>, Stop> {
+    fn find_now(&mut self, len: usize, claimant: Option<u32>) -> Result<bool, Stop> {
+        let Some(segment) = self.end.segment()? else { return self.find_at_kernel(len) };
         let (ring, parker) = (segment.ring(), self.end.parker());
-        let was_seen = self.see_that_a_reader_is_left(ring)?;
+        // In place the time is looked at when the room is committed.
+        let was_seen = if claimant.is_some() && ring.closes() == self.closes_seen.load(Relaxed) {
+            true
+        } else {
+            self.see_that_a_reader_is_left(ring)?
+        };
         loop {
             let writers = ring.lock_writers(&parker).map_err(broken)?;
             if writers.is_claimed() {
@@ -236,7 +249,7 @@ impl Writer {
                         let _ = handover::return_to_ring(&self.end, segment);
                         continue;
                     }
-                    return self.room_at_kernel(len);
+                    return self.find_at_kernel(len);
                 }
                 Route::Moving => {
                     drop(writers);
@@ -248,44 +261,52 @@ impl Writer {
             let free = room.len();
             if free < needed(len) {
                 drop(writers);
-                if !was_seen {
-                    self.ask_for_readers(millstream_sys::clock::ticks(), ring.closes())?;
+                if !self.see_that_a_reader_is_left(ring)? {
+                    // Nothing is written, so nothing will be rung for.
+                    self.ask_for_readers_now(ring)?;
                 }
-                return Ok(None);
+                return Ok(false);
             }
             let len = len.min(free);
-            let Some(process) = claimant else { return Ok(Some(Place::Private { memory: Vec::new(), len })) };
-            segment.populate(room.touches(len))?;
-            let claim = writers.claim(room, len, process);
-            self.end.claim.note(&claim, Access::Write);
-            return Ok(Some(Place::Ring { claim, room_behind: free - len, was_seen }));
+            self.reserved = match claimant {
+                None => Reserved::Private(len),
+                Some(process) => {
+                    segment.populate(room.touches(len))?;
+                    let claim = writers.claim(room, len, process);
+                    self.end.claim.note(&claim, Access::Write);
+                    Reserved::InRing { claim, room_behind: free - len, was_seen }
+                }
+            };
+            return Ok(true);
         }
     }
 
-    /// A pipe that only the kernel carries.
-    fn find_at_kernel(&self, len: usize, nap: &mut std::time::Duration) -> Result<Option<Place>, Stop> {
-        if let Some(place) = self.room_at_kernel(len)? {
-            return Ok(Some(place));
-        }
-        if !self.end.is_blocking()? {
-            return Err(Errno::AGAIN.into());
-        }
-        self.end.counters.slept();
-        match transfer::sleep_until_writable(self.end.fd(), *nap) {
-            Ok(_) => Ok(None),
-            Err(Errno::INTR) => Err(Stop::Interrupted),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    fn room_at_kernel(&self, len: usize) -> Result<Option<Place>, Stop> {
+    /// Where the kernel carries the stream.
+    #[cold]
+    fn find_at_kernel(&mut self, len: usize) -> Result<bool, Stop> {
         let ready = transfer::readiness(self.end.fd())?;
         if ready.peer_gone {
             return Err(Stop::NoReader);
         }
         // Ready means that a page is free, and so much goes in without waiting if nobody else comes.
         let most = if self.end.is_blocking()? { LARGEST_FOR_KERNEL } else { PIPE_BUF };
-        Ok(ready.writable.then(|| Place::Private { memory: Vec::new(), len: len.min(most) }))
+        if ready.writable {
+            self.reserved = Reserved::Private(len.min(most));
+        }
+        Ok(ready.writable)
+    }
+
+    /// At a pipe that only the kernel carries.
+    fn wait_for_kernel(&self, nap: std::time::Duration) -> Result<(), Stop> {
+        if !self.end.is_blocking()? {
+            return Err(Errno::AGAIN.into());
+        }
+        self.end.counters.slept();
+        match transfer::sleep_until_writable(self.end.fd(), nap) {
+            Ok(_) => Ok(()),
+            Err(Errno::INTR) => Err(Stop::Interrupted),
+            Err(error) => Err(error.into()),
+        }
     }
 
     #[inline]

@@ -1,10 +1,11 @@
 //! Bytes that are filled and read in place.
 #![allow(unsafe_code)]
 
+use loom::sync::Arc;
 use loom::thread;
 use millstream_ring::Claim;
 
-use crate::world::{Me, OCCASIONAL, World, check, read, read_now, try_read, try_write, until, write, write_now};
+use crate::world::{Futex, Me, OCCASIONAL, World, check, read, read_now, try_read, try_write, until, write, write_now};
 
 /// Room for one byte, claimed by who is called `process`; `None` if there is none, or somebody else has claimed it.
 fn try_reserve(world: &World, me: &Me, process: u32) -> Option<Claim> {
@@ -21,7 +22,7 @@ fn commit(world: &World, me: &Me, claim: &Claim, byte: u8) {
         // SAFETY: loom stops the model if another thread uses the byte.
         world.cells[cell].with_mut(|cell| unsafe { *cell = byte });
     }
-    ring.claims_of_writers().end(claim, 1, 0);
+    ring.claims_of_writers().end(claim, 1, 0, me);
     if ring.readers_wait() {
         ring.bell().raise(me, &world.shadow).unwrap();
     }
@@ -41,7 +42,7 @@ fn consume(world: &World, me: &Me, claim: &Claim) -> Vec<u8> {
     // SAFETY: loom stops the model if another thread writes the byte.
     let look = |cell: usize| world.cells[cell].with(|cell| unsafe { *cell });
     let bytes = claim.places(ring).into_iter().flatten().map(look).collect();
-    ring.claims_of_readers().end(claim, claim.len(), 0);
+    ring.claims_of_readers().end(claim, claim.len(), 0, me);
     if ring.writers_wait() {
         ring.bell().lower(me, &world.shadow).unwrap();
     }
@@ -142,6 +143,40 @@ fn a_plain_writer_goes_before_or_after_one_who_fills_in_place() {
 #[test]
 fn a_writer_whose_own_the_lock_is_goes_before_or_after_one_who_fills_in_place() {
     a_plain_writer_goes_before_or_after(true);
+}
+
+/// `in_place` fills the ring in place, and then wakes who waits for the end of its claim.
+fn who_waits_for_the_end_of_a_claim_is_woken(in_place: u32) {
+    check(3, move || {
+        let world = World::new();
+        let futex = Arc::new(Futex::new());
+        let (theirs, their_futex) = (world.clone(), futex.clone());
+        let filling = thread::spawn(move || {
+            let (ring, me) = (theirs.ring(), Me(in_place));
+            let claim = until(|| try_reserve(&theirs, &me, 1));
+            if ring.claims_of_writers().end(&claim, 0, 0, &me) {
+                their_futex.wake_all();
+            }
+        });
+        let (ring, me) = (world.ring(), Me(OCCASIONAL + 1));
+        while write_beside(&world, &me, 6).is_none() {
+            let waited_for = ring.lock_writers(&me).unwrap().will_wait();
+            if let Some(expected) = waited_for {
+                futex.wait(ring.claims_of_writers().word(), expected);
+            }
+        }
+        filling.join().unwrap();
+    });
+}
+
+#[test]
+fn who_waits_for_the_end_of_an_owners_claim_is_woken() {
+    who_waits_for_the_end_of_a_claim_is_woken(1);
+}
+
+#[test]
+fn who_waits_for_the_end_of_anybody_elses_claim_is_woken() {
+    who_waits_for_the_end_of_a_claim_is_woken(OCCASIONAL);
 }
 
 #[test]

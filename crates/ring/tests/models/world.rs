@@ -87,6 +87,31 @@ impl Shadow for Pipe {
     }
 }
 
+/// Where threads sleep until a word changes, as the kernel has it: looked at once more when nobody can wake any more
+/// without being noticed.
+pub(crate) struct Futex {
+    queue: Mutex<()>,
+    woken: Condvar,
+}
+
+impl Futex {
+    pub(crate) fn new() -> Futex {
+        Futex { queue: Mutex::new(()), woken: Condvar::new() }
+    }
+
+    pub(crate) fn wait(&self, word: &AtomicU32, expected: u32) {
+        let queue = self.queue.lock().unwrap();
+        if word.load(Ordering::Relaxed) == expected {
+            drop(self.woken.wait(queue).unwrap());
+        }
+    }
+
+    pub(crate) fn wake_all(&self) {
+        let _queue = self.queue.lock().unwrap();
+        self.woken.notify_all();
+    }
+}
+
 /// Threads of this number and above never make a lock their own.
 pub(crate) const OCCASIONAL: u32 = 100;
 
