@@ -1,5 +1,6 @@
 //! The ways in which bytes go into millstream's pipe and come out of it. Whatever switches between ways takes them from
 //! these tables: a way that is added here is used by the soak and by the random sequences.
+#![allow(unsafe_code, reason = "a promise: the processes of these tests keep to the protocol")]
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Seek, Write};
 
@@ -49,6 +50,7 @@ pub static WRITE_PATHS: &[WritePath] = &[
     WritePath { name: "write", write: |mut writer, bytes| writer.write(bytes), is_like_write: true },
     WritePath { name: "write vectored", write: write_in_parts, is_like_write: true },
     WritePath { name: "copy from a file", write: copy_from_file, is_like_write: false },
+    WritePath { name: "in place", write: write_in_place, is_like_write: true },
 ];
 
 /// All ways out.
@@ -56,6 +58,7 @@ pub static READ_PATHS: &[ReadPath] = &[
     ReadPath { name: "read", read: |mut reader, buffer| reader.read(buffer), takes_once: true },
     ReadPath { name: "read vectored", read: read_in_parts, takes_once: true },
     ReadPath { name: "copy to a file", read: copy_to_file, takes_once: false },
+    ReadPath { name: "in place", read: read_in_place, takes_once: true },
 ];
 
 /// All kinds of pipes.
@@ -101,6 +104,42 @@ fn copy_to_file(reader: &Reader, buffer: &mut [u8]) -> io::Result<usize> {
     let count = reader.copy_to(&file, buffer.len() as u64)? as usize;
     file.rewind()?;
     file.read_exact(&mut buffer[..count])?;
+    Ok(count)
+}
+
+/// Reserves again and again until everything is written, as `write(2)` would. With a handle of its own, for others may use
+/// this one.
+fn write_in_place(writer: &Writer, bytes: &[u8]) -> io::Result<usize> {
+    let mut writer = writer.try_clone()?;
+    // SAFETY: all ends of the pipes of these tests stay with processes that run this crate.
+    unsafe { writer.trust_peers() };
+    let mut done = 0;
+    while done < bytes.len() {
+        let rest = &bytes[done..];
+        let outcome = writer.reserve(rest.len()).and_then(|mut room| {
+            let count = room.write(rest)?;
+            room.commit(count)
+        });
+        match outcome {
+            Ok(count) => done += count,
+            Err(error) => return if done > 0 { Ok(done) } else { Err(error) },
+        }
+    }
+    Ok(done)
+}
+
+/// Copies out of what is borrowed; with a handle of its own, too.
+fn read_in_place(reader: &Reader, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut reader = reader.try_clone()?;
+    // SAFETY: as above.
+    unsafe { reader.trust_peers() };
+    let borrowed = reader.borrow_up_to(buffer.len())?;
+    let mut count = 0;
+    for segment in borrowed.segments() {
+        buffer[count..count + segment.len()].copy_from_slice(segment);
+        count += segment.len();
+    }
+    borrowed.consume(count);
     Ok(count)
 }
 

@@ -230,6 +230,19 @@ fn taken(path: &ReadPath, left: Left) -> Vec<u64> {
     }
 }
 
+#[allow(unsafe_code, reason = "a promise: the processes of these tests keep to the protocol")]
+fn trust<E>(end: &mut E, promise: unsafe fn(&mut E)) {
+    // SAFETY: all ends stay with processes of these tests, which run this crate.
+    unsafe { promise(end) };
+}
+
+fn write_in_place(writer: &mut Writer, bytes: &[u8]) {
+    trust(writer, Writer::trust_peers);
+    let mut room = writer.reserve(bytes.len()).unwrap();
+    room.write_all(bytes).unwrap();
+    room.commit(bytes.len()).unwrap();
+}
+
 const BOTH: [u64; 2] = [2000, 2200];
 
 /// The possible ends of a stream to which the child appends 200 bytes: both, until it has done it.
@@ -273,6 +286,49 @@ alone! {
         at_every_step(
             || Scene::of_owner(|mut reader, _writer| assert_eq!(reader.read(&mut [0; 200]).unwrap(), 200)),
             |scene, left| scene.rest_is(if left == Left::Finished { &[200] } else { &[0, 200] }, &[2000]),
+        );
+    }
+
+    fn a_writer_may_die_anywhere_in_place_under_a_lock_of_its_own() {
+        at_every_step(
+            || Scene::of_owner(|_reader, mut writer| write_in_place(&mut writer, &pattern::bytes(2000..2200))),
+            |scene, left| scene.rest_is(&[0], with_or_without(left)),
+        );
+    }
+
+    fn a_reader_may_die_anywhere_in_place_under_a_lock_of_its_own() {
+        at_every_step(
+            || Scene::of_owner(|mut reader, _writer| {
+                trust(&mut reader, Reader::trust_peers);
+                let borrowed = reader.borrow_up_to(200).unwrap();
+                assert!(borrowed.segments()[0] == pattern::bytes(0..200));
+                borrowed.consume(200);
+            }),
+            |scene, left| scene.rest_is(if left == Left::Finished { &[200] } else { &[0, 200] }, &[2000]),
+        );
+    }
+
+    fn who_waits_for_a_claim_gets_its_turn_whenever_it_came() {
+        at_every_step(
+            || Scene::of_owner(|_reader, mut writer| write_in_place(&mut writer, &pattern::bytes(2000..2200))),
+            |mut scene, left| {
+                // The child pauses, perhaps with a claim or on its way out of one; then it goes on, and both have written.
+                let writer = scene.ends.writers[0].try_clone().unwrap();
+                let writing = start(move || (&writer).write_all(&[b'?'; 50]).unwrap());
+                while sleeps_in(writing.id).is_none() && !writing.is_finished() {
+                    std::thread::yield_now();
+                }
+                if left == Left::InTheMiddle {
+                    lead(&scene, u64::MAX);
+                }
+                writing.join();
+                scene.kill();
+                let reader = scene.ends.readers.pop().unwrap();
+                drop(scene.ends);
+                let mut all = Vec::new();
+                (&reader).read_to_end(&mut all).unwrap();
+                assert_eq!(all.len(), 2250);
+            },
         );
     }
 
