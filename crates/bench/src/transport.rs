@@ -3,13 +3,14 @@
 //! A new one is such a file and a line in [`ALL`]. Rivals with heavy dependencies live in packages of their own, which
 //! give the plans of the methods any other `&'static dyn Transport`.
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, Read, Write};
 
 use crate::engine::placement::Placement;
 use crate::page_aligned::PageAligned;
 
 pub mod fifo;
 pub mod kernel_pipe;
+pub mod loan;
 pub mod millstream;
 pub mod posix_mq;
 pub mod process_vm_readv;
@@ -19,7 +20,7 @@ pub mod unix;
 pub mod vmsplice;
 
 /// All of them, in the order in which they are shown.
-pub static ALL: [&dyn Transport; 12] = [
+pub static ALL: [&dyn Transport; 13] = [
     &kernel_pipe::DEFAULT,
     &kernel_pipe::ONE_MEBIBYTE,
     &fifo::FIFO,
@@ -30,6 +31,7 @@ pub static ALL: [&dyn Transport; 12] = [
     &process_vm_readv::PROCESS_VM_READV,
     &millstream::ADAPTIVE,
     &millstream::BLOCK,
+    &loan::LOAN,
     &fifo::OURS,
     &spsc_bare::SPSC_BARE,
 ];
@@ -45,6 +47,11 @@ pub trait Transport: Sync {
     /// A sentence: why this machine does not give what the name promises.
     fn connect(&self, placement: Placement) -> Result<Ends, String>;
 
+    /// The same, where bytes are made and looked at in the stream itself, if this transport has that.
+    fn connect_in_place(&self, _: Placement) -> Option<Result<InPlaceEnds, String>> {
+        None
+    }
+
     /// Whether an end that has to wait goes to sleep. One that only spins or gives way has no round trips from sleep.
     fn sleeps(&self) -> bool {
         true
@@ -57,6 +64,26 @@ pub struct Ends {
     pub writer: Box<dyn WriteEnd>,
     /// Gives bytes, and waits while there are none; 0 after the last.
     pub reader: Box<dyn Read>,
+}
+
+/// The two ends of a new stream in which nothing is copied.
+pub struct InPlaceEnds {
+    /// Has bytes made, and waits while there is no room.
+    pub writer: Box<dyn Fill>,
+    /// Shows bytes, and waits while there are none; none after the last.
+    pub reader: Box<dyn BufRead>,
+}
+
+/// An end whose bytes are made where they will be read.
+pub trait Fill {
+    /// Has up to `len` bytes made by `make`, which gets their places in their order, in one call or two; returns how many.
+    ///
+    /// # Errors
+    /// As for writing.
+    fn fill(&mut self, len: usize, make: &mut dyn FnMut(&mut [u8])) -> io::Result<usize>;
+
+    /// As [`WriteEnd::finish`].
+    fn finish(self: Box<Self>);
 }
 
 /// An end that bytes are written to.

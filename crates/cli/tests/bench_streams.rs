@@ -135,7 +135,7 @@ fn round_trips_over_fifos_and_sockets() {
 fn round_trips_over_everything() {
     let arguments = ["lat_pipe", "--transport", "all", "--waiting", "running", "--placement", "1cpu"];
     let seen = measured(&arguments, "lat_pipe", "us", "waiting");
-    let all = [&BETWEEN_PROCESSES[..], &["fifo", "millstream-fifo", "millstream-block"]].concat();
+    let all = [&BETWEEN_PROCESSES[..], &["fifo", "millstream-fifo", "millstream-block", "millstream-loan"]].concat();
     assert_eq!(seen, combined(&["\"running\""], "1cpu", &all));
 }
 

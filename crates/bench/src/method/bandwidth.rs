@@ -13,8 +13,9 @@ use crate::engine::crew::{self, Post};
 use crate::engine::placement::Placement;
 use crate::engine::{Comparison, Job, Launch};
 use crate::method::Depth;
-use crate::transport::{Ends, Transport};
+use crate::transport::{Ends, InPlaceEnds, Transport};
 
+mod ends;
 mod memcpy_twice;
 mod passes;
 pub mod remote;
@@ -23,6 +24,7 @@ mod tests;
 mod workload;
 
 use super::baton::SharedBaton;
+use ends::{Sink, Source};
 pub use memcpy_twice::NAME as MEMCPY_TWICE;
 pub use workload::Workload;
 
@@ -172,17 +174,26 @@ fn launch(task: Task, placement: Placement, carrier: Carrier) -> Result<Launch, 
 
 fn stream(limit: Duration, task: Task, placement: Placement, transport: &dyn Transport) -> Result<Launch, String> {
     let cpus = placement.cpus()?;
-    let Ends { writer, reader } = transport.connect(placement)?;
+    let (sink, source) = match transport.connect_in_place(placement) {
+        Some(ends) => {
+            let InPlaceEnds { writer, reader } = ends?;
+            (Sink::InPlace(writer), Source::InPlace(reader))
+        }
+        None => {
+            let Ends { writer, reader } = transport.connect(placement)?;
+            (Sink::Copying(writer), Source::copying(reader, task.transfer))
+        }
+    };
     let baton = SharedBaton::new(placement.idle()).map_err(|error| format!("no shared memory: {error}"))?;
     let posts = [Post { name: "writer", cpu: cpus[0] }, Post { name: "reader", cpu: cpus[1] }];
     crew::run_within(limit, &posts, move |index| match index {
         0 => {
-            drop(reader);
-            passes::write(writer, baton, task).map(|()| None)
+            drop(source);
+            passes::write(sink, baton, task).map(|()| None)
         }
         _ => {
-            drop(writer);
-            passes::read(reader, baton, task).map(Some)
+            drop(sink);
+            passes::read(source, baton, task).map(Some)
         }
     })
 }

@@ -2,7 +2,7 @@
 
 use super::bandwidth::{self, Carrier};
 use crate::method::Depth;
-use crate::transport::{self, Transport, fifo, kernel_pipe, millstream, spsc_bare};
+use crate::transport::{self, Transport, fifo, kernel_pipe, loan, millstream, spsc_bare};
 
 pub use super::bandwidth::comparisons;
 
@@ -35,10 +35,11 @@ impl bandwidth::Method for BwPipe {
         &kernel_pipe::DEFAULT
     }
 
-    /// In full: without what differs from its neighbour in how it is found or how it waits, not in how it moves bytes.
+    /// In full: without what differs from its neighbour in how it is found or how it waits, not in how it moves bytes, and
+    /// without what does other work than the others where the workload is not `summed`.
     fn carriers(depth: Depth) -> Vec<Carrier> {
         let few = [kernel_pipe::DEFAULT.name(), millstream::ADAPTIVE.name(), spsc_bare::SPSC_BARE.name()];
-        let apart = [fifo::FIFO.name(), fifo::OURS.name(), millstream::BLOCK.name()];
+        let apart = [fifo::FIFO.name(), fifo::OURS.name(), millstream::BLOCK.name(), loan::LOAN.name()];
         let is_chosen = |name| match depth {
             Depth::Quick | Depth::SeedFaithful => few.contains(&name),
             Depth::Full => !apart.contains(&name),

@@ -12,7 +12,7 @@ use super::grep::Workload;
 use super::{Depth, bw_pipe, grep, pipeflex};
 use crate::engine::Comparison;
 use crate::engine::placement::Placement;
-use crate::transport::{Transport, kernel_pipe, millstream};
+use crate::transport::{Transport, kernel_pipe, loan, millstream};
 
 /// What stands in the table beside the old figures.
 pub struct Column {
@@ -25,7 +25,7 @@ pub struct Column {
 }
 
 /// All of them, in the order in which they are shown.
-pub static COLUMNS: [Column; 4] = [
+pub static COLUMNS: [Column; 5] = [
     Column {
         title: "kernel 1m",
         transport: &kernel_pipe::ONE_MEBIBYTE,
@@ -41,6 +41,11 @@ pub static COLUMNS: [Column; 4] = [
         title: "integrated",
         transport: &millstream::ADAPTIVE,
         means: "the library's pipe, which chooses by itself; for grep the same programs under millstream run",
+    },
+    Column {
+        title: "loans",
+        transport: &loan::LOAN,
+        means: "bytes made and added up in the ring itself; pipeflex makes them there and reads them as usual",
     },
 ];
 

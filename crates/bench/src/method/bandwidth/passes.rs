@@ -9,20 +9,23 @@
 //!
 //! Large transfers move more, so that each pass has a few; very small ones less, so that none takes a minute.
 //!
+//! In place (`ends.rs`) the writer makes in the stream what it would have written: it fills, or copies the hot buffer. The reader takes
+//! what it is shown, and adds up every byte in pass 3 whatever the workload is: one that looks at nothing where it lies would
+//! measure nothing.
+//!
 //! Then the writer ends the stream, and the reader must find it ended. A byte that is lost or doubled in pass 2 or 3
 //! shifts pass 4, and its pattern is off.
 
-use std::io::Read;
-
 use millstream_sys::clock;
 
+use super::ends::{Sink, Source};
 use super::workload::{self, Timed, Workload};
 use super::{Amount, Task};
 use crate::engine::Launch;
 use crate::method::baton::Baton;
 use crate::page_aligned::PageAligned;
 use crate::pattern;
-use crate::transport::{Buffers, WriteEnd};
+use crate::transport::{Buffers, Fill, WriteEnd};
 
 /// What a sample lasts at least, by the estimate. Starting and stopping cost a microsecond or two, and 2 ms would do; the
 /// estimate comes from a short and cold pass and is low.
@@ -49,14 +52,24 @@ enum Pass {
     Timed,
 }
 
+/// In their order.
+const PASSES: [Pass; 4] = [Pass::Compared, Pass::Timed, Pass::Timed, Pass::Compared];
+
 /// The writer's part.
-pub(super) fn write(mut end: Box<dyn WriteEnd>, mut baton: impl Baton, task: Task) -> Result<(), String> {
+pub(super) fn write(end: Sink, baton: impl Baton, task: Task) -> Result<(), String> {
+    match end {
+        Sink::Copying(end) => write_copying(end, baton, task),
+        Sink::InPlace(end) => write_in_place(end, baton, task),
+    }
+}
+
+fn write_copying(mut end: Box<dyn WriteEnd>, mut baton: impl Baton, task: Task) -> Result<(), String> {
     // The hot buffer never changes, and the others only when their turn has come: some transports look at them late.
     let mut hot = PageAligned::new(task.transfer);
     workload::fill_hot(&mut hot);
     let mut turns = Buffers::of(&*end, task.transfer);
     let mut position = 0;
-    for pass in [Pass::Compared, Pass::Timed, Pass::Timed, Pass::Compared] {
+    for pass in PASSES {
         let begin = position;
         let end_of_pass = begin + baton.await_go()?;
         while position < end_of_pass {
@@ -81,12 +94,40 @@ pub(super) fn write(mut end: Box<dyn WriteEnd>, mut baton: impl Baton, task: Tas
     Ok(())
 }
 
+/// The same bytes, made in the stream.
+fn write_in_place(mut end: Box<dyn Fill>, mut baton: impl Baton, task: Task) -> Result<(), String> {
+    let mut hot = PageAligned::new(task.transfer);
+    workload::fill_hot(&mut hot);
+    let mut position = 0;
+    for pass in PASSES {
+        let begin = position;
+        let end_of_pass = begin + baton.await_go()?;
+        while position < end_of_pass {
+            // A transfer that does not fit is made in parts.
+            let transfer = (position - begin) / task.transfer as u64;
+            let mut done = ((position - begin) % task.transfer as u64) as usize;
+            let count = end.fill(task.transfer - done, &mut |place| {
+                match (pass, task.workload) {
+                    (Pass::Timed, Workload::Hot | Workload::Summed) => {
+                        place.copy_from_slice(&hot[done..done + place.len()]);
+                    }
+                    (Pass::Timed, Workload::Fresh) => place.fill(workload::fresh_byte(transfer)),
+                    (Pass::Compared, _) => pattern::fill(begin + transfer * task.transfer as u64 + done as u64, place),
+                }
+                done += place.len();
+            });
+            position += count.map_err(|error| format!("cannot write at byte {position}: {error}"))? as u64;
+        }
+    }
+    end.finish();
+    Ok(())
+}
+
 /// The reader's part; returns MB/s, those of the rehearsal as warm-up.
-pub(super) fn read(end: Box<dyn Read>, baton: impl Baton, task: Task) -> Result<Launch, String> {
+pub(super) fn read(end: Source, baton: impl Baton, task: Task) -> Result<Launch, String> {
     let mut hot = vec![0; task.transfer];
     workload::fill_hot(&mut hot);
-    let buffer = PageAligned::new(task.transfer);
-    let mut reader = Reader { end, baton, buffer, hot, workload: task.workload, position: 0 };
+    let mut reader = Reader { end, baton, hot, task, last: Vec::new(), position: 0 };
     reader.compare(untimed_bytes(COMPARED_BYTES, task.transfer))?;
     let rehearsed = rehearsed_bytes(task.transfer);
     let estimated_ns = reader.time(rehearsed)?;
@@ -126,21 +167,30 @@ fn whole_transfers(bytes: u64, fewest: u64, transfer: usize) -> u64 {
 }
 
 struct Reader<B> {
-    end: Box<dyn Read>,
+    end: Source,
     baton: B,
-    buffer: PageAligned,
     hot: Vec<u8>,
-    workload: Workload,
+    task: Task,
+    /// The last bytes of a pass, where they are not in the buffer of the end.
+    last: Vec<u8>,
     position: u64,
 }
 
 impl<B: Baton> Reader<B> {
-    /// Reads once and returns how many bytes.
-    fn some(&mut self) -> Result<usize, String> {
-        match self.end.read(&mut self.buffer) {
-            Ok(0) => Err(format!("the stream ended after {} bytes", self.position)),
-            Ok(count) => Ok(count),
-            Err(error) => Err(format!("cannot read at byte {}: {error}", self.position)),
+    /// Takes some bytes; returns how many and what `look` says of them. The last before `end_of_pass` can be looked at once more.
+    fn some<T>(&mut self, end_of_pass: u64, look: impl FnOnce(u64, &[u8]) -> T) -> Result<(usize, T), String> {
+        let (position, last, is_kept) = (self.position, &mut self.last, self.end.is_in_place());
+        let taken = self.end.take(|bytes| {
+            if is_kept && position + bytes.len() as u64 == end_of_pass {
+                last.clear();
+                last.extend_from_slice(bytes);
+            }
+            (bytes.len(), look(position, bytes))
+        });
+        match taken {
+            Ok((0, _)) => Err(format!("the stream ended after {position} bytes")),
+            Ok(taken) => Ok(taken),
+            Err(error) => Err(format!("cannot read at byte {position}: {error}")),
         }
     }
 
@@ -149,8 +199,8 @@ impl<B: Baton> Reader<B> {
         self.baton.go(bytes)?;
         let end_of_pass = self.position + bytes;
         while self.position < end_of_pass {
-            let count = self.some()?;
-            if let Some(at) = pattern::first_difference(self.position, &self.buffer[..count]) {
+            let (count, difference) = self.some(end_of_pass, pattern::first_difference)?;
+            if let Some(at) = difference {
                 return Err(format!("byte {at} of the stream is wrong"));
             }
             self.position += count as u64;
@@ -163,18 +213,19 @@ impl<B: Baton> Reader<B> {
         let begin = self.position;
         let end_of_pass = begin + bytes;
         let (mut last, mut sum) = (0, 0_u64);
+        let is_summed = self.task.workload == Workload::Summed || self.end.is_in_place();
         let start = self.baton.go(bytes)?;
         while self.position < end_of_pass {
-            last = self.some()?;
-            if self.workload == Workload::Summed {
-                sum = sum.wrapping_add(workload::sum(self.position - begin, &self.buffer[..last]));
-            }
-            self.position += last as u64;
+            let sum_of = |position, bytes: &[u8]| if is_summed { workload::sum(position - begin, bytes) } else { 0 };
+            let (count, part) = self.some(end_of_pass, sum_of)?;
+            (last, sum) = (count, sum.wrapping_add(part));
+            self.position += count as u64;
         }
         let nanoseconds = clock::raw_nanoseconds() - start;
         self.expect_position(end_of_pass)?;
-        let (transfer, last) = (self.buffer.len(), &self.buffer[..last]);
-        self.workload.verify(&Timed { transfer, hot: &self.hot, bytes, last, sum })?;
+        let sum = if self.task.workload == Workload::Summed { sum } else { std::hint::black_box(sum) & 0 };
+        let (transfer, last) = (self.task.transfer, self.end.last(last).unwrap_or(&self.last));
+        self.task.workload.verify(&Timed { transfer, hot: &self.hot, bytes, last, sum })?;
         Ok(nanoseconds.max(1))
     }
 
@@ -186,7 +237,7 @@ impl<B: Baton> Reader<B> {
     }
 
     fn expect_the_end(&mut self) -> Result<(), String> {
-        match self.end.read(&mut self.buffer) {
+        match self.end.take(<[u8]>::len) {
             Ok(0) => Ok(()),
             Ok(more) => Err(format!("{more} bytes came after the last")),
             Err(error) => Err(format!("cannot read the end: {error}")),

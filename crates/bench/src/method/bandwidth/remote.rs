@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use millstream_sys::{clock, cpu};
 
+use super::ends::{Sink, Source};
 use super::workload::Workload;
 use super::{Amount, Method, TRANSFER_MAX, Task, passes};
 use crate::cell::{Cell, MEGABYTES_PER_SECOND};
@@ -111,7 +112,7 @@ fn serve_one(mut stream: TcpStream) -> Result<(), String> {
         return Ok(());
     }
     let task = Task { transfer, workload, amount: Amount::AtLeast(BwTcp::SAMPLE_BYTES) };
-    passes::write(Box::new(Pushing(copy)), Line(stream), task)
+    passes::write(Sink::Copying(Box::new(Pushing(copy))), Line(stream), task)
 }
 
 struct Pushing(TcpStream);
@@ -228,7 +229,9 @@ fn pull(stream: TcpStream, task: Task) -> Result<Launch, String> {
     let copy = stream.try_clone().map_err(|error| format!("cannot use the connection: {error}"))?;
     // Wherever the server runs, the client's place is known.
     let post = Post { name: "client", cpu: allowed[0] };
-    crew::run(&[post], move |_| passes::read(Box::new(stream), Line(copy), task).map(Some))
+    crew::run(&[post], move |_| {
+        passes::read(Source::copying(Box::new(stream), task.transfer), Line(copy), task).map(Some)
+    })
 }
 
 /// A connection to a server that knows what is to be measured.

@@ -6,7 +6,7 @@ use millstream_sys::{cpu, signals};
 
 use super::*;
 use crate::engine::{self, Effort};
-use crate::transport::{self, WriteEnd, kernel_pipe};
+use crate::transport::{self, Fill, WriteEnd, kernel_pipe, loan};
 
 /// A stream whose ends do something else once, when the byte at a position moves.
 struct Faulty {
@@ -179,6 +179,73 @@ fn a_byte_that_changed_while_the_clock_ran_is_found_by_its_sum() {
     for transport in transport::ALL {
         let why = seen(transport, Workload::Summed, IN_PASS_3, CHANGED).unwrap_err();
         assert!(why.contains("the sum of what was read is"), "{}: {why}", transport.name());
+    }
+}
+
+/// A stream in place, in which a byte is not what the writer made.
+struct FaultyInPlace {
+    at: u64,
+}
+
+struct FaultyFill {
+    inner: Box<dyn Fill>,
+    position: u64,
+    at: u64,
+}
+
+impl Transport for FaultyInPlace {
+    fn name(&self) -> &'static str {
+        loan::LOAN.name()
+    }
+
+    fn connect(&self, _: Placement) -> Result<Ends, String> {
+        Err("not in place".into())
+    }
+
+    fn connect_in_place(&self, placement: Placement) -> Option<Result<InPlaceEnds, String>> {
+        loan::LOAN.connect_in_place(placement).map(|ends| {
+            let InPlaceEnds { writer, reader } = ends?;
+            Ok(InPlaceEnds { writer: Box::new(FaultyFill { inner: writer, position: 0, at: self.at }), reader })
+        })
+    }
+}
+
+impl Fill for FaultyFill {
+    fn fill(&mut self, len: usize, make: &mut dyn FnMut(&mut [u8])) -> io::Result<usize> {
+        let (position, at) = (&mut self.position, self.at);
+        self.inner.fill(len, &mut |place| {
+            make(place);
+            if let Some(byte) = at.checked_sub(*position).and_then(|index| place.get_mut(index as usize)) {
+                *byte ^= 1;
+            }
+            *position += place.len() as u64;
+        })
+    }
+
+    fn finish(self: Box<Self>) {
+        self.inner.finish();
+    }
+}
+
+fn seen_in_place(workload: Workload, at: u64) -> Result<Launch, String> {
+    stream(Duration::from_secs(20), task(workload), Placement::OneCpu, &FaultyInPlace { at })
+}
+
+#[test]
+fn a_changed_byte_is_found_in_place_in_every_pass() {
+    for workload in Workload::ALL {
+        assert!(seen_in_place(workload, u64::MAX).unwrap().samples[0] > 0.0);
+        let why = seen_in_place(workload, IN_PASS_1).unwrap_err();
+        assert!(why.contains("the reader: byte 5000 of the stream is wrong"), "{why}");
+    }
+    for at in [IN_PASS_2, IN_PASS_3] {
+        let why = seen_in_place(Workload::Summed, at).unwrap_err();
+        assert!(why.contains("the sum of what was read is"), "{why}");
+    }
+    for workload in [Workload::Hot, Workload::Fresh] {
+        // The last byte of pass 3.
+        let why = seen_in_place(workload, (15 << 20) - 1).unwrap_err();
+        assert!(why.contains("of the last that were read is wrong"), "{why}");
     }
 }
 
