@@ -1,10 +1,13 @@
 //! Direct transfer: bytes that are offered, taken, withdrawn, given back, and left by the dead.
+#![allow(unsafe_code)]
 
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
 use loom::thread;
 use millstream_ring::sync::Ordering;
 use millstream_ring::{Standing, Terms};
 
-use crate::world::{Me, World, check, try_read, try_write};
+use crate::world::{Me, World, check, try_read, try_write, until};
 
 /// Writes `bytes` to the writer's own memory and offers it. Returns the number of the offer.
 fn offer(world: &World, me: &Me, bytes: [u8; 2]) -> u32 {
@@ -209,5 +212,50 @@ fn an_offer_that_is_given_back_is_gone_on_with_where_it_was_left() {
         write_in_turn(&world, &Me(1), &rest);
         got.extend(read_all(&world, &Me(2), 1, rest.len()));
         assert_eq!(got, [1, 2]);
+    });
+}
+
+/// Memory in which loom sees everybody who is not ordered.
+struct Memory(UnsafeCell<u8>);
+
+// SAFETY: loom stops the model if two threads use it at once.
+unsafe impl Sync for Memory {}
+// SAFETY: as above.
+unsafe impl Send for Memory {}
+
+/// A reader copies all that is offered, and the writer fills its memory anew as soon as `is_over` has said so.
+fn what_was_taken_as_a_whole_is_its_writers_again(is_over: fn(&World, u32) -> bool) {
+    check(3, move || {
+        let (world, memory) = (World::new(), Arc::new(Memory(UnsafeCell::new(0))));
+        let (theirs, their_memory) = (world.clone(), memory.clone());
+        let writer = thread::spawn(move || {
+            // SAFETY: see `Memory`.
+            their_memory.0.with_mut(|byte| unsafe { *byte = 7 });
+            let number = offer(&theirs, &Me(1), [7, 7]);
+            while !is_over(&theirs, number) {
+                thread::yield_now();
+            }
+            // SAFETY: see `Memory`.
+            their_memory.0.with_mut(|byte| unsafe { *byte = 9 });
+        });
+        let ring = world.ring();
+        let offer = until(|| ring.next_offer().unwrap());
+        // SAFETY: see `Memory`.
+        assert_eq!(memory.0.with(|byte| unsafe { *byte }), 7);
+        assert!(ring.take(&offer, 2));
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn what_no_longer_stands_is_its_writers_again() {
+    what_was_taken_as_a_whole_is_its_writers_again(|world, number| world.ring().standing(number) == Standing::Over);
+}
+
+#[test]
+fn what_is_withdrawn_when_all_of_it_was_taken_is_its_writers_again() {
+    what_was_taken_as_a_whole_is_its_writers_again(|world, number| {
+        // Without an order; only what follows makes one.
+        !world.ring().is_offered() && world.ring().withdraw(number, 2) == Ok(2)
     });
 }
