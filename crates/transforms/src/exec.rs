@@ -21,7 +21,8 @@ use millstream_pipe::{Builder, Reader, Writer};
 use millstream_sys::child;
 use millstream_sys::transfer::Access;
 
-use running::Running;
+pub(crate) use running::in_words;
+use running::{Running, Told};
 
 /// `exec`
 pub(crate) static EXEC: Entry = Entry {
@@ -33,12 +34,20 @@ pub(crate) static EXEC: Entry = Entry {
     build: |arguments| match arguments {
         [] => Err("COMMAND is missing".into()),
         [name, ..] if name.is_empty() => Err("the name of the command is empty".into()),
-        words => Ok(Stage::exported(Exec { words: words.to_vec() })),
+        words => Ok(Stage::exported(Exec::new(words.to_vec(), in_words))),
     },
 };
 
-struct Exec {
+pub(crate) struct Exec {
     words: Vec<String>,
+    told: Told,
+}
+
+impl Exec {
+    /// The words of the command, of which there is at least one.
+    pub(crate) fn new(words: Vec<String>, told: Told) -> Exec {
+        Exec { words, told }
+    }
 }
 
 /// Bytes that wait between us and the command, at most, in each direction: as many as anybody may have in a pipe.
@@ -55,7 +64,7 @@ impl Export for Exec {
         command.args(&self.words[1..]).stderr(Stdio::piped());
         command.stdin(stdin.into_fd().map_err(no_pipe)?).stdout(stdout.into_fd().map_err(no_pipe)?);
         child::die_with_this_thread(&mut command);
-        let running = Arc::new(Running::spawn(&mut command)?);
+        let running = Arc::new(Running::spawn(&mut command, self.told)?);
         // It has the other ends of the pipes, which would never end.
         drop(command);
         let feed = Input { writer: Some(writer), running: Arc::clone(&running) };

@@ -34,6 +34,7 @@ mod letters;
 mod lines;
 mod lz4;
 mod pending;
+mod python;
 mod radix64;
 mod wasm;
 mod xz;
@@ -84,6 +85,7 @@ pub static ALL: &[&dyn Transform] = &[
     &flow::PROGRESS,
     &wasm::WASM,
     &exec::EXEC,
+    &python::PYTHON,
     &faults::ERROR,
     &faults::SHORT,
     &faults::CORRUPT,

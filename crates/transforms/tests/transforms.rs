@@ -1,6 +1,7 @@
 //! What every transform has to hold: the same bytes however the stream is cut, and its inverse undoes it.
 
 mod age;
+mod python;
 
 use millstream_net::{Kind, Network, Options, Size, find, run};
 use millstream_transforms::ALL;
@@ -186,8 +187,8 @@ fn every_transform_is_used_above() {
     for transform in ALL {
         let name = transform.name();
         let is_used = USES.iter().any(|(_, line)| line.split(' ').next() == Some(name));
-        // What fails has no bytes to compare, and modules have tests of their own.
-        assert!(is_used || matches!(name, "error" | "wasm"), "{name}");
+        // What fails has no bytes to compare, and what runs a file has tests of its own.
+        assert!(is_used || matches!(name, "error" | "wasm" | "python"), "{name}");
         assert!(transform.usage().starts_with(name), "{name}");
     }
 }

@@ -15,6 +15,9 @@ const WORDS_MAX: usize = 1024;
 /// How long its stderr is waited for when it has ended: something that it started may hold it open for ever.
 const WORDS_WAIT: Duration = Duration::from_secs(1);
 
+/// What is told of a command that did not end well: from how it ended, and what it said last.
+pub(crate) type Told = fn(ExitStatus, &str) -> String;
+
 /// Killed and reaped, if it still runs when this is dropped.
 pub(super) struct Running {
     child: Mutex<Child>,
@@ -23,6 +26,7 @@ pub(super) struct Running {
     /// `None`: it was stopped.
     stopper: Mutex<Option<PipeWriter>>,
     words: Mutex<Words>,
+    told: Told,
 }
 
 struct Words {
@@ -37,7 +41,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Running {
     /// Starts it. Its stderr has to be a pipe.
-    pub(super) fn spawn(command: &mut Command) -> Result<Running, Fault> {
+    pub(super) fn spawn(command: &mut Command, told: Told) -> Result<Running, Fault> {
         let (stop, stopper) = std::io::pipe().map_err(|error| Fault::new(format!("cannot make a pipe: {error}")))?;
         let name = command.get_program().display().to_string();
         let mut child = command.spawn().map_err(|error| Fault::new(why_not(&name, &error)))?;
@@ -50,6 +54,7 @@ impl Running {
             stop,
             stopper: Mutex::new(Some(stopper)),
             words: Mutex::new(Words { last: Arc::clone(&last), all_read }),
+            told,
         };
         if let Some(stderr) = stderr {
             let thread = std::thread::Builder::new().spawn(move || listen(stderr, &last, until_read));
@@ -82,7 +87,7 @@ impl Running {
         let words = self.last_words();
         match status.success() {
             true => Ok(()),
-            false => Err(Fault::new(in_words(status, &words))),
+            false => Err(Fault::new((self.told)(status, &words))),
         }
     }
 
@@ -132,7 +137,8 @@ fn why_not(name: &str, error: &std::io::Error) -> String {
     }
 }
 
-fn in_words(status: ExitStatus, words: &str) -> String {
+/// For any command.
+pub(crate) fn in_words(status: ExitStatus, words: &str) -> String {
     let said = if words.is_empty() { String::new() } else { format!("; it said last: {words}") };
     match status.code() {
         Some(code) => format!("the command ended with status {code}{said}"),
