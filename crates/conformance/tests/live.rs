@@ -14,7 +14,7 @@ use millstream_conformance::seed::seed;
 use millstream_conformance::task::{start_and_wait_until_asleep, wait_until_asleep};
 use millstream_conformance::{alone, error_of};
 use millstream_pipe::live::{self, Access, LivePipe, Path};
-use millstream_pipe::{Builder, Reader, Refusal, Writer, pipe};
+use millstream_pipe::{Builder, DirectPolicy, Reader, Refusal, Writer, pipe};
 use rustix::io::Errno;
 use rustix::process::Signal;
 
@@ -59,7 +59,40 @@ fn writer_that_stays(bytes: usize) -> (Child, Reader) {
     (child, reader)
 }
 
+#[allow(unsafe_code, reason = "a promise: the processes of these tests keep to the protocol")]
+fn trusting() -> (Reader, Writer) {
+    // SAFETY: both ends stay with this process, which runs this crate.
+    unsafe { Builder::new().trust_peers() }.create().unwrap()
+}
+
 alone! {
+    fn who_works_in_place_is_seen() {
+        let (mut reader, mut writer) = trusting();
+        writer.write_all(b"bytes").unwrap();
+        let (own, workers) = (Some(std::process::id()), |pipe: LivePipe| (pipe.filled_by, pipe.looked_at_by));
+        assert_eq!(workers(the_pipe()), (None, None));
+        let room = writer.reserve(100).unwrap();
+        assert_eq!(workers(the_pipe()), (own, None));
+        let borrowed = reader.borrow().unwrap();
+        assert_eq!(workers(the_pipe()), (own, own));
+        drop((room, borrowed));
+        assert_eq!(workers(the_pipe()), (None, None));
+    }
+
+    fn what_is_offered_is_seen() {
+        let (mut reader, mut writer) = Builder::new().capacity(4096).direct(DirectPolicy::Always).create().unwrap();
+        writer.write_all(&[1]).unwrap();
+        assert_eq!((the_pipe().waiting, the_pipe().offered), (Some(1), 0));
+        let writing = start_and_wait_until_asleep(move || writer.write(&[2; 20_000]).unwrap());
+        assert_eq!((the_pipe().waiting, the_pipe().offered), (Some(4096), 20_001 - 4096));
+        let mut bytes = vec![0; 20_001];
+        reader.read_exact(&mut bytes[..10_000]).unwrap();
+        assert_eq!(the_pipe().offered, 10_001);
+        reader.read_exact(&mut bytes[10_000..]).unwrap();
+        assert_eq!(writing.join(), 20_000);
+        assert_eq!(the_pipe().offered, 0);
+    }
+
     fn a_pipe_between_two_processes_is_seen_with_its_ends_and_what_waits() {
         let (child, mut reader) = writer_that_stays(1000);
         reader.read_exact(&mut [0; 300]).unwrap();

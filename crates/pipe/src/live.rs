@@ -73,6 +73,12 @@ pub struct LivePipe {
     pub writers_asleep: u32,
     /// Whether somebody polls the read end, or the write end.
     pub is_watched: bool,
+    /// Bytes that a writer who must wait lets readers copy out of its memory at this moment, behind those that wait.
+    pub offered: usize,
+    /// The process that fills the ring in place at this moment ([`Writer::reserve`](crate::Writer::reserve)).
+    pub filled_by: Option<u32>,
+    /// The process that looks at waiting bytes in place ([`Reader::borrow`](crate::Reader::borrow)).
+    pub looked_at_by: Option<u32>,
     /// How often ends slept and were woken.
     pub tallies: Tallies,
     /// When this was so.
@@ -230,6 +236,9 @@ impl LivePipe {
             readers_asleep: look.readers_asleep,
             writers_asleep: look.writers_asleep,
             is_watched: look.is_read_end_watched || look.is_write_end_watched,
+            offered: look.offered as usize,
+            filled_by: look.filled_by,
+            looked_at_by: look.looked_at_by,
             tallies: look.tallies,
             seen: at,
             ends: ends.iter().filter_map(|&(process, descriptor)| End::of(process, descriptor)).collect(),

@@ -37,6 +37,11 @@ use crate::sync::{AtomicU32, Ordering};
 const OTHERS_WAIT: u32 = 1 << 31;
 const PROCESS: u32 = OTHERS_WAIT - 1;
 
+/// The process that such a word names, if one does.
+pub(crate) fn claimant(word: u32) -> Option<u32> {
+    Some(word & PROCESS).filter(|&process| process != 0)
+}
+
 /// A stretch of the ring that one process works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
@@ -197,7 +202,7 @@ impl<'a> Claims<'a> {
 
     /// The process that has claimed the side, if one has.
     pub fn process(&self) -> Option<u32> {
-        Some(self.side.claim.load(Ordering::Relaxed) & PROCESS).filter(|&process| process != 0)
+        claimant(self.side.claim.load(Ordering::Relaxed))
     }
 
     /// Whether the claim of this number, made by `process`, stands.

@@ -6,8 +6,10 @@
 
 use core::mem::offset_of;
 
+use crate::claim::claimant;
 use crate::geometry::Geometry;
-use crate::header::{BellWords, HEADER_BYTES, Header, Identity, MAGIC, Published, State, Tally, VERSION};
+use crate::header::{BellWords, HEADER_BYTES, Header, Identity, MAGIC, Published, Side, State, Tally, VERSION};
+use crate::offer::{OfferWords, offered};
 use crate::ring::{Foreign, Whose};
 use crate::route::Route;
 
@@ -36,6 +38,12 @@ pub struct Look {
     pub is_read_end_watched: bool,
     /// Whether somebody polls the write end.
     pub is_write_end_watched: bool,
+    /// Bytes that a writer offers out of its own memory and that nobody has taken yet; 0 if none does.
+    pub offered: u32,
+    /// The process that fills the ring in place, if one does. Not asked whether it lives.
+    pub filled_by: Option<u32>,
+    /// The process that looks at waiting bytes in place.
+    pub looked_at_by: Option<u32>,
     /// What was counted.
     pub tallies: Tallies,
 }
@@ -75,6 +83,8 @@ impl Look {
         let (is_read_end_watched, is_write_end_watched) = (watched & 1 != 0, watched & 2 != 0);
         let asleep = |offset, is_watched| word32(page, state + offset).saturating_sub(u32::from(is_watched));
         let position = |side| word64(page, side + offset_of!(Published, position));
+        let offer = offset_of!(Header, offer);
+        let offered_bytes = word32(page, offer + offset_of!(OfferWords, len));
         Ok(Look {
             whose: Whose {
                 device: word64(page, identity + offset_of!(Identity, shadow_device)),
@@ -91,6 +101,9 @@ impl Look {
             writers_asleep: asleep(offset_of!(State, writers_waiting), is_write_end_watched),
             is_read_end_watched,
             is_write_end_watched,
+            offered: offered(word64(page, offer + offset_of!(OfferWords, word)), offered_bytes),
+            filled_by: claimant(word32(page, offset_of!(Header, writers) + offset_of!(Side, claim))),
+            looked_at_by: claimant(word32(page, offset_of!(Header, readers) + offset_of!(Side, claim))),
             tallies: tallies(page),
         })
     }
@@ -167,6 +180,9 @@ mod tests {
         let tally = &header.bell.0.tally;
         let words = [&tally.reader_sleeps, &tally.writer_sleeps, &tally.reader_wakes, &tally.writer_wakes];
         words.iter().zip(11..).for_each(|(word, number)| word.store(number, Relaxed));
+        header.offer.0.word.store(7 << 32 | 1 << 31 | 100, Relaxed);
+        header.offer.0.len.store(150, Relaxed);
+        header.readers.0.claim.store(1 << 31 | 21, Relaxed);
         let look = Look::of(&copy(&header), BANK).unwrap();
         let expected = Look {
             whose: Whose { device: 3, inode: 4, pid_namespace: 5 },
@@ -180,6 +196,9 @@ mod tests {
             writers_asleep: 2,
             is_read_end_watched: false,
             is_write_end_watched: true,
+            offered: 50,
+            filled_by: None,
+            looked_at_by: Some(21),
             tallies: Tallies { reader_sleeps: 11, writer_sleeps: 12, reader_wakes: 13, writer_wakes: 14 },
         };
         assert_eq!(look, expected);

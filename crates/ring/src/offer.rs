@@ -129,6 +129,13 @@ fn taken(word: u64) -> usize {
     (word & TAKEN) as usize
 }
 
+/// What is left of an offer of `len` bytes whose word this is, for who looks from outside: 0 if it is not open, or says what
+/// cannot be.
+#[cfg(not(loom))]
+pub(crate) fn offered(word: u64, len: u32) -> u32 {
+    if word & OPEN == 0 || len as usize > LARGEST_OFFER { 0 } else { len.saturating_sub(taken(word) as u32) }
+}
+
 /// The same offer, of which nothing more can be taken.
 fn settled(word: u64) -> u64 {
     word & !(OPEN | RETURNED)

@@ -27,6 +27,9 @@ pub(super) struct Pipes {
 struct Pipe {
     pipe: u64,
     path: &'static str,
+    offered: usize,
+    filled_by: Option<u32>,
+    looked_at_by: Option<u32>,
     capacity: usize,
     waiting: Option<usize>,
     exact: bool,
@@ -130,7 +133,7 @@ impl Pipes {
         for pipe in &self.pipes {
             table.add_row([
                 pipe.pipe.to_string(),
-                pipe.path.to_owned(),
+                pipe.way(),
                 bytes::show(pipe.capacity as u64),
                 pipe.waiting.map_or("-".into(), |waiting| bytes::show(waiting as u64)),
                 pipe.waiting
@@ -166,6 +169,9 @@ impl Pipe {
                 Path::Moving => "moving",
                 _ => "kernel",
             },
+            offered: pipe.offered,
+            filled_by: pipe.filled_by,
+            looked_at_by: pipe.looked_at_by,
             capacity: pipe.capacity,
             waiting: pipe.waiting,
             exact: pipe.is_exact,
@@ -180,6 +186,13 @@ impl Pipe {
             writer_wakes: pipe.tallies.writer_wakes,
             ends: pipe.ends.iter().map(End::of).collect(),
         }
+    }
+
+    /// The path, and what goes beside it at this moment.
+    fn way(&self) -> String {
+        let is_in_place = self.filled_by.is_some() || self.looked_at_by.is_some();
+        let beside = [(self.offered > 0, " direct"), (is_in_place, " in place")];
+        beside.into_iter().filter(|(is_so, _)| *is_so).fold(self.path.to_owned(), |way, (_, name)| way + name)
     }
 
     fn sleepers(&self) -> String {
