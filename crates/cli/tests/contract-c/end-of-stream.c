@@ -17,7 +17,7 @@ int main(void) {
     }
     pid_t holder = fork();
     if (holder == 0) {
-        usleep(30000);
+        until_asleep(getppid());
         IS(write(copy, "late", 4), 4);
         _exit(0);
     }
