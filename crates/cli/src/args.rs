@@ -91,6 +91,11 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "SIZE", value_parser = bytes::parse_pipe_size)]
     pub(crate) pipe_size: Option<u64>,
 
+    /// Experimental: move the bytes of pipes between dynamic programs through shared memory, where one program writes and
+    /// one reads and nobody else holds the pipe (x86-64)
+    #[arg(long, conflicts_with_all = ["stats", "stats_file"])]
+    pub(crate) ring: bool,
+
     /// Afterwards list every pipe of the run: who made it, its size, the bytes that were seen to pass
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "table")]
     pub(crate) stats: Option<StatsFormat>,

@@ -1,7 +1,7 @@
 //! `millstream run`: the command with our library in its environment.
 //!
 //! Without `--stats` the process becomes the command (`exec`): same process number, same parent, nothing of ours left.
-//! With `--stats` it stays as the command's parent and hands everything on ([`supervise`]).
+//! With `--stats` and `--ring` it stays as the command's parent and hands everything on ([`supervise`]).
 
 mod library;
 mod report;
@@ -29,9 +29,11 @@ pub(crate) fn run(options: RunOptions) -> Result<ExitCode, Failure> {
     let plan = options.pipe_size.map_or_else(Plan::for_this_machine, Plan::fixed);
     let wants_stats = options.stats.is_some() || options.stats_file.is_some();
     let output = wants_stats.then(|| report::Output::open(options.stats, options.stats_file.as_deref())).transpose()?;
+    let over_ring = options.ring;
     let command = Command { words: command_words(options)?, plan };
     enlarge_standing_pipes(plan);
     match output {
+        None if over_ring => supervise::run_over_ring(&command),
         None => Err(command.exec()),
         Some(output) => supervise::run(&command, output),
     }
@@ -49,7 +51,7 @@ impl Command {
         let outer_ledger = outer.as_deref().and_then(Settings::parse).and_then(|settings| settings.ledger);
         // Inside a run that counts, this one counts for it.
         let build = if outer_ledger.is_some() { Build::Counting } else { Build::Plain };
-        match self.program(build, &self.plan.settings(outer_ledger)) {
+        match self.program(build, &self.plan.settings(outer_ledger, None)) {
             Ok(program) => self.explain(program.exec()),
             Err(failure) => failure,
         }
@@ -61,7 +63,7 @@ impl Command {
         let mut environment = process::environment();
         let takes_library = match (self.kind(), build) {
             (Kind::Foreign, _) | (Kind::Leaf, Build::Plain) => false,
-            (Kind::Leaf, Build::Counting) | (Kind::Other, _) => true,
+            (Kind::Leaf, Build::Counting | Build::Joining) | (Kind::Other, _) => true,
         };
         let (settings, preload) = match takes_library {
             true => (Some(settings.to_string().into()), Some(library::preload_value(build)?)),
@@ -115,8 +117,8 @@ fn set(environment: &mut Vec<CString>, name: &str, value: Option<OsString>) {
 }
 
 impl Plan {
-    fn settings<'a>(&self, ledger: Option<LedgerAddress<'a>>) -> Settings<'a> {
-        Settings { pipe_bytes: self.bytes, descriptor_limit: self.descriptor_limit, ledger }
+    fn settings<'a>(&self, ledger: Option<LedgerAddress<'a>>, arena: Option<LedgerAddress<'a>>) -> Settings<'a> {
+        Settings { pipe_bytes: self.bytes, descriptor_limit: self.descriptor_limit, ledger, arena }
     }
 }
 

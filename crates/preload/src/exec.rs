@@ -37,6 +37,11 @@ pub(crate) fn start() {
 /// As for `execve(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execve(path: *const c_char, arguments: Strings, environment: Strings) -> c_int {
+    // The guards of joined pipes stand in glibc's function, which this one does not call.
+    #[cfg(all(feature = "ring", target_arch = "x86_64"))]
+    if !crate::joined::leave() {
+        return glibc::returned(Err(millstream_sys::Errno::MFILE));
+    }
     // SAFETY: the caller's promises are the same.
     unsafe {
         let kind = executable::look_at_raw_path(path);
@@ -187,8 +192,8 @@ impl Room {
     unsafe fn environment_for(&mut self, kind: Kind, environment: Strings) -> Strings {
         let is_better_off = match kind {
             Kind::Foreign => true,
-            // What it moves is to be counted.
-            Kind::Leaf => cfg!(not(feature = "count")),
+            // What it moves is to be counted, or to be moved by us.
+            Kind::Leaf => cfg!(not(feature = "count")) && !is_beside_a_pipe(),
             Kind::Other => false,
         };
         if !is_better_off || environment.is_null() {
@@ -211,6 +216,11 @@ impl Room {
         }
         self.entries.as_ptr().cast()
     }
+}
+
+/// Whether what a program does with its standard input or output may concern us.
+fn is_beside_a_pipe() -> bool {
+    cfg!(feature = "ring") && (0..2).any(|fd| borrow(&fd).and_then(millstream_sys::pipe::identity).is_some())
 }
 
 /// Whether an entry of the environment is one that `millstream run` made, and nobody's addition is in it.

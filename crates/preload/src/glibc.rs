@@ -90,6 +90,17 @@ pub(crate) fn returned(outcome: Result<(), Errno>) -> c_int {
     }
 }
 
+/// What a C function returns for the kernel's answer: errno instead of a negative number.
+#[cfg(all(feature = "ring", target_arch = "x86_64"))]
+pub(crate) fn returned_from_kernel(answer: isize) -> isize {
+    if !(-4095..0).contains(&answer) {
+        return answer;
+    }
+    // SAFETY: the C library gives every thread its own, always valid.
+    unsafe { *errno_location() = -answer as c_int };
+    -1
+}
+
 /// The program's environment as it is now.
 pub(crate) fn environment() -> *const *const c_char {
     // SAFETY: the C library's variable; it is read once, and programs that change it while others read have the same

@@ -2,7 +2,7 @@
 //!
 //! It stands in front of a few functions of the C library. Today it makes pipes large as they are created ([`pipes`]) and
 //! keeps itself out of programs that have no use for it ([`exec`]); built with the feature `count` it also counts what
-//! passes through pipes (`counted`). Nothing else about the program may change: return values, errno, cancellation and
+//! passes through pipes (`counted`), with the feature `ring` it moves bytes through shared memory (`joined`). Nothing else about the program may change: return values, errno, cancellation and
 //! signals are those of the function behind.
 //!
 //! The rules for code in here:
@@ -25,5 +25,7 @@ mod counted;
 mod descriptor;
 mod exec;
 mod glibc;
+#[cfg(all(feature = "ring", target_arch = "x86_64"))]
+mod joined;
 mod pipes;
 mod start;

@@ -20,6 +20,8 @@ extern "C" fn start() {
     crate::counted::start(&settings);
     exec::start();
     pipes::start(&settings);
+    #[cfg(all(feature = "ring", target_arch = "x86_64"))]
+    crate::joined::start(&settings);
 }
 
 /// # Safety

@@ -67,6 +67,23 @@ pub unsafe fn open_regular(path: *const c_char) -> Result<OwnedFd, Errno> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
 }
 
+/// Any system call, for who passes on what a C program asked for, or may not touch the C library: the kernel's answer as it
+/// came, -4095 to -1 for an error.
+///
+/// # Safety
+/// As for the call of that number: what it reads and writes must be the caller's to have read and written.
+#[cfg(target_arch = "x86_64")]
+pub unsafe fn any(number: u32, arguments: [usize; 6]) -> isize {
+    let [first, second, third, fourth, fifth, sixth] = arguments;
+    let result: isize;
+    // SAFETY: the caller's promise; the convention as in `call4`.
+    unsafe {
+        asm!("syscall", inlateout("rax") number as isize => result, in("rdi") first, in("rsi") second, in("rdx") third,
+            in("r10") fourth, in("r8") fifth, in("r9") sixth, lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    result
+}
+
 /// The kernel answers -4095..=-1 for an error (`syscalls(2)`).
 fn value(result: isize) -> Result<isize, Errno> {
     match result {

@@ -1,8 +1,9 @@
 //! What `millstream run` tells every program of its tree, in one environment variable.
 //!
 //! The variable is read by the library inside each program as it starts, so its form is part of the agreement between
-//! the two: `1:SIZE:FDS` or `1:SIZE:FDS:TOKEN:PATH`, sizes in decimal, the token in hexadecimal, the path to the end of
-//! the value. The first field is the version; a library that does not know it leaves every pipe alone.
+//! the two: `1:SIZE:FDS`, `1:SIZE:FDS:TOKEN:PATH` (a run that counts) or `1:SIZE:FDS:r:TOKEN:PATH` (a run whose pipes may
+//! go through shared memory), sizes in decimal, the token in hexadecimal, the path to the end of the value. The first field
+//! is the version; a library that does not know it leaves every pipe alone.
 
 use core::ffi::CStr;
 use core::fmt;
@@ -10,8 +11,9 @@ use core::fmt;
 /// The environment variable that carries [`Settings`].
 pub const VARIABLE: &str = "MILLSTREAM_RUN";
 
-/// The file names of the library that a run preloads: the plain one, and the one that counts.
-pub const LIBRARIES: [&str; 2] = ["libmillstream_preload.so", "libmillstream_count.so"];
+/// The file names of the library that a run preloads: the plain one, the one that counts, the one that joins pipes in shared
+/// memory.
+pub const LIBRARIES: [&str; 3] = ["libmillstream_preload.so", "libmillstream_count.so", "libmillstream_ring.so"];
 
 const VERSION: u64 = 1;
 
@@ -26,9 +28,11 @@ pub struct Settings<'a> {
     pub descriptor_limit: u64,
     /// Where to count what passes, if the run counts.
     pub ledger: Option<LedgerAddress<'a>>,
+    /// Where the shared memory of pipes is, if the run has some. Not together with a ledger.
+    pub arena: Option<LedgerAddress<'a>>,
 }
 
-/// Where the ledger of a run is found.
+/// Where the ledger or the arena of a run is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LedgerAddress<'a> {
     /// Stands at the head of the ledger too. In another process-number namespace the path may lead to somebody else's
@@ -44,23 +48,30 @@ impl<'a> Settings<'a> {
         let (version, rest) = number(value, 10)?;
         let (pipe_bytes, rest) = number(after_colon(rest)?, 10)?;
         let (descriptor_limit, rest) = number(after_colon(rest)?, 10)?;
-        let ledger = if rest.is_empty() {
-            None
-        } else {
-            let (token, rest) = number(after_colon(rest)?, 16)?;
-            Some(LedgerAddress { token, path: after_colon(rest)? })
-        };
-        (version == VERSION).then_some(Settings { pipe_bytes, descriptor_limit, ledger })
+        let mut settings = Settings { pipe_bytes, descriptor_limit, ledger: None, arena: None };
+        if !rest.is_empty() {
+            let rest = after_colon(rest)?;
+            let for_arena = if first(rest) == Some(b'r') { Some(after_colon(without_first(rest)?)?) } else { None };
+            let (token, path) = number(for_arena.unwrap_or(rest), 16)?;
+            let address = Some(LedgerAddress { token, path: after_colon(path)? });
+            match for_arena {
+                None => settings.ledger = address,
+                Some(_) => settings.arena = address,
+            }
+        }
+        (version == VERSION).then_some(settings)
     }
 }
 
 impl fmt::Display for Settings<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{VERSION}:{}:{}", self.pipe_bytes, self.descriptor_limit)?;
-        match self.ledger {
-            None => Ok(()),
-            Some(LedgerAddress { token, path }) => write!(f, ":{token:x}:{}", path.to_str().map_err(|_| fmt::Error)?),
-        }
+        let (mark, address) = match (self.ledger, self.arena) {
+            (None, None) => return Ok(()),
+            (Some(ledger), _) => ("", ledger),
+            (None, Some(arena)) => ("r:", arena),
+        };
+        write!(f, ":{mark}{:x}:{}", address.token, address.path.to_str().map_err(|_| fmt::Error)?)
     }
 }
 
@@ -99,11 +110,18 @@ mod tests {
     #[test]
     fn what_is_written_is_read_back() {
         for settings in [
-            Settings { pipe_bytes: 262_144, descriptor_limit: 128, ledger: None },
+            Settings { pipe_bytes: 262_144, descriptor_limit: 128, ledger: None, arena: None },
             Settings {
                 pipe_bytes: 0,
                 descriptor_limit: u64::MAX,
                 ledger: Some(LedgerAddress { token: u64::MAX, path: c"/proc/1/fd/3" }),
+                arena: None,
+            },
+            Settings {
+                pipe_bytes: 1,
+                descriptor_limit: 2,
+                ledger: None,
+                arena: Some(LedgerAddress { token: 0xabc, path: c"/proc/12/fd/3" }),
             },
         ] {
             let value = CString::new(settings.to_string()).unwrap();
@@ -122,6 +140,9 @@ mod tests {
             c"1:5:6:",
             c"1:5:6:7",
             c"1:5:6:x:/p",
+            c"1:5:6:r",
+            c"1:5:6:r:",
+            c"1:5:6:r7:/p",
             c"1:-5:6",
             c"1:5:6 ",
             c"1::6",

@@ -14,21 +14,24 @@ pub(super) const LD_PRELOAD: &str = "LD_PRELOAD";
 /// Where the library is, seen from the program: installed (`bin` beside `lib`), or in the build tree.
 const PLACES: [&str; 2] = ["../lib/millstream", "lib/millstream"];
 
-/// The two builds of the library.
+/// The builds of the library.
 #[derive(Clone, Copy)]
 pub(super) enum Build {
     /// Makes pipes large.
     Plain,
     /// Counts what passes as well.
     Counting,
+    /// Moves bytes through shared memory as well.
+    Joining,
 }
 
 impl Build {
     fn file_name(self) -> &'static str {
-        let [plain, counting] = settings::LIBRARIES;
+        let [plain, counting, joining] = settings::LIBRARIES;
         match self {
             Build::Plain => plain,
             Build::Counting => counting,
+            Build::Joining => joining,
         }
     }
 }

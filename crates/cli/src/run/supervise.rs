@@ -1,7 +1,7 @@
 //! The run with a supervisor: the command is a child, and this process behaves as the command would.
 //!
 //! ```text
-//!   shell ──starts──▶ millstream (waits, holds the ledger) ──starts──▶ command ──▶ the tree
+//!   shell ──starts──▶ millstream (waits, holds the memory) ──starts──▶ command ──▶ the tree
 //!     ▲                  │  ▲                                             │
 //!     └── same status ───┘  └──────── exits, dies, stops, continues ──────┘
 //! ```
@@ -14,13 +14,14 @@
 
 use std::ffi::CString;
 use std::io::Read;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use millstream_sys::arena;
 use millstream_sys::ledger::{self, Ledger, Origin};
 use millstream_sys::pipe;
-use millstream_sys::process::{self, Pid, WaitStatus};
+use millstream_sys::process::{self, Pid, Program, WaitStatus};
 use millstream_sys::settings::LedgerAddress;
 use millstream_sys::signals::{self, Held, Received, Sender};
 
@@ -33,11 +34,37 @@ pub(super) fn run(command: &Command, output: Output) -> Result<ExitCode, Failure
     let (file, ledger) = ledger::create(token)
         .map_err(|errno| Failure::own(format!("cannot make the shared memory for --stats: {errno}")))?;
     record_standing_pipes(ledger);
-    let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
-    let path = CString::new(path).map_err(|_| Failure::own("cannot name the shared memory for --stats"))?;
-    let settings = command.plan.settings(Some(LedgerAddress { token, path: &path }));
+    let path = path_of(&file)?;
+    let settings = command.plan.settings(Some(LedgerAddress { token, path: &path }), None);
     let program = command.program(Build::Counting, &settings)?;
+    let (end, elapsed) = see_started_through(command, &program)?;
 
+    let summary = Summary::new(&command.words, command.plan, end, elapsed, ledger);
+    if let Err(failure) = output.write(&summary) {
+        warn(failure);
+    }
+    Ok(end_like(end))
+}
+
+/// The run whose pipes may go through shared memory, which this process holds.
+pub(super) fn run_over_ring(command: &Command) -> Result<ExitCode, Failure> {
+    let token = token()?;
+    let file = arena::create(token)
+        .map_err(|errno| Failure::own(format!("cannot make the shared memory for --ring: {errno}")))?;
+    let path = path_of(&file)?;
+    let settings = command.plan.settings(None, Some(LedgerAddress { token, path: &path }));
+    let program = command.program(Build::Joining, &settings)?;
+    let (end, _) = see_started_through(command, &program)?;
+    Ok(end_like(end))
+}
+
+/// Where the programs of the run find a file of this process.
+fn path_of(file: &OwnedFd) -> Result<CString, Failure> {
+    CString::new(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()))
+        .map_err(|_| Failure::own("cannot name the shared memory of the run"))
+}
+
+fn see_started_through(command: &Command, program: &Program) -> Result<(End, Duration), Failure> {
     let held = Held::hold();
     let start = Instant::now();
     let child = program.spawn(&held).map_err(|errno| command.explain(errno))?;
@@ -45,12 +72,7 @@ pub(super) fn run(command: &Command, output: Output) -> Result<ExitCode, Failure
     let _ = process::let_go_of_input_and_output();
     let end = see_through(child, &held)?;
     held.release();
-
-    let summary = Summary::new(&command.words, command.plan, end, start.elapsed(), ledger);
-    if let Err(failure) = output.write(&summary) {
-        warn(failure);
-    }
-    Ok(end_like(end))
+    Ok((end, start.elapsed()))
 }
 
 /// Tells this run's ledger from whatever else may stand at its path in another namespace.

@@ -1,0 +1,213 @@
+//! `millstream run --ring`: pipes of unmodified programs through shared memory, and back to the kernel when something
+//! happens that only the kernel can carry.
+
+mod common;
+
+use std::process::{Command, Stdio};
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use common::{Scratch, Seen, children, kill, millstream, output, wait_for};
+
+const ENDS: &str = include_str!("ring/ends.c");
+/// Much more than it takes until a pipe is joined.
+const MANY: u64 = 24 << 20;
+
+struct Programs {
+    _scratch: Scratch,
+    /// As everybody builds programs.
+    ends: String,
+    /// The same without shared libraries: it cannot join.
+    alone: String,
+}
+
+static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| {
+    let scratch = Scratch::new();
+    let ends = scratch.c_program("ends", ENDS, &[]);
+    let alone = scratch.c_program("alone", ENDS, &["-static"]);
+    Programs { _scratch: scratch, ends, alone }
+});
+
+fn over_ring(script: &str) -> Command {
+    let mut command = millstream(["run", "--ring", "--shell", "/bin/bash", "-c", script]);
+    command.env("E", &PROGRAMS.ends).env("A", &PROGRAMS.alone).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn seen(script: &str) -> Seen {
+    output(&mut over_ring(script))
+}
+
+/// What followed a word on stderr, as numbers.
+fn said(seen: &Seen, word: &str) -> Vec<u64> {
+    let line = seen.stderr.lines().find_map(|line| line.strip_prefix(word));
+    let line = line.unwrap_or_else(|| panic!("no {word:?} in {seen:?}"));
+    line.split_whitespace().filter_map(|number| number.parse().ok()).collect()
+}
+
+/// Everything arrived, checked byte for byte by the reader. Returns how much the writer gave to the kernel.
+fn assert_arrived(seen: &Seen, bytes: u64) -> u64 {
+    assert_eq!((seen.code, said(seen, "read ")), (Some(0), vec![bytes]), "{seen:?}");
+    let wrote = said(seen, "wrote ");
+    assert_eq!(wrote[0], bytes, "{seen:?}");
+    wrote[1]
+}
+
+/// Whether this machine's glibc is one that can be joined at all; elsewhere the tests below see kernel pipes that work.
+fn can_join() -> bool {
+    cfg!(target_arch = "x86_64") && {
+        let version = output(Command::new("ldd").arg("--version")).stdout;
+        version.lines().next().is_some_and(|line| line.ends_with("2.36"))
+    }
+}
+
+#[test]
+fn bytes_do_not_pass_through_the_kernel() {
+    // Whether two programs meet depends on who runs when; that they never do in ten runs does not.
+    let mut least = u64::MAX;
+    for _ in 0..10 {
+        least = least.min(assert_arrived(&seen(&format!("$E write {MANY} call | $E read 0 call")), MANY));
+        if least < MANY / 2 {
+            break;
+        }
+    }
+    assert_eq!(least < MANY / 2, can_join(), "{least} of {MANY}");
+}
+
+#[test]
+fn stdio_inside_the_c_library_is_reached() {
+    let mut least = u64::MAX;
+    for _ in 0..10 {
+        least = least.min(assert_arrived(&seen(&format!("$E write {MANY} stdio | $E read 0 stdio")), MANY));
+        if least < MANY / 2 {
+            break;
+        }
+    }
+    assert_eq!(least < MANY / 2, can_join(), "{least} of {MANY}");
+}
+
+#[test]
+fn whatever_one_side_does_in_mid_stream_no_byte_is_lost() {
+    for what in ["fork", "poll", "dup", "readv", "signals", "none"] {
+        for after in [3 << 20, 12 << 20] {
+            assert_arrived(&seen(&format!("$E write {MANY} call | $E read 0 call {after} {what}")), MANY);
+            let writer = seen(&format!("$E write {MANY} call {after} {what} | $E read 0 call"));
+            assert_arrived(&writer, MANY);
+        }
+    }
+}
+
+#[test]
+fn a_program_that_cannot_join_takes_over_in_mid_stream() {
+    // The static program begins where the first stopped, and both are told exactly where.
+    let reader = "head -c 12000000 | $A read 0 call && $A read 12000000 call";
+    let both = seen(&format!("$E write {MANY} call | ({reader})"));
+    assert!(both.stderr.contains("read 12000000\n") && both.stderr.contains(&format!("read {}\n", MANY - 12_000_000)));
+
+    let script = format!("$E write {MANY} call | $E read 0 call 8000000 exec /bin/sh -c 'cat | wc -c'");
+    let rest: u64 = seen(&script).stdout.trim().parse().unwrap();
+    assert!((MANY - 8_000_000 - 200_000..=MANY - 8_000_000).contains(&rest), "{rest}");
+
+    let script = format!("$E write {MANY} call 8000000 exec /bin/sh -c 'exec $A write 1000 call' | wc -c");
+    let all: u64 = seen(&script).stdout.trim().parse().unwrap();
+    assert!((8_001_000..8_201_000).contains(&all), "{all}");
+}
+
+#[test]
+fn the_writer_learns_that_the_reader_is_gone() {
+    for script in ["$E read 0 call 8000000 close", "head -c 8000000 >/dev/null"] {
+        let killed = seen(&format!("$E write 10000000000 call | {script}; echo ${{PIPESTATUS[@]}}"));
+        assert_eq!(killed.stdout, "141 0\n", "{killed:?}");
+        let told = seen(&format!("IGNORE_SIGPIPE=1 $E write 10000000000 call | {script}; echo ${{PIPESTATUS[@]}}"));
+        assert_eq!(told.stdout, "3 0\n", "{told:?}");
+        assert!(told.stderr.contains("EPIPE"), "{told:?}");
+    }
+}
+
+/// Runs a pipeline without end, waits a little, and calls `meanwhile` with its two processes.
+fn endless(delay: Duration, meanwhile: impl FnOnce(u32, u32)) -> Seen {
+    let mut run = over_ring("$E write 1000000000000 call | $E read 0 call; echo ${PIPESTATUS[@]}").spawn().unwrap();
+    let mut stages = Vec::new();
+    wait_for("both stages", || {
+        let shell = children(run.id());
+        stages = shell.first().map(|&shell| children(shell)).unwrap_or_default();
+        let are_programs = stages
+            .iter()
+            .all(|pid| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "ends"));
+        stages.len() == 2 && are_programs
+    });
+    std::thread::sleep(delay);
+    meanwhile(stages[0], stages[1]);
+    let _ = run.stdin.take();
+    Seen::from(run.wait_with_output().unwrap())
+}
+
+fn delays() -> impl Iterator<Item = Duration> {
+    (0..8).map(|turn| Duration::from_micros(500 + turn * turn * 400))
+}
+
+#[test]
+fn after_the_writer_was_killed_the_reader_has_a_whole_beginning_and_then_the_end() {
+    for delay in delays() {
+        let seen = endless(delay, |writer, _| kill(writer));
+        assert_eq!(seen.stdout, "137 0\n", "{seen:?}");
+        said(&seen, "read ");
+    }
+}
+
+#[test]
+fn after_the_reader_was_killed_the_writer_gets_sigpipe() {
+    for delay in delays() {
+        let seen = endless(delay, |_, reader| kill(reader));
+        assert_eq!(seen.stdout, "141 137\n", "{seen:?}");
+    }
+}
+
+#[test]
+fn who_is_stopped_keeps_nobody_from_the_truth() {
+    let stop = |pid: u32| drop(Command::new("kill").args(["-STOP", &pid.to_string()]).status());
+    for delay in delays().step_by(3) {
+        let seen = endless(delay, |writer, reader| {
+            stop(reader);
+            kill(writer);
+            std::thread::sleep(Duration::from_millis(20));
+            drop(Command::new("kill").args(["-CONT", &reader.to_string()]).status());
+        });
+        assert_eq!(seen.stdout, "137 0\n", "{seen:?}");
+        let seen = endless(delay, |writer, reader| {
+            stop(writer);
+            std::thread::sleep(Duration::from_millis(20));
+            kill(reader);
+            drop(Command::new("kill").args(["-CONT", &writer.to_string()]).status());
+        });
+        assert_eq!(seen.stdout, "141 137\n", "{seen:?}");
+    }
+}
+
+#[test]
+fn an_end_that_several_hold_is_exact() {
+    let script = format!("$E write {MANY} call | (head -c 5000000; head -c 12000000; cat) | $E read 0 call");
+    let shared = seen(&script);
+    assert_eq!((shared.code, said(&shared, "read ")), (Some(0), vec![MANY]), "{shared:?}");
+    let two =
+        format!("($E write {MANY} call; $E write {MANY} call) | (head -c {MANY} | $E read 0 call; $E read 0 call)");
+    let two = seen(&two);
+    assert_eq!(two.stderr.matches(&format!("read {MANY}\n")).count(), 2, "{two:?}");
+}
+
+#[test]
+fn long_pipelines_and_runs_beside_each_other() {
+    let script = format!("$E write {MANY} call | cat | dd bs=4k status=none | tr -d '' | sed -n p | $E read 0 stdio");
+    let runs: Vec<_> = (0..2).map(|_| over_ring(&format!("export LC_ALL=C; {script}")).spawn().unwrap()).collect();
+    for run in runs {
+        let seen = Seen::from(run.wait_with_output().unwrap());
+        assert!(said(&seen, "read ")[0] >= MANY, "{seen:?}");
+    }
+}
+
+#[test]
+fn the_status_is_that_of_the_command() {
+    assert_eq!(seen("exit 3").code, Some(3));
+    assert_eq!(seen("kill -TERM $$").signal, Some(15));
+    assert_eq!(output(&mut millstream(["run", "--ring", "--stats", "--", "true"])).code, Some(2));
+}

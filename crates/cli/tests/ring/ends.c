@@ -1,0 +1,117 @@
+// Both ends of a pipe, each in several ways. The stream is a fixed function of the position, so a reader that knows where it
+// began can check every byte.
+//
+//   write BYTES CALL [AFTER DO]      read BEGIN CALL [AFTER DO]
+//
+// CALL: call (read, write), stdio. After AFTER bytes it does DO once: none, exec PROGRAM ARGS, fork, poll, dup, signals, close,
+// readv. A writer reports "wrote BYTES WCHAR STATUS" on stderr, a reader "read BYTES" when every byte was right.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static unsigned char byte_at(unsigned long long at) {
+    at *= 0x9e3779b97f4a7c15ull;
+    return (at >> 56) ^ (at >> 40);
+}
+
+static unsigned long long own_io(const char *name) {
+    FILE *file = fopen("/proc/self/io", "r");
+    char line[100];
+    unsigned long long value = 0;
+    while (file && fgets(line, sizeof line, file))
+        if (!strncmp(line, name, strlen(name))) value = strtoull(line + strlen(name), 0, 10);
+    if (file) fclose(file);
+    return value;
+}
+
+static volatile int interrupted;
+static void on_alarm(int signal) { (void)signal; interrupted++; }
+
+static void act(char **what, int fd) {
+    if (!strcmp(what[0], "exec")) {
+        execv(what[1], what + 1);
+        perror("exec");
+        _exit(99);
+    } else if (!strcmp(what[0], "fork")) {
+        pid_t child = fork();
+        int status = 0;
+        if (child == 0) return;
+        // The child goes on alone.
+        close(fd);
+        waitpid(child, &status, 0);
+        _exit(WEXITSTATUS(status));
+    } else if (!strcmp(what[0], "poll")) {
+        struct pollfd ends = {fd, POLLIN | POLLOUT, 0};
+        if (poll(&ends, 1, -1) != 1) _exit(98);
+    } else if (!strcmp(what[0], "dup")) {
+        int other = dup(fd);
+        if (other < 0 || dup2(other, fd) != fd) _exit(97);
+        close(other);
+    } else if (!strcmp(what[0], "signals")) {
+        struct sigaction action = {.sa_handler = on_alarm};
+        struct itimerval every = {{0, 700}, {0, 700}};
+        sigaction(SIGALRM, &action, 0);
+        setitimer(ITIMER_REAL, &every, 0);
+    } else if (!strcmp(what[0], "close")) {
+        close(fd);
+        _exit(0);
+    } else if (!strcmp(what[0], "readv")) {
+        char none;
+        struct iovec parts = {&none, 0};
+        readv(fd, &parts, 1);
+    }
+}
+
+int main(int count, char **arguments) {
+    int writes = !strcmp(arguments[1], "write"), by_stdio = !strcmp(arguments[3], "stdio");
+    unsigned long long first = strtoull(arguments[2], 0, 10), at = writes ? 0 : first, steps = 1;
+    unsigned long long after = count > 5 ? strtoull(arguments[4], 0, 10) : ~0ull;
+    static unsigned char bytes[200000];
+    signal(SIGPIPE, getenv("IGNORE_SIGPIPE") ? SIG_IGN : SIG_DFL);
+    for (;; steps = steps * 6364136223846793005ull + 1442695040888963407ull) {
+        size_t size = 1 + (steps >> 33) % ((steps >> 60) ? 40000 : sizeof bytes);
+        if (at >= after) {
+            after = ~0ull;
+            act(arguments + 5, !writes ? 0 : 1);
+        }
+        if (writes) {
+            if (at == first) break;
+            if (size > first - at) size = first - at;
+            for (size_t i = 0; i < size; i++) bytes[i] = byte_at(at + i);
+            ssize_t done = by_stdio ? (ssize_t)fwrite(bytes, 1, size, stdout) : write(1, bytes, size);
+            if (done < 0 && errno == EINTR) continue;
+            if (done <= 0) {
+                fprintf(stderr, "wrote %llu %llu %s\n", at, own_io("wchar:"), strerrorname_np(errno));
+                return 3;
+            }
+            at += done;
+        } else {
+            ssize_t done = by_stdio ? (ssize_t)fread(bytes, 1, size, stdin) : read(0, bytes, size);
+            if (done < 0 && errno == EINTR) continue;
+            if (done < 0) {
+                perror("read");
+                return 4;
+            }
+            if (done == 0) break;
+            for (ssize_t i = 0; i < done; i++)
+                if (bytes[i] != byte_at(at + i)) {
+                    fprintf(stderr, "wrong at %llu\n", at + i);
+                    return 5;
+                }
+            at += done;
+        }
+    }
+    fflush(stdout);
+    if (writes) fprintf(stderr, "wrote %llu %llu -\n", at, own_io("wchar:"));
+    else fprintf(stderr, "read %llu\n", at - first);
+    return 0;
+}

@@ -1,0 +1,377 @@
+//! Pipes in shared memory: the standard input and output of this process, if they are pipes, and both sides of the pipe are
+//! such processes, and nobody else holds an end.
+//!
+//! `docs/joining.md` has the reasons. In reading order: [`text`] puts jumps into glibc's code; `guard` makes a
+//! process leave before it does anything that the ring cannot carry; `alone` proves that nobody else is there; `meet` is how two
+//! sides agree; [`slot`] is the ring; `stream` reads and writes; `retreat` gives everything back to the kernel.
+//!
+//! Only processes with one thread: the flag by which glibc itself knows that is looked at in every call.
+
+mod alone;
+mod guard;
+mod kernel;
+mod meet;
+mod retreat;
+mod signals;
+mod slot;
+mod stream;
+mod text;
+mod wait;
+
+use core::arch::global_asm;
+use core::ffi::{CStr, c_int};
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
+
+use millstream_sys::pipe;
+use millstream_sys::settings::{LedgerAddress, Settings};
+
+use crate::descriptor::borrow;
+use crate::glibc::{self, Behind};
+use slot::Slot;
+
+const READER_FD: c_int = 0;
+const WRITER_FD: c_int = 1;
+
+/// Nothing is done for a pipe before so much has gone through it: about half a millisecond of a kernel's pipe.
+const WORTH_IT: u64 = 1 << 20;
+
+/// What an end of this process is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Stage {
+    /// A kernel's pipe, or no pipe, for ever.
+    Kernel,
+    /// A kernel's pipe whose bytes are counted.
+    Counted,
+    /// It has a slot, and the guards are up.
+    Wants,
+    /// Nobody else holds it.
+    Ready,
+    /// Its stream is in the ring.
+    Ring,
+}
+
+/// The standard input or the standard output.
+struct End {
+    fd: c_int,
+    stage: AtomicU8,
+    slot: AtomicPtr<Slot>,
+    /// Bytes that went through the kernel.
+    passed: AtomicU64,
+    try_at: AtomicU64,
+    tries: AtomicU32,
+    turns: AtomicU32,
+    patience: wait::Patience,
+}
+
+static READER: End = End::new(READER_FD);
+static WRITER: End = End::new(WRITER_FD);
+
+impl End {
+    const fn new(fd: c_int) -> End {
+        End {
+            fd,
+            stage: AtomicU8::new(Stage::Kernel as u8),
+            slot: AtomicPtr::new(core::ptr::null_mut()),
+            passed: AtomicU64::new(0),
+            try_at: AtomicU64::new(WORTH_IT),
+            tries: AtomicU32::new(0),
+            turns: AtomicU32::new(0),
+            patience: wait::Patience::new(),
+        }
+    }
+
+    fn fd(&self) -> c_int {
+        self.fd
+    }
+
+    fn is_reader(&self) -> bool {
+        self.fd == READER_FD
+    }
+
+    fn stage(&self) -> Stage {
+        match self.stage.load(Relaxed) {
+            1 => Stage::Counted,
+            2 => Stage::Wants,
+            3 => Stage::Ready,
+            4 => Stage::Ring,
+            _ => Stage::Kernel,
+        }
+    }
+
+    fn set_stage(&self, stage: Stage) {
+        self.stage.store(stage as u8, SeqCst);
+        if stage == Stage::Kernel {
+            self.slot.store(core::ptr::null_mut(), SeqCst);
+        }
+    }
+
+    fn slot(&self) -> Option<&'static Slot> {
+        // SAFETY: null, or a mapping that lasts; every field is an atomic integer.
+        unsafe { self.slot.load(Relaxed).as_ref() }
+    }
+
+    fn set_slot(&self, slot: &'static Slot) {
+        self.slot.store(core::ptr::from_ref(slot).cast_mut(), SeqCst);
+    }
+
+    fn count(&self, moved: isize) {
+        if let Ok(moved) = u64::try_from(moved) {
+            self.passed.store(self.passed.load(Relaxed) + moved, Relaxed);
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        self.passed.load(Relaxed) >= self.try_at.load(Relaxed)
+    }
+
+    /// Of the calls since it is ready, every second, fourth, eighth...
+    fn is_not_yet_due(&self) -> bool {
+        let turn = self.turns.load(Relaxed).saturating_add(1);
+        self.turns.store(turn, Relaxed);
+        !turn.is_power_of_two()
+    }
+}
+
+/// The functions of glibc that are redirected from the start, and where a call with several threads goes on.
+static READ: Behind = Behind::new(c"__read");
+static WRITE: Behind = Behind::new(c"__write");
+static READ_NOCANCEL: Behind = Behind::new(c"__read_nocancel");
+static WRITE_NOCANCEL: Behind = Behind::new(c"__write_nocancel");
+static PLACES: [text::Place; 4] = [const { text::Place::new() }; 4];
+
+/// glibc's flag; and the two places behind the jump.
+static SINGLE_THREADED: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+static SEVERAL_READ: AtomicUsize = AtomicUsize::new(0);
+static SEVERAL_WRITE: AtomicUsize = AtomicUsize::new(0);
+
+/// A page that is wiped in every forked child; 1 in the process that began.
+static OWN: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
+
+/// The run's arena: the token, and the path, a C string in the environment.
+static TOKEN: AtomicU64 = AtomicU64::new(0);
+static PATH: AtomicPtr<core::ffi::c_char> = AtomicPtr::new(core::ptr::null_mut());
+
+// With several threads the call goes on in glibc as if it had not been redirected, and so stays a point of cancellation.
+global_asm!(
+    ".pushsection .text.millstream_joined,\"ax\",@progbits",
+    ".globl millstream_read_jump",
+    ".hidden millstream_read_jump",
+    ".balign 16",
+    "millstream_read_jump: endbr64",
+    "mov rax, [rip + {flag}]",
+    "cmp byte ptr [rax], 0",
+    "je 6f",
+    "jmp {read}",
+    "6: jmp [rip + {several_read}]",
+    ".globl millstream_write_jump",
+    ".hidden millstream_write_jump",
+    ".balign 16",
+    "millstream_write_jump: endbr64",
+    "mov rax, [rip + {flag}]",
+    "cmp byte ptr [rax], 0",
+    "je 7f",
+    "jmp {write}",
+    "7: jmp [rip + {several_write}]",
+    ".popsection",
+    flag = sym SINGLE_THREADED,
+    several_read = sym SEVERAL_READ,
+    several_write = sym SEVERAL_WRITE,
+    read = sym read,
+    write = sym write,
+);
+
+unsafe extern "C" {
+    #[link_name = "millstream_read_jump"]
+    fn read_jump();
+    #[link_name = "millstream_write_jump"]
+    fn write_jump();
+}
+
+/// Begins to count what passes, if the standard input or output is a pipe of a run with an arena.
+pub(crate) fn start(settings: &Settings<'_>) {
+    let Some(arena) = settings.arena else { return };
+    let is_pipe = |fd: c_int| borrow(&fd).and_then(pipe::identity).is_some();
+    let ends = [is_pipe(READER_FD), is_pipe(WRITER_FD)];
+    if ends == [false, false] {
+        return;
+    }
+    TOKEN.store(arena.token, Relaxed);
+    PATH.store(arena.path.as_ptr().cast_mut(), Relaxed);
+    if redirect().is_none() {
+        return;
+    }
+    for (end, is_pipe) in [&READER, &WRITER].into_iter().zip(ends) {
+        if is_pipe {
+            end.set_stage(Stage::Counted);
+        }
+    }
+}
+
+/// Redirects the four functions, if they are what we know.
+fn redirect() -> Option<()> {
+    let [read_at, write_at, read_bare, write_bare] =
+        [&READ, &WRITE, &READ_NOCANCEL, &WRITE_NOCANCEL].map(|function| function.find() as usize);
+    if [read_at, write_at, read_bare, write_bare].contains(&0)
+        || !text::is_bare_call(read_bare, 0)
+        || !text::is_bare_call(write_bare, 1)
+    {
+        return None;
+    }
+    let (reading, writing) = (text::cancellable(read_at)?, text::cancellable(write_at)?);
+    let own = kernel::page_of_this_process()?;
+    own.store(1, Relaxed);
+    OWN.store(core::ptr::from_ref(own).cast_mut(), Relaxed);
+    SINGLE_THREADED.store(reading.single_threaded.cast_mut(), Relaxed);
+    SEVERAL_READ.store(reading.several, Relaxed);
+    SEVERAL_WRITE.store(writing.several, Relaxed);
+    let entries = [read_at, write_at, read_bare, write_bare];
+    let (first, last) = (entries.iter().min()?, entries.iter().max()?);
+    // Far apart: not the glibc that we know.
+    if last - first > 1 << 20 || !text::open(*first, last + 16, true) {
+        return None;
+    }
+    let ours: [usize; 4] = [
+        read_jump as *const () as usize,
+        write_jump as *const () as usize,
+        read as *const () as usize,
+        write as *const () as usize,
+    ];
+    let mut are_all = true;
+    for ((place, entry), to) in PLACES.iter().zip(entries).zip(ours) {
+        are_all = are_all && place.redirect(entry, to);
+    }
+    if !are_all {
+        PLACES.iter().for_each(text::Place::restore);
+    }
+    text::open(*first, last + 16, false);
+    are_all.then_some(())
+}
+
+/// Before this process becomes another program. `false`: a pipe could not be given back, because the process may open no
+/// further file.
+pub(crate) fn leave() -> bool {
+    (READER.slot().is_none() && WRITER.slot().is_none()) || retreat::all()
+}
+
+/// An address in glibc's code.
+fn glibc_code() -> usize {
+    // SAFETY: only the address is used.
+    unsafe { READ.function::<usize>() }
+}
+
+/// The run's arena.
+fn address() -> Option<LedgerAddress<'static>> {
+    let path = PATH.load(Relaxed);
+    // SAFETY: an entry of the environment that the program was started with, whose memory is never given back. A program
+    // that has written something else there gets no arena: the path leads nowhere, or the token is not there.
+    (!path.is_null()).then(|| LedgerAddress { token: TOKEN.load(Relaxed), path: unsafe { CStr::from_ptr(path) } })
+}
+
+fn has_one_thread() -> bool {
+    let flag = SINGLE_THREADED.load(Relaxed);
+    // SAFETY: glibc's own flag, which is never moved.
+    !flag.is_null() && unsafe { flag.read_volatile() } != 0
+}
+
+/// Whether this is the process that began, and not a forked child of it.
+fn is_own_process() -> bool {
+    // SAFETY: null, or a page that lasts.
+    unsafe { OWN.load(Relaxed).as_ref() }.is_some_and(|own| own.load(Relaxed) == 1)
+}
+
+/// `read(2)`.
+extern "C" fn read(fd: c_int, buffer: *mut u8, len: usize) -> isize {
+    glibc::returned_from_kernel(match fd {
+        READER_FD if READER.stage() != Stage::Kernel => read_input(buffer, len),
+        _ => {
+            leave_if_other_name_of(fd);
+            kernel::read(fd, buffer, len)
+        }
+    })
+}
+
+/// `write(2)`.
+extern "C" fn write(fd: c_int, buffer: *const u8, len: usize) -> isize {
+    glibc::returned_from_kernel(match fd {
+        WRITER_FD if WRITER.stage() != Stage::Kernel => write_output(buffer, len),
+        _ => {
+            leave_if_other_name_of(fd);
+            kernel::write(fd, buffer, len)
+        }
+    })
+}
+
+fn read_input(buffer: *mut u8, len: usize) -> isize {
+    if !has_one_thread() || !is_own_process() {
+        retreat::all();
+    }
+    match (READER.stage(), READER.slot()) {
+        (Stage::Counted, _) if READER.is_due() => meet::want(&READER),
+        (Stage::Wants, Some(slot)) => meet::prove(&READER, slot),
+        (Stage::Ready, Some(slot)) => meet::meet_writer(slot),
+        _ => {}
+    }
+    if let (Stage::Ring, Some(slot)) = (READER.stage(), READER.slot())
+        && len > 0
+    {
+        return stream::read(slot, buffer, len);
+    }
+    let moved = kernel::read(READER_FD, buffer, len);
+    READER.count(moved);
+    moved
+}
+
+fn write_output(buffer: *const u8, len: usize) -> isize {
+    if !has_one_thread() || !is_own_process() {
+        retreat::all();
+    }
+    match (WRITER.stage(), WRITER.slot()) {
+        (Stage::Counted, _) if WRITER.is_due() => meet::want(&WRITER),
+        (Stage::Wants, Some(slot)) if WRITER.is_due() => meet::prove(&WRITER, slot),
+        _ => {}
+    }
+    if let (Stage::Ring, Some(slot)) = (WRITER.stage(), WRITER.slot())
+        && len > 0
+    {
+        return stream::write(slot, buffer, len);
+    }
+    let moved = kernel::write(WRITER_FD, buffer, len);
+    WRITER.count(moved);
+    if moved > 0
+        && let (Stage::Ready, Some(slot)) = (WRITER.stage(), WRITER.slot())
+    {
+        meet::await_reader(slot);
+    }
+    moved
+}
+
+/// A joined pipe that is used under another number, which a path under `/proc` or `/dev` may have given it, goes back to the
+/// kernel first.
+fn leave_if_other_name_of(fd: c_int) {
+    let is_joined = |end: &End| end.stage() == Stage::Ring;
+    if !is_joined(&READER) && !is_joined(&WRITER) {
+        return;
+    }
+    let bit = 1_u64.checked_shl(fd.cast_unsigned()).unwrap_or(0);
+    if OTHER_FILES.load(Relaxed) & bit != 0 {
+        return;
+    }
+    let pipe_of = |fd: &c_int| borrow(fd).and_then(pipe::identity);
+    let pipe = pipe_of(&fd);
+    if pipe.is_some() && [&READER, &WRITER].iter().any(|end| is_joined(end) && pipe_of(&end.fd) == pipe) {
+        retreat::all();
+    } else {
+        OTHER_FILES.fetch_or(bit, Relaxed);
+    }
+}
+
+/// Descriptors below 64 that are known to be something else than a joined pipe. A number can only come to mean something else
+/// once it was closed, and all ways to close are guarded.
+static OTHER_FILES: AtomicU64 = AtomicU64::new(0);
+
+fn forget_name(fd: c_int) {
+    let bit = 1_u64.checked_shl(fd.cast_unsigned()).unwrap_or(0);
+    OTHER_FILES.fetch_and(!bit, Relaxed);
+}

@@ -1,0 +1,344 @@
+//! Proofs: that nobody else holds this end, and that nobody in this process goes past glibc.
+
+use core::ffi::CStr;
+
+use super::kernel;
+
+/// A mark of ours on an end lies here, or one byte further for the writer.
+const MARK: i64 = 0x6d73_6a6f_696e_0000;
+
+/// More links than this are not looked at: on a machine with that many open files the look would cost more than is gained.
+const LINKS_MAX: u32 = 20_000;
+
+/// What `/proc` shows of the holders of a pipe.
+pub(super) struct Holders<'a> {
+    /// `pipe:[INODE]`
+    pipe: &'a [u8],
+    links: u32,
+}
+
+impl<'a> Holders<'a> {
+    pub(super) fn of(pipe: &'a [u8]) -> Holders<'a> {
+        Holders { pipe, links: 0 }
+    }
+
+    /// Whether the only descriptor of this process for the pipe is `fd`, and nothing in this process watches descriptors
+    /// by their open file (epoll, io_uring and their like).
+    pub(super) fn here_is_only(&mut self, fd: i32) -> bool {
+        self.descriptors(c"/proc/self/fd", fd) == Some(Found::Only)
+    }
+
+    /// Whether every process of the machine that can be looked at holds nothing of the pipe, but process `peer`, which
+    /// has just its descriptor `fd`.
+    pub(super) fn elsewhere_is_only(&mut self, peer: u32, fd: i32) -> bool {
+        let processes = kernel::open(c"/proc", kernel::O_RDONLY | kernel::O_DIRECTORY | kernel::O_CLOEXEC);
+        if processes < 0 {
+            return false;
+        }
+        let own = millstream_sys::own_pid();
+        let mut has_seen_peer = false;
+        let outcome = each_entry(processes as i32, |name| {
+            let Some(pid) = number(name) else { return true };
+            if pid == own {
+                return true;
+            }
+            let mut room = [0; 32];
+            let Some(path) = descriptors_of(name, &mut room) else { return false };
+            match self.descriptors(path, fd) {
+                // Gone, or not ours to look at; then it shares no open file with us, which the mark proves.
+                None | Some(Found::Nothing) => true,
+                Some(Found::Only) if pid == peer => {
+                    has_seen_peer = true;
+                    true
+                }
+                Some(_) => false,
+            }
+        });
+        kernel::close(processes as i32);
+        outcome && has_seen_peer
+    }
+
+    fn descriptors(&mut self, directory: &CStr, fd: i32) -> Option<Found> {
+        let is_own = directory == c"/proc/self/fd";
+        let opened = kernel::open(directory, kernel::O_RDONLY | kernel::O_DIRECTORY | kernel::O_CLOEXEC);
+        if opened < 0 {
+            return None;
+        }
+        let mut found = Found::Nothing;
+        let is_complete = each_entry(opened as i32, |name| {
+            let mut target = [0; 64];
+            let len = kernel::link(opened as i32, name, &mut target);
+            let target = target.get(..len.max(0) as usize).unwrap_or(&[]);
+            self.links += 1;
+            if target == self.pipe {
+                let is_it = number(name) == Some(fd.unsigned_abs()) && found == Found::Nothing;
+                found = if is_it { Found::Only } else { Found::Others };
+            } else if is_own && target.starts_with(b"anon_inode:") {
+                found = Found::Others;
+            }
+            self.links < LINKS_MAX && found != Found::Others
+        });
+        kernel::close(opened as i32);
+        Some(if is_complete { found } else { Found::Others })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Nothing,
+    Only,
+    Others,
+}
+
+fn descriptors_of<'a>(process: &CStr, room: &'a mut [u8; 32]) -> Option<&'a CStr> {
+    let path = b"/proc/".iter().chain(process.to_bytes()).chain(b"/fd\0");
+    room.iter_mut().zip(path).for_each(|(place, &byte)| *place = byte);
+    // Without its zero where there was too little room.
+    CStr::from_bytes_until_nul(room).ok().filter(|path| path.to_bytes().ends_with(b"/fd"))
+}
+
+fn number(name: &CStr) -> Option<u32> {
+    name.to_bytes().iter().try_fold(0_u32, |value, &byte| {
+        let digit = char::from(byte).to_digit(10)?;
+        value.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+/// Calls `visit` for each entry until it says no; whether it never did and the directory could be read.
+fn each_entry(directory: i32, mut visit: impl FnMut(&CStr) -> bool) -> bool {
+    let mut buffer = [0; 2048];
+    loop {
+        let len = kernel::entries(directory, &mut buffer);
+        let Some(mut rest) = usize::try_from(len).ok().and_then(|len| buffer.get(..len)) else { return false };
+        if rest.is_empty() {
+            return true;
+        }
+        // `struct linux_dirent64`: inode, offset, u16 length at 16, type at 18, name from 19.
+        while let Some(&[low, high]) = rest.get(16..18) {
+            let len = usize::from(u16::from_le_bytes([low, high]));
+            let Some(name) = rest.get(19..len).and_then(|name| CStr::from_bytes_until_nul(name).ok()) else {
+                return false;
+            };
+            if !visit(name) {
+                return false;
+            }
+            rest = rest.get(len..).unwrap_or(&[]);
+        }
+    }
+}
+
+/// Makes sure that nobody shares the open file of `fd`, an end of a pipe, whether that was inherited, sent, or is on its
+/// way: the end gets a new open file, and the old one must be gone, which its mark shows. Only the kernel could be asked
+/// for this, and that is how.
+///
+/// If it is not gone the end works as before, but has a file of its own: later changes of its flags by others do not
+/// reach it.
+pub(super) fn has_own_file(fd: i32, is_writer: bool) -> bool {
+    let (kind, access, at) = match is_writer {
+        true => (kernel::WRITE_LOCK, kernel::O_WRONLY, MARK + 1),
+        false => (kernel::READ_LOCK, kernel::O_RDONLY, MARK),
+    };
+    // Somebody else's marks on this pipe: a pipe of millstream's library, for one.
+    if kernel::is_marked(fd, 0, MARK) != Some(false) || !kernel::mark(fd, kind, at) {
+        return false;
+    }
+    let path = if is_writer { c"/proc/self/fd/1" } else { c"/proc/self/fd/0" };
+    let new = kernel::open(path, access | kernel::O_NONBLOCK | kernel::O_CLOEXEC);
+    if new < 0 {
+        return false;
+    }
+    const F_GETFD: u32 = 1;
+    const F_SETFL: u32 = 4;
+    let closes_on_exec = kernel::fcntl(fd, F_GETFD, 0) & 1 != 0;
+    let is_replaced = kernel::fcntl(new as i32, F_SETFL, 0) == 0
+        && kernel::dup3(new as i32, fd, if closes_on_exec { kernel::O_CLOEXEC } else { 0 }) >= 0;
+    kernel::close(new as i32);
+    is_replaced && kernel::is_marked(fd, at, 1) == Some(false)
+}
+
+/// A part of this process's memory that can be executed.
+struct Mapping<'a> {
+    start: usize,
+    end: usize,
+    path: &'a [u8],
+}
+
+/// Looks through the code of this process, glibc and its loader and this library aside, for instructions that call the
+/// kernel; a library that holds one could do anything with a descriptor behind glibc's back. Memory that holds code but
+/// belongs to no file is refused as well. Returns where the file header of glibc is mapped.
+pub(super) fn glibc_if_nobody_else_calls_the_kernel(glibc_code: usize, own_code: usize) -> Option<(usize, Code)> {
+    let (base, code) = module_of(glibc_code)?;
+    let (mut module, mut is_clean) = (Module::none(), true);
+    let is_whole = each_mapping(|mapping, access| {
+        module.go_on(mapping);
+        let holds = |address: usize| (mapping.start..mapping.end).contains(&address);
+        let name = mapping.path.rsplit(|&byte| byte == b'/').next().unwrap_or(&[]);
+        let is_exempt = access != b'x'
+            || module.start == base
+            || holds(own_code)
+            || name.starts_with(b"ld-linux")
+            || mapping.path.starts_with(b"[v");
+        is_clean = is_exempt || (mapping.path.starts_with(b"/") && !calls_the_kernel(mapping, module.start));
+        is_clean
+    });
+    (is_whole && is_clean).then_some((base, code))
+}
+
+/// Where the file is mapped that `address` belongs to, and its code, which is in several mappings once it was changed.
+fn module_of(address: usize) -> Option<(usize, Code)> {
+    let (mut module, mut found) = (Module::none(), None);
+    each_mapping(|mapping, access| {
+        if module.go_on(mapping) {
+            module.code = Code { start: 0, end: 0 };
+        }
+        if access == b'x' {
+            let start = if module.code.start == 0 { mapping.start } else { module.code.start };
+            module.code = Code { start, end: mapping.end };
+        }
+        if module.code.start != 0 && (module.code.start..module.code.end).contains(&address) {
+            found = Some((module.start, Code { start: module.code.start, end: module.code.end }));
+        }
+        true
+    });
+    found
+}
+
+/// The end of the first thread's stack, if `address` is on it.
+pub(super) fn end_of_stack(address: usize) -> Option<usize> {
+    let mut end = None;
+    each_mapping(|mapping, _| {
+        if mapping.path == b"[stack]" && (mapping.start..mapping.end).contains(&address) {
+            end = Some(mapping.end);
+        }
+        true
+    });
+    end
+}
+
+/// glibc's code.
+pub(super) struct Code {
+    pub(super) start: usize,
+    pub(super) end: usize,
+}
+
+/// The file whose mappings are being listed.
+struct Module {
+    name: [u8; 256],
+    len: usize,
+    start: usize,
+    code: Code,
+}
+
+impl Module {
+    fn none() -> Module {
+        Module { name: [0; 256], len: 0, start: 0, code: Code { start: 0, end: 0 } }
+    }
+
+    /// Goes on to the file of this mapping; whether that is another.
+    fn go_on(&mut self, mapping: &Mapping<'_>) -> bool {
+        let is_other = !self.is(mapping.path);
+        if is_other {
+            *self = Module::new(mapping);
+        }
+        is_other
+    }
+
+    fn new(mapping: &Mapping<'_>) -> Module {
+        let mut module = Module { start: mapping.start, ..Module::none() };
+        module.len = mapping.path.len().min(256);
+        module.name[..module.len].copy_from_slice(&mapping.path[..module.len]);
+        module
+    }
+
+    fn is(&self, path: &[u8]) -> bool {
+        self.len == path.len() && self.name.get(..self.len) == Some(path)
+    }
+}
+
+/// Whether the bytes of `syscall` (0f 05) or `sysenter` (0f 34) stand anywhere in the mapping, at any offset. They may also be
+/// part of a distance to somewhere else in the same module; then the four bytes that begin with them, or one before them, are a
+/// small number, which after an instruction they never were.
+fn calls_the_kernel(mapping: &Mapping<'_>, module: usize) -> bool {
+    /// No module of a program that we know has more code and data than this.
+    const LARGEST: usize = 16 << 20;
+    let limit = module + (mapping.end - module).min(LARGEST) + LARGEST / 16;
+    // SAFETY: mapped, readable (checked by the caller's parsing) and not changed by anybody: code of a file.
+    let byte = |at: usize| unsafe { (at as *const u8).read() };
+    // SAFETY: as above; the four bytes are inside the mapping.
+    let distance = |at: usize| unsafe { (at as *const i32).read_unaligned() } as isize;
+    let mut at = mapping.start;
+    while at + 1 < mapping.end {
+        if byte(at) == 0x0f && matches!(byte(at + 1), 0x05 | 0x34) {
+            let points_inside = |from: usize| {
+                from >= mapping.start
+                    && from + 4 <= mapping.end
+                    && (module..limit).contains(&(from + 4).wrapping_add_signed(distance(from)))
+            };
+            if !points_inside(at) && !points_inside(at - 1) {
+                return true;
+            }
+        }
+        at += 1;
+    }
+    false
+}
+
+/// Calls `visit` with every mapping that has a path or can be executed, and `x` or another letter for that, until it says no.
+fn each_mapping(mut visit: impl FnMut(&Mapping<'_>, u8) -> bool) -> bool {
+    let file = kernel::open(c"/proc/self/maps", kernel::O_RDONLY | kernel::O_CLOEXEC);
+    if file < 0 {
+        return false;
+    }
+    let (mut buffer, mut kept) = ([0; 4096], 0);
+    let is_clean = loop {
+        let Some(room) = buffer.get_mut(kept..) else { break false };
+        let len = kernel::read(file as i32, room.as_mut_ptr(), room.len());
+        if len <= 0 {
+            break len == 0 && kept == 0;
+        }
+        let filled = kept + len as usize;
+        let mut start = 0;
+        let mut goes_on = true;
+        while let Some(text) = buffer.get(start..filled)
+            && let Some(line_len) = text.iter().position(|&byte| byte == b'\n')
+            && goes_on
+        {
+            goes_on = visit_line(&text[..line_len], &mut visit);
+            start += line_len + 1;
+        }
+        if !goes_on {
+            break false;
+        }
+        buffer.copy_within(start..filled, 0);
+        kept = filled - start;
+        if kept == buffer.len() {
+            break false;
+        }
+    };
+    kernel::close(file as i32);
+    is_clean
+}
+
+/// `START-END rwxp OFFSET DEVICE INODE   PATH`
+fn visit_line(line: &[u8], visit: &mut impl FnMut(&Mapping<'_>, u8) -> bool) -> bool {
+    let Some((start, rest)) = hexadecimal(line) else { return false };
+    let Some((end, rest)) = rest.get(1..).and_then(hexadecimal) else { return false };
+    let Some(&[_, readable, _, executable]) = rest.get(..4) else { return false };
+    let path = rest.iter().position(|&byte| byte == b'/' || byte == b'[').and_then(|at| rest.get(at..)).unwrap_or(&[]);
+    if executable != b'x' && path.is_empty() {
+        return true;
+    }
+    // Code that can be executed and not read cannot be judged.
+    if executable == b'x' && readable != b'r' && !path.starts_with(b"[v") {
+        return false;
+    }
+    visit(&Mapping { start, end, path }, executable)
+}
+
+fn hexadecimal(text: &[u8]) -> Option<(usize, &[u8])> {
+    let len = text.iter().position(|byte| !byte.is_ascii_hexdigit())?;
+    let value = text[..len].iter().try_fold(0_usize, |value, &byte| {
+        value.checked_mul(16)?.checked_add(char::from(byte).to_digit(16)? as usize)
+    })?;
+    Some((value, &text[len..]))
+}

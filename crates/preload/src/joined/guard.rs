@@ -1,0 +1,294 @@
+//! The guards: while an end of this process is joined, or wants to be, every function of glibc by which a descriptor could get
+//! to somebody else, be watched, or be used other than by `read` and `write` begins with a jump to here. The pipe then goes
+//! back to the kernel first, the functions become their own again, and the call goes on as if nothing had been.
+//!
+//! A few that programs call all the time are let through when they do not concern a joined end.
+
+use core::arch::global_asm;
+use core::ffi::{CStr, c_int};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+use super::text::{self, Names, Place};
+use super::{READER, READER_FD, Stage, WRITER, WRITER_FD, alone, kernel, meet, retreat};
+use crate::glibc;
+
+/// The functions. One that this glibc does not have is passed over; one that has several versions is met in all of them.
+const NAMES: [&CStr; 79] = [
+    // 0 and 1: see `goes_on_at`.
+    c"close",
+    c"__close_nocancel",
+    c"fcntl",
+    c"ioctl",
+    // Other ways to move bytes.
+    c"readv",
+    c"writev",
+    c"preadv2",
+    c"pwritev2",
+    c"preadv64v2",
+    c"pwritev64v2",
+    c"splice",
+    c"tee",
+    c"vmsplice",
+    c"sendfile",
+    c"sendfile64",
+    c"copy_file_range",
+    c"process_vm_readv",
+    c"process_vm_writev",
+    c"syscall",
+    // Waiting for descriptors.
+    c"poll",
+    c"ppoll",
+    c"__poll_chk",
+    c"__ppoll_chk",
+    c"select",
+    c"pselect",
+    c"epoll_ctl",
+    // Further descriptors of the same end.
+    c"dup",
+    c"dup2",
+    c"dup3",
+    c"close_range",
+    c"closefrom",
+    c"sendmsg",
+    c"sendmmsg",
+    c"pidfd_getfd",
+    c"login_tty",
+    // Further processes and threads, and other programs.
+    c"fork",
+    c"vfork",
+    c"_Fork",
+    c"__libc_fork",
+    c"clone",
+    c"posix_spawn",
+    c"posix_spawnp",
+    c"popen",
+    c"system",
+    c"daemon",
+    c"forkpty",
+    c"wordexp",
+    c"pthread_create",
+    c"thrd_create",
+    c"timer_create",
+    c"execve",
+    c"execveat",
+    c"fexecve",
+    c"execv",
+    c"execvp",
+    c"execvpe",
+    c"execl",
+    c"execlp",
+    c"execle",
+    c"unshare",
+    c"setns",
+    // Further code.
+    c"dlopen",
+    c"dlmopen",
+    // What may keep us from opening our own descriptors.
+    c"prctl",
+    c"setuid",
+    c"setgid",
+    c"seteuid",
+    c"setegid",
+    c"setreuid",
+    c"setregid",
+    c"setresuid",
+    c"setresgid",
+    c"setgroups",
+    c"initgroups",
+    c"chroot",
+    c"pivot_root",
+    // The thread's end, on which `meet` relies.
+    c"pthread_cancel",
+    c"pthread_mutexattr_setrobust",
+    c"pthread_exit",
+];
+const CLOSES: [usize; 2] = [0, 1];
+const FCNTL: usize = 2;
+const IOCTL: usize = 3;
+
+/// Some names have two versions.
+const PLACES: usize = 96;
+static AT: [Place; PLACES] = [const { Place::new() }; PLACES];
+/// Which of [`NAMES`] a place is.
+static OF: [AtomicUsize; PLACES] = [const { AtomicUsize::new(0) }; PLACES];
+static ARE_UP: AtomicBool = AtomicBool::new(false);
+/// Start and end of glibc's code.
+static CODE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+// One entry of 16 bytes for each place, then what they have in common: every register that can carry an argument is kept,
+// the stack is as the function will find it, and it goes on at the address that Rust names; 0 is a failure, EMFILE.
+global_asm!(
+    ".pushsection .text.millstream_guards,\"ax\",@progbits",
+    ".balign 16",
+    ".globl millstream_guards",
+    ".hidden millstream_guards",
+    "millstream_guards:",
+    ".set index, 0",
+    ".rept {places}",
+    ".balign 16",
+    "endbr64",
+    "pushq $index",
+    "jmp 5f",
+    ".set index, index + 1",
+    ".endr",
+    ".balign 16",
+    "5: pushq %rax",
+    "pushq %rdi",
+    "pushq %rsi",
+    "pushq %rdx",
+    "pushq %rcx",
+    "pushq %r8",
+    "pushq %r9",
+    "subq $8, %rsp",
+    "movq %rsi, %rdx",
+    "movq %rdi, %rsi",
+    "movq 64(%rsp), %rdi",
+    "call {goes_on_at}",
+    "movq %rax, %r11",
+    "addq $8, %rsp",
+    "popq %r9",
+    "popq %r8",
+    "popq %rcx",
+    "popq %rdx",
+    "popq %rsi",
+    "popq %rdi",
+    "popq %rax",
+    "addq $8, %rsp",
+    "jmp *%r11",
+    ".popsection",
+    places = const PLACES,
+    goes_on_at = sym goes_on_at,
+    options(att_syntax)
+);
+
+unsafe extern "C" {
+    #[link_name = "millstream_guards"]
+    static ENTRIES: [[u8; 16]; PLACES];
+}
+
+/// Puts the guards up. `false`: they cannot be, or something in this process goes past glibc.
+pub(super) fn raise() -> bool {
+    if ARE_UP.load(Relaxed) {
+        return true;
+    }
+    let own_code = (&raw const ENTRIES) as usize;
+    let Some((base, code)) = alone::glibc_if_nobody_else_calls_the_kernel(super::glibc_code(), own_code) else {
+        return false;
+    };
+    let Some(names) = Names::of(base) else { return false };
+    if !text::open(code.start, code.end, true) {
+        return false;
+    }
+    let (mut used, mut all_fit) = (0, true);
+    for (index, name) in NAMES.iter().enumerate() {
+        names.each(name, |entry| {
+            // Two names of one function.
+            if AT[..used].iter().any(|place| place.entry() == entry) {
+                return;
+            }
+            let (Some(place), Some(of)) = (AT.get(used), OF.get(used)) else {
+                all_fit = false;
+                return;
+            };
+            of.store(index, Relaxed);
+            all_fit &= place.redirect(entry, own_code + used * 16);
+            used += 1;
+        });
+    }
+    text::open(code.start, code.end, false);
+    CODE[0].store(code.start, Relaxed);
+    CODE[1].store(code.end, Relaxed);
+    ARE_UP.store(true, Relaxed);
+    if !all_fit {
+        lift();
+    }
+    all_fit
+}
+
+/// Takes them down.
+pub(super) fn lift() {
+    let [start, end] = [CODE[0].load(Relaxed), CODE[1].load(Relaxed)];
+    if ARE_UP.load(Relaxed) && text::open(start, end, true) {
+        AT.iter().for_each(Place::restore);
+        text::open(start, end, false);
+        ARE_UP.store(false, Relaxed);
+    }
+}
+
+pub(super) fn lift_if_unused() {
+    if WRITER.slot().is_none() && READER.slot().is_none() {
+        lift();
+    }
+}
+
+/// A guarded function is being called: where it goes on.
+extern "C" fn goes_on_at(place: usize, first: usize, second: usize) -> usize {
+    let of = OF.get(place).map_or(usize::MAX, |of| of.load(Relaxed));
+    let fd = first as c_int;
+    let concerns_an_end = fd == READER_FD || fd == WRITER_FD;
+    match of {
+        _ if CLOSES.contains(&of) => return close as *const () as usize,
+        FCNTL if is_harmless_fcntl(concerns_an_end, second as u32) => return fcntl as *const () as usize,
+        IOCTL if is_harmless_ioctl(concerns_an_end, second) => return ioctl as *const () as usize,
+        _ => {}
+    }
+    if !retreat::all() {
+        return refuse as *const () as usize;
+    }
+    AT.get(place).map_or(0, Place::entry)
+}
+
+fn is_harmless_fcntl(concerns_an_end: bool, command: u32) -> bool {
+    const F_GETFD: u32 = 1;
+    const F_SETFD: u32 = 2;
+    const F_GETFL: u32 = 3;
+    const F_SETPIPE_SZ: u32 = 1031;
+    const F_GETOWN: u32 = 9;
+    // `F_GETOWN` is another call inside glibc.
+    matches!(command, F_GETFD | F_SETFD | F_GETFL)
+        || (!concerns_an_end && command != F_SETPIPE_SZ && command != F_GETOWN)
+}
+
+fn is_harmless_ioctl(concerns_an_end: bool, request: usize) -> bool {
+    const TCGETS: usize = 0x5401;
+    request == TCGETS || (!concerns_an_end && request as u32 as usize != kernel::FIONREAD)
+}
+
+extern "C" fn close(fd: c_int) -> c_int {
+    let end = match fd {
+        READER_FD => Some(&READER),
+        WRITER_FD => Some(&WRITER),
+        _ => None,
+    };
+    let result = kernel::close(fd);
+    super::forget_name(fd);
+    if let Some(end) = end
+        && let Some(slot) = end.slot()
+        && result == 0
+    {
+        let _held = super::signals::Held::all();
+        if end.is_reader() && end.stage() == Stage::Ring {
+            meet::reader_closes(slot);
+        }
+        slot.ready_word(end).store(0, Relaxed);
+        if end.is_reader() {
+            meet::leave_robust();
+        }
+        end.set_stage(Stage::Kernel);
+    }
+    glibc::returned_from_kernel(result) as c_int
+}
+
+extern "C" fn fcntl(fd: c_int, command: u32, argument: usize) -> c_int {
+    glibc::returned_from_kernel(kernel::fcntl(fd, command, argument)) as c_int
+}
+
+extern "C" fn ioctl(fd: c_int, request: usize, argument: usize) -> c_int {
+    glibc::returned_from_kernel(kernel::ioctl(fd, request, argument)) as c_int
+}
+
+/// The pipe could not be given back, because no further file could be opened: that is what the call then says.
+extern "C" fn refuse() -> isize {
+    const EMFILE: isize = -24;
+    glibc::returned_from_kernel(EMFILE)
+}

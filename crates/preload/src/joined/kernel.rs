@@ -1,0 +1,257 @@
+//! System calls of the joining library, as instructions: nothing here touches errno or the C library. Each answers what the
+//! kernel answered, -4095 to -1 for an error.
+
+use core::ffi::CStr;
+use core::sync::atomic::AtomicU32;
+
+use linux_raw_sys::general as k;
+use millstream_sys::raw::any;
+
+pub(super) const EINTR: isize = -4;
+pub(super) const EPIPE: isize = -32;
+
+pub(super) const O_RDONLY: usize = k::O_RDONLY as usize;
+pub(super) const O_WRONLY: usize = k::O_WRONLY as usize;
+pub(super) const O_NONBLOCK: usize = k::O_NONBLOCK as usize;
+pub(super) const O_CLOEXEC: usize = k::O_CLOEXEC as usize;
+pub(super) const O_DIRECTORY: usize = k::O_DIRECTORY as usize;
+
+pub(super) const POLLIN: i16 = 1;
+pub(super) const POLLHUP: i16 = 16;
+
+const NANOSECONDS: u64 = 1_000_000_000;
+
+pub(super) fn read(fd: i32, buffer: *mut u8, len: usize) -> isize {
+    // SAFETY: the caller's buffer; memory that is not there is the kernel's to refuse.
+    unsafe { any(k::__NR_read, [fd as usize, buffer as usize, len, 0, 0, 0]) }
+}
+
+pub(super) fn write(fd: i32, buffer: *const u8, len: usize) -> isize {
+    // SAFETY: only read, and memory that is not there is the kernel's to refuse.
+    unsafe { any(k::__NR_write, [fd as usize, buffer as usize, len, 0, 0, 0]) }
+}
+
+/// `writev(2)` of two pieces.
+pub(super) fn write_two(fd: i32, pieces: [(*const u8, usize); 2]) -> isize {
+    // SAFETY: as for `write`; a pair of pointer and length is laid out as `struct iovec`, checked in `Piece`.
+    let pieces = pieces.map(|(base, len)| Piece { base, len });
+    // SAFETY: as above.
+    unsafe { any(k::__NR_writev, [fd as usize, pieces.as_ptr() as usize, 2, 0, 0, 0]) }
+}
+
+/// `struct iovec`.
+#[repr(C)]
+struct Piece {
+    base: *const u8,
+    len: usize,
+}
+
+pub(super) fn close(fd: i32) -> isize {
+    // SAFETY: touches no memory.
+    unsafe { any(k::__NR_close, [fd as usize, 0, 0, 0, 0, 0]) }
+}
+
+pub(super) fn open(path: &CStr, flags: usize) -> isize {
+    // SAFETY: a C string.
+    unsafe { any(k::__NR_openat, [k::AT_FDCWD as usize, path.as_ptr() as usize, flags, 0, 0, 0]) }
+}
+
+pub(super) fn dup3(from: i32, to: i32, flags: usize) -> isize {
+    // SAFETY: touches no memory; whose descriptors these are is the caller's business.
+    unsafe { any(k::__NR_dup3, [from as usize, to as usize, flags, 0, 0, 0]) }
+}
+
+/// `fcntl(2)` with a number as its argument.
+pub(super) fn fcntl(fd: i32, command: u32, argument: usize) -> isize {
+    // SAFETY: only called with commands whose argument is a number, or with what the program passed.
+    unsafe { any(k::__NR_fcntl, [fd as usize, command as usize, argument, 0, 0, 0]) }
+}
+
+pub(super) fn ioctl(fd: i32, request: usize, argument: usize) -> isize {
+    // SAFETY: what the program passed, or as in `bytes_in`.
+    unsafe { any(k::__NR_ioctl, [fd as usize, request, argument, 0, 0, 0]) }
+}
+
+/// Bytes that wait in the pipe behind either end.
+pub(super) fn bytes_in(fd: i32) -> usize {
+    let mut bytes = 0_i32;
+    match ioctl(fd, FIONREAD, (&raw mut bytes) as usize) {
+        0 => bytes.max(0) as usize,
+        _ => 0,
+    }
+}
+
+pub(super) const FIONREAD: usize = 0x541b;
+
+/// `struct flock` of a 64-bit kernel.
+#[repr(C)]
+struct Lock {
+    kind: i16,
+    whence: i16,
+    start: i64,
+    len: i64,
+    pid: i32,
+}
+
+pub(super) const READ_LOCK: i16 = 0;
+pub(super) const WRITE_LOCK: i16 = 1;
+const NO_LOCK: i16 = 2;
+const F_OFD_GETLK: u32 = 36;
+const F_OFD_SETLK: u32 = 37;
+
+/// Puts a mark on the open file description: a lock of one byte.
+pub(super) fn mark(fd: i32, kind: i16, start: i64) -> bool {
+    let lock = Lock { kind, whence: 0, start, len: 1, pid: 0 };
+    fcntl(fd, F_OFD_SETLK, (&raw const lock) as usize) == 0
+}
+
+/// Whether another open file description of the same file carries a lock in `len` bytes from `start` (0: to the end).
+/// `None` if that cannot be asked.
+pub(super) fn is_marked(fd: i32, start: i64, len: i64) -> Option<bool> {
+    let mut lock = Lock { kind: WRITE_LOCK, whence: 0, start, len, pid: 0 };
+    (fcntl(fd, F_OFD_GETLK, (&raw mut lock) as usize) == 0).then_some(lock.kind != NO_LOCK)
+}
+
+/// `struct timespec`.
+#[repr(C)]
+struct Time {
+    seconds: i64,
+    nanoseconds: i64,
+}
+
+/// Sleeps while the word is `value`. Without a limit the kernel resumes the sleep after a signal handler that was
+/// installed with `SA_RESTART`; with one it never does.
+pub(super) fn wait(word: &AtomicU32, value: u32, limit_ns: Option<u64>) -> isize {
+    let time = limit_ns.map(|ns| Time { seconds: (ns / NANOSECONDS) as i64, nanoseconds: (ns % NANOSECONDS) as i64 });
+    let time_at = time.as_ref().map_or(0, |time| core::ptr::from_ref(time) as usize);
+    // SAFETY: the word is an aligned integer, the time lives until the call returns.
+    unsafe { any(k::__NR_futex, [word.as_ptr() as usize, 0, value as usize, time_at, 0, 0]) }
+}
+
+pub(super) fn wake_all(word: &AtomicU32) {
+    // SAFETY: the word is an aligned integer.
+    unsafe { any(k::__NR_futex, [word.as_ptr() as usize, 1, i32::MAX as usize, 0, 0, 0]) };
+}
+
+pub(super) fn give_the_cpu_away() {
+    // SAFETY: touches no memory.
+    unsafe { any(k::__NR_sched_yield, [0; 6]) };
+}
+
+/// What `poll(2)` says of one descriptor.
+pub(super) fn poll(fd: i32, events: i16, limit_ms: i32) -> i16 {
+    #[repr(C)]
+    struct Asked {
+        fd: i32,
+        events: i16,
+        answer: i16,
+    }
+    let mut asked = Asked { fd, events, answer: 0 };
+    // SAFETY: one entry, as the count says.
+    unsafe { any(k::__NR_poll, [(&raw mut asked) as usize, 1, limit_ms as usize, 0, 0, 0]) };
+    asked.answer
+}
+
+/// Blocks what `set` has and returns what was blocked.
+pub(super) fn block(set: u64) -> u64 {
+    change_mask(k::SIG_BLOCK as usize, set)
+}
+
+pub(super) fn set_mask(set: u64) {
+    change_mask(k::SIG_SETMASK as usize, set);
+}
+
+fn change_mask(how: usize, set: u64) -> u64 {
+    let mut before = 0_u64;
+    // SAFETY: two sets of 8 bytes, the kernel's size.
+    unsafe {
+        any(k::__NR_rt_sigprocmask, [how, (&raw const set) as usize, (&raw mut before) as usize, 8, 0, 0]);
+    }
+    before
+}
+
+/// Takes a SIGPIPE that waits behind the mask, if one does.
+pub(super) fn forget_sigpipe() {
+    let (set, time) = (1_u64 << (13 - 1), Time { seconds: 0, nanoseconds: 0 });
+    // SAFETY: a set of the kernel's size and a time; nothing is written.
+    unsafe {
+        any(k::__NR_rt_sigtimedwait, [(&raw const set) as usize, 0, (&raw const time) as usize, 8, 0, 0]);
+    }
+}
+
+/// The handler of a signal, and the code by which it returns.
+pub(super) fn action_of(signal: usize) -> (usize, usize) {
+    let mut action = [0_u64; 4];
+    // SAFETY: room for the kernel's `struct sigaction`: handler, flags, restorer, mask.
+    unsafe { any(k::__NR_rt_sigaction, [signal, 0, action.as_mut_ptr() as usize, 8, 0, 0]) };
+    (action[0] as usize, action[2] as usize)
+}
+
+pub(super) fn entries(directory: i32, buffer: &mut [u8]) -> isize {
+    // SAFETY: the buffer and its length.
+    unsafe { any(k::__NR_getdents64, [directory as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0]) }
+}
+
+/// `readlinkat(2)`; `name` is a C string.
+pub(super) fn link(directory: i32, name: &CStr, buffer: &mut [u8]) -> isize {
+    let (to, len) = (buffer.as_mut_ptr() as usize, buffer.len());
+    // SAFETY: a C string, the buffer and its length.
+    unsafe { any(k::__NR_readlinkat, [directory as usize, name.as_ptr() as usize, to, len, 0, 0]) }
+}
+
+pub(super) fn protect(start: usize, len: usize, is_writable: bool) -> bool {
+    let access = k::PROT_READ | k::PROT_EXEC | if is_writable { k::PROT_WRITE } else { 0 };
+    // SAFETY: the caller's own text, which stays executable and readable throughout.
+    unsafe { any(k::__NR_mprotect, [start, len, access as usize, 0, 0, 0]) == 0 }
+}
+
+/// A page that reads as zeros in every forked child.
+pub(super) fn page_of_this_process() -> Option<&'static AtomicU32> {
+    const MADV_WIPEONFORK: usize = 18;
+    let (access, flags) = ((k::PROT_READ | k::PROT_WRITE) as usize, (k::MAP_PRIVATE | k::MAP_ANONYMOUS) as usize);
+    // SAFETY: a new mapping where the kernel likes; the advice concerns that page only.
+    unsafe {
+        let page = any(k::__NR_mmap, [0, 4096, access, flags, usize::MAX, 0]);
+        if page < 0 || any(k::__NR_madvise, [page as usize, 4096, MADV_WIPEONFORK, 0, 0, 0]) != 0 {
+            return None;
+        }
+        Some(&*(page as *const AtomicU32))
+    }
+}
+
+/// The head of the calling thread's list of robust futexes, as the kernel knows it.
+pub(super) fn robust_list() -> Option<*mut RobustList> {
+    let (mut head, mut len) = (core::ptr::null_mut::<RobustList>(), 0_usize);
+    // SAFETY: room for a pointer and a length.
+    let result =
+        unsafe { any(k::__NR_get_robust_list, [0, (&raw mut head) as usize, (&raw mut len) as usize, 0, 0, 0]) };
+    (result == 0 && len == size_of::<RobustList>() && !head.is_null()).then_some(head)
+}
+
+/// `struct robust_list_head`.
+#[repr(C)]
+pub(super) struct RobustList {
+    pub(super) first: usize,
+    pub(super) offset: isize,
+    pub(super) pending: usize,
+}
+
+pub(super) fn own_thread() -> u32 {
+    // SAFETY: touches no memory.
+    unsafe { any(k::__NR_gettid, [0; 6]) as u32 }
+}
+
+pub(super) fn is_alive(pid: u32) -> bool {
+    const ESRCH: isize = -3;
+    // SAFETY: signal 0 is none.
+    unsafe { any(k::__NR_kill, [pid as usize, 0, 0, 0, 0, 0]) != ESRCH }
+}
+
+/// The CPU that this thread runs on, from the segment limit that the kernel keeps for it (`__getcpu` of Linux).
+pub(super) fn cpu() -> u32 {
+    const CPU_SEGMENT: u32 = 15 * 8 + 3;
+    let limit: u32;
+    // SAFETY: reads a segment limit; the processor sets no other state but flags.
+    unsafe { core::arch::asm!("lsl {0:e}, {1:e}", out(reg) limit, in(reg) CPU_SEGMENT, options(nomem, nostack)) };
+    limit & 0xfff
+}

@@ -1,0 +1,249 @@
+//! How a writer and a reader agree on the ring.
+//!
+//! ```text
+//!             wants (guarded)      proved alone           agreed
+//!   writer  ───── wants ──▶ looks who else holds the pipe ──▶ ready ──▶ waits ─┐
+//!                   │             exactly these two                            ├──▶ ring
+//!   reader  ───── wants ─────────────────────────────▶ ready ──▶ shadow empty ─┘
+//! ```
+//!
+//! Whoever wants to join first puts the guards up: from then on it cannot fork, exec, pass an end on or watch one without
+//! leaving. Only then others are looked for. The ring begins at an instant at which the reader is in here, so that it is not
+//! asleep in the kernel, the writer is in here too, and the shadow is empty.
+
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use millstream_sys::arena;
+
+use super::signals::{self, Held};
+use super::slot::{READER_GONE, RING_LIMIT, Slot, WRITER_WAITS, carrier, meeting};
+use super::{End, READER, READER_FD, Stage, WRITER, WRITER_FD, address, alone, guard, kernel, retreat};
+
+/// A writer waits this long for its reader to come, and a reader for its writer.
+const MEETING_NS: u64 = 2_000_000;
+/// So often a look that found too much is repeated, each time after twice as many bytes.
+const TRIES: u32 = 5;
+
+/// A first step that may succeed later: more must pass before the next.
+fn later(end: &End) {
+    let tries = end.tries.load(Relaxed) + 1;
+    end.tries.store(tries, Relaxed);
+    end.try_at.store(end.passed.load(Relaxed) * 2, Relaxed);
+    if tries >= TRIES {
+        end.set_stage(Stage::Kernel);
+    }
+}
+
+/// Enough has passed to be worth it: puts the guards up and says that this end wants to join.
+pub(super) fn want(end: &End) {
+    if signals::may_be_in_handler() {
+        return later(end);
+    }
+    let _held = Held::all();
+    let mut room = [0; 64];
+    let outcome = pipe_of(end, &mut room).and_then(|(pipe, inode)| {
+        let is_plain = is_plain(end) && alone::Holders::of(pipe).here_is_only(end.fd());
+        if is_plain && guard::raise() { slot_for(end, inode) } else { None }
+    });
+    match outcome {
+        Some(slot) => {
+            end.set_slot(slot);
+            end.try_at.store(0, Relaxed);
+            end.set_stage(Stage::Wants);
+        }
+        None => {
+            end.set_stage(Stage::Kernel);
+            guard::lift_if_unused();
+        }
+    }
+}
+
+/// `pipe:[INODE]` and the inode, for a pipe without a name.
+fn pipe_of<'a>(end: &End, room: &'a mut [u8; 64]) -> Option<(&'a [u8], u64)> {
+    const AT_FDCWD: i32 = -100;
+    let path = if end.is_reader() { c"/proc/self/fd/0" } else { c"/proc/self/fd/1" };
+    let len = usize::try_from(kernel::link(AT_FDCWD, path, room)).ok()?;
+    let name = room.get(..len)?;
+    let digits = name.strip_prefix(b"pipe:[")?.strip_suffix(b"]")?;
+    let inode = digits.iter().try_fold(0_u64, |value, &digit| {
+        value.checked_mul(10)?.checked_add(u64::from(char::from(digit).to_digit(10)?))
+    })?;
+    Some((name, inode)).filter(|&(_, inode)| inode != 0)
+}
+
+/// Blocking, in no special mode, and nobody's signal hangs on it.
+fn is_plain(end: &End) -> bool {
+    const F_GETFL: u32 = 3;
+    const F_GETOWN: u32 = 9;
+    const O_LARGEFILE: isize = 0o100_000;
+    let access = if end.is_reader() { kernel::O_RDONLY } else { kernel::O_WRONLY };
+    kernel::fcntl(end.fd(), F_GETFL, 0) & !O_LARGEFILE == access as isize && kernel::fcntl(end.fd(), F_GETOWN, 0) == 0
+}
+
+/// Finds or takes the pipe's slot, and says there that this process wants to join.
+fn slot_for(end: &End, inode: u64) -> Option<&'static Slot> {
+    let (arena, directory) = arena::open(address()?)?;
+    // Held for microseconds, unless its holder is stopped just then.
+    if !(0..50).any(|_| arena.try_lock().is_ok() || kernel::poll(-1, 0, 1) != 0) {
+        return None;
+    }
+    let found = directory.keys.iter().position(|key| key.load(Relaxed) == inode);
+    let mut all = 0..arena::SLOTS;
+    let slot = |index: usize| {
+        // SAFETY: a mapping of a slot that lasts; every field is an atomic integer.
+        arena.map_slot(index).ok().map(|at| unsafe { at.cast::<Slot>().as_ref() })
+    };
+    let is_free = |slot: &Slot| {
+        [&slot.agreement.0.writer, &slot.agreement.0.reader].iter().all(|pid| {
+            let pid = pid.load(SeqCst);
+            pid == 0 || !kernel::is_alive(pid)
+        })
+    };
+    let (slot, is_new) = match found {
+        Some(index) => {
+            let slot = slot(index)?;
+            (slot, is_free(slot))
+        }
+        None => {
+            let unused = all.find(|&index| directory.keys.get(index).is_some_and(|key| key.load(Relaxed) == 0));
+            let index = unused.or_else(|| all_slots_until_free(&slot, is_free))?;
+            directory.keys.get(index)?.store(inode, Relaxed);
+            (slot(index)?, true)
+        }
+    };
+    if is_new {
+        slot.clear();
+    }
+    let wanted = slot.wanted_word(end);
+    let is_taken = wanted.load(SeqCst) != 0 && kernel::is_alive(wanted.load(SeqCst));
+    if is_taken || slot.agreement.0.carrier.load(SeqCst) != carrier::KERNEL {
+        return None;
+    }
+    slot.ready_word(end).store(0, SeqCst);
+    wanted.store(millstream_sys::own_pid(), SeqCst);
+    Some(slot)
+}
+
+fn all_slots_until_free(
+    slot: &impl Fn(usize) -> Option<&'static Slot>,
+    is_free: impl Fn(&Slot) -> bool,
+) -> Option<usize> {
+    // Mapping each would cost more than the pipe gains: a few are looked at.
+    const LOOKED_AT: usize = 16;
+    (0..LOOKED_AT).find(|&index| slot(index).is_some_and(&is_free))
+}
+
+/// Before a read or write of an end that wants to join: proves that it is alone, when the other side is there.
+pub(super) fn prove(end: &End, slot: &Slot) {
+    let agreement = &slot.agreement.0;
+    let peer = match end.is_reader() {
+        true => agreement.writer_ready.load(SeqCst),
+        false => agreement.reader.load(SeqCst),
+    };
+    if peer == 0 {
+        return;
+    }
+    let _held = Held::all();
+    if end.is_reader() {
+        if !alone::has_own_file(end.fd(), false) || !enter_robust(slot) {
+            retreat::all();
+            return;
+        }
+    } else {
+        let mut room = [0; 64];
+        let is_alone = pipe_of(end, &mut room).is_some_and(|(pipe, _)| {
+            let mut holders = alone::Holders::of(pipe);
+            holders.here_is_only(WRITER_FD) && holders.elsewhere_is_only(peer, READER_FD)
+        });
+        if !is_alone {
+            later(end);
+            if end.stage() == Stage::Kernel {
+                retreat::all();
+            }
+            return;
+        }
+        if !alone::has_own_file(end.fd(), true) {
+            retreat::all();
+            return;
+        }
+    }
+    slot.ready_word(end).store(millstream_sys::own_pid(), SeqCst);
+    end.set_stage(Stage::Ready);
+}
+
+/// From now on the kernel marks the slot when this thread ends, and wakes the writer.
+fn enter_robust(slot: &Slot) -> bool {
+    let Some(list) = kernel::robust_list() else { return false };
+    let word = &slot.space.0;
+    word.store(kernel::own_thread(), SeqCst);
+    // SAFETY: the list of this thread, which glibc has registered and which lives as long as the thread.
+    unsafe {
+        if (*list).pending != 0 {
+            return false;
+        }
+        (&raw mut (*list).pending).write_volatile((word.as_ptr() as usize).wrapping_add_signed(-(*list).offset));
+    }
+    true
+}
+
+/// The thread ends unnoticed again.
+pub(super) fn leave_robust() {
+    if let Some(list) = kernel::robust_list() {
+        // SAFETY: as in `enter_robust`.
+        unsafe { (&raw mut (*list).pending).write_volatile(0) };
+    }
+}
+
+/// After a write: waits for the reader to find the shadow empty. Each attempt in vain makes the next one rarer.
+pub(super) fn await_reader(slot: &Slot) {
+    let agreement = &slot.agreement.0;
+    if agreement.reader_ready.load(SeqCst) == 0 || WRITER.is_not_yet_due() {
+        return;
+    }
+    let _held = Held::all();
+    agreement.writer_waits.store(1, SeqCst);
+    let word = &agreement.meeting;
+    if word.load(SeqCst) == meeting::NONE {
+        kernel::wait(word, meeting::NONE, Some(MEETING_NS));
+    }
+    agreement.writer_waits.store(0, SeqCst);
+    let capacity = kernel::fcntl(WRITER_FD, F_GETPIPE_SZ, 0).max(0) as usize;
+    let bytes = capacity.min(RING_LIMIT);
+    if word.load(SeqCst) != meeting::READER_WAITS || kernel::bytes_in(WRITER_FD) != 0 || !bytes.is_power_of_two() {
+        return;
+    }
+    agreement.bytes.store(bytes as u32, SeqCst);
+    agreement.carrier.store(carrier::RING, SeqCst);
+    match word.compare_exchange(meeting::READER_WAITS, meeting::AGREED, SeqCst, SeqCst) {
+        Ok(_) => {
+            WRITER.set_stage(Stage::Ring);
+            kernel::wake_all(word);
+        }
+        Err(_) => agreement.carrier.store(carrier::KERNEL, SeqCst),
+    }
+}
+
+const F_GETPIPE_SZ: u32 = 1032;
+
+/// Before a read: if the writer waits and the shadow is empty, this is the moment.
+pub(super) fn meet_writer(slot: &Slot) {
+    let agreement = &slot.agreement.0;
+    if agreement.writer_waits.load(SeqCst) == 0 || kernel::bytes_in(READER_FD) != 0 {
+        return;
+    }
+    let _held = Held::all();
+    let word = &agreement.meeting;
+    word.store(meeting::READER_WAITS, SeqCst);
+    kernel::wake_all(word);
+    kernel::wait(word, meeting::READER_WAITS, Some(MEETING_NS));
+    if word.compare_exchange(meeting::READER_WAITS, meeting::NONE, SeqCst, SeqCst).is_err() {
+        READER.set_stage(Stage::Ring);
+    }
+}
+
+/// This process closes its read end: the writer learns of it as it would of the end of the thread.
+pub(super) fn reader_closes(slot: &Slot) {
+    slot.space.0.fetch_or(READER_GONE, SeqCst);
+    slot.space.0.fetch_and(!WRITER_WAITS, SeqCst);
+    kernel::wake_all(&slot.space.0);
+}

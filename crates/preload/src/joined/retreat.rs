@@ -1,0 +1,196 @@
+//! Back to the kernel: what the ring holds goes into the shadow, in order, and all later bytes with it.
+//!
+//! ```text
+//!   ring ──freeze both positions──▶ moving ──bell taken out, content put in──▶ shadow, for ever
+//! ```
+//!
+//! Either side can do it alone, at any time, also when the other is stopped. A side that dies on the way leaves so many
+//! bytes in the shadow as it had moved; the other goes on from there.
+
+use core::sync::atomic::Ordering::SeqCst;
+
+use super::signals::Held;
+use super::slot::{Agreement, READER_GONE, Slot, WRITER_WAITS, carrier, sleep};
+use super::{End, READER, READER_FD, Stage, WRITER, WRITER_FD, guard, kernel};
+
+/// Every pipe of this process that is joined, or about to be, goes back to the kernel and stays there; glibc's functions are
+/// its own again. `false`: that could not be done, because the process may open no further file.
+pub(super) fn all() -> bool {
+    let _held = Held::all();
+    let is_done = of(&WRITER) & of(&READER);
+    if is_done {
+        guard::lift();
+    }
+    is_done
+}
+
+fn of(end: &End) -> bool {
+    let stage = end.stage();
+    let Some(slot) = end.slot() else {
+        end.set_stage(Stage::Kernel);
+        return true;
+    };
+    if stage == Stage::Ring {
+        if !give_back(slot, end) {
+            return false;
+        }
+    } else {
+        slot.ready_word(end).store(0, SeqCst);
+        slot.wanted_word(end).store(0, SeqCst);
+    }
+    if end.is_reader() {
+        super::meet::leave_robust();
+    }
+    end.set_stage(Stage::Kernel);
+    true
+}
+
+/// The stream has been frozen by somebody: waits until its content is in the shadow, and leaves the ring.
+pub(super) fn follow(end: &End) {
+    if end.stage() == Stage::Ring {
+        let _held = Held::all();
+        // Should a file not be opened, whoever calls next tries again.
+        while !all() {
+            kernel::poll(-1, 0, 1);
+        }
+    }
+}
+
+impl Slot {
+    pub(super) fn ready_word(&self, end: &End) -> &core::sync::atomic::AtomicU32 {
+        let Agreement { reader_ready, writer_ready, .. } = &self.agreement.0;
+        if end.is_reader() { reader_ready } else { writer_ready }
+    }
+
+    pub(super) fn wanted_word(&self, end: &End) -> &core::sync::atomic::AtomicU32 {
+        let Agreement { reader, writer, .. } = &self.agreement.0;
+        if end.is_reader() { reader } else { writer }
+    }
+}
+
+fn give_back(slot: &Slot, end: &End) -> bool {
+    let word = &slot.agreement.0.carrier;
+    let (ours, theirs) = match end.is_reader() {
+        true => (carrier::READER_MOVES, carrier::WRITER_MOVES),
+        false => (carrier::WRITER_MOVES, carrier::READER_MOVES),
+    };
+    slot.freeze();
+    let mut is_ours = word.compare_exchange(carrier::RING, ours, SeqCst, SeqCst).is_ok();
+    while !is_ours {
+        let now = word.load(SeqCst);
+        if now == carrier::SHADOW {
+            return true;
+        }
+        if now == ours || is_gone(slot, end) {
+            is_ours = now == ours || word.compare_exchange(theirs, ours, SeqCst, SeqCst).is_ok();
+        } else {
+            kernel::wait(word, now, Some(1_000_000));
+        }
+    }
+    if !move_content(slot, end) {
+        return false;
+    }
+    word.store(carrier::SHADOW, SeqCst);
+    kernel::wake_all(word);
+    slot.space.0.fetch_and(!WRITER_WAITS, SeqCst);
+    kernel::wake_all(&slot.space.0);
+    true
+}
+
+/// Whether the other side is gone, as the kernel has it: a writer looks at the word that is marked when the reader's thread ends, a
+/// reader asks whether its end hangs.
+fn is_gone(slot: &Slot, end: &End) -> bool {
+    match end.is_reader() {
+        true => kernel::poll(READER_FD, 0, 0) & kernel::POLLHUP != 0,
+        false => slot.space.0.load(SeqCst) & READER_GONE != 0,
+    }
+}
+
+/// `false`: a file could not be opened. Then it is done again, by whoever comes next.
+fn move_content(slot: &Slot, end: &End) -> bool {
+    let agreement = &slot.agreement.0;
+    if !end.is_reader() && is_gone(slot, end) {
+        return true;
+    }
+    let mut moved = 0;
+    if agreement.is_settled.load(SeqCst) == 0 {
+        if !settle(slot, end) {
+            return false;
+        }
+        agreement.is_settled.store(1, SeqCst);
+    } else {
+        // Somebody has begun: what the shadow holds, and what the reader had of it already.
+        let fd = if end.is_reader() { READER_FD } else { WRITER_FD };
+        moved = kernel::bytes_in(fd) + agreement.taken_early.load(SeqCst) as usize;
+    }
+    let target = match end.is_reader() {
+        true => kernel::open(c"/proc/self/fd/0", kernel::O_WRONLY | kernel::O_NONBLOCK | kernel::O_CLOEXEC),
+        false => WRITER_FD as isize,
+    };
+    if target < 0 {
+        return false;
+    }
+    loop {
+        let content = slot.content(moved);
+        if content[0].1 + content[1].1 == 0 {
+            break;
+        }
+        match kernel::write_two(target as i32, content) {
+            kernel::EPIPE => {
+                kernel::forget_sigpipe();
+                break;
+            }
+            // The shadow has room for all of it; memory may be short for a moment.
+            ..=0 => {
+                kernel::poll(-1, 0, 1);
+            }
+            bytes => moved += bytes as usize,
+        }
+    }
+    if end.is_reader() {
+        kernel::close(target as i32);
+    }
+    true
+}
+
+/// Sees to it that the shadow is empty, and that a reader which sleeps in `read(2)` takes what comes for the stream. Nobody
+/// rings any more once the ring is frozen, but a writer may have begun to.
+fn settle(slot: &Slot, end: &End) -> bool {
+    let state = &slot.sleep.0;
+    let fd = if end.is_reader() { READER_FD } else { WRITER_FD };
+    while state.compare_exchange(sleep::ASLEEP, sleep::STREAM, SeqCst, SeqCst) == Err(sleep::RUNG) {
+        // One byte is on its way, or there, or was just taken by the reader, which knows what it was.
+        match (kernel::bytes_in(fd), end.is_reader()) {
+            (0, true) if is_gone(slot, end) && kernel::bytes_in(fd) == 0 => break,
+            (0, true) => {
+                kernel::poll(fd, kernel::POLLIN, 1);
+            }
+            // This process rang, so it is not on its way.
+            (0, false) => break,
+            (_, is_reader) => match take_bell(is_reader) {
+                None => return false,
+                Some(false) => {}
+                Some(true) => {
+                    let _ = state.compare_exchange(sleep::RUNG, sleep::STREAM, SeqCst, SeqCst);
+                    break;
+                }
+            },
+        }
+    }
+    true
+}
+
+/// Takes the byte that rings out of the shadow, if the reader does not get it first. `None`: a file could not be opened.
+fn take_bell(is_reader: bool) -> Option<bool> {
+    let mut byte = 0;
+    if is_reader {
+        return Some(kernel::read(READER_FD, &raw mut byte, 1) == 1);
+    }
+    let fd = kernel::open(c"/proc/self/fd/1", kernel::O_RDONLY | kernel::O_NONBLOCK | kernel::O_CLOEXEC);
+    if fd < 0 {
+        return None;
+    }
+    let has_it = kernel::read(fd as i32, &raw mut byte, 1) == 1;
+    kernel::close(fd as i32);
+    Some(has_it)
+}

@@ -1,0 +1,69 @@
+//! Signal handlers may call anything of ours, at any instant.
+//!
+//! Copies need no protection: a handler that finds one interrupted freezes the ring, so that the copy is not counted, and the
+//! interrupted call does it again through the kernel. What changes more than one word holds signals back.
+
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use super::{alone, kernel, retreat};
+
+const ALL: u64 = u64::MAX;
+
+/// Signals held back, until this is dropped.
+pub(super) struct Held {
+    before: u64,
+}
+
+impl Held {
+    pub(super) fn all() -> Held {
+        Held { before: kernel::block(ALL) }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        kernel::set_mask(self.before);
+    }
+}
+
+static IS_COPYING: AtomicBool = AtomicBool::new(false);
+
+/// Does `copy`, a copy to or from a ring.
+pub(super) fn copying<T>(copy: impl FnOnce() -> T) -> T {
+    if IS_COPYING.load(Relaxed) {
+        // This is a handler, or one has jumped out of a copy.
+        retreat::all();
+    }
+    IS_COPYING.store(true, SeqCst);
+    let outcome = copy();
+    IS_COPYING.store(false, SeqCst);
+    outcome
+}
+
+/// Whether this may be a signal handler: on a stack other than the first, or with the frame of a signal between here and the
+/// stack's end. The kernel leaves in each such frame the address of the code by which a handler returns.
+pub(super) fn may_be_in_handler() -> bool {
+    let (mut has_handlers, mut returns) = (false, [0; 2]);
+    for signal in 1..=64 {
+        // 0 and 1: the default, and ignored.
+        if let (2.., restorer) = kernel::action_of(signal) {
+            has_handlers = true;
+            if !returns.contains(&restorer) {
+                match returns.iter_mut().find(|place| **place == 0) {
+                    Some(place) => *place = restorer,
+                    None => return true,
+                }
+            }
+        }
+    }
+    let here = (&raw const returns) as usize;
+    let Some(end) = alone::end_of_stack(here) else { return true };
+    // The words of this array are here themselves, so the look begins behind it.
+    has_handlers
+        && (here + size_of_val(&returns)..end).step_by(8).any(|at| {
+            // SAFETY: the stack of this thread, from a variable of this function to its end.
+            let word = unsafe { (at as *const usize).read_volatile() };
+            word != 0 && returns.contains(&word)
+        })
+}

@@ -1,0 +1,253 @@
+//! One pipe in shared memory: a ring for one writing and one reading process, without locks.
+//!
+//! Each position is a word that its own side moves by compare-and-exchange, after the bytes were copied. Whoever sets the
+//! highest bit of both words has frozen the stream, at once and whatever the other side is just doing: a copy in progress
+//! then fails to be counted. So nobody ever waits for a process that is stopped or dead in the middle of a copy.
+
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+
+use millstream_sys::arena::{HEADER_BYTES, RING_BYTES};
+
+/// Set in both positions when no more bytes go through the ring.
+const FROZEN: u64 = 1 << 63;
+/// A long copy is made known in pieces of this size, so that the other side can begin.
+const PIECE: usize = 32 << 10;
+/// Writes of up to this many bytes are not mixed with others (`pipe(7)`).
+const PIPE_BUF: usize = 4096;
+/// The largest ring.
+pub(super) const RING_LIMIT: usize = RING_BYTES;
+
+/// Where the stream is carried: [`Slot::carrier`].
+pub(super) mod carrier {
+    /// The kernel, until both sides agree.
+    pub(in crate::joined) const KERNEL: u32 = 0;
+    /// The ring.
+    pub(in crate::joined) const RING: u32 = 1;
+    /// The writer, or the reader, is putting what the ring holds into the shadow.
+    pub(in crate::joined) const WRITER_MOVES: u32 = 2;
+    pub(in crate::joined) const READER_MOVES: u32 = 3;
+    /// The shadow, for ever.
+    pub(in crate::joined) const SHADOW: u32 = 4;
+}
+
+/// What the reader's `read(2)` of the shadow will bring: [`Slot::sleep`].
+pub(super) mod sleep {
+    /// It does not sleep.
+    pub(in crate::joined) const AWAKE: u32 = 0;
+    /// It sleeps, or is about to; nobody has rung.
+    pub(in crate::joined) const ASLEEP: u32 = 1;
+    /// One byte that means nothing but "wake up" is in the shadow, or on its way.
+    pub(in crate::joined) const RUNG: u32 = 2;
+    /// Bytes of the stream.
+    pub(in crate::joined) const STREAM: u32 = 3;
+}
+
+/// How the two meet: [`Slot::meeting`].
+pub(super) mod meeting {
+    pub(in crate::joined) const NONE: u32 = 0;
+    /// The reader has found the shadow empty and waits.
+    pub(in crate::joined) const READER_WAITS: u32 = 1;
+    /// The writer has agreed.
+    pub(in crate::joined) const AGREED: u32 = 2;
+}
+
+/// In [`Slot::space`]: the writer waits for room. The bits are the kernel's for robust futexes.
+pub(super) const WRITER_WAITS: u32 = 1 << 31;
+/// In [`Slot::space`]: the reader is gone. Set by the kernel when its thread ends, or by itself when it closes its end.
+pub(super) const READER_GONE: u32 = 1 << 30;
+
+#[repr(C, align(128))]
+pub(super) struct Line<T>(pub(super) T);
+
+/// The header of a slot. Zeros are a valid beginning.
+#[repr(C)]
+pub(super) struct Slot {
+    pub(super) agreement: Line<Agreement>,
+    written: Line<Position>,
+    read: Line<Position>,
+    /// [`sleep`].
+    pub(super) sleep: Line<AtomicU32>,
+    /// The reader's thread, [`WRITER_WAITS`], [`READER_GONE`]; the writer's futex.
+    pub(super) space: Line<AtomicU32>,
+}
+
+#[repr(C)]
+pub(super) struct Agreement {
+    /// [`carrier`]; also a futex.
+    pub(super) carrier: AtomicU32,
+    /// [`meeting`]; also a futex.
+    pub(super) meeting: AtomicU32,
+    /// The writer waits for the reader to meet it.
+    pub(super) writer_waits: AtomicU32,
+    /// Processes that want to join; 0: none yet.
+    pub(super) writer: AtomicU32,
+    pub(super) reader: AtomicU32,
+    /// The same when they have proved that nobody shares their end.
+    pub(super) writer_ready: AtomicU32,
+    pub(super) reader_ready: AtomicU32,
+    /// While the content moves: the shadow holds nothing else.
+    pub(super) is_settled: AtomicU32,
+    /// Bytes of the content that the reader got straight from the shadow while it was being moved.
+    pub(super) taken_early: AtomicU32,
+    /// Bytes that the ring may hold: a power of two, never more than the shadow can take.
+    pub(super) bytes: AtomicU32,
+}
+
+#[repr(C)]
+struct Position {
+    bytes: AtomicU64,
+    cpu: AtomicU32,
+}
+
+const _: () = assert!(size_of::<Slot>() <= HEADER_BYTES);
+
+/// What came of an attempt to move bytes.
+pub(super) enum Moved {
+    Bytes(usize),
+    /// There is no room, or nothing to read.
+    Nothing,
+    /// The ring carries nothing any more.
+    Frozen,
+}
+
+impl Slot {
+    /// As new. Only while nobody uses the slot.
+    pub(super) fn clear(&self) {
+        let Agreement { carrier, meeting, writer_waits, writer, reader, .. } = &self.agreement.0;
+        let Agreement { writer_ready, reader_ready, is_settled, taken_early, bytes, .. } = &self.agreement.0;
+        for word in [carrier, meeting, writer_waits, writer, reader, writer_ready, reader_ready, is_settled] {
+            word.store(0, Relaxed);
+        }
+        for word in [taken_early, bytes, &self.written.0.cpu, &self.read.0.cpu, &self.sleep.0, &self.space.0] {
+            word.store(0, Relaxed);
+        }
+        self.written.0.bytes.store(0, Relaxed);
+        self.read.0.bytes.store(0, SeqCst);
+    }
+
+    fn capacity(&self) -> usize {
+        // Whoever else writes here: the mask stays inside the mapping.
+        let bytes = self.agreement.0.bytes.load(Relaxed) as usize;
+        if bytes.is_power_of_two() && bytes <= RING_BYTES { bytes } else { PIPE_BUF }
+    }
+
+    /// Copies in as much of `len` bytes as there is room for, at most a piece; all or nothing of at most `PIPE_BUF`.
+    pub(super) fn put(&self, source: *const u8, len: usize) -> Moved {
+        let at = self.written.0.bytes.load(Relaxed);
+        if at & FROZEN != 0 {
+            return Moved::Frozen;
+        }
+        let room = self.room_at(at);
+        if room == 0 || (len <= PIPE_BUF && room < len) {
+            return Moved::Nothing;
+        }
+        let len = len.min(room).min(PIECE);
+        let [(first, first_len), (rest, rest_len)] = self.stretches(at, len);
+        // SAFETY: the stretches are inside this slot's ring; the source is the program's buffer.
+        unsafe {
+            copy(source, first, first_len);
+            copy(source.wrapping_add(first_len), rest, rest_len);
+        }
+        match self.written.0.bytes.compare_exchange(at, at + len as u64, SeqCst, Relaxed) {
+            Ok(_) => Moved::Bytes(len),
+            Err(_) => Moved::Frozen,
+        }
+    }
+
+    /// Copies out at most `len` bytes.
+    pub(super) fn get(&self, target: *mut u8, len: usize) -> Moved {
+        let at = self.read.0.bytes.load(Relaxed);
+        if at & FROZEN != 0 {
+            return Moved::Frozen;
+        }
+        let waiting = self.waiting_at(at);
+        if waiting == 0 {
+            return Moved::Nothing;
+        }
+        let len = len.min(waiting).min(PIECE);
+        let [(first, first_len), (rest, rest_len)] = self.stretches(at, len);
+        // SAFETY: the stretches are inside this slot's ring; the target is the program's buffer.
+        unsafe {
+            copy(first, target, first_len);
+            copy(rest, target.wrapping_add(first_len), rest_len);
+        }
+        match self.read.0.bytes.compare_exchange(at, at + len as u64, SeqCst, Relaxed) {
+            Ok(_) => Moved::Bytes(len),
+            Err(_) => Moved::Frozen,
+        }
+    }
+
+    /// Whether a write of `len` bytes would do something.
+    pub(super) fn has_room_for(&self, len: usize) -> bool {
+        let at = self.written.0.bytes.load(SeqCst);
+        at & FROZEN != 0 || self.room_at(at) >= if len <= PIPE_BUF { len } else { 1 }
+    }
+
+    /// Whether a read would do something.
+    pub(super) fn has_bytes(&self) -> bool {
+        let at = self.read.0.bytes.load(SeqCst);
+        at & FROZEN != 0 || self.waiting_at(at) > 0
+    }
+
+    fn room_at(&self, written: u64) -> usize {
+        let read = self.read.0.bytes.load(SeqCst) & !FROZEN;
+        self.capacity().saturating_sub(written.wrapping_sub(read) as usize)
+    }
+
+    fn waiting_at(&self, read: u64) -> usize {
+        let written = self.written.0.bytes.load(SeqCst) & !FROZEN;
+        (written.wrapping_sub(read) as usize).min(self.capacity())
+    }
+
+    /// From now on nobody moves a byte through the ring.
+    pub(super) fn freeze(&self) {
+        self.written.0.bytes.fetch_or(FROZEN, SeqCst);
+        self.read.0.bytes.fetch_or(FROZEN, SeqCst);
+    }
+
+    /// What a frozen ring holds, without the first `without` bytes of it.
+    pub(super) fn content(&self, without: usize) -> [(*const u8, usize); 2] {
+        let read = self.read.0.bytes.load(Acquire) & !FROZEN;
+        let without = without.min(self.waiting_at(read));
+        let pieces = self.stretches(read + without as u64, self.waiting_at(read) - without);
+        pieces.map(|(base, len)| (base.cast_const(), len))
+    }
+
+    fn stretches(&self, position: u64, len: usize) -> [(*mut u8, usize); 2] {
+        let ring = core::ptr::from_ref(self).cast::<u8>().cast_mut().wrapping_add(HEADER_BYTES);
+        let start = position as usize & (self.capacity() - 1);
+        let first = len.min(self.capacity() - start);
+        [(ring.wrapping_add(start), first), (ring, len - first)]
+    }
+
+    pub(super) fn note_writers_cpu(&self, cpu: u32) {
+        self.written.0.cpu.store(cpu + 1, Relaxed);
+    }
+
+    pub(super) fn note_readers_cpu(&self, cpu: u32) {
+        self.read.0.cpu.store(cpu + 1, Relaxed);
+    }
+
+    pub(super) fn writer_is_on(&self, cpu: u32) -> bool {
+        self.written.0.cpu.load(Relaxed) == cpu + 1
+    }
+
+    pub(super) fn reader_is_on(&self, cpu: u32) -> bool {
+        self.read.0.cpu.load(Relaxed) == cpu + 1
+    }
+}
+
+/// Copies as one instruction: the C library's `memcpy` is not ours to call from everywhere, and what another process may
+/// change at any time must not become a reference.
+///
+/// # Safety
+/// `from` can be read and `to` written for `len` bytes.
+unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: by the caller's promise; the direction flag is clear (System V ABI).
+    unsafe {
+        core::arch::asm!("rep movsb", inout("rcx") len => _, inout("rsi") from => _, inout("rdi") to => _,
+            options(nostack, preserves_flags));
+    }
+}

@@ -1,0 +1,157 @@
+//! `read` and `write` of a pipe whose stream is in the ring.
+//!
+//! Who finds nothing to do first looks again for a while, or lets the other side have the CPU, and then sleeps in a call
+//! that is what the kernel's pipe would have made of it: the reader in `read(2)` of the shadow, which ends with the last
+//! writer; the writer on a futex that the kernel marks when the reader's thread ends. So signals, `SA_RESTART`, end of
+//! stream and death are the kernel's own.
+
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use super::signals::{Held, copying};
+use super::slot::{Moved, READER_GONE, Slot, WRITER_WAITS, sleep};
+use super::{READER, READER_FD, WRITER, WRITER_FD, kernel, retreat, wait};
+
+/// The most that one call of the kernel moves.
+const LARGEST: usize = 0x7fff_f000;
+/// Longer than any sleep. A sleep with a limit is not resumed after a signal handler, whatever its flags.
+const FOR_EVER: u64 = 1 << 60;
+
+/// `write(2)` to the ring; what does not get there any more goes to the shadow.
+pub(super) fn write(slot: &Slot, source: *const u8, len: usize) -> isize {
+    let len = len.min(LARGEST);
+    // On another CPU the reader can begin with the first piece; on this one it would only take the CPU away.
+    let rings_early = !slot.reader_is_on(kernel::cpu());
+    let mut done = 0;
+    loop {
+        let (from, rest) = (source.wrapping_add(done), len - done);
+        if slot.space.0.load(Relaxed) & READER_GONE != 0 {
+            retreat::all();
+        }
+        match copying(|| slot.put(from, rest)) {
+            Moved::Bytes(moved) => {
+                done += moved;
+                if rings_early || done == len {
+                    ring(slot);
+                }
+                if done == len {
+                    return len as isize;
+                }
+            }
+            Moved::Nothing => {
+                ring(slot);
+                if wait_for_room(slot, rest, done > 0) == kernel::EINTR {
+                    return if done > 0 { done as isize } else { kernel::EINTR };
+                }
+            }
+            Moved::Frozen => {
+                retreat::follow(&WRITER);
+                let moved = kernel::write(WRITER_FD, from, rest);
+                return match usize::try_from(moved) {
+                    Ok(moved) => (done + moved) as isize,
+                    Err(_) if done > 0 => done as isize,
+                    Err(_) => moved,
+                };
+            }
+        }
+    }
+}
+
+/// Wakes the reader if it sleeps. The exchange that counted the bytes is a full fence (edge E3). A handler must not come between
+/// the word and the byte: it could move the stream in front of that byte.
+fn ring(slot: &Slot) {
+    let state = &slot.sleep.0;
+    if state.load(SeqCst) == sleep::ASLEEP {
+        let _held = Held::all();
+        if state.compare_exchange(sleep::ASLEEP, sleep::RUNG, SeqCst, Relaxed).is_ok() {
+            kernel::write(WRITER_FD, c"!".as_ptr().cast(), 1);
+        }
+    }
+}
+
+fn wait_for_room(slot: &Slot, len: usize, has_written: bool) -> isize {
+    let cpu = kernel::cpu();
+    slot.note_writers_cpu(cpu);
+    if wait::without_sleep(&WRITER.patience, || slot.has_room_for(len), slot.reader_is_on(cpu)) {
+        return 0;
+    }
+    let word = &slot.space.0;
+    let value = word.fetch_or(WRITER_WAITS, SeqCst) | WRITER_WAITS;
+    if value & READER_GONE != 0 || slot.has_room_for(len) {
+        return 0;
+    }
+    // Once something was written a signal ends the call; before, it is as if the call had not been made.
+    kernel::wait(word, value, has_written.then_some(FOR_EVER))
+}
+
+/// `read(2)` from the ring; from the shadow when the ring has nothing to say any more.
+pub(super) fn read(slot: &Slot, target: *mut u8, len: usize) -> isize {
+    let len = len.min(LARGEST);
+    loop {
+        let mut done = 0;
+        let last = loop {
+            match copying(|| slot.get(target.wrapping_add(done), len - done)) {
+                Moved::Bytes(moved) => done += moved,
+                other => break other,
+            }
+            let_writer_know(slot);
+            if done == len {
+                break Moved::Nothing;
+            }
+        };
+        if done > 0 {
+            return done as isize;
+        }
+        if matches!(last, Moved::Frozen) {
+            retreat::follow(&READER);
+            return kernel::read(READER_FD, target, len);
+        }
+        if let Some(result) = wait_for_bytes(slot, target) {
+            return result;
+        }
+    }
+}
+
+fn let_writer_know(slot: &Slot) {
+    let word = &slot.space.0;
+    if word.load(SeqCst) & WRITER_WAITS != 0 {
+        word.fetch_and(!WRITER_WAITS, SeqCst);
+        kernel::wake_all(word);
+    }
+}
+
+/// `None`: look at the ring again. Otherwise what the call returns.
+fn wait_for_bytes(slot: &Slot, target: *mut u8) -> Option<isize> {
+    let cpu = kernel::cpu();
+    slot.note_readers_cpu(cpu);
+    if wait::without_sleep(&READER.patience, || slot.has_bytes(), slot.writer_is_on(cpu)) {
+        return None;
+    }
+    let state = &slot.sleep.0;
+    // A byte that was sent for an earlier sleep may still be there; it then ends this one.
+    let _ = state.compare_exchange(sleep::AWAKE, sleep::ASLEEP, SeqCst, Relaxed);
+    if slot.has_bytes() {
+        let _ = state.compare_exchange(sleep::ASLEEP, sleep::AWAKE, SeqCst, Relaxed);
+        return None;
+    }
+    let mut byte = 0;
+    let result = kernel::read(READER_FD, &raw mut byte, 1);
+    match (result, state.load(SeqCst)) {
+        (1, sleep::RUNG) => {
+            state.store(sleep::AWAKE, SeqCst);
+            None
+        }
+        // Of the stream: the content has been moved meanwhile, or somebody we know nothing of writes to the shadow.
+        (1, _) => {
+            let _ = state.compare_exchange(sleep::ASLEEP, sleep::AWAKE, SeqCst, Relaxed);
+            slot.agreement.0.taken_early.fetch_add(1, SeqCst);
+            // SAFETY: the program's buffer holds at least one byte, or the call would not be here.
+            unsafe { target.write(byte) };
+            Some(1)
+        }
+        (result, _) => {
+            let _ = state.compare_exchange(sleep::ASLEEP, sleep::AWAKE, SeqCst, Relaxed);
+            // Its last bytes, and the writer was gone before it rang.
+            if slot.has_bytes() { None } else { Some(result) }
+        }
+    }
+}
