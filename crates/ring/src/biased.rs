@@ -22,7 +22,7 @@
 //! `membarrier(2)` in place of stopping threads.
 
 use crate::Broken;
-use crate::lock::{Guard, Lock, Parking};
+use crate::lock::{Guard, Lock, Parking, Parts};
 use crate::sync::{AtomicU32, Ordering, fence};
 
 /// Beside the owner's number: somebody wants the lock back.
@@ -72,7 +72,11 @@ impl BiasedLock {
     ) -> Result<Guard<'a, P>, Broken> {
         match self.enter(parking)? {
             Some(guard) => Ok(guard),
-            None => self.acquire_shared(parking, parking.owner(), prepare),
+            // In parts, which fit into registers: a guard in memory would be read there before it has been written.
+            None => {
+                let parts = self.acquire_shared(parking, parking.owner(), prepare)?;
+                Ok(self.shared.guard_of(parking, parts))
+            }
         }
     }
 
@@ -99,12 +103,13 @@ impl BiasedLock {
         is_nobodys.then_some(guard)
     }
 
+    #[inline(never)]
     fn acquire_shared<'a, P: Parking>(
         &'a self,
         parking: &'a P,
         me: u32,
         prepare: impl FnOnce() -> bool,
-    ) -> Result<Guard<'a, P>, Broken> {
+    ) -> Result<Parts<P>, Broken> {
         if self.inside.is_held_by(me) {
             // A signal handler, as in `Lock::acquire`; who wants the lock back would wait for this thread.
             return Err(Broken);
@@ -135,7 +140,7 @@ impl BiasedLock {
             // E3: who counts itself from here on sees the owner and fences for it.
             fence(Ordering::SeqCst);
         }
-        Ok(guard)
+        Ok(guard.into_parts())
     }
 
     /// With `shared` held. Returns the new word if nobody is inside, and then nobody will be; otherwise it is wanted back.

@@ -2,9 +2,13 @@
 #![allow(unsafe_code)]
 
 #[cfg(not(loom))]
+mod lines;
+#[cfg(not(loom))]
 mod memory {
     use core::marker::PhantomData;
     use core::ptr::{NonNull, copy_nonoverlapping};
+
+    use super::lines::{self, Travelling};
 
     /// Two banks of bytes that another process may change at any time.
     ///
@@ -32,15 +36,15 @@ mod memory {
         }
 
         pub(crate) fn write(&self, offset: usize, source: &[u8]) {
-            assert!(source.len() <= self.len && offset <= self.len - source.len());
+            let target = self.at(offset, source.len());
             // SAFETY: in the banks, by the line above; `source` is this process's own, so they do not overlap.
-            unsafe { copy_nonoverlapping(source.as_ptr(), self.start.as_ptr().add(offset), source.len()) }
+            unsafe { copy(source.as_ptr(), target.as_ptr(), source.len(), Travelling::Target) }
         }
 
         pub(crate) fn read(&self, offset: usize, target: &mut [u8]) {
-            assert!(target.len() <= self.len && offset <= self.len - target.len());
+            let source = self.at(offset, target.len());
             // SAFETY: as for `write`.
-            unsafe { copy_nonoverlapping(self.start.as_ptr().add(offset), target.as_mut_ptr(), target.len()) }
+            unsafe { copy(source.as_ptr(), target.as_mut_ptr(), target.len(), Travelling::Source) }
         }
 
         /// The address of `len` bytes.
@@ -55,6 +59,28 @@ mod memory {
             let (from, to) = (self.at(offset, len), other.at(target, len));
             // SAFETY: both lie in their banks. They may overlap, should the other banks be these.
             unsafe { core::ptr::copy(from.as_ptr(), to.as_ptr(), len) }
+        }
+    }
+
+    /// Copies, and asks for the lines of the ring that come next while it does.
+    ///
+    /// # Safety
+    /// As for [`copy_nonoverlapping`].
+    #[inline]
+    unsafe fn copy(source: *const u8, target: *mut u8, len: usize, travelling: Travelling) {
+        if len > lines::LONGEST {
+            // SAFETY: as promised.
+            return unsafe { copy_nonoverlapping(source, target, len) };
+        }
+        let mut done = 0;
+        while done < len {
+            let piece = lines::AHEAD.min(len - done);
+            // SAFETY: both pieces lie in what the caller has promised.
+            let (from, to) = unsafe { (source.add(done), target.add(done)) };
+            lines::ask_for_next(if travelling == Travelling::Target { to } else { from }, piece, travelling);
+            // SAFETY: as promised.
+            unsafe { copy_nonoverlapping(from, to, piece) };
+            done += piece;
         }
     }
 }

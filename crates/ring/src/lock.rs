@@ -139,6 +139,12 @@ impl Lock {
         Ok((owner.load(Ordering::Relaxed) == me).then_some(guard))
     }
 
+    /// The guard again that was taken apart.
+    #[inline]
+    pub(crate) fn guard_of<'a, P: Parking>(&'a self, parking: &'a P, (before, owner_died): Parts<P>) -> Guard<'a, P> {
+        Guard { lock: self, reserved: None, parking, before, owner_died }
+    }
+
     /// Whether who entered the lock has left it, or is dead.
     pub(crate) fn is_left(&self) -> bool {
         // E5 with `Guard::drop`.
@@ -233,7 +239,16 @@ pub struct Guard<'a, P: Parking> {
     owner_died: bool,
 }
 
+/// What a [`Guard`] of a lock that was not entered holds beside the lock: as good as held until it is one again.
+pub(crate) type Parts<P> = (<P as Parking>::Announced, bool);
+
 impl<P: Parking> Guard<'_, P> {
+    pub(crate) fn into_parts(self) -> Parts<P> {
+        let parts = (self.before, self.owner_died);
+        core::mem::forget(self);
+        parts
+    }
+
     /// Whether the lock is the thread's own: then nobody else has held it since this thread last did.
     #[inline]
     pub(crate) fn is_own(&self) -> bool {

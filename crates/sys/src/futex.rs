@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use core::cell::Cell;
+use core::marker::PhantomData;
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::sync::atomic::{AtomicPtr, AtomicU32, compiler_fence};
@@ -60,14 +61,25 @@ impl RobustList {
     }
 }
 
-/// What a thread is called in a lock word, and where the kernel looks for the lock that it may hold.
+/// The calling thread: what it is called in a lock word, and where the kernel looks for the lock that it may hold. What is
+/// known of it stays in the thread's own memory: copied about, it would be read again before it has been written, which takes
+/// as long as half of a small write.
 #[derive(Clone, Copy)]
 pub struct Thread {
-    id: u32,
-    process: u32,
+    had_wished: bool,
+    /// Means nothing to another thread.
+    only_here: PhantomData<*const ()>,
+}
+
+/// What is known of a thread.
+struct Known {
+    /// The generation of processes in which it was found out; 0: nothing is known.
+    generation: Cell<u32>,
+    id: Cell<u32>,
+    process: Cell<u32>,
     /// Null where the kernel does not tell: then others find out by themselves that this thread has died, later.
-    list: *const RobustList,
-    fencing: Fencing,
+    list: Cell<*const RobustList>,
+    fencing: Cell<Fencing>,
 }
 
 /// Whether the fences of others reach a thread (`MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED` in `membarrier(2)`).
@@ -80,20 +92,23 @@ enum Fencing {
     Refused,
 }
 
+std::thread_local! {
+    static KNOWN: Known = const {
+        Known {
+            generation: Cell::new(0),
+            id: Cell::new(0),
+            process: Cell::new(0),
+            list: Cell::new(ptr::null()),
+            fencing: Cell::new(Fencing::NotAsked),
+        }
+    };
+}
+
 #[cold]
 fn be_fenced() {
     use rustix::thread::{MembarrierCommand, membarrier};
-    let (generation, known) = KNOWN.get();
     let is_reached = membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok();
-    let fencing = if is_reached { Fencing::Reached } else { Fencing::Refused };
-    KNOWN.set((generation, Thread { fencing, ..known }));
-}
-
-const NOBODY: Thread = Thread { id: 0, process: 0, list: ptr::null(), fencing: Fencing::NotAsked };
-
-std::thread_local! {
-    /// The calling thread, and the generation of processes in which that was found out.
-    static KNOWN: Cell<(u32, Thread)> = const { Cell::new((0, NOBODY)) };
+    KNOWN.with(|known| known.fencing.set(if is_reached { Fencing::Reached } else { Fencing::Refused }));
 }
 
 /// Returns when every thread of every process that lets itself be fenced has passed a full memory fence, this one
@@ -117,42 +132,38 @@ impl Thread {
     #[inline]
     pub fn current() -> Thread {
         let generation = generation();
-        let (known_in, thread) = KNOWN.get();
-        if generation != 0 && known_in == generation { thread } else { Thread::find_out(generation) }
-    }
-
-    #[cold]
-    fn find_out(generation: u32) -> Thread {
-        let id = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
-        let list = registered_list().unwrap_or(ptr::null());
-        let thread = Thread { id, process: crate::own_pid(), list, fencing: Fencing::NotAsked };
-        KNOWN.set((generation, thread));
-        thread
+        KNOWN.with(|known| {
+            // A number of 0 is no process: what is kept there is not believed again.
+            if generation == 0 || known.generation.get() != generation {
+                known.find_out(generation);
+            }
+            Thread { had_wished: known.fencing.get() == Fencing::Wished, only_here: PhantomData }
+        })
     }
 
     /// Whether [`fence_everywhere`] of other processes reaches this thread.
     #[inline]
     pub fn can_be_fenced(self) -> bool {
-        self.fencing == Fencing::Reached
+        KNOWN.with(|known| known.fencing.get() == Fencing::Reached)
     }
 
     /// Whether the fences of other processes reach this thread; if not, [`be_fenced_if_wished`](Self::be_fenced_if_wished)
     /// will see to it.
     pub fn wish_to_be_fenced(self) -> bool {
-        let (generation, known) = KNOWN.get();
-        // A number of 0 is no process: what is kept there is not believed again.
-        if generation != 0 && known.fencing == Fencing::NotAsked {
-            KNOWN.set((generation, Thread { fencing: Fencing::Wished, ..known }));
-        }
-        generation != 0 && known.fencing == Fencing::Reached
+        KNOWN.with(|known| {
+            if known.generation.get() != 0 && known.fencing.get() == Fencing::NotAsked {
+                known.fencing.set(Fencing::Wished);
+            }
+            known.generation.get() != 0 && known.fencing.get() == Fencing::Reached
+        })
     }
 
-    /// Has the fences of other processes reach this thread from now on, if it wished that. The first time in a program of
-    /// several threads this takes as long as the kernel needs to be sure of all of them, 10 milliseconds or so: not with a
-    /// lock held.
+    /// Has the fences of other processes reach this thread from now on, if it wished that before this value was made. The
+    /// first time in a program of several threads this takes as long as the kernel needs to be sure of all of them, 10
+    /// milliseconds or so: not with a lock held.
     #[inline]
     pub fn be_fenced_if_wished(self) {
-        if self.fencing == Fencing::Wished {
+        if self.had_wished {
             be_fenced();
         }
     }
@@ -160,13 +171,13 @@ impl Thread {
     /// The kernel's number for the thread, which it compares with the lock word when the thread dies.
     #[inline]
     pub fn id(self) -> u32 {
-        self.id
+        KNOWN.with(|known| known.id.get())
     }
 
     /// The number of its process.
     #[inline]
     pub fn process(self) -> u32 {
-        self.process
+        KNOWN.with(|known| known.process.get())
     }
 
     /// From now on, should the thread die and `word` hold its number, the kernel replaces the number by
@@ -197,7 +208,18 @@ impl Thread {
     fn list(&self) -> Option<&RobustList> {
         // SAFETY: null, or the list of the calling living thread, registered by the C library or by us, which stays where
         // it is. Its offset is not changed after registration; the rest is atomic or not looked at.
-        unsafe { self.list.as_ref() }
+        unsafe { KNOWN.with(|known| known.list.get()).as_ref() }
+    }
+}
+
+impl Known {
+    #[cold]
+    fn find_out(&self, generation: u32) {
+        self.id.set(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
+        self.process.set(crate::own_pid());
+        self.list.set(registered_list().unwrap_or(ptr::null()));
+        self.fencing.set(Fencing::NotAsked);
+        self.generation.set(generation);
     }
 }
 
