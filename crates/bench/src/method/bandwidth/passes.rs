@@ -223,7 +223,9 @@ impl<B: Baton> Reader<B> {
         }
         let nanoseconds = clock::raw_nanoseconds() - start;
         self.expect_position(end_of_pass)?;
-        let sum = if self.task.workload == Workload::Summed { sum } else { std::hint::black_box(sum) & 0 };
+        // Where nobody asks for the sum it is still to be made.
+        let sum =
+            if self.task.workload == Workload::Summed { sum } else { std::hint::black_box(sum).wrapping_sub(sum) };
         let (transfer, last) = (self.task.transfer, self.end.last(last).unwrap_or(&self.last));
         self.task.workload.verify(&Timed { transfer, hot: &self.hot, bytes, last, sum })?;
         Ok(nanoseconds.max(1))
