@@ -26,8 +26,8 @@ struct Rival {
     name: &'static str,
     stage: &'static str,
     input: Vec<u8>,
-    /// Returns how many bytes came of it.
-    library: fn(&[u8], &mut [u8]) -> usize,
+    /// By the library. Returns how many bytes came of it.
+    in_one_call: fn(&[u8], &mut [u8]) -> usize,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -39,10 +39,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut deflate = flate2::Compress::new_gzip(flate2::Compression::new(6), 15);
     deflate.compress_vec(&log, &mut packed, flate2::FlushCompress::Finish)?;
     let rivals = [
-        Rival { name: "gunzip", stage: "gunzip", input: packed, library: gunzip },
-        Rival { name: "zstd -3", stage: "zstd -3", input: log.clone(), library: zstd },
-        Rival { name: "sha256", stage: "sha256 /dev/null", input: log.clone(), library: sha256 },
-        Rival { name: "grep", stage: "grep ' 50[03] '", input: log, library: grep },
+        Rival { name: "gunzip", stage: "gunzip", input: packed, in_one_call: gunzip },
+        Rival { name: "zstd -3", stage: "zstd -3", input: log.clone(), in_one_call: zstd },
+        Rival { name: "sha256", stage: "sha256 /dev/null", input: log.clone(), in_one_call: sha256 },
+        Rival { name: "grep", stage: "grep ' 50[03] '", input: log, in_one_call: grep },
     ];
     println!("{:10}{:>10}{:>14}{:>10}{:>12}{:>10}", "", "library", "read+library", "stage", "network-1", "network");
     for rival in &rivals {
@@ -67,12 +67,12 @@ fn measure(rival: &Rival, rounds: usize, log_bytes: usize) -> Result<String, Box
         let order = if round % 2 == 0 { [0, 1, 2, 3] } else { [3, 2, 1, 0] };
         for way in order {
             match way {
-                0 => seen[0] = timed(|| (rival.library)(&rival.input, &mut output)).0,
-                1 => seen[1] = timed(|| std::fs::read(&path).map(|bytes| (rival.library)(&bytes, &mut output))).0,
+                0 => seen[0] = timed(|| (rival.in_one_call)(&rival.input, &mut output)).0,
+                1 => seen[1] = timed(|| std::fs::read(&path).map(|bytes| (rival.in_one_call)(&bytes, &mut output))).0,
                 2 => {
                     let (one, outcome) = timed(|| run(1));
                     let outcome = outcome?;
-                    check(rival, (rival.library)(&rival.input, &mut output), &outcome)?;
+                    check(rival, (rival.in_one_call)(&rival.input, &mut output), &outcome)?;
                     (seen[2], seen[3]) = (outcome.stages[1].nanoseconds as f64 / 1e6, one);
                 }
                 _ => seen[4] = timed(|| run(usual.threads)).0,

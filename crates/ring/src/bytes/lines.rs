@@ -1,14 +1,14 @@
 //! Cache lines that travel between two CPUs.
 //!
 //! What is copied into the ring lies in the cache of the CPU that has read it the last time round, and what is copied out
-//! in that of the CPU that has just written it. Each line takes about a hundred nanoseconds to come, and a copy of a few
-//! kilobytes ends before the processor has guessed that a stream goes on: so it is told.
+//! in that of the CPU that has just written it. A copy of a few kilobytes mostly waits for such lines, and ends before the
+//! processor has guessed that a stream goes on: so it is told.
 
 /// How far ahead lines are asked for, and in pieces of what size the copy is made. Between 256 and 1024 it makes no
 /// difference.
 pub(super) const AHEAD: usize = 512;
 
-/// In a longer copy the processor finds the stream by itself, and where both ends share a CPU asking only costs.
+/// In a longer copy the processor finds the stream by itself. Where both ends share a CPU asking brings nothing.
 pub(super) const LONGEST: usize = 16 << 10;
 
 /// Which side of a copy lies in the ring.
