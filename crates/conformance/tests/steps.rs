@@ -250,6 +250,28 @@ fn with_or_without(left: Left) -> &'static [u64] {
     if left == Left::Finished { &BOTH[1..] } else { &BOTH }
 }
 
+/// The child pauses in its write, perhaps inside its lock or with a claim. Whoever wants to write waits for it, and then
+/// both have written, each as a whole.
+fn both_have_written(mut scene: Scene, left: Left) {
+    let writer = scene.ends.writers[0].try_clone().unwrap();
+    let writing = start(move || (&writer).write_all(&[b'?'; 50]).unwrap());
+    while sleeps_in(writing.id).is_none() && !writing.is_finished() {
+        std::thread::yield_now();
+    }
+    if left == Left::InTheMiddle {
+        lead(&scene, u64::MAX);
+    }
+    writing.join();
+    scene.kill();
+    let reader = scene.ends.readers.pop().unwrap();
+    drop(scene.ends);
+    let mut all = Vec::new();
+    (&reader).read_to_end(&mut all).unwrap();
+    let theirs = all.windows(50).position(|window| window == [b'?'; 50]).expect("the other's bytes are whole");
+    all.drain(theirs..theirs + 50);
+    assert!(all == pattern::bytes(0..2200), "{} bytes", all.len());
+}
+
 alone! {
     fn a_writer_may_die_anywhere_in_a_write_by_any_way() {
         for path in WRITE_PATHS {
@@ -311,50 +333,14 @@ alone! {
     fn who_waits_for_a_claim_gets_its_turn_whenever_it_came() {
         at_every_step(
             || Scene::of_owner(|_reader, mut writer| write_in_place(&mut writer, &pattern::bytes(2000..2200))),
-            |mut scene, left| {
-                // The child pauses, perhaps with a claim or on its way out of one; then it goes on, and both have written.
-                let writer = scene.ends.writers[0].try_clone().unwrap();
-                let writing = start(move || (&writer).write_all(&[b'?'; 50]).unwrap());
-                while sleeps_in(writing.id).is_none() && !writing.is_finished() {
-                    std::thread::yield_now();
-                }
-                if left == Left::InTheMiddle {
-                    lead(&scene, u64::MAX);
-                }
-                writing.join();
-                scene.kill();
-                let reader = scene.ends.readers.pop().unwrap();
-                drop(scene.ends);
-                let mut all = Vec::new();
-                (&reader).read_to_end(&mut all).unwrap();
-                assert_eq!(all.len(), 2250);
-            },
+            both_have_written,
         );
     }
 
     fn a_lock_is_taken_back_from_a_writer_at_any_point_of_its_write() {
         at_every_step(
             || Scene::of_owner(|_reader, mut writer| writer.write_all(&pattern::bytes(2000..2200)).unwrap()),
-            |mut scene, left| {
-                // The child pauses, perhaps inside; whoever wants to write waits for it, and then both have written.
-                let writer = scene.ends.writers[0].try_clone().unwrap();
-                let writing = start(move || (&writer).write_all(&[b'?'; 50]).unwrap());
-                while sleeps_in(writing.id).is_none() && !writing.is_finished() {
-                    std::thread::yield_now();
-                }
-                if left == Left::InTheMiddle {
-                    lead(&scene, u64::MAX);
-                }
-                writing.join();
-                scene.kill();
-                let reader = scene.ends.readers.pop().unwrap();
-                drop(scene.ends);
-                let mut all = Vec::new();
-                (&reader).read_to_end(&mut all).unwrap();
-                let theirs = all.windows(50).position(|window| window == [b'?'; 50]).expect("the other's bytes are whole");
-                all.drain(theirs..theirs + 50);
-                assert!(all == pattern::bytes(0..2200), "{} bytes", all.len());
-            },
+            both_have_written,
         );
     }
 

@@ -9,6 +9,8 @@
 //! #                           also stdout, or the name of a file that it leaves
 //! # random kills              it ends, and leaves no process, also when any of its processes is killed at any time
 //! ```
+//!
+//! What bash reports of a job that a signal ended is normalised in all of them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,6 +24,10 @@ use super::watched::{self, Ended, Tree};
 
 /// Where programs are looked for: what the distribution has, and nothing that the user has put before it.
 const SEARCH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The job's process number, and the line at which bash happened to notice: another one in each run.
+const JOB_REPORT: &str =
+    "s/(line [0-9]+:)? *[0-9]+ +(Done|Killed|Broken|Terminated|Aborted|Segmentation|Hangup|Interrupt|User)/ N \\2/";
 
 pub(crate) struct Script {
     pub(crate) name: String,
@@ -103,6 +109,7 @@ impl Script {
         let ended = watched::watch(command, &directory, meanwhile).map_err(|error| format!("{way:?}: {error}"))?;
         let mut left = Left { ended, files: BTreeMap::new() };
         collect_files(&directory, &directory, &mut left.files);
+        left.normalise("stderr", JOB_REPORT);
         for (what, how) in &self.normalised {
             left.normalise(what, how);
         }

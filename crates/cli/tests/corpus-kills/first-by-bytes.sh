@@ -1,5 +1,4 @@
 #!/bin/bash
 # A writer that is killed after so many bytes: the reader gets exactly these, then the end.
-# normalise stderr: s/ *[0-9]+ (Killed|Broken pipe|Done) / N \1 /
 { head -c "$BYTES" /dev/zero; kill -KILL $BASHPID; } | wc -c | sed "s/^$BYTES\$/all of them/"
 echo "${PIPESTATUS[*]}"

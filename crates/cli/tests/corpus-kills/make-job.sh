@@ -1,7 +1,6 @@
 #!/bin/bash
 # A job of make is killed: make says so, gives back its token, and does the others.
 # needs: make
-# normalise stderr: s/ *[0-9]+ (Killed|Broken pipe|Done) / N \1 /
 # normalise stderr: s/\[[^]]*\]/[rule]/g
 # normalise stdout: s/\[[^]]*\]/[rule]/g
 printf 'all: a b c d\na b d:\n\t@seq 1000 | tail -n 1 >$@\nc:\n\t@echo $$$$ >victim; exec yes >/dev/null\n' >Makefile

@@ -1,6 +1,5 @@
 #!/bin/bash
 # A python that writes is killed, the one that reads sees the end of the stream after whole blocks of what was written.
-# normalise stderr: s/ *[0-9]+ (Killed|Broken pipe|Done) / N \1 /
 { echo $BASHPID >victim; exec python3 -c 'import os
 i = 0
 while True: os.write(1, b"%09d\n" % i * 100); i += 1'; } | python3 -c 'import sys

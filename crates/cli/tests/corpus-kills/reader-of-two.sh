@@ -1,6 +1,5 @@
 #!/bin/bash
 # One of two readers of a pipe is killed: the other gets the rest, nothing twice, and the writer goes on.
-# normalise stderr: s/ *[0-9]+ (Killed|Broken pipe|Done) / N \1 /
 mkfifo p; exec 3<>p 4<p 5>p 3<&-; (exec 4<&-; head -c 4000000 /dev/zero | tr '\0' x >&5; echo "writer $?" >w) & writer=$!
 { echo $BASHPID >victim; exec cat <&4 >/dev/null; } 5>&- & first=$!
 wait $first; echo "first $?"

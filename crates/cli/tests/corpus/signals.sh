@@ -1,6 +1,5 @@
 #!/bin/bash
 # Stages that die of signals, and what the shell says.
-# normalise stderr: s/[0-9]+ +(Broken|Killed|Terminated|Aborted|Segmentation|Hangup|Interrupt|User)/N \1/
 for s in TERM KILL HUP INT ABRT SEGV USR1; do sh -c "kill -$s \$\$" | cat; echo "$s ${PIPESTATUS[*]}"; done
 sh -c 'kill -9 $$' | seq 3; seq 1000000 | sh -c 'read x; kill -9 $$'; echo "${PIPESTATUS[*]}"
 trap 'echo got USR1' USR1; (sleep 0.02; kill -USR1 $$) & while ! wait -n; do :; done; sleep 0.01 | cat
