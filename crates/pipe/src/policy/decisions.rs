@@ -20,10 +20,11 @@ const OFFERS: u32 = 4;
 /// Either way a sleep would have cost an eighth at most.
 const DEAR_OFFER_WAKES: u32 = 8;
 
-/// How much longer than a dear offer took no other is made: at first, so that a program that only came by is soon
-/// forgotten, and at most. Twice as long for each that is dear again, and half for each that is not.
-const SHORTEST_REST: u32 = 16;
+/// After a dear offer no other is made for so many times as long as it took: once at first, so that a program that only came
+/// by, or a peer that had something to prepare, is soon forgotten; four times as often for each that is dear again soon
+/// that is before so many rests have gone by.
 const LONGEST_REST: u32 = 128;
+const SOON_RESTS: u64 = 8;
 
 /// What a dear offer is taken to have taken at most, about 30 milliseconds, so that a process that was stopped for a
 /// while is not marked for long.
@@ -124,13 +125,13 @@ pub(super) struct Lessons {
     pub(super) look: u32,
     /// No offers before this time.
     pub(super) offers_resume_at: u64,
-    /// For how many times as long as the next dear offer takes no other will be made.
+    /// How many times as long the last rest was as the dear offer before it; 0: there was none.
     pub(super) rest: u32,
 }
 
 impl Lessons {
     pub(super) fn none() -> Lessons {
-        Lessons { wake: UNMEASURED_WAKE, look: longest_look(UNMEASURED_WAKE), offers_resume_at: 0, rest: SHORTEST_REST }
+        Lessons { wake: UNMEASURED_WAKE, look: longest_look(UNMEASURED_WAKE), offers_resume_at: 0, rest: 0 }
     }
 
     /// For one wait of who never sleeps: a whole look, and offers whatever they cost.
@@ -154,12 +155,11 @@ impl Lessons {
     fn has_offered(&mut self, from: u64, to: u64) -> bool {
         let took = to.wrapping_sub(from);
         let is_cheap = took <= u64::from(self.wake) * u64::from(DEAR_OFFER_WAKES);
-        if is_cheap {
-            self.rest = (self.rest / 2).max(SHORTEST_REST);
-        } else {
-            let rest = self.rest.clamp(SHORTEST_REST, LONGEST_REST);
-            self.offers_resume_at = to.wrapping_add(took.min(DEAREST_OFFER) * u64::from(rest));
-            self.rest = (2 * rest).min(LONGEST_REST);
+        if !is_cheap {
+            let took = took.min(DEAREST_OFFER);
+            let soon = self.offers_resume_at.wrapping_add(SOON_RESTS * u64::from(self.rest) * took);
+            self.rest = if is_before(from, soon) { (4 * self.rest).min(LONGEST_REST) } else { 1 };
+            self.offers_resume_at = to.wrapping_add(u64::from(self.rest) * took);
         }
         is_cheap
     }
@@ -257,33 +257,39 @@ mod tests {
     }
 
     #[test]
-    fn a_dear_offer_is_the_last_for_sixteen_times_as_long() {
+    fn a_dear_offer_is_the_last_for_as_long_as_it_took() {
         let mut lessons = Lessons::none();
         let mut wait = Wait::begin(&lessons, true, || 0).unwrap();
         assert_eq!(wait.after(false, &mut lessons, || 10_000_000), Some(End::Sleep));
-        assert!(!offers_at(&lessons, 169_999_999) && offers_at(&lessons, 170_000_000));
-        assert!(Wait::begin(&lessons, false, || 20_000_000).is_some(), "another CPU is another matter");
+        assert!(!offers_at(&lessons, 19_999_999) && offers_at(&lessons, 20_000_000));
+        assert!(Wait::begin(&lessons, false, || 11_000_000).is_some(), "another CPU is another matter");
         // A process that was stopped for an hour.
         let (mut lessons, hour) = (Lessons::none(), 1 << 43);
         assert!(!lessons.has_offered(0, hour));
-        assert!(offers_at(&lessons, hour + 16 * DEAREST_OFFER));
+        assert!(offers_at(&lessons, hour + DEAREST_OFFER));
     }
 
     #[test]
-    fn offers_that_stay_dear_cost_less_than_a_hundredth_and_cheap_ones_are_made_again_soon() {
-        let (mut lessons, mut now) = (Lessons::none(), 0);
+    fn offers_that_stay_dear_cost_less_than_a_hundredth_whatever_the_cheap_ones_between_them() {
+        let (mut lessons, mut now) = (Lessons::none(), 1 << 40);
         let rests = [0; 6].map(|_| {
-            lessons.has_offered(now, now + 10_000_000);
-            let rest = lessons.offers_resume_at - (now + 10_000_000);
+            (0..100).for_each(|offer| assert!(lessons.has_offered(now + offer * 6_000, now + offer * 6_000 + 3_000)));
+            lessons.has_offered(now + 600_000, now + 10_600_000);
+            let rest = lessons.offers_resume_at - (now + 10_600_000);
             now = lessons.offers_resume_at;
             rest / 10_000_000
         });
-        assert_eq!(rests, [16, 32, 64, 128, 128, 128]);
-        for _ in 0..3 {
-            assert!(lessons.has_offered(now, now + 3_000));
+        assert_eq!(rests, [1, 4, 16, 64, 128, 128]);
+    }
+
+    #[test]
+    fn dear_offers_far_apart_are_each_the_first() {
+        let (mut lessons, mut now) = (Lessons::none(), 1 << 40);
+        for _ in 0..6 {
+            lessons.has_offered(now, now + 10_000_000);
+            assert_eq!(lessons.offers_resume_at, now + 20_000_000);
+            now = lessons.offers_resume_at + 80_000_000;
         }
-        assert!(!lessons.has_offered(now, now + 10_000_000));
-        assert_eq!(lessons.offers_resume_at, now + 17 * 10_000_000);
     }
 
     #[test]

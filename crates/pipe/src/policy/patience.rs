@@ -33,7 +33,7 @@ static WAKE: AtomicU32 = AtomicU32::new(0);
 /// When the CPU is next offered to the other side, where both share one.
 static OFFERS_RESUME_AT: AtomicU64 = AtomicU64::new(0);
 
-/// How long offers rest after the next dear one; 0 before there was one.
+/// How many times as long as the last dear offer took none is made; 0 before there was one.
 static REST: AtomicU32 = AtomicU32::new(0);
 
 /// Ticks that a wake-up from another CPU takes, if this process has seen one.

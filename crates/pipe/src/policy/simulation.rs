@@ -374,21 +374,35 @@ fn a_look_ends_with_the_time_that_was_stolen_and_teaches_nothing() {
     assert!(percent(writer.looked, TIME) <= 5, "{writer:?}");
 }
 
-#[test]
-fn a_competitor_that_has_gone_is_forgotten() {
+/// What ends that share a CPU with another program do until it goes away at `leaves_at`, and then until `end`.
+fn beside_one_that_leaves(leaves_at: u64, end: u64) -> [[Seen; 2]; 2] {
     let mut world = World::new(side(0, 4096), side(0, 4096), &[0]);
-    let mut offers_beside_it = 0;
-    while world.now < 4 * TIME {
+    let seen = |world: &World| [WRITER, READER].map(|index| world.tasks[index].seen);
+    let mut beside_it = [Seen::default(); 2];
+    while world.now < end {
         world.now += STEP;
         world.wake_who_is_due();
         world.advance(0);
-        if world.now == TIME {
+        if world.now == leaves_at {
             world.queues[0].retain(|&index| index <= READER);
-            offers_beside_it = world.tasks[WRITER].seen.offers;
+            beside_it = seen(&world);
         }
     }
-    let offers = world.tasks[WRITER].seen.offers;
-    assert!(offers > 100 * (offers_beside_it + 1), "{offers_beside_it}, then {offers}");
+    [beside_it, seen(&world)]
+}
+
+#[test]
+fn a_competitor_that_has_gone_is_forgotten() {
+    let [[beside_it, _], [then, _]] = beside_one_that_leaves(TIME, 4 * TIME);
+    assert!(then.offers > 100 * (beside_it.offers + 1), "{beside_it:?}, then {then:?}");
+}
+
+#[test]
+fn one_that_only_came_by_is_forgotten_in_a_few_milliseconds() {
+    let (stay, after) = (4 * MS, 10 * MS);
+    let [[_, beside_it], [_, then]] = beside_one_that_leaves(stay, stay + after);
+    let rings = (then.bytes - beside_it.bytes) / CAPACITY;
+    assert!(rings > 30 && then.offers - beside_it.offers > rings / 2, "{beside_it:?}, then {then:?}");
 }
 
 #[test]
