@@ -325,3 +325,15 @@ fn a_pipe_of_a_process_that_was_killed_is_gone_with_it() {
     drop(child);
     assert_eq!(number(), None);
 }
+
+#[test]
+fn what_this_user_has_in_place_is_told() {
+    let _turn = my_turn();
+    // SAFETY: both ends stay with this process, which runs this crate.
+    let (_reader, mut writer) = unsafe { Builder::new().capacity(1 << 17).trust_peers() }.create().unwrap();
+    let _room = writer.reserve(100).unwrap();
+    let list = listed(&[]);
+    assert!(list["loaned"].as_u64().unwrap() >= 1 << 20 && list["loan_limit"] == 1 << 30, "{list}");
+    let table = ps(&[]).stdout;
+    assert!(table.contains(" in place, of 1 GiB at most.\n"), "{table}");
+}

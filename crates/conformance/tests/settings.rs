@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use millstream_conformance::task::start_and_wait_until_asleep;
 use millstream_conformance::{alone, error_of};
 use millstream_pipe::settings::{self, Name};
-use millstream_pipe::{Builder, Reader, WaitPolicy, Writer, pipe};
+use millstream_pipe::{Builder, DirectPolicy, Reader, WaitPolicy, Writer, live, pipe};
 use rustix::io::Errno;
 
 /// Before the first pipe of the process.
@@ -51,6 +51,29 @@ fn carries_bytes((mut reader, mut writer): (Reader, Writer)) {
     reader.read_to_end(&mut seen).unwrap();
     writing.join().unwrap().unwrap();
     assert!(seen == bytes);
+}
+
+fn trusting(builder: Builder) -> (Reader, Writer) {
+    // SAFETY: both ends stay with this process, which runs this crate.
+    unsafe { builder.trust_peers() }.create().unwrap()
+}
+
+/// Sends so many bytes by reserving and borrowing. Returns how many were not copied so far, and how often each end was
+/// refused that.
+fn in_place((reader, writer): &mut (Reader, Writer), bytes: usize) -> (u64, u64, u64) {
+    let mut room = writer.reserve(bytes).unwrap();
+    assert_eq!(room.write(&vec![9; bytes]).unwrap(), bytes);
+    room.commit(bytes).unwrap();
+    let mut left = bytes;
+    while left > 0 {
+        let borrowed = reader.borrow_up_to(left).unwrap();
+        assert!(borrowed.segments().concat().iter().all(|&byte| byte == 9));
+        left -= borrowed.len();
+        let count = borrowed.len();
+        borrowed.consume(count);
+    }
+    let (written, read) = (writer.statistics(), reader.statistics());
+    (written.bytes_in_place + read.bytes_in_place, written.loans_refused, read.loans_refused)
 }
 
 alone! {
@@ -110,6 +133,52 @@ alone! {
         assert_eq!((memory_files(), reader.capacity().unwrap()), (0, 512 << 10));
         let fd = writer.into_fd().unwrap();
         carries_bytes((reader, Writer::attach(fd).unwrap()));
+    }
+
+    fn a_reader_copies_out_of_a_writer_s_memory_when_the_settings_say_so() {
+        set("MILLSTREAM_DIRECT", "always");
+        let taken_directly = |(mut reader, writer): (Reader, Writer)| {
+            let writing = start_and_wait_until_asleep(move || (&writer).write_all(&vec![7; 100_000]).unwrap());
+            let mut bytes = vec![0; 100_000];
+            reader.read_exact(&mut bytes).unwrap();
+            writing.join();
+            assert!(bytes.iter().all(|&byte| byte == 7));
+            let statistics = reader.statistics();
+            statistics.bytes_direct + statistics.direct_refused > 0
+        };
+        assert!(taken_directly(Builder::new().capacity(4096).create().unwrap()));
+        // The program's word counts more.
+        let never = Builder::new().capacity(4096).direct(DirectPolicy::Never).create().unwrap();
+        assert!(!taken_directly(never));
+    }
+
+    fn nothing_is_worked_on_in_place_where_the_user_may_have_none_of_it() {
+        set("MILLSTREAM_USER_LOAN_MAX", "0");
+        assert_eq!(in_place(&mut trusting(Builder::new()), 1000), (0, 1, 1));
+    }
+
+    fn nor_where_an_end_may_not() {
+        set("MILLSTREAM_LOAN_MAX", "0");
+        assert_eq!(in_place(&mut trusting(Builder::new()), 1000), (0, 1, 1));
+        // The program's word counts more.
+        assert_eq!(in_place(&mut trusting(Builder::new().loan_max(1000)), 1000), (2000, 0, 0));
+    }
+
+    fn what_is_more_than_the_limit_is_copied_and_what_is_less_is_not() {
+        let mut ends = trusting(Builder::new().capacity(65_536).loan_max(5000));
+        assert_eq!(in_place(&mut ends, 5000), (10_000, 0, 0));
+        // Written from memory of the process, and looked at in place, no more than the limit at once.
+        assert_eq!(in_place(&mut ends, 5001), (10_000 + 5001, 1, 0));
+        let (reader, writer) = &mut ends;
+        writer.write_all(&[1; 20_000]).unwrap();
+        assert_eq!(reader.borrow_up_to(20_000).unwrap().len(), 5000);
+    }
+
+    fn what_is_in_place_is_seen_from_outside() {
+        let mut ends = trusting(Builder::new());
+        assert_eq!(in_place(&mut ends, 1000), (2000, 0, 0));
+        // Both ends, each for all that it could have in hand at once: of others there may be more.
+        assert!(live::look().unwrap().loaned.unwrap() >= 2 << 20);
     }
 
     fn an_end_waits_as_it_is_told() {

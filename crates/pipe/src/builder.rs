@@ -6,7 +6,7 @@ use std::sync::Arc;
 use millstream_sys::{Errno, memory, pipe, transfer};
 
 use crate::claim::Trust;
-use crate::direct::DirectPolicy;
+use crate::direct::{Direct, DirectPolicy};
 use crate::end::{End, Origin, Pipe, is_another_allowed, permitted_capacity, size_for};
 use crate::policy::WaitPolicy;
 use crate::reader::Reader;
@@ -55,7 +55,10 @@ pub struct Builder {
     cloexec: bool,
     /// `None`: what the settings say.
     wait: Option<WaitPolicy>,
-    direct: DirectPolicy,
+    /// `None`: what the settings say.
+    direct: Option<DirectPolicy>,
+    direct_min: Option<usize>,
+    loan_max: Option<usize>,
     trust: bool,
 }
 
@@ -66,7 +69,9 @@ impl Default for Builder {
             nonblocking: false,
             cloexec: true,
             wait: None,
-            direct: DirectPolicy::default(),
+            direct: None,
+            direct_min: None,
+            loan_max: None,
             trust: false,
         }
     }
@@ -109,10 +114,27 @@ impl Builder {
         self
     }
 
-    /// When a write that blocks lets the reader copy straight out of its memory.
+    /// When a write that blocks lets the reader copy straight out of its memory; without it as the setting `direct` says.
     #[must_use]
     pub fn direct(mut self, policy: DirectPolicy) -> Builder {
-        self.direct = policy;
+        self.direct = Some(policy);
+        self
+    }
+
+    /// Bytes that must be left of a write for [`DirectPolicy::Adaptive`]; without it the setting `direct_min`, by default
+    /// 128 KiB.
+    #[must_use]
+    pub fn direct_min(mut self, bytes: usize) -> Builder {
+        self.direct_min = Some(bytes);
+        self
+    }
+
+    /// Bytes that each of the two ends works on in place at once ([`Writer::reserve`], [`Reader::borrow`] where the others are
+    /// trusted); what is more goes through memory of the process. Without it the setting `loan_max`, by default 16 MiB. No more
+    /// than the system's limit for that. With 0 everything is copied.
+    #[must_use]
+    pub fn loan_max(mut self, bytes: usize) -> Builder {
+        self.loan_max = Some(bytes);
         self
     }
 
@@ -143,7 +165,12 @@ impl Builder {
         let pipe = if self.cloexec && is_another_allowed() {
             let (file, size) = (memory::sealable_file()?, size_for(capacity)?);
             let shadow = pipe::identity(&reader).ok_or(Errno::BADF)?;
-            Pipe::unmapped(Origin { file, shadow, size, found_at: None }, self.direct)
+            let direct = Direct::new(
+                self.direct.unwrap_or_else(settings::direct),
+                self.direct_min.unwrap_or_else(settings::direct_min),
+            );
+            let loan_max = self.loan_max.map_or_else(settings::loan_max, settings::loan_max_within);
+            Pipe::unmapped(Origin { file, shadow, size, found_at: None }, direct, loan_max)
         } else {
             pipe::request_capacity(&reader, capacity);
             Pipe::of_the_kernel()

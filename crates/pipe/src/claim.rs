@@ -6,7 +6,8 @@
 //! Only who trusts every process at the pipe claims. A process that does not trust the others must not wait for a
 //! claim that one of them has made up, in the name of somebody who knows nothing of it. So who claims has a **lease**: a lock
 //! on a byte of the memory file whose position is the number of its process, taken once, which vanishes with its last
-//! descriptor. A claim in the name of a process without a lease is not one.
+//! descriptor. A claim in the name of a process without a lease is not one. With the lease goes a share of what all ends of the
+//! user may work on in place (`share.rs` of `sys`); who gets none copies.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,10 +17,12 @@ use std::time::Duration;
 
 use millstream_ring::{Claim, Claims, Ring};
 use millstream_sys::futex::{self, Thread};
+use millstream_sys::share::Share;
 use millstream_sys::transfer::{self, Access, Mark};
-use millstream_sys::{Errno, cpu, memory};
+use millstream_sys::{Errno, clock, cpu, memory};
 
 use crate::end::{End, broken};
+use crate::settings;
 
 /// Between two looks at whether the other still lives: at first, and at most.
 const FIRST_LOOK: Duration = Duration::from_millis(50);
@@ -35,30 +38,67 @@ pub(crate) enum Trust {
     Yes,
     /// The same, with a lease that shows it.
     WithLease(Lease),
+    /// The same, but at that time there was no lease to be had.
+    WithoutLease(Ticks),
+}
+
+/// Between two attempts to have a lease, in ticks: about a tenth of a second.
+const TRY_EVERY: u64 = 300_000_000;
+
+/// A time as `clock::ticks` tells it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ticks(u64);
+
+/// Who works in place, and on how much.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claimant {
+    /// In whose name a claim can be made.
+    pub(crate) process: u32,
+    /// Bytes of one claim at most; not 0.
+    pub(crate) most: usize,
 }
 
 /// Says that claims in the name of this process are made by it.
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
-    process: u32,
+    claimant: Claimant,
     _file: Arc<OwnedFd>,
+    /// Of what all ends of this user may have in place.
+    _share: Arc<Share>,
 }
 
 impl Trust {
-    /// The process in whose name a claim can be made now, if one can.
+    /// Who can make a claim now, if anybody can.
     #[inline]
-    pub(crate) fn claimant(&mut self, end: &End) -> Option<u32> {
+    pub(crate) fn claimant(&mut self, end: &End) -> Option<Claimant> {
         match self {
             Trust::No => None,
-            Trust::WithLease(lease) if lease.process == Thread::current().process() => Some(lease.process),
+            Trust::WithLease(Lease { claimant, .. }) if claimant.process == Thread::current().process() => {
+                Some(*claimant)
+            }
             // Also in the child of a fork.
-            Trust::Yes | Trust::WithLease(_) => {
-                let lease = Lease::take(end).ok()?;
-                let process = lease.process;
-                *self = Trust::WithLease(lease);
-                Some(process)
+            Trust::Yes | Trust::WithLease(_) | Trust::WithoutLease(_) => self.with_lease(end),
+        }
+    }
+
+    #[cold]
+    fn with_lease(&mut self, end: &End) -> Option<Claimant> {
+        let now = clock::ticks();
+        let tried_lately = matches!(self, Trust::WithoutLease(Ticks(at)) if now.wrapping_sub(*at) < TRY_EVERY);
+        // Where the kernel alone carries the bytes nothing is refused, either.
+        end.pipe.origin.as_ref()?;
+        if !tried_lately {
+            match Lease::take(end) {
+                Ok(lease) => {
+                    let claimant = lease.claimant;
+                    *self = Trust::WithLease(lease);
+                    return Some(claimant);
+                }
+                Err(_) => *self = Trust::WithoutLease(Ticks(now)),
             }
         }
+        end.counters.was_refused_a_loan();
+        None
     }
 }
 
@@ -66,9 +106,16 @@ impl Lease {
     #[cold]
     fn take(end: &End) -> Result<Lease, Errno> {
         let origin = end.pipe.origin.as_ref().ok_or(Errno::INVAL)?;
+        let (limit, all) = (end.pipe.loan_max, origin.size.bank_bytes);
+        if limit == 0 {
+            return Err(Errno::DQUOT);
+        }
+        let share = Share::take(limit.min(all) as u64, settings::user_loan_max())?;
         let (file, process) = (memory::reopened(&origin.file)?, millstream_sys::own_pid());
         transfer::mark_together(&file, Mark(u64::from(process)))?;
-        Ok(Lease { process, _file: Arc::new(file) })
+        // Who asks for more than there is gets what there is.
+        let most = if limit < all { limit } else { usize::MAX };
+        Ok(Lease { claimant: Claimant { process, most }, _file: Arc::new(file), _share: Arc::new(share) })
     }
 }
 

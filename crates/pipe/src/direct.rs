@@ -37,7 +37,8 @@ pub(crate) use taking::take;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DirectPolicy {
-    /// Where it was measured to be faster: at least 128 KiB of a write are left, the pipe holds at most 64 KiB, and both ends run on
+    /// Where it was measured to be faster: at least 128 KiB of a write are left
+    /// ([`Builder::direct_min`](crate::Builder::direct_min) and the setting of that name say how many), the pipe holds at most 64 KiB, and both ends run on
     /// the same CPU. The default.
     #[default]
     Adaptive,
@@ -51,6 +52,8 @@ pub enum DirectPolicy {
 #[derive(Debug)]
 pub(crate) struct Direct {
     pub(crate) policy: DirectPolicy,
+    /// Bytes that must be left of a write, where that is [`DirectPolicy::Adaptive`].
+    pub(crate) least: usize,
     /// For offers of this process. Used with the writers locked, so nobody waits here; in a child that another thread has
     /// forked in that moment it stays locked, and nothing is offered.
     page: Mutex<Option<OwnVoucher>>,
@@ -59,8 +62,13 @@ pub(crate) struct Direct {
 }
 
 impl Direct {
-    pub(crate) fn new(policy: DirectPolicy) -> Direct {
-        Direct { policy, page: Mutex::new(None), source: Mutex::new(None) }
+    pub(crate) fn new(policy: DirectPolicy, least: usize) -> Direct {
+        Direct { policy, least, page: Mutex::new(None), source: Mutex::new(None) }
+    }
+
+    /// For a pipe at which nothing is ever offered.
+    pub(crate) fn never() -> Direct {
+        Direct::new(DirectPolicy::Never, usize::MAX)
     }
 }
 

@@ -10,7 +10,7 @@ use millstream_sys::transfer::Access;
 use millstream_sys::{Errno, cpu, memory, pipe, transfer};
 
 use crate::claim::{self, OpenClaim};
-use crate::direct::{self, Direct, DirectPolicy};
+use crate::direct::{self, Direct};
 use crate::fifo::{self, Alone, Company, Link};
 use crate::mirror::Mirror;
 use crate::parking::Parker;
@@ -29,6 +29,8 @@ pub(crate) struct Pipe {
     /// Of a FIFO that may have a ring.
     pub(crate) company: Option<Company>,
     pub(crate) direct: Direct,
+    /// Bytes that each end works on in place at once.
+    pub(crate) loan_max: usize,
 }
 
 /// What a segment is mapped from.
@@ -70,7 +72,7 @@ impl Drop for Counted {
 
 impl Pipe {
     pub(crate) fn of_the_kernel() -> Pipe {
-        Pipe { origin: None, segment: Slot::empty(), company: None, direct: Direct::new(DirectPolicy::Never) }
+        Pipe { origin: None, segment: Slot::empty(), company: None, direct: Direct::never(), loan_max: 0 }
     }
 
     pub(crate) fn of_a_fifo(access: Access) -> Pipe {
@@ -78,19 +80,21 @@ impl Pipe {
             origin: None,
             segment: Slot::empty(),
             company: Some(Company::of(access)),
-            direct: Direct::new(DirectPolicy::Never),
+            direct: Direct::never(),
+            loan_max: 0,
         }
     }
 
-    pub(crate) fn unmapped(origin: Origin, direct: DirectPolicy) -> Pipe {
+    pub(crate) fn unmapped(origin: Origin, direct: Direct, loan_max: usize) -> Pipe {
         PIPES.fetch_add(1, Relaxed);
-        Pipe { origin: Some(origin), segment: Slot::empty(), direct: Direct::new(direct), company: None }
+        Pipe { origin: Some(origin), segment: Slot::empty(), direct, loan_max, company: None }
     }
 
     pub(crate) fn mapped(origin: Origin, segment: Segment) -> Pipe {
         PIPES.fetch_add(1, Relaxed);
-        let direct = Direct::new(DirectPolicy::default());
-        Pipe { origin: Some(origin), segment: Slot::of(segment), direct, company: None }
+        let direct = Direct::new(settings::direct(), settings::direct_min());
+        let loan_max = settings::loan_max();
+        Pipe { origin: Some(origin), segment: Slot::of(segment), direct, loan_max, company: None }
     }
 }
 

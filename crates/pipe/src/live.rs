@@ -25,7 +25,7 @@ use std::time::Instant;
 
 use millstream_ring::Route;
 use millstream_sys::open_files::{self, MemoryFiles, Target};
-use millstream_sys::{Errno, pipe};
+use millstream_sys::{Errno, pipe, share};
 
 pub use change::set_capacity;
 pub use millstream_ring::Tallies;
@@ -44,6 +44,9 @@ pub struct Census {
     pub unclear: Vec<Unclear>,
     /// Processes that may not be looked into.
     pub left_out: usize,
+    /// Bytes that the ends of this user may have in place at this moment, of which they need not have any in hand; `None`
+    /// where that cannot be asked. The setting `user_loan_max` bounds it.
+    pub loaned: Option<u64>,
 }
 
 /// A pipe.
@@ -189,7 +192,7 @@ impl Finding {
 
     fn census(self) -> Census {
         let Finding { pipes_device, mut ends, memories, left_out, .. } = self;
-        let mut census = Census { left_out, ..Census::default() };
+        let mut census = Census { left_out, loaned: share::taken().ok(), ..Census::default() };
         for (number, Memory { seen, holders }) in memories {
             match seen {
                 Ok(None) => census.unused += 1,

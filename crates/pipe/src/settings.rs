@@ -30,7 +30,10 @@ mod sources;
 mod value;
 
 pub use file::{LIMIT_SUFFIX, Line, lines};
-pub(crate) use in_force::{capacity, capacity_limit, capacity_max, pipes_max, wait};
+pub(crate) use in_force::{
+    capacity, capacity_limit, capacity_max, direct, direct_min, loan_max, loan_max_within, pipes_max, user_loan_max,
+    wait,
+};
 pub(crate) use sources::pipe_max_size;
 pub use sources::{Complaint, Entry, Limit, Report, Source, report, system_file, user_file};
 pub use value::{Kind, Unfit};
@@ -60,10 +63,18 @@ pub enum Name {
     PipesMax,
     /// How ends wait.
     Wait,
+    /// When a reader copies straight out of a writer's memory.
+    Direct,
+    /// What has to be left of a write for that to be thought of.
+    DirectMin,
+    /// Bytes that a process has in hand at once, in place, at one end of a pipe.
+    LoanMax,
+    /// Bytes that all processes of a user have.
+    UserLoanMax,
 }
 
 /// Every setting.
-pub const TABLE: [Setting; 4] = [
+pub const TABLE: [Setting; 8] = [
     Setting {
         name: "capacity",
         kind: Kind::PowerOfTwo { least: 4096, most: 1 << 30 },
@@ -88,11 +99,44 @@ pub const TABLE: [Setting; 4] = [
         default: 0,
         meaning: "how ends wait: look for as long as that pays and then sleep, never sleep, or sleep at once",
     },
+    Setting {
+        name: "direct",
+        kind: Kind::Choice(&["adaptive", "never", "always"]),
+        default: 0,
+        meaning: "when a reader copies straight out of the memory of a writer that waits: where it was measured to pay, never, or always",
+    },
+    Setting {
+        name: "direct_min",
+        kind: Kind::Bytes { least: 4096, most: 1 << 30 },
+        default: 128 << 10,
+        meaning: "bytes that must be left of a write for that to pay; counts where direct is adaptive",
+    },
+    Setting {
+        name: "loan_max",
+        kind: Kind::Bytes { least: 0, most: 1 << 30 },
+        default: 16 << 20,
+        meaning: "bytes that one end of a pipe works on in place at once; what is more is copied, with 0 all",
+    },
+    Setting {
+        name: "user_loan_max",
+        kind: Kind::Bytes { least: 0, most: 1 << 40 },
+        default: 1 << 30,
+        meaning: "bytes of which all ends of a user together can work on so many in place; further ends copy",
+    },
 ];
 
 impl Name {
     /// Every setting, in the order of [`TABLE`].
-    pub const ALL: [Name; TABLE.len()] = [Name::Capacity, Name::CapacityMax, Name::PipesMax, Name::Wait];
+    pub const ALL: [Name; TABLE.len()] = [
+        Name::Capacity,
+        Name::CapacityMax,
+        Name::PipesMax,
+        Name::Wait,
+        Name::Direct,
+        Name::DirectMin,
+        Name::LoanMax,
+        Name::UserLoanMax,
+    ];
 
     /// Its row of the table.
     pub fn setting(self) -> &'static Setting {

@@ -24,6 +24,9 @@ pub struct Statistics {
     pub direct_refused: u64,
     /// Of `bytes`, those that the program itself put into the ring or looked at there, without a copy.
     pub bytes_in_place: u64,
+    /// Times that bytes were copied although the others are trusted: they were more than the limit for one end (the setting `loan_max`),
+    /// the user's ends had as much in place as they may (`user_loan_max`), or there was no descriptor left.
+    pub loans_refused: u64,
     /// Times that bytes were moved.
     pub transfers: u64,
     /// Looks at the ring while waiting for the other side.
@@ -52,6 +55,7 @@ pub(crate) struct Counters {
     transfers_direct: AtomicU64,
     direct_refused: AtomicU64,
     bytes_in_place: AtomicU64,
+    loans_refused: AtomicU64,
     transfers: AtomicU64,
     spins: AtomicU64,
     yields: AtomicU64,
@@ -106,6 +110,10 @@ impl Counters {
         }
     }
 
+    pub(crate) fn was_refused_a_loan(&self) {
+        self.loans_refused.fetch_add(1, Relaxed);
+    }
+
     pub(crate) fn was_refused_direct(&self) {
         self.direct_refused.fetch_add(1, Relaxed);
     }
@@ -141,6 +149,7 @@ impl Counters {
             bytes_through_kernel: self.bytes_through_kernel.load(Relaxed),
             bytes_spliced: self.bytes_spliced.load(Relaxed),
             bytes_in_place: self.bytes_in_place.load(Relaxed),
+            loans_refused: self.loans_refused.load(Relaxed),
             bytes_direct: self.bytes_direct.load(Relaxed),
             direct_refused: self.direct_refused.load(Relaxed),
             transfers: self.transfers.load(Relaxed) + self.transfers_direct.load(Relaxed),

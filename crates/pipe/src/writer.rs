@@ -269,7 +269,7 @@ impl Writer {
         let room = writers.room(total - done).map_err(broken)?;
         if room.len() < needed(total) {
             if let Some(rest) = unwritten(buffers, done).next()
-                && direct::pays(self.end.pipe.direct.policy, ring, rest.len())
+                && direct::pays(&self.end.pipe.direct, ring, rest.len())
                 && let Some(offered) = direct::open(&self.end, ring, &writers, rest)
             {
                 return Ok(Attempt::Offered(offered, was_seen));

@@ -71,6 +71,8 @@ pub mod process_memory;
 #[cfg(feature = "std")]
 pub mod ready;
 #[cfg(feature = "std")]
+pub mod share;
+#[cfg(feature = "std")]
 pub mod shared;
 #[cfg(feature = "std")]
 pub mod signals;

@@ -273,8 +273,7 @@ pub fn mark_together(file: impl AsFd, Mark(position): Mark) -> Result<(), Errno>
 /// # Errors
 /// `EBADF`: not open.
 pub fn is_marked(file: impl AsFd, Mark(position): Mark) -> Result<bool, Errno> {
-    let found = lock(file, libc::F_OFD_GETLK, libc::F_WRLCK, position, 1)?;
-    Ok(i32::from(found.l_type) != libc::F_UNLCK)
+    lock(file, libc::F_OFD_GETLK, libc::F_WRLCK, position, 1).map(|found| is_locked(&found))
 }
 
 /// Some mark on the pipe that is not on `end` itself.
@@ -283,8 +282,7 @@ pub fn is_marked(file: impl AsFd, Mark(position): Mark) -> Result<bool, Errno> {
 /// `EBADF`: not open.
 pub fn any_mark(end: impl AsFd) -> Result<Option<Mark>, Errno> {
     let found = lock(end, libc::F_OFD_GETLK, libc::F_WRLCK, 0, 0)?;
-    let is_set = i32::from(found.l_type) != libc::F_UNLCK;
-    Ok(is_set.then(|| Mark(u64::try_from(found.l_start).unwrap_or(0))))
+    Ok(is_locked(&found).then(|| Mark(u64::try_from(found.l_start).unwrap_or(0))))
 }
 
 /// Some mark below `end_of_range` that is not on `end` itself.
@@ -293,8 +291,7 @@ pub fn any_mark(end: impl AsFd) -> Result<Option<Mark>, Errno> {
 /// `EBADF`: not open. `EINVAL`: not above 0.
 pub fn any_mark_below(end: impl AsFd, Mark(end_of_range): Mark) -> Result<Option<Mark>, Errno> {
     let found = lock(end, libc::F_OFD_GETLK, libc::F_WRLCK, 0, end_of_range.cast_signed())?;
-    let is_set = i32::from(found.l_type) != libc::F_UNLCK;
-    Ok(is_set.then(|| Mark(u64::try_from(found.l_start).unwrap_or(0))))
+    Ok(is_locked(&found).then(|| Mark(u64::try_from(found.l_start).unwrap_or(0))))
 }
 
 /// At most `limit` marks on the pipe that are not on `end` itself.
@@ -309,7 +306,7 @@ pub fn marks(end: impl AsFd, limit: usize) -> Result<std::vec::Vec<Mark>, Errno>
         && found.len() < limit
     {
         let lock = lock(&end, libc::F_OFD_GETLK, libc::F_WRLCK, start, len)?;
-        if i32::from(lock.l_type) == libc::F_UNLCK {
+        if !is_locked(&lock) {
             continue;
         }
         let at = u64::try_from(lock.l_start).unwrap_or(0).max(start);
@@ -348,7 +345,8 @@ pub fn unlock_whole(end: impl AsFd) -> Result<(), Errno> {
     rustix::fs::flock(end, rustix::fs::FlockOperation::Unlock)
 }
 
-fn lock(end: impl AsFd, command: i32, kind: i32, start: u64, len: i64) -> Result<libc::flock, Errno> {
+/// One of the calls on byte ranges of a file: what the kernel answers.
+pub(crate) fn lock(end: impl AsFd, command: i32, kind: i32, start: u64, len: i64) -> Result<libc::flock, Errno> {
     use std::os::fd::AsRawFd;
     // SAFETY: a structure of integers, for which zero is valid.
     let mut lock: libc::flock = unsafe { core::mem::zeroed() };
@@ -362,6 +360,11 @@ fn lock(end: impl AsFd, command: i32, kind: i32, start: u64, len: i64) -> Result
         -1 => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
         _ => Ok(lock),
     }
+}
+
+/// Whether a lock was found that is in the way.
+pub(crate) fn is_locked(found: &libc::flock) -> bool {
+    i32::from(found.l_type) != libc::F_UNLCK
 }
 
 #[cfg(test)]

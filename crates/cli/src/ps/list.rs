@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, Table, presets};
 use millstream_pipe::live::{self, Access, Census, LivePipe, Path};
+use millstream_pipe::settings::{self, Name};
 use serde::Serialize;
 
 use crate::bytes;
@@ -21,6 +22,8 @@ pub(super) struct Pipes {
     unused: usize,
     unclear: Vec<Unclear>,
     left_out: usize,
+    loaned: Option<u64>,
+    loan_limit: u64,
 }
 
 #[derive(Serialize)]
@@ -76,6 +79,8 @@ impl Pipes {
             unused: now.unused,
             unclear: unclear.map(Unclear::of).collect(),
             left_out: now.left_out,
+            loaned: now.loaned,
+            loan_limit: settings::report().entry(Name::UserLoanMax).value,
         }
     }
 
@@ -110,6 +115,10 @@ impl Pipes {
             0 => {}
             1 => add("1 process of another user was left out.".into()),
             count => add(format!("{count} processes of other users were left out.")),
+        }
+        if let Some(loaned) = self.loaned.filter(|&loaned| loaned > 0) {
+            let (loaned, limit) = (bytes::show(loaned), bytes::show(self.loan_limit));
+            add(format!("Ends of this user may work on {loaned} in place, of {limit} at most."));
         }
         text
     }

@@ -8,7 +8,7 @@ use millstream_sys::own_page::{OwnPage, WORDS};
 use millstream_sys::transfer::{self, Access};
 use millstream_sys::{Errno, cpu, process_memory};
 
-use super::{DirectPolicy, OwnVoucher, drop_if_dead, own_identity, voucher};
+use super::{Direct, DirectPolicy, OwnVoucher, drop_if_dead, own_identity, voucher};
 use crate::end::{End, broken};
 use crate::mirror::Mirror;
 use crate::parking::Parker;
@@ -26,17 +26,14 @@ pub(crate) struct Offered<'b> {
 /// sides copy out of the cache and hardly wait (`docs/pipe.md`).
 const SMALL_RING: usize = 64 << 10;
 
-/// The smallest offer that was measured to be.
-const WORTH_IT: usize = 128 << 10;
-
 /// Whether a write of which `rest` bytes follow each other in memory should be offered, now that the ring is full.
-pub(crate) fn pays(policy: DirectPolicy, ring: Ring<'_>, rest: usize) -> bool {
-    match policy {
+pub(crate) fn pays(direct: &Direct, ring: Ring<'_>, rest: usize) -> bool {
+    match direct.policy {
         DirectPolicy::Never => false,
         DirectPolicy::Always => rest > PIPE_BUF,
         // On two CPUs the ring lets both sides copy at once, and a writer that waits for a reader to copy does nothing.
         DirectPolicy::Adaptive => {
-            rest >= WORTH_IT
+            rest >= direct.least.max(PIPE_BUF + 1)
                 && ring.capacity().is_ok_and(|capacity| capacity <= SMALL_RING)
                 && ring.readers_cpu() == Some(cpu::current())
         }

@@ -12,7 +12,7 @@ use millstream_ring::{Claim, Route};
 use millstream_sys::transfer::Access;
 
 use super::{Outcome, Reader};
-use crate::claim::{self, Trust};
+use crate::claim::{self, Claimant, Trust};
 use crate::end::broken;
 use crate::policy::FIRST_NAP;
 
@@ -149,10 +149,10 @@ impl Reader {
             return Ok(());
         }
         self.in_place = None;
-        if let Some(process) = self.trust.claimant(&self.end) {
-            match self.find_now(process, most)? {
+        if let Some(claimant) = self.trust.claimant(&self.end) {
+            match self.find_now(claimant, most)? {
                 Found::InPlace | Found::EndOfStream => return Ok(()),
-                Found::Nothing => match self.find(process, most)? {
+                Found::Nothing => match self.find(claimant, most)? {
                     Found::Elsewhere => {}
                     _ => return Ok(()),
                 },
@@ -177,14 +177,14 @@ impl Reader {
 
     /// Waits until there is something.
     #[cold]
-    fn find(&mut self, process: u32, most: Option<usize>) -> io::Result<Found> {
+    fn find(&mut self, claimant: Claimant, most: Option<usize>) -> io::Result<Found> {
         let (mut false_wakes, mut nap) = (0, FIRST_NAP);
         loop {
             let Some(segment) = self.end.segment()? else { return Ok(Found::Elsewhere) };
             if let Outcome::EndOfStream = self.wait(segment, &mut false_wakes, &mut nap)? {
                 return Ok(Found::EndOfStream);
             }
-            match self.find_now(process, most)? {
+            match self.find_now(claimant, most)? {
                 Found::Nothing => {}
                 found => return Ok(found),
             }
@@ -193,7 +193,7 @@ impl Reader {
 
     /// Claims what waits in the ring, if something does.
     #[inline]
-    fn find_now(&mut self, process: u32, most: Option<usize>) -> io::Result<Found> {
+    fn find_now(&mut self, claimant: Claimant, most: Option<usize>) -> io::Result<Found> {
         let Some(segment) = self.end.segment()? else { return Ok(Found::Elsewhere) };
         let (ring, parker) = (segment.ring(), self.end.parker());
         loop {
@@ -209,7 +209,8 @@ impl Reader {
             let most = match most {
                 Some(most) => most,
                 None => ring.capacity().map_err(broken)? / PARTS,
-            };
+            }
+            .min(claimant.most);
             let waiting = readers.waiting(most).map_err(broken)?;
             if waiting.is_empty() {
                 // What a writer offers is in its own memory, and is copied from there.
@@ -217,7 +218,7 @@ impl Reader {
             }
             let len = most.min(waiting.len());
             segment.populate(waiting.touches(len))?;
-            let claim = readers.claim(waiting, len, process);
+            let claim = readers.claim(waiting, len, claimant.process);
             self.end.claim.note(&claim, Access::Read);
             self.in_place = Some(InPlace { claim, is_all: len == waiting.len() });
             return Ok(Found::InPlace);

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use super::{Name, Report, TABLE};
+use crate::direct::DirectPolicy;
 use crate::policy::WaitPolicy;
 
 /// The value of each setting, and whether it was read.
@@ -13,19 +14,24 @@ use crate::policy::WaitPolicy;
 struct InForce {
     is_read: AtomicBool,
     values: [AtomicU64; TABLE.len()],
-    capacity_limit: AtomicU64,
+    limits: [AtomicU64; TABLE.len()],
 }
 
 static IN_FORCE: InForce = InForce {
     is_read: AtomicBool::new(false),
     values: [const { AtomicU64::new(0) }; TABLE.len()],
-    capacity_limit: AtomicU64::new(u64::MAX),
+    limits: [const { AtomicU64::new(u64::MAX) }; TABLE.len()],
 };
 
 impl InForce {
     #[inline]
     fn number(&'static self, name: Name) -> usize {
         usize::try_from(self.read().values[name as usize].load(Relaxed)).unwrap_or(usize::MAX)
+    }
+
+    /// The most of it that anybody can have.
+    fn limit(&'static self, name: Name) -> usize {
+        usize::try_from(self.read().limits[name as usize].load(Relaxed)).unwrap_or(usize::MAX)
     }
 
     #[inline]
@@ -41,8 +47,8 @@ impl InForce {
         for (kept, entry) in self.values.iter().zip(&report.entries) {
             kept.store(entry.value, Relaxed);
         }
-        if let Some(limit) = &report.entry(Name::CapacityMax).limit {
-            self.capacity_limit.store(limit.value, Relaxed);
+        for (kept, entry) in self.limits.iter().zip(&report.entries) {
+            kept.store(entry.limit.as_ref().map_or(u64::MAX, |limit| limit.value), Relaxed);
         }
         self.is_read.store(true, Release);
     }
@@ -62,7 +68,7 @@ pub(crate) fn capacity_max() -> usize {
 
 /// Bytes of which no pipe can have more, whoever asks.
 pub(crate) fn capacity_limit() -> usize {
-    usize::try_from(IN_FORCE.read().capacity_limit.load(Relaxed)).unwrap_or(usize::MAX)
+    IN_FORCE.limit(Name::CapacityMax)
 }
 
 /// Pipes with shared memory in one process.
@@ -80,6 +86,34 @@ pub(crate) fn wait() -> WaitPolicy {
         .unwrap_or_default()
 }
 
+/// When a reader copies straight out of a writer's memory.
+pub(crate) fn direct() -> DirectPolicy {
+    [DirectPolicy::Adaptive, DirectPolicy::Never, DirectPolicy::Always]
+        .get(IN_FORCE.number(Name::Direct))
+        .copied()
+        .unwrap_or_default()
+}
+
+/// Bytes that have to be left of a write for that.
+pub(crate) fn direct_min() -> usize {
+    IN_FORCE.number(Name::DirectMin)
+}
+
+/// Bytes that an end works on in place at once.
+pub(crate) fn loan_max() -> usize {
+    IN_FORCE.number(Name::LoanMax)
+}
+
+/// What a program gets of that which wishes for so much.
+pub(crate) fn loan_max_within(wished: usize) -> usize {
+    wished.min(IN_FORCE.limit(Name::LoanMax))
+}
+
+/// The same for all ends of a user.
+pub(crate) fn user_loan_max() -> u64 {
+    IN_FORCE.number(Name::UserLoanMax) as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,10 +128,21 @@ mod tests {
     }
 
     #[test]
+    fn every_word_for_direct_transfer_has_its_policy() {
+        let Kind::Choice(words) = Name::Direct.setting().kind else { panic!("it is a word") };
+        let policies = [DirectPolicy::Adaptive, DirectPolicy::Never, DirectPolicy::Always];
+        let names = policies.map(|policy| format!("{policy:?}").to_lowercase());
+        assert_eq!(words, names);
+    }
+
+    #[test]
     fn what_is_reported_is_what_counts() {
         let report = report();
         assert_eq!(capacity() as u64, report.entry(Name::Capacity).value);
         assert_eq!(capacity_max() as u64, report.entry(Name::CapacityMax).value);
         assert_eq!(pipes_max() as u64, report.entry(Name::PipesMax).value);
+        assert_eq!(direct_min() as u64, report.entry(Name::DirectMin).value);
+        assert_eq!(loan_max() as u64, report.entry(Name::LoanMax).value);
+        assert_eq!(user_loan_max(), report.entry(Name::UserLoanMax).value);
     }
 }

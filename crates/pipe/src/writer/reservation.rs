@@ -12,7 +12,7 @@ use millstream_sys::transfer::{self, Access};
 use millstream_sys::{Errno, signals};
 
 use super::{Stop, Writer, needed};
-use crate::claim::{self, Trust};
+use crate::claim::{self, Claimant, Trust};
 use crate::end::broken;
 use crate::handover;
 use crate::policy::FIRST_NAP;
@@ -178,7 +178,9 @@ impl Writer {
     /// With [`trust_peers`](Self::trust_peers) the room is the pipe's memory: nothing is copied, other writers wait until it is
     /// committed or given back, or get [`WouldBlock`](io::ErrorKind::WouldBlock), and if this process dies meanwhile nothing of
     /// it was written. The capacity cannot be changed meanwhile (`EBUSY`), and who gives an end away waits. Without, it is
-    /// memory of this process that is written when it is committed, and others are free to write before.
+    /// memory of this process that is written when it is committed, and others are free to write before. So it is for more
+    /// bytes than the limit for loans ([`settings`](crate::settings), `loan_max`), or where the user's ends have as many
+    /// in place as they may (`user_loan_max`).
     ///
     /// # Errors
     /// As for writing. That the last reader has died and left room is found out when the room is committed.
@@ -186,7 +188,7 @@ impl Writer {
     pub fn reserve(&mut self, len: usize) -> io::Result<Reservation<'_>> {
         self.reserved = Reserved::Nothing;
         if len > 0 {
-            let claimant = self.trust.claimant(&self.end);
+            let claimant = self.claimant(len);
             match self.find_now(len, claimant) {
                 Ok(true) => {}
                 outcome => self.find(len, claimant, outcome)?,
@@ -198,6 +200,16 @@ impl Writer {
             self.private.resize(len, 0);
         }
         Ok(Reservation { writer: self, filled: 0 })
+    }
+
+    /// The process in whose name so many bytes can be claimed, if they can.
+    #[inline]
+    fn claimant(&mut self, len: usize) -> Option<u32> {
+        let Claimant { process, most } = self.trust.claimant(&self.end)?;
+        if len > most {
+            self.end.counters.was_refused_a_loan();
+        }
+        (len <= most).then_some(process)
     }
 
     /// Goes on from what one attempt came to.
