@@ -50,7 +50,7 @@ struct Found {
     pipes: usize,
     unused: usize,
     segments: Vec<Segment>,
-    files: Vec<PathBuf>,
+    files: Vec<String>,
     left_out: usize,
 }
 
@@ -69,7 +69,9 @@ pub(crate) fn gc(options: &Options) -> Result<ExitCode, Failure> {
     let (second, second_files) = (ps::look()?, files());
     let before = segments(&first);
     let segments: Vec<_> = segments(&second).into_iter().filter(|segment| before.contains(segment)).collect();
-    let files: Vec<_> = second_files.intersection(&first_files).cloned().collect();
+    // Whatever somebody has called a file: the terminal obeys nothing of it, and JSON is text.
+    let shown = |path: &PathBuf| path.to_string_lossy().escape_debug().to_string();
+    let files: Vec<_> = second_files.intersection(&first_files).map(shown).collect();
     let found = Found {
         schema: "millstream gc 1",
         clean: segments.is_empty() && files.is_empty(),
@@ -127,7 +129,7 @@ impl Found {
             ));
         }
         for file in &self.files {
-            lines.push(format!("left behind: {}, which no process has open; it can be removed", file.display()));
+            lines.push(format!("left behind: {file}, which no process has open; it can be removed"));
         }
         if self.clean {
             let in_use = match self.pipes {

@@ -7,8 +7,10 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -259,6 +261,8 @@ fn where_nothing_is_left_gc_says_so_and_what_is_left_it_names() {
     // What a killed benchmark and a killed change of the settings leave; and a file that somebody has open.
     scratch.file("millstream-1-2-3", "");
     scratch.file("another", "");
+    // A name that would speak to the terminal, and is no text.
+    fs::write(scratch.path("").join(OsStr::from_bytes(b"millstream-\x1b\xff")), "").unwrap();
     fs::create_dir(scratch.path("millstream")).unwrap();
     scratch.file("millstream/.millstream.conf.new", "");
     let seen = gc_alone(&scratch, "exec 7>/dev/shm/millstream-open; : >/dev/shm/millstream-left;");
@@ -267,6 +271,7 @@ fn where_nothing_is_left_gc_says_so_and_what_is_left_it_names() {
     let expected = [
         "/dev/shm/millstream-left".to_owned(),
         scratch.path("millstream-1-2-3").display().to_string(),
+        scratch.path("millstream-").display().to_string() + "\\u{1b}\u{fffd}",
         scratch.path("millstream/.millstream.conf.new").display().to_string(),
     ];
     assert_eq!((seen.code, files), (Some(1), expected.iter().map(String::as_str).collect()), "{seen:?}");

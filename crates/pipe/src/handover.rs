@@ -261,6 +261,10 @@ fn find_segment(fd: &OwnedFd, shadow: pipe::Identity) -> Option<(Origin, Segment
     let probe = transfer::reopened(fd, Access::Both, true).ok()?;
     let Place { process, descriptor, .. } = Place::of(transfer::any_mark(&probe).ok()??);
     let file = memory::open_of_process(process, descriptor).ok()?;
+    // Root is let in everywhere, and shares with nobody else either.
+    if !memory::is_of_this_user(&file).ok()? {
+        return None;
+    }
     let bank_bytes = Size::bank_bytes_of(memory::length(&file).ok()?)?;
     let segment = Segment::of_peer(&file, shadow, bank_bytes).ok()?;
     Some((Origin { file, shadow, size: Size::of_banks(bank_bytes)?, found_at: Some((process, descriptor)) }, segment))

@@ -4,7 +4,7 @@
 use core::ffi::c_void;
 use core::ptr::{self, NonNull};
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
@@ -70,13 +70,16 @@ pub fn is_sealed_at(file: impl AsFd, size: u64) -> Result<bool, Errno> {
 /// `ENOENT`: no such process or descriptor, or `/proc` is not mounted. `EACCES`, `EPERM`: another user's.
 pub fn open_of_process(process: u32, descriptor: u32) -> Result<OwnedFd, Errno> {
     use rustix::fs::{Mode, OFlags};
+    // Opening a device or a FIFO can do things; a file in memory is a regular file. What is looked at first is what is
+    // opened then, whatever the other process does with its descriptor meanwhile.
     let path = std::format!("/proc/{process}/fd/{descriptor}");
-    // Opening a device or a FIFO can do things; a file in memory is a regular file.
-    let status = rustix::fs::stat(&path)?;
+    let found = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let status = rustix::fs::fstat(&found)?;
     if rustix::fs::FileType::from_raw_mode(status.st_mode) != rustix::fs::FileType::RegularFile {
         return Err(Errno::ACCESS);
     }
-    rustix::fs::open(&path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY, Mode::empty())
+    let path = std::format!("/proc/self/fd/{}", found.as_raw_fd());
+    rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY, Mode::empty())
 }
 
 /// Whether both are the same file.
@@ -101,7 +104,6 @@ pub fn is_of_this_user(file: impl AsFd) -> Result<bool, Errno> {
 /// # Errors
 /// `ENOENT`: `/proc` is not mounted. `EMFILE`, `ENFILE`.
 pub fn reopened(file: impl AsFd) -> Result<OwnedFd, Errno> {
-    use std::os::fd::AsRawFd;
     open_of_process(crate::own_pid(), file.as_fd().as_raw_fd().unsigned_abs())
 }
 

@@ -1,9 +1,10 @@
 //! Changing a file of settings: the lines that are meant, and no other.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use millstream_pipe::settings::Line;
 
@@ -18,6 +19,10 @@ pub(super) enum Edit<'a> {
 /// What is written lies here until it is whole; one at a time, by the lock of the directory.
 pub(crate) const UNFINISHED: &str = ".millstream.conf.new";
 
+/// For how long others who change the file are waited for, of whom each takes milliseconds, and between two looks.
+const PATIENCE: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// Changes the file, which is there afterwards as it was or as it should be. Others who do the same wait.
 ///
 /// # Errors
@@ -29,7 +34,7 @@ pub(super) fn apply(path: &Path, edits: &[Edit<'_>]) -> Result<(), String> {
     let directory = path.parent().ok_or_else(|| format!("{} lies in no directory", path.display()))?;
     fs::create_dir_all(directory).map_err(cannot)?;
     let lock = File::open(directory).map_err(cannot)?;
-    lock.lock().map_err(cannot)?;
+    wait_for(&lock, directory, PATIENCE)?;
     let before = match fs::read(path) {
         Ok(bytes) => String::from_utf8(bytes)
             .map_err(|_| format!("{} is not text in UTF-8, so it is left as it is; mend it by hand", path.display()))?,
@@ -41,6 +46,24 @@ pub(super) fn apply(path: &Path, edits: &[Edit<'_>]) -> Result<(), String> {
         return Ok(());
     }
     replace(path, directory, &after).and_then(|()| lock.sync_all()).map_err(cannot)
+}
+
+/// For others who change the file at this moment. Who may look into a directory may lock it, and need not give it back.
+fn wait_for(lock: &File, directory: &Path, patience: Duration) -> Result<(), String> {
+    let began = Instant::now();
+    loop {
+        match lock.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) if began.elapsed() < patience => std::thread::sleep(PAUSE),
+            Err(TryLockError::WouldBlock) => {
+                return Err(format!(
+                    "another process has {} locked and keeps it, so nothing was changed; 'lslocks' says which",
+                    directory.display()
+                ));
+            }
+            Err(TryLockError::Error(error)) => return Err(format!("cannot lock {}: {error}", directory.display())),
+        }
+    }
 }
 
 fn replace(path: &Path, directory: &Path, text: &str) -> io::Result<()> {
@@ -113,6 +136,16 @@ mod tests {
         );
         assert_eq!(edited("", Edit::Set("wait", "block")), "wait = block\n");
         assert_eq!(edited("# x", Edit::Set("wait", "block")), "# x\nwait = block\n");
+    }
+
+    #[test]
+    fn who_keeps_the_directory_locked_is_not_waited_for_for_ever() {
+        let directory = std::env::temp_dir();
+        let (theirs, ours) = (File::open(&directory).unwrap(), File::open(&directory).unwrap());
+        theirs.lock_shared().unwrap();
+        let refusal = wait_for(&ours, &directory, Duration::from_millis(30)).unwrap_err();
+        assert!(refusal.contains("locked") && refusal.contains("nothing was changed"), "{refusal}");
+        theirs.unlock().unwrap();
     }
 
     #[test]
