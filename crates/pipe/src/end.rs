@@ -153,6 +153,7 @@ impl End {
     pub(crate) fn segment(&self) -> Result<Option<&Segment>, Errno> {
         match self.pipe.segment.get() {
             Some(segment) => Ok(Some(segment)),
+            None if self.pipe.origin.is_none() => Ok(None),
             None => self.map_segment(),
         }
     }

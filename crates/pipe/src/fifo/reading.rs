@@ -8,18 +8,37 @@ use millstream_ring::{ReadSide, Ring, Route};
 use millstream_sys::{Errno, clock, cpu, signals, transfer};
 
 use super::company::Link;
-use super::routes;
+use super::routes::{self, is_half_full};
 use crate::end::{BothSides, End, broken, lock_both};
 use crate::parking::Parker;
 use crate::policy::{Effort, FIRST_NAP, Look, longer};
 use crate::reader::{filled_by_one_call, has_bytes};
 
+/// Between two looks at the ring. A writer asks the kernel before each write, so bytes come more slowly than through a pipe; and
+/// each look takes from it the cache line that it needs for the next.
+const PAUSES: u32 = 8;
+
 /// What one attempt came to.
 enum Attempt {
     Moved(usize),
+    /// Nothing in the ring; the kernel was not asked.
+    EmptyRing,
+    /// Nothing there either.
     Nothing,
     Again,
     EndOfStream,
+}
+
+/// What a reader does next that finds nothing in the ring.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// Looks at the ring for a while. The kernel is not asked before: the question takes longer than the writer needs for its next
+    /// bytes, and slows down the writer, which asks the same pipe.
+    Look,
+    /// Asks the kernel, and looks on.
+    Ask,
+    /// Asks the kernel, and sleeps.
+    AskAndSleep,
 }
 
 /// As [`Reader`](crate::Reader) says.
@@ -28,20 +47,26 @@ pub(crate) fn read(end: &End, link: &Link, buffers: &mut [IoSliceMut<'_>]) -> io
     if wanted == 0 {
         return Ok(0);
     }
-    let (mut false_wakes, mut nap) = (0, FIRST_NAP);
+    let (mut false_wakes, mut nap, mut next) = (0, FIRST_NAP, Next::Look);
     loop {
         link.ring().attend(clock::coarse_milliseconds());
-        match attempt(end, link, buffers, wanted)? {
+        match attempt(end, link, buffers, wanted, next)? {
             Attempt::Moved(count) => return Ok(count),
             Attempt::EndOfStream => return Ok(0),
             Attempt::Again => {}
-            Attempt::Nothing => wait(end, link, &mut false_wakes, &mut nap)?,
+            Attempt::EmptyRing => next = look(end, link, nap)?,
+            Attempt::Nothing => {
+                if next != Next::Ask {
+                    wait(end, link, &mut false_wakes, &mut nap)?;
+                }
+                next = Next::Look;
+            }
         }
     }
 }
 
 #[inline]
-fn attempt(end: &End, link: &Link, buffers: &mut [IoSliceMut<'_>], wanted: usize) -> io::Result<Attempt> {
+fn attempt(end: &End, link: &Link, buffers: &mut [IoSliceMut<'_>], wanted: usize, next: Next) -> io::Result<Attempt> {
     let (ring, parker) = (link.ring(), link.parker(&end.counters));
     let readers = ring.lock_readers(&parker).map_err(broken)?;
     let mut waiting = readers.waiting(wanted).map_err(broken)?;
@@ -55,6 +80,9 @@ fn attempt(end: &End, link: &Link, buffers: &mut [IoSliceMut<'_>], wanted: usize
         Some(before) => waiting = waiting.first(before),
     }
     if waiting.is_empty() {
+        if next == Next::Look && ring.route() == Route::Ring {
+            return Ok(Attempt::EmptyRing);
+        }
         return attempt_fifo(end, link, buffers);
     }
     link.segment().populate(waiting.touches(wanted.min(waiting.len())))?;
@@ -182,20 +210,30 @@ fn lower_bell(end: &End, link: &Link) {
     }
 }
 
+/// Looks at the ring, as long as it pays to wait for bytes there without sleeping.
+fn look(end: &End, link: &Link, nap: Duration) -> io::Result<Next> {
+    let ring = link.ring();
+    // Who has slept a whole nap in vain sleeps on.
+    if nap != FIRST_NAP || !end.was_blocking()? {
+        return Ok(Next::AskAndSleep);
+    }
+    let is_over = || {
+        (0..PAUSES).for_each(|_| std::hint::spin_loop());
+        has_bytes(ring) || ring.route() != Route::Ring
+    };
+    let mut effort = Effort::default();
+    let look = end.patience.look_for_much(ring.writers_cpu(), is_over, || is_half_full(ring), &mut effort);
+    end.counters.waited(effort);
+    Ok(match look {
+        Look::Found => Next::Look,
+        Look::KeepLooking if end.is_blocking()? => Next::Ask,
+        Look::KeepLooking | Look::AskKernel => Next::AskAndSleep,
+    })
+}
+
 fn wait(end: &End, link: &Link, false_wakes: &mut u32, nap: &mut Duration) -> io::Result<()> {
     let ring = link.ring();
     link.see_to_mark();
-    // Who has slept a whole nap in vain sleeps on.
-    if *nap == FIRST_NAP && ring.route() == Route::Ring && end.was_blocking()? {
-        let is_over = || has_bytes(ring) || ring.route() != Route::Ring;
-        let mut effort = Effort::default();
-        let look = end.patience.look(ring.writers_cpu(), is_over, &mut effort);
-        end.counters.waited(effort);
-        // Looking on: the next attempt asks the kernel who is there.
-        if matches!(look, Look::Found | Look::KeepLooking) && end.is_blocking()? {
-            return Ok(());
-        }
-    }
     if end.is_blocking()? { sleep(end, link, ring, false_wakes, nap) } else { must_not_sleep(end, link, ring) }
 }
 

@@ -30,7 +30,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use millstream_ring::{PIPE_BUF, ReadSide, Route, WriteSide};
+use millstream_ring::{PIPE_BUF, ReadSide, Ring, Route, WriteSide};
 use millstream_sys::transfer::{self, Access};
 use millstream_sys::{Errno, clock, signals};
 
@@ -64,17 +64,39 @@ fn is_ring_in_use(link: &Link) -> bool {
     ring.is_attended(clock::coarse_milliseconds(), ATTENTION) && !ring.is_kept_to_kernel()
 }
 
-/// Decides, with the writers locked, and changes the route if it has to.
-pub(super) fn way<'p>(link: &Link, parker: &Parker<'p>, writers: &WriteSide<'_, Parker<'p>>) -> io::Result<Way> {
+/// Whether so much lies in the ring that who gave the CPU away for it has lost nothing, and who waits for room has not won yet.
+pub(super) fn is_half_full(ring: Ring<'_>) -> bool {
+    matches!((ring.readable(), ring.capacity()), (Ok(waiting), Ok(capacity)) if waiting >= capacity / 2)
+}
+
+/// Decides, with the writers locked, and changes the route if it has to. `now` is a moment ago, in ticks.
+#[inline]
+pub(super) fn way<'p>(
+    link: &Link,
+    parker: &Parker<'p>,
+    writers: &WriteSide<'_, Parker<'p>>,
+    now: u64,
+) -> io::Result<Way> {
     let ring = link.ring();
-    let is_in_use = is_ring_in_use(link) && !is_found_alone(link);
+    let is_in_use = is_ring_in_use(link) && !is_found_alone(link, now);
     match ring.route() {
         // Asked each time: what a stranger, or this very thread before it knew of the ring, has put into the FIFO is read
         // before what is put into the ring from now on.
         Route::Ring if is_in_use && transfer::bytes_waiting(link.fifo())? == 0 => return Ok(Way::Ring),
-        Route::Shadow if !is_in_use || !is_time_to_return(link) => return Ok(Way::Fifo),
+        Route::Shadow if !is_in_use || !is_time_to_return(link, now) => return Ok(Way::Fifo),
         Route::Ring | Route::Shadow | Route::Moving => {}
     }
+    change_route(link, parker, writers, is_in_use)
+}
+
+#[cold]
+fn change_route<'p>(
+    link: &Link,
+    parker: &Parker<'p>,
+    writers: &WriteSide<'_, Parker<'p>>,
+    is_in_use: bool,
+) -> io::Result<Way> {
+    let ring = link.ring();
     let readers = &ring.lock_readers(parker).map_err(broken)?;
     let (strangers, is_empty) = (transfer::bytes_waiting(link.fifo())?, ring.readable().map_err(broken)? == 0);
     let is_expected = || !ring.is_kept_to_kernel() && link.has_readers();
@@ -102,8 +124,7 @@ pub(super) fn way<'p>(link: &Link, parker: &Parker<'p>, writers: &WriteSide<'_, 
 }
 
 /// Now and then: whether every reader of ours has gone, though one took part a moment ago.
-fn is_found_alone(link: &Link) -> bool {
-    let now = clock::ticks();
+fn is_found_alone(link: &Link, now: u64) -> bool {
     if now.wrapping_sub(link.readers_asked_at.load(Relaxed)) < RETURN_EVERY {
         return false;
     }
@@ -114,8 +135,7 @@ fn is_found_alone(link: &Link) -> bool {
     is_alone
 }
 
-fn is_time_to_return(link: &Link) -> bool {
-    let now = clock::ticks();
+fn is_time_to_return(link: &Link, now: u64) -> bool {
     let is_time = now.wrapping_sub(link.return_tried_at.load(Relaxed)) >= LOOK_EVERY;
     if is_time {
         link.return_tried_at.store(now, Relaxed);

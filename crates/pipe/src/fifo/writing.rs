@@ -8,7 +8,7 @@ use millstream_ring::{Ring, Route};
 use millstream_sys::{Errno, clock, cpu, signals, transfer};
 
 use super::company::Link;
-use super::routes::{self, ATTENTION, Way};
+use super::routes::{self, ATTENTION, Way, is_half_full};
 use crate::end::{End, broken};
 use crate::policy::{Effort, FIRST_NAP, Look, longer};
 use crate::writer::{ASK_EVERY, Stop, gathered_for_one_call, has_room, needed, unwritten};
@@ -53,9 +53,10 @@ pub(crate) fn write(end: &End, link: &Link, buffers: &[IoSlice<'_>]) -> io::Resu
 #[inline]
 fn attempt(end: &End, link: &Link, buffers: &[IoSlice<'_>], done: usize, total: usize) -> Result<Attempt, Stop> {
     let (ring, parker) = (link.ring(), link.parker(&end.counters));
-    ask_for_readers(link, ring)?;
+    let now = clock::ticks();
+    ask_for_readers(link, ring, now)?;
     let writers = ring.lock_writers(&parker).map_err(broken)?;
-    match routes::way(link, &parker, &writers) {
+    match routes::way(link, &parker, &writers, now) {
         Ok(Way::Ring) => {}
         Ok(Way::Fifo) => return attempt_fifo(end, link, buffers, done, total),
         Ok(Way::Full) => return Ok(Attempt::NoRoom),
@@ -94,8 +95,7 @@ fn attempt_fifo(end: &End, link: &Link, buffers: &[IoSlice<'_>], done: usize, to
 
 /// Now and then: whether anybody reads.
 #[inline]
-fn ask_for_readers(link: &Link, ring: Ring<'_>) -> Result<(), Stop> {
-    let now = clock::ticks();
+fn ask_for_readers(link: &Link, ring: Ring<'_>, now: u64) -> Result<(), Stop> {
     if now.wrapping_sub(link.asked_at.load(Relaxed)) < ASK_EVERY || ring.route() != Route::Ring {
         return Ok(());
     }
@@ -121,7 +121,8 @@ fn wait(end: &End, link: &Link, needed: usize, nap: &mut Duration) -> Result<(),
     if *nap == FIRST_NAP && ring.route() == Route::Ring && end.was_blocking()? {
         let is_over = || has_room(ring, needed) || ring.route() != Route::Ring;
         let mut effort = Effort::default();
-        let look = end.patience.look(ring.readers_cpu(), is_over, &mut effort);
+        let is_much = || !is_half_full(ring);
+        let look = end.patience.look_for_much(ring.readers_cpu(), is_over, is_much, &mut effort);
         end.counters.waited(effort);
         if matches!(look, Look::Found | Look::KeepLooking) && end.is_blocking()? {
             return Ok(());

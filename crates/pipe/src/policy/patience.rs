@@ -60,6 +60,18 @@ impl Patience {
 
     /// Waits until `is_over` says so, or no longer than pays. `peer_cpu` is where the other side last ran.
     pub(crate) fn look(&self, peer_cpu: Option<u32>, is_over: impl Fn() -> bool, effort: &mut Effort) -> Look {
+        self.look_for_much(peer_cpu, is_over, || false, effort)
+    }
+
+    /// As [`look`](Self::look), where `is_much` tells that the other side has used an offered CPU to do so much that the
+    /// offer was worth its time, however long it took, and counts as no dear one.
+    pub(crate) fn look_for_much(
+        &self,
+        peer_cpu: Option<u32>,
+        is_over: impl Fn() -> bool,
+        is_much: impl Fn() -> bool,
+        effort: &mut Effort,
+    ) -> Look {
         if self.policy == WaitPolicy::Block {
             return Look::AskKernel;
         }
@@ -78,7 +90,11 @@ impl Patience {
                 Act::Offer => {
                     effort.offers += 1;
                     cpu::give_way();
-                    is_over()
+                    let is_over = is_over();
+                    if is_over && is_much() {
+                        break End::Found;
+                    }
+                    is_over
                 }
             };
             if let Some(end) = wait.after(is_over, &mut lessons, clock::ticks) {
