@@ -11,13 +11,14 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt as _;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use common::{Scratch, Seen, millstream, output, state, wait_for};
-use millstream_pipe::{Builder, Reader, Writer};
+use millstream_pipe::{Builder, Fifo, FifoOptions, Reader, Writer};
 use millstream_sys::fork::{self, Child, Side};
 use serde_json::Value;
 
@@ -67,6 +68,38 @@ fn writer_that_stays(writer: &Writer, bytes: usize, called: &[u8]) -> Child {
             }
         }
     }
+}
+
+#[test]
+fn the_ring_of_a_fifo_is_listed_with_the_fifo_s_inode() {
+    let _turn = my_turn();
+    let scratch = Scratch::new();
+    let path = scratch.path("fifo");
+    Fifo::create(&path, 0o600).unwrap();
+    let options = FifoOptions::new().ring(true);
+    let mut reader = options.clone().nonblocking(true).open_reader(&path).unwrap();
+    let mut writer = options.open_writer(&path).unwrap();
+    reader.set_nonblocking(false).unwrap();
+    wait_for("a byte through the ring", || {
+        let before = reader.statistics().bytes_through_kernel;
+        writer.write_all(b"?").unwrap();
+        reader.read_exact(&mut [0]).unwrap();
+        reader.statistics().bytes_through_kernel == before
+    });
+    let inode = fs::metadata(&path).unwrap().ino();
+    let list = listed(&[]);
+    let pipe = list["pipes"].as_array().unwrap().iter().find(|pipe| pipe["fifo"] == inode);
+    let pipe = pipe.unwrap_or_else(|| panic!("no ring of the FIFO {inode}: {list}"));
+    let ends = pipe["ends"].as_array().unwrap();
+    assert!(
+        ends.iter().all(|end| end["pid"] == std::process::id() && end["end"] == "both") && ends.len() == 2,
+        "{pipe}"
+    );
+    let table = ps(&[]).stdout;
+    let line = table.lines().find(|line| line.trim_start().starts_with(&pipe["pipe"].to_string()));
+    assert!(line.is_some_and(|line| line.contains(" of FIFO ")), "{table}");
+    drop((reader, writer));
+    assert!(listed(&[])["pipes"].as_array().unwrap().iter().all(|pipe| pipe["fifo"] != inode));
 }
 
 #[test]

@@ -6,8 +6,10 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::PathBuf;
 
+use millstream_conformance::fifo::{self, Hand};
+use millstream_conformance::pattern::{read_exact, write_all};
 use millstream_conformance::task::start_and_wait_until_asleep;
-use millstream_conformance::{alone, error_of};
+use millstream_conformance::{End, alone, error_of};
 use millstream_pipe::settings::{self, Name};
 use millstream_pipe::{Builder, DirectPolicy, Reader, WaitPolicy, Writer, live, pipe};
 use rustix::io::Errno;
@@ -125,6 +127,25 @@ alone! {
         assert_eq!(memory_files(), 2);
         carries_bytes(third);
         drop((reader, writer));
+    }
+
+    fn rings_of_fifos_count_as_pipes_of_which_there_may_be_so_many() {
+        // Each end of a FIFO finds the ring for itself.
+        set("MILLSTREAM_PIPES_MAX", "2");
+        let (name, other) = (fifo::Name::new().unwrap(), fifo::Name::new().unwrap());
+        let first = fifo::acquainted(&name);
+        let reader = fifo::Ours::reader(other.path(), true).unwrap();
+        let writer = fifo::Ours::writer(other.path(), false).unwrap();
+        reader.set_nonblocking(false).unwrap();
+        for _ in 0..50 {
+            write_all(&writer, b"?");
+            assert_eq!(read_exact(&reader, 1), b"?");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        assert_eq!(writer.0.statistics().bytes_through_kernel, 50);
+        assert!(!reader.0.has_ring() && !writer.0.has_ring());
+        drop(first);
+        fifo::get_acquainted(&reader, &writer);
     }
 
     fn no_pipe_at_all_has_shared_memory_when_the_most_is_none() {

@@ -12,7 +12,7 @@ use millstream_conformance::pattern::{read_exact, read_to_end, write_all};
 use millstream_conformance::process::{fork, restore_default};
 use millstream_conformance::ready::{Flags, now};
 use millstream_conformance::task::start;
-use millstream_conformance::{End, ReadEnd, alone, kernel, ours};
+use millstream_conformance::{End, ReadEnd, WriteEnd as _, alone, kernel, ours};
 use millstream_pipe::live;
 
 /// Longer than a reader may stay away and still count as taking part (50 ms).
@@ -329,6 +329,82 @@ alone! {
         write_all(&writer, b"!");
         assert_eq!(read_exact(&plain, 9), b"oursOURS!");
         drop((reader, stranger));
+    }
+
+    fn what_does_not_fit_into_a_full_fifo_is_there_when_the_last_of_ours_has_gone() {
+        for is_reader_last in [false, true] {
+            let name = Name::new().unwrap();
+            let (reader, writer) = acquainted(&name);
+            let (plain, stranger) = (plain_reader(&name), plain_writer(&name));
+            // As much as one FIFO holds, in writes that fill no pages, and as much again.
+            (0..600).for_each(|index| write_all(&writer, &record(0, index)));
+            stranger.set_nonblocking(true).unwrap();
+            let mut count = 0;
+            while stranger.write(&record(1, count)).is_ok() {
+                count += 1;
+            }
+            if is_reader_last {
+                drop(writer);
+                drop(reader);
+            } else {
+                drop(reader);
+                drop(writer);
+            }
+            drop(stranger);
+            let mut seen = [Vec::new(), Vec::new()];
+            for record in read_to_end(&plain).chunks(RECORD) {
+                assert!(record.len() == RECORD && record[4..].iter().all(|&byte| byte == record[4]), "a torn record");
+                seen[usize::from(record[4]) - 1].push(u32::from_le_bytes(record[..4].try_into().unwrap()) as usize);
+            }
+            assert_eq!(seen, [(0..600).collect::<Vec<_>>(), (0..count).collect()], "reader last: {is_reader_last}");
+        }
+    }
+
+    fn a_forked_child_keeps_the_ring_and_others_find_it_there() {
+        let name = Name::new().unwrap();
+        let (reader, writer) = acquainted(&name);
+        let (child, (reader, writer)) = fork((reader, writer), |(reader, writer)| {
+            drop(writer);
+            while reader.read(&mut [0; 100]).unwrap() > 0 {}
+            let statistics = reader.0.statistics();
+            assert!(statistics.bytes > statistics.bytes_through_kernel);
+        });
+        // Takes along the mark that it shares with the child.
+        drop((reader, writer));
+        let late = Ours::writer(name.path(), false).unwrap();
+        let is_on_the_ring = || {
+            let before = late.0.statistics();
+            write_all(&late, b"?");
+            let after = late.0.statistics();
+            after.bytes_through_kernel == before.bytes_through_kernel
+        };
+        while !is_on_the_ring() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(late.0.has_ring());
+        drop(late);
+        child.succeed();
+    }
+
+    fn who_may_not_write_the_fifo_shares_no_ring_for_it() {
+        let name = Name::new().unwrap();
+        let (child, ()) = fork((), |()| {
+            let reader = Ours::reader(name.path(), true).unwrap();
+            let writer = Ours::writer(name.path(), false).unwrap();
+            // Whoever it is now, the FIFO is another's, who lets in nobody else.
+            std::fs::set_permissions(name.path(), std::os::unix::fs::PermissionsExt::from_mode(0o400)).unwrap();
+            millstream_conformance::process::become_nobody();
+            for _ in 0..100 {
+                write_all(&writer, b"?");
+                assert_eq!(read_exact(&reader, 1), b"?");
+                thread::sleep(Duration::from_millis(1));
+            }
+            for statistics in [reader.0.statistics(), writer.0.statistics()] {
+                assert_eq!((statistics.bytes, statistics.bytes_through_kernel), (100, 100));
+            }
+            assert!(!reader.0.has_ring() && !writer.0.has_ring());
+        });
+        child.succeed();
     }
 
     fn when_our_reader_comes_back_everything_is_in_its_place() {

@@ -29,6 +29,7 @@ pub(super) struct Pipes {
 #[derive(Serialize)]
 struct Pipe {
     pipe: u64,
+    fifo: Option<u64>,
     path: &'static str,
     offered: usize,
     filled_by: Option<u32>,
@@ -173,6 +174,7 @@ impl Pipe {
         let is_counted = pipe.path == Path::Ring;
         Pipe {
             pipe: pipe.number,
+            fifo: pipe.fifo,
             path: match pipe.path {
                 Path::Ring => "ring",
                 Path::Moving => "moving",
@@ -200,7 +202,7 @@ impl Pipe {
     /// The path, and what goes beside it at this moment.
     fn way(&self) -> String {
         let is_in_place = self.filled_by.is_some() || self.looked_at_by.is_some();
-        let beside = [(self.offered > 0, " direct"), (is_in_place, " in place")];
+        let beside = [(self.fifo.is_some(), " of FIFO"), (self.offered > 0, " direct"), (is_in_place, " in place")];
         beside.into_iter().filter(|(is_so, _)| *is_so).fold(self.path.to_owned(), |way, (_, name)| way + name)
     }
 

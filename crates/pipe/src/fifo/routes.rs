@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use millstream_ring::{PIPE_BUF, ReadSide, Ring, Route, WriteSide};
 use millstream_sys::transfer::{self, Access};
-use millstream_sys::{Errno, clock, signals};
+use millstream_sys::{Errno, clock, pipe, signals};
 
 use super::company::Link;
 use crate::end::{BothSides, End, broken, lock_both};
@@ -44,7 +44,8 @@ use crate::writer::RETURN_EVERY;
 /// between two reads; as long as a plain reader may be kept waiting beside it, at least.
 pub(super) const ATTENTION: u32 = 50;
 
-/// How long who leaves waits for room in a FIFO that is full, if nobody of ours is left who could give back the rest.
+/// How long who leaves waits for room in a FIFO that is full and cannot be made larger, if nobody of ours is left who could give
+/// back the rest.
 const LINGER: Duration = Duration::from_millis(200);
 
 /// Between two looks whether the FIFO is empty, in ticks: 15 to 60 microseconds, a hundred times what a look takes.
@@ -189,6 +190,27 @@ fn give_back<'p>(
     }
 }
 
+/// As [`give_back`], in a FIFO that is made larger until it takes everything, or the kernel refuses: nobody of ours is left
+/// who could give back the rest when there is room. Never larger than eight times what it was: what is given back takes at most
+/// twice as many pages as it fills.
+fn give_all_back<'p>(
+    link: &Link,
+    parker: &Parker<'p>,
+    BothSides { readers, writers }: &BothSides<'p>,
+    fifo: BorrowedFd<'_>,
+) -> io::Result<bool> {
+    let most = 8 * pipe::capacity(fifo)?;
+    loop {
+        if give_back(link, parker, writers, readers, fifo)? {
+            return Ok(true);
+        }
+        let larger = 2 * pipe::capacity(fifo)?;
+        if larger > most || pipe::set_capacity(fifo, larger).is_err() {
+            return Ok(false);
+        }
+    }
+}
+
 /// A reader has room in the FIFO for more of what is being given back, and nobody else need come by to put it there. With
 /// both sides locked.
 pub(super) fn give_more_back<'p>(
@@ -248,7 +270,11 @@ fn try_leave(end: &End, link: &Link, access: Access) -> io::Result<()> {
                 return Ok(());
             }
             let fifo = writable(end, link, access, &mut own)?;
-            if give_back(link, &parker, &sides.writers, &sides.readers, fifo)? || others.readers || others.writers {
+            let is_left_for_later = others.readers || others.writers;
+            if is_left_for_later {
+                return give_back(link, &parker, &sides.writers, &sides.readers, fifo).map(drop);
+            }
+            if give_all_back(link, &parker, &sides, fifo)? {
                 return Ok(());
             }
             fifo
@@ -269,7 +295,7 @@ pub(crate) fn becomes_plain(end: &End, link: &Link, access: Access) -> io::Resul
         return Ok(());
     }
     let fifo = writable(end, link, access, &mut own)?;
-    let is_all = give_back(link, &parker, &sides.writers, &sides.readers, fifo)?;
+    let is_all = give_all_back(link, &parker, &sides, fifo)?;
     if is_all { Ok(()) } else { Err(Refusal::TOO_MUCH_WAITS.into()) }
 }
 
