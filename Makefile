@@ -37,16 +37,18 @@ setup-test:
 setup-rivals:
 	@scripts/setup rivals
 
-# The library is built by itself, three times, because it must not get the features of dependencies that the program needs.
+# The library is built by itself, four times, because it must not get the features of dependencies that the program needs.
 build: setup-build
 	$(CARGO) build --release -p millstream
 	$(CARGO) build --release -p millstream-preload --target-dir target/plain
 	$(CARGO) build --release -p millstream-preload --features count --target-dir target/count
 	$(CARGO) build --release -p millstream-preload --features ring --target-dir target/ring
+	$(CARGO) build --release -p millstream-preload --features ring,count --target-dir target/ring-count
 	@mkdir -p $(LIBRARY)
 	@install -m 755 target/plain/release/libmillstream_preload.so $(LIBRARY)/libmillstream_preload.so
 	@install -m 755 target/count/release/libmillstream_preload.so $(LIBRARY)/libmillstream_count.so
 	@install -m 755 target/ring/release/libmillstream_preload.so $(LIBRARY)/libmillstream_ring.so
+	@install -m 755 target/ring-count/release/libmillstream_preload.so $(LIBRARY)/libmillstream_ring_count.so
 
 # Status 3: a cell failed its checks, on a machine with one CPU for instance. The table says which, and why.
 demo: build
@@ -71,6 +73,7 @@ check-lints: setup-test
 	$(CARGO) clippy -p millstream-preload --target-dir target/plain -- -D warnings
 	$(CARGO) clippy -p millstream-preload --target-dir target/count --features count -- -D warnings
 	$(CARGO) clippy -p millstream-preload --target-dir target/ring --features ring -- -D warnings
+	$(CARGO) clippy -p millstream-preload --target-dir target/ring-count --features ring,count -- -D warnings
 
 check-licences: setup-test
 	$(CARGO) deny check licenses bans sources

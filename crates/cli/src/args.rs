@@ -70,6 +70,9 @@ Examples:
   millstream run -c 'zcat access.log.gz | grep ERROR | sort | uniq -c'
   millstream run -- ./nightly-backup.sh --full
   millstream run --stats -c 'cat big | grep x | wc -l'
+  millstream run --explain -c 'tar c dir | zstd -3 >dir.tar.zst'
+  millstream run --progress -- ./nightly-backup.sh
+  millstream run --ring --stats=json --stats-file run.json -c 'cat big | wc'
   tar c dir | millstream run --pipe-size 1M -- zstd -o dir.tar.zst
 
 Exit status: that of the command (128 + N if it died of signal N);
@@ -93,16 +96,26 @@ pub(crate) struct RunOptions {
 
     /// Experimental: move the bytes of pipes between dynamic programs through shared memory, where one program writes and
     /// one reads and nobody else holds the pipe (x86-64)
-    #[arg(long, conflicts_with_all = ["stats", "stats_file"])]
+    #[arg(long)]
     pub(crate) ring: bool,
 
-    /// Afterwards list every pipe of the run: who made it, its size, the bytes that were seen to pass
+    /// Afterwards list every pipe of the run: who made it, who was at its ends, its size, the bytes that were seen to pass, how fast,
+    /// and whether it was joined
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "table")]
     pub(crate) stats: Option<StatsFormat>,
 
     /// Write the statistics to FILE instead of stderr
     #[arg(long, value_name = "FILE")]
     pub(crate) stats_file: Option<PathBuf>,
+
+    /// While it runs, show on stderr what passes through each pipe and how fast: one line that is drawn again on a terminal,
+    /// else lines every second
+    #[arg(long)]
+    pub(crate) progress: bool,
+
+    /// Afterwards tell on stderr what bounded the run: a program, the CPUs, something outside, or that it is unclear
+    #[arg(long)]
+    pub(crate) explain: bool,
 
     /// The command and its arguments; put -- before it if it has options
     #[arg(value_name = "CMD", trailing_var_arg = true)]

@@ -1,12 +1,18 @@
 //! `millstream run`: the command with our library in its environment.
 //!
-//! Without `--stats` the process becomes the command (`exec`): same process number, same parent, nothing of ours left.
-//! With `--stats` and `--ring` it stays as the command's parent and hands everything on ([`supervise`]).
+//! Without `--stats`, `--progress`, `--explain` and `--ring` the process becomes the command (`exec`): same process number, same
+//! parent, nothing of ours left. With them it stays as the command's parent and hands everything on ([`supervise`]).
 
+mod doing;
+mod explain;
 mod library;
+mod meter;
+mod reach;
 mod report;
 mod size;
 mod supervise;
+mod verdict;
+mod watch;
 
 use std::ffi::{CString, OsString};
 use std::os::fd::AsFd;
@@ -29,13 +35,13 @@ pub(crate) fn run(options: RunOptions) -> Result<ExitCode, Failure> {
     let plan = options.pipe_size.map_or_else(Plan::for_this_machine, Plan::fixed);
     let wants_stats = options.stats.is_some() || options.stats_file.is_some();
     let output = wants_stats.then(|| report::Output::open(options.stats, options.stats_file.as_deref())).transpose()?;
-    let over_ring = options.ring;
+    let (ring, progress, explain) = (options.ring, options.progress, options.explain);
+    let wanted = supervise::Wanted { ring, output, progress, explain };
     let command = Command { words: command_words(options)?, plan };
     enlarge_standing_pipes(plan);
-    match output {
-        None if over_ring => supervise::run_over_ring(&command),
-        None => Err(command.exec()),
-        Some(output) => supervise::run(&command, output),
+    match wanted.needs_supervisor() {
+        false => Err(command.exec()),
+        true => supervise::run(&command, wanted),
     }
 }
 
@@ -63,7 +69,7 @@ impl Command {
         let mut environment = process::environment();
         let takes_library = match (self.kind(), build) {
             (Kind::Foreign, _) | (Kind::Leaf, Build::Plain) => false,
-            (Kind::Leaf, Build::Counting | Build::Joining) | (Kind::Other, _) => true,
+            (Kind::Leaf | Kind::Other, _) => true,
         };
         let (settings, preload) = match takes_library {
             true => (Some(settings.to_string().into()), Some(library::preload_value(build)?)),

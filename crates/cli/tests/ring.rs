@@ -205,9 +205,80 @@ fn long_pipelines_and_runs_beside_each_other() {
     }
 }
 
+/// What the statistics of such a run say of its first pipe.
+fn told(script: &str) -> serde_json::Value {
+    let scratch = Scratch::new();
+    let file = scratch.path("stats.json");
+    let mut command = millstream(["run", "--ring", "--stats=json", "--stats-file", file.to_str().unwrap()]);
+    command.args(["--shell", "/bin/bash", "-c", script]).env("E", &PROGRAMS.ends).env("A", &PROGRAMS.alone);
+    assert_eq!(output(&mut command).code, Some(0));
+    let stats: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    assert_eq!(stats["ring"], true);
+    let mut pipes = stats["pipes"].as_array().unwrap().iter();
+    pipes.find(|pipe| pipe["origin"] == "pipe").unwrap().clone()
+}
+
+#[test]
+fn a_joined_pipe_is_in_the_statistics_with_all_its_bytes() {
+    let is_joined = (0..10).any(|_| {
+        let pipe = told(&format!("$E write {MANY} call | $E read 0 call"));
+        let (written, read) = (&pipe["written"], &pipe["read"]);
+        assert_eq!(
+            (&pipe["bytes"], &written["bytes"], &read["bytes"]),
+            (&MANY.into(), &MANY.into(), &MANY.into()),
+            "{pipe}"
+        );
+        let in_ring = |end: &serde_json::Value| end["ring"]["bytes"].as_u64().unwrap_or(0);
+        assert_eq!(pipe["path"] == "ring", in_ring(written) > 0, "{pipe}");
+        assert!(in_ring(read) <= in_ring(written) && in_ring(written) < MANY, "the beginning is the kernel's: {pipe}");
+        for end in [written, read] {
+            assert!(end["joined"] == true || (in_ring(end) == 0 && end["why_not"].is_string()), "{pipe}");
+        }
+        in_ring(read) > MANY / 2
+    });
+    assert_eq!(is_joined, can_join());
+}
+
+#[test]
+fn stdio_inside_the_c_library_is_counted() {
+    let pipe = told(&format!("$E write {MANY} stdio | $E read 0 stdio"));
+    if can_join() {
+        assert_eq!((&pipe["written"]["bytes"], &pipe["read"]["bytes"]), (&MANY.into(), &MANY.into()), "{pipe}");
+    }
+}
+
+#[test]
+fn why_a_pipe_stays_with_the_kernel_is_told() {
+    if !can_join() {
+        assert_eq!(told(&format!("$E write {MANY} call | $E read 0 call"))["path"], "kernel");
+        return;
+    }
+    let threads = "import threading, os, sys; t = threading.Thread(target=sys.stdin.buffer.read); t.start(); t.join()";
+    for (script, end, expected) in [
+        (format!("$E write {MANY} call | $A read 0 call"), "written", "other_side"),
+        (format!("$A write {MANY} call | $E read 0 call"), "read", "other_side"),
+        (format!("$E write {MANY} call | ($E read 0 call; :)"), "written", "shared"),
+        (format!("$E write {MANY} call 4194304 poll | $A read 0 call"), "written", "called poll"),
+        (format!("$E write {MANY} call 4194304 dup | $A read 0 call"), "written", "called dup"),
+        (format!("$E write {MANY} call | python3 -c '{threads}'"), "read", "threads"),
+        ("$E write 1000 call | $E read 0 call".to_owned(), "written", "little"),
+        ("$E write 1000 call | $E read 0 call".to_owned(), "read", "little"),
+        (
+            format!("exec 3< <($E write {MANY} call); python3 -c 'import os\nwhile os.read(3, 65536): pass'"),
+            "read",
+            "number",
+        ),
+    ] {
+        let pipe = told(&script);
+        assert_eq!((&pipe[end]["why_not"], &pipe["path"]), (&expected.into(), &"kernel".into()), "{script}: {pipe}");
+        assert_eq!(pipe[end]["joined"], false, "{script}: {pipe}");
+    }
+}
+
 #[test]
 fn the_status_is_that_of_the_command() {
     assert_eq!(seen("exit 3").code, Some(3));
     assert_eq!(seen("kill -TERM $$").signal, Some(15));
-    assert_eq!(output(&mut millstream(["run", "--ring", "--stats", "--", "true"])).code, Some(2));
+    let counted = output(&mut millstream(["run", "--ring", "--stats", "--", "sh", "-c", "exit 3"]));
+    assert!(counted.code == Some(3) && counted.stderr.starts_with("millstream: "), "{counted:?}");
 }

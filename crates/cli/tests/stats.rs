@@ -298,3 +298,163 @@ fn a_program_of_another_user_in_the_tree_runs_uncounted() {
     assert!(made[0]["read"]["by"].is_null() && made[1]["written"]["by"].is_null(), "{stats}");
     assert_eq!(made[1]["read"]["bytes"], 2);
 }
+
+/// The text that `check` accepts, from a run that lasts longer each time: on a busy machine the supervisor may not get to
+/// look at a short one.
+fn seen_in_time(run_for: impl Fn(&str) -> String, check: impl Fn(&str) -> bool) -> String {
+    let mut text = String::new();
+    for seconds in ["0.5", "2", "8", "30"] {
+        text = run_for(seconds);
+        if check(&text) {
+            return text;
+        }
+    }
+    panic!("never seen: {text}");
+}
+
+/// `yes` finds the pipe full while nobody reads, and `cat` finds the second pipe empty.
+fn slow_script(seconds: &str) -> String {
+    format!("yes | (sleep {seconds}; head -c 1) | cat")
+}
+
+/// What `--explain` says of a script that lasts so many seconds.
+fn explained(script: impl Fn(&str) -> String, check: impl Fn(&str) -> bool) -> String {
+    let run_for = |seconds: &str| run(&["--explain", "--shell", "bash", "-c", &script(seconds)]).stderr;
+    seen_in_time(run_for, check)
+}
+
+#[test]
+fn a_reader_that_sleeps_is_what_bounded_the_run() {
+    let text =
+        explained(slow_script, |text| text.contains("(yes > ") && text.contains("> cat)") && text.contains("sleep "));
+    let percents = |line: &str| -> Vec<u32> {
+        let words = line.split_whitespace().collect::<Vec<_>>();
+        words.windows(2).filter(|pair| pair[1].starts_with('%')).map(|pair| pair[0].parse().unwrap()).collect()
+    };
+    let line = |start: &str| text.lines().find(|line| line.contains(start)).unwrap().to_owned();
+    let (first, second) = (line("(yes > "), line("> cat)"));
+    assert!(percents(&first)[0] > percents(&first)[1], "the first is full: {text}");
+    assert!(percents(&second)[1] > percents(&second)[0], "the second is empty: {text}");
+    let verdict = text.lines().last().unwrap();
+    assert!(verdict.starts_with("  sleep ") && verdict.contains(" bounded it: it waited for a time, a disk"), "{text}");
+}
+
+#[test]
+fn a_writer_that_sleeps_is_what_bounded_the_run() {
+    let bounded = |text: &str| {
+        let verdict = text.lines().last().unwrap_or_default();
+        verdict.starts_with("  sleep ") && verdict.contains(", while pipe ") && verdict.ends_with(" was empty")
+    };
+    explained(|seconds| format!("(sleep {seconds}; echo) | cat"), bounded);
+}
+
+#[test]
+fn who_is_not_of_the_run_is_outside_of_it() {
+    let script = |seconds: &str| format!("sleep {seconds} | {} run --explain -- cat", common::program());
+    let run_for = |seconds: &str| output(Command::new("bash").args(["-c", &script(seconds)])).stderr;
+    seen_in_time(run_for, |text| {
+        text.contains("outside of the run") && text.ends_with("the writer of pipe 1, which was empty\n")
+    });
+}
+
+/// On a machine with other work the same loop is bounded by the CPUs; nothing else may be said.
+#[test]
+fn a_program_that_computes_is_what_bounded_the_run_or_the_cpus_are() {
+    let computes = |seconds: &str| {
+        let loops = "import sys, time\nwhile time.process_time() < float(sys.argv[1]): pass";
+        format!("yes | (python3 -c '{loops}' {seconds}; head -c 1)")
+    };
+    explained(computes, |text| {
+        let verdict = text.lines().last().unwrap_or_default();
+        verdict.starts_with("  the CPUs bounded it: ")
+            || verdict.starts_with("  python3 ") && verdict.contains("always busy")
+    });
+}
+
+#[test]
+fn a_run_too_short_to_explain_says_so() {
+    let seen = run(&["--explain", "--", "true"]);
+    let verdict = seen.stderr.lines().last().unwrap_or_default();
+    assert!(verdict.contains("too short a run") || verdict.contains("unclear"), "{seen:?}");
+}
+
+#[test]
+fn programs_without_the_library_are_told_with_the_reason() {
+    let scratch = Scratch::new();
+    let source = "#include <unistd.h>\nint main(void) { char b[99]; while (read(0, b, sizeof b) > 0) {} return 0; }\n";
+    let fixed = scratch.c_program("fixed", source, &["-static"]);
+    let small = scratch.c_program("small", source, &["-m32"]);
+    let run_for = |seconds: &str| {
+        let script = format!("sleep {seconds} | {fixed}; sleep {seconds} | {small}; sleep {seconds} | env -i cat");
+        json_of(&["--shell", "bash", "-c", &script]).to_string()
+    };
+    let has = |text: &str, name: &str, why: &serde_json::Value| {
+        let stats: serde_json::Value = serde_json::from_str(text).unwrap();
+        let pipes = stats["pipes"].as_array().unwrap();
+        let mut readers = pipes.iter().flat_map(|pipe| pipe["read"]["seen"].as_array().unwrap());
+        readers.any(|reader| reader["name"] == name && &reader["not_reached"] == why)
+    };
+    seen_in_time(run_for, |text| {
+        has(text, "fixed", &"static".into())
+            && has(text, "small", &"foreign".into())
+            && has(text, "cat", &"environment".into())
+    });
+    let reached = |seconds: &str| json_of(&["--shell", "bash", "-c", &format!("sleep {seconds} | cat")]).to_string();
+    seen_in_time(reached, |text| has(text, "cat", &serde_json::Value::Null));
+}
+
+#[test]
+fn what_nobody_looked_at_is_null_and_pipes_of_a_run_without_ring_are_the_kernels() {
+    let stats = json_of(&["--shell", "dash", "-c", "head -c 3000000 /dev/zero | cat >/dev/null"]);
+    let pipe = stats["pipes"].as_array().unwrap().iter().find(|pipe| pipe["bytes"] == 3_000_000).unwrap();
+    assert_eq!((&stats["ring"], &pipe["path"]), (&false.into(), &"kernel".into()));
+    for end in ["written", "read"] {
+        let end = &pipe[end];
+        assert_eq!(
+            (&end["joined"], &end["why_not"], &end["ring"]),
+            (&false.into(), &"off".into(), &serde_json::Value::Null)
+        );
+    }
+    // Too short for a rate, unless the machine was busy meanwhile.
+    let rate = &pipe["bytes_per_second"];
+    assert!(rate.is_null() || rate.as_f64().unwrap() >= 0.0, "{rate}");
+    assert!(pipe["watched"].is_null() || pipe["watched"]["looks"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn a_rate_is_told_of_what_was_watched() {
+    let script = |seconds: &str| format!("(while :; do echo; done) | (timeout {seconds} cat >/dev/null)");
+    let rate_of = |seconds: &str| {
+        let stats = json_of(&["--shell", "bash", "-c", &script(seconds)]);
+        let pipe = stats["pipes"].as_array().unwrap().iter().find(|pipe| pipe["origin"] == "pipe").cloned();
+        pipe.map_or(String::new(), |pipe| pipe["bytes_per_second"].to_string())
+    };
+    seen_in_time(rate_of, |rate| rate.parse::<f64>().is_ok_and(|rate| rate > 0.0));
+}
+
+/// The second stage goes on when the meter has shown that the first waits for it.
+#[test]
+fn progress_is_lines_where_there_is_no_terminal() {
+    use std::io::{BufRead, Write};
+    let script = "exec 3<&0; yes | (read -r _ <&3; head -c 1) | cat";
+    let mut run = millstream(["run", "--progress", "--shell", "bash", "-c", script])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = std::io::BufReader::new(run.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut stdin = run.stdin.take();
+    // To its end, or the meter writes into a pipe without a reader.
+    let is_shown = lines.take(10_000).fold(false, |is_shown, line| {
+        assert!(line.starts_with("millstream: ") && !line.contains('\r'), "{line:?}");
+        let is_it = line.contains(" yes > ") && line.ends_with(", full");
+        if is_it && let Some(mut stdin) = stdin.take() {
+            stdin.write_all(b"\n").unwrap();
+        }
+        is_shown || is_it
+    });
+    let seen = common::Seen::from(run.wait_with_output().unwrap());
+    assert!(is_shown);
+    assert_eq!((seen.stdout.as_str(), seen.code), ("y", Some(0)));
+}

@@ -143,3 +143,12 @@ fn progress_is_drawn_on_a_terminal_and_erased() {
     let last_progress = seen.stdout.rfind(" s left").expect("progress");
     assert!(seen.stdout[last_progress..].contains("\r\u{1b}[K"), "{seen:?}");
 }
+
+#[test]
+fn progress_of_a_run_is_one_line_on_a_terminal_and_erased() {
+    let script = "yes | (read -r _ </dev/tty; head -c 1) | cat";
+    let seen = terminal("wait(b'yes > '); key(b'\\n')", &[program(), "run", "--progress", "--", "bash", "-c", script]);
+    let last = seen.stdout.rfind("yes > ").unwrap();
+    assert!(seen.stdout[last..].contains("\r\u{1b}[K"), "{seen:?}");
+    assert!(seen.stdout.ends_with("ended: 0\n"), "{seen:?}");
+}

@@ -53,7 +53,8 @@ fn this_program() -> Program {
 }
 
 /// Notes that `moved` bytes (if positive) went through `fd`, and passes the number on. Leaves errno alone.
-fn count(fd: c_int, direction: Direction, moved: isize) -> isize {
+#[inline(never)]
+pub(crate) fn count(fd: c_int, direction: Direction, moved: isize) -> isize {
     if moved > 0
         && let Some(ledger) = ledger()
         && let Some(end) = borrow(&fd)
@@ -61,9 +62,34 @@ fn count(fd: c_int, direction: Direction, moved: isize) -> isize {
         && identity.device == ledger.pipe_device()
     {
         let capacity = || pipe::capacity(end).unwrap_or(0) as u64;
-        ledger.count(identity.inode, direction, moved.unsigned_abs() as u64, capacity, this_program());
+        let _end = ledger.count(identity.inode, direction, moved.unsigned_abs() as u64, capacity, this_program());
+        #[cfg(all(feature = "ring", target_arch = "x86_64"))]
+        if let (Some(end), Some(fate)) = (_end, crate::joined::fate_of_other_use(fd)) {
+            end.set_fate(fate);
+        }
     }
     moved
+}
+
+/// As [`count`], after a call that may have been counted inside glibc, where all of stdio is seen as well.
+fn count_unless(is_counted_inside: bool, fd: c_int, direction: Direction, moved: isize) -> isize {
+    if is_counted_inside { moved } else { count(fd, direction, moved) }
+}
+
+#[cfg(all(feature = "ring", target_arch = "x86_64"))]
+use crate::joined::counts_inside;
+
+#[cfg(not(all(feature = "ring", target_arch = "x86_64")))]
+fn counts_inside() -> bool {
+    false
+}
+
+/// Where the ledger counts for the pipe that `fd` is an end of.
+#[cfg(all(feature = "ring", target_arch = "x86_64"))]
+pub(crate) fn end_of(fd: c_int, direction: Direction) -> Option<&'static ledger::SharedEnd> {
+    let (ledger, end) = (ledger()?, borrow(&fd)?);
+    let identity = pipe::identity(end).filter(|identity| identity.device == ledger.pipe_device())?;
+    ledger.end(identity.inode, direction, || pipe::capacity(end).unwrap_or(0) as u64)
 }
 
 /// `read(2)` as programs built with `_FORTIFY_SOURCE` call it.
@@ -80,9 +106,9 @@ pub unsafe extern "C-unwind" fn __read_chk(fd: c_int, buffer: *mut c_void, size:
 }
 
 /// Defines functions that call the one behind them, so cancellation and errno are the C library's own, and then run
-/// `$after` on its result.
+/// `$after` on its result. `$inside`: whether glibc's own `read` and `write` count by themselves.
 macro_rules! counted {
-    ($($name:ident ( $($argument:ident: $kind:ty),* ), $moved:ident => $after:expr;)*) => {
+    ($($name:ident ( $($argument:ident: $kind:ty),* ), $moved:ident, $inside:ident => $after:expr;)*) => {
         mod behind {
             use crate::glibc::Behind;
             $(
@@ -107,6 +133,7 @@ macro_rules! counted {
             pub unsafe extern "C-unwind" fn $name($($argument: $kind),*) -> isize {
                 // SAFETY: the signature is that of glibc's function.
                 let behind: unsafe extern "C-unwind" fn($($kind),*) -> isize = unsafe { behind::$name.function() };
+                let $inside = counts_inside();
                 // SAFETY: the caller's promise is the same.
                 let $moved = unsafe { behind($($argument),*) };
                 $after;
@@ -117,19 +144,21 @@ macro_rules! counted {
 }
 
 counted! {
-    read(fd: c_int, buffer: *mut c_void, size: usize), moved => count(fd, Direction::Read, moved);
-    write(fd: c_int, buffer: *const c_void, size: usize), moved => count(fd, Direction::Written, moved);
-    readv(fd: c_int, parts: *const c_void, parts_len: c_int), moved => count(fd, Direction::Read, moved);
-    writev(fd: c_int, parts: *const c_void, parts_len: c_int), moved => count(fd, Direction::Written, moved);
+    read(fd: c_int, buffer: *mut c_void, size: usize),
+        moved, inside => count_unless(inside, fd, Direction::Read, moved);
+    write(fd: c_int, buffer: *const c_void, size: usize),
+        moved, inside => count_unless(inside, fd, Direction::Written, moved);
+    readv(fd: c_int, parts: *const c_void, parts_len: c_int), moved, _inside => count(fd, Direction::Read, moved);
+    writev(fd: c_int, parts: *const c_void, parts_len: c_int), moved, _inside => count(fd, Direction::Written, moved);
     splice(from: c_int, from_offset: *mut i64, to: c_int, to_offset: *mut i64, size: usize, flags: c_uint),
-        moved => (count(from, Direction::Read, moved), count(to, Direction::Written, moved));
-    tee(from: c_int, to: c_int, size: usize, flags: c_uint), moved => count(to, Direction::Written, moved);
+        moved, _inside => (count(from, Direction::Read, moved), count(to, Direction::Written, moved));
+    tee(from: c_int, to: c_int, size: usize, flags: c_uint), moved, _inside => count(to, Direction::Written, moved);
     vmsplice(fd: c_int, parts: *const c_void, parts_len: usize, flags: c_uint),
-        moved => count(fd, vmsplice_direction(fd), moved);
+        moved, _inside => count(fd, vmsplice_direction(fd), moved);
     sendfile(to: c_int, from: c_int, offset: *mut i64, size: usize),
-        moved => (count(from, Direction::Read, moved), count(to, Direction::Written, moved));
+        moved, _inside => (count(from, Direction::Read, moved), count(to, Direction::Written, moved));
     sendfile64(to: c_int, from: c_int, offset: *mut i64, size: usize),
-        moved => (count(from, Direction::Read, moved), count(to, Direction::Written, moved));
+        moved, _inside => (count(from, Direction::Read, moved), count(to, Direction::Written, moved));
 }
 
 /// `vmsplice` goes the way its end goes.

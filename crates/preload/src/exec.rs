@@ -228,7 +228,7 @@ fn is_ours(entry: &[u8]) -> bool {
     let is_settings = entry.strip_prefix(settings::VARIABLE.as_bytes()).is_some_and(|rest| rest.starts_with(b"="));
     let is_preload = entry.strip_prefix(b"LD_PRELOAD=").is_some_and(|libraries| {
         let is_one = !libraries.iter().any(|&byte| byte == b':' || byte == b' ');
-        is_one && settings::LIBRARIES.iter().any(|name| libraries.ends_with(name.as_bytes()))
+        is_one && settings::is_library(libraries)
     });
     is_settings || is_preload
 }

@@ -15,14 +15,17 @@ mod retreat;
 mod signals;
 mod slot;
 mod stream;
+mod tally;
 mod text;
 mod wait;
 
 use core::arch::global_asm;
-use core::ffi::{CStr, c_int};
+use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 
+use millstream_sys::fate::Fate;
+use millstream_sys::ledger::Direction;
 use millstream_sys::pipe;
 use millstream_sys::settings::{LedgerAddress, Settings};
 
@@ -63,6 +66,7 @@ struct End {
     tries: AtomicU32,
     turns: AtomicU32,
     patience: wait::Patience,
+    tally: tally::Tally,
 }
 
 static READER: End = End::new(READER_FD);
@@ -79,6 +83,7 @@ impl End {
             tries: AtomicU32::new(0),
             turns: AtomicU32::new(0),
             patience: wait::Patience::new(),
+            tally: tally::Tally::new(),
         }
     }
 
@@ -146,12 +151,16 @@ static SINGLE_THREADED: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 static SEVERAL_READ: AtomicUsize = AtomicUsize::new(0);
 static SEVERAL_WRITE: AtomicUsize = AtomicUsize::new(0);
 
+/// Whether glibc's `read` and `write` begin with the jump.
+static ARE_REDIRECTED: AtomicBool = AtomicBool::new(false);
+
 /// A page that is wiped in every forked child; 1 in the process that began.
 static OWN: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
 
-/// The run's arena: the token, and the path, a C string in the environment.
+/// The run's arena: the token, and the path, bytes in the environment.
 static TOKEN: AtomicU64 = AtomicU64::new(0);
-static PATH: AtomicPtr<core::ffi::c_char> = AtomicPtr::new(core::ptr::null_mut());
+static PATH: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+static PATH_LEN: AtomicUsize = AtomicUsize::new(0);
 
 // With several threads the call goes on in glibc as if it had not been redirected, and so stays a point of cancellation.
 global_asm!(
@@ -199,12 +208,15 @@ pub(crate) fn start(settings: &Settings<'_>) {
     }
     TOKEN.store(arena.token, Relaxed);
     PATH.store(arena.path.as_ptr().cast_mut(), Relaxed);
-    if redirect().is_none() {
-        return;
-    }
-    for (end, is_pipe) in [&READER, &WRITER].into_iter().zip(ends) {
-        if is_pipe {
+    PATH_LEN.store(arena.path.len(), Relaxed);
+    let is_known = redirect().is_some();
+    ARE_REDIRECTED.store(is_known, Relaxed);
+    for (end, _) in [&READER, &WRITER].into_iter().zip(ends).filter(|&(_, is_pipe)| is_pipe) {
+        if is_known {
             end.set_stage(Stage::Counted);
+        } else {
+            end.tally.begin(end);
+            end.tally.tell(Fate::Glibc);
         }
     }
 }
@@ -252,7 +264,22 @@ fn redirect() -> Option<()> {
 /// Before this process becomes another program. `false`: a pipe could not be given back, because the process may open no
 /// further file.
 pub(crate) fn leave() -> bool {
-    (READER.slot().is_none() && WRITER.slot().is_none()) || retreat::all()
+    (READER.slot().is_none() && WRITER.slot().is_none()) || retreat::all(Fate::called(c"execve"))
+}
+
+/// Whether calls of `read` and `write` are counted in here, because they come here from wherever they are made.
+#[cfg(feature = "count")]
+pub(crate) fn counts_inside() -> bool {
+    ARE_REDIRECTED.load(Relaxed) && has_one_thread()
+}
+
+/// Why bytes that pass through a descriptor now will never be joined, where that can be told from the descriptor and the threads.
+#[cfg(feature = "count")]
+pub(crate) fn fate_of_other_use(fd: c_int) -> Option<Fate> {
+    match fd {
+        READER_FD | WRITER_FD => (ARE_REDIRECTED.load(Relaxed) && !has_one_thread()).then_some(Fate::Threads),
+        _ => Some(Fate::Number),
+    }
 }
 
 /// An address in glibc's code.
@@ -264,9 +291,13 @@ fn glibc_code() -> usize {
 /// The run's arena.
 fn address() -> Option<LedgerAddress<'static>> {
     let path = PATH.load(Relaxed);
-    // SAFETY: an entry of the environment that the program was started with, whose memory is never given back. A program
-    // that has written something else there gets no arena: the path leads nowhere, or the token is not there.
-    (!path.is_null()).then(|| LedgerAddress { token: TOKEN.load(Relaxed), path: unsafe { CStr::from_ptr(path) } })
+    if path.is_null() {
+        return None;
+    }
+    // SAFETY: a part of an entry of the environment that the program was started with, whose memory is never given back. A
+    // program that has written something else there gets no arena: the path leads nowhere, or the token is not there.
+    let path = unsafe { core::slice::from_raw_parts(path, PATH_LEN.load(Relaxed)) };
+    Some(LedgerAddress { token: TOKEN.load(Relaxed), path })
 }
 
 fn has_one_thread() -> bool {
@@ -287,7 +318,7 @@ extern "C" fn read(fd: c_int, buffer: *mut u8, len: usize) -> isize {
         READER_FD if READER.stage() != Stage::Kernel => read_input(buffer, len),
         _ => {
             leave_if_other_name_of(fd);
-            kernel::read(fd, buffer, len)
+            read_from_kernel(fd, buffer, len)
         }
     })
 }
@@ -298,15 +329,29 @@ extern "C" fn write(fd: c_int, buffer: *const u8, len: usize) -> isize {
         WRITER_FD if WRITER.stage() != Stage::Kernel => write_output(buffer, len),
         _ => {
             leave_if_other_name_of(fd);
-            kernel::write(fd, buffer, len)
+            write_to_kernel(fd, buffer, len)
         }
     })
 }
 
-fn read_input(buffer: *mut u8, len: usize) -> isize {
-    if !has_one_thread() || !is_own_process() {
-        retreat::all();
+fn read_from_kernel(fd: c_int, buffer: *mut u8, len: usize) -> isize {
+    tally::count(fd, Direction::Read, kernel::read(fd, buffer, len))
+}
+
+fn write_to_kernel(fd: c_int, buffer: *const u8, len: usize) -> isize {
+    tally::count(fd, Direction::Written, kernel::write(fd, buffer, len))
+}
+
+fn leave_if_not_alone() {
+    if !has_one_thread() {
+        retreat::all(Fate::Threads);
+    } else if !is_own_process() {
+        retreat::all(Fate::Forked);
     }
+}
+
+fn read_input(buffer: *mut u8, len: usize) -> isize {
+    leave_if_not_alone();
     match (READER.stage(), READER.slot()) {
         (Stage::Counted, _) if READER.is_due() => meet::want(&READER),
         (Stage::Wants, Some(slot)) => meet::prove(&READER, slot),
@@ -318,15 +363,13 @@ fn read_input(buffer: *mut u8, len: usize) -> isize {
     {
         return stream::read(slot, buffer, len);
     }
-    let moved = kernel::read(READER_FD, buffer, len);
+    let moved = read_from_kernel(READER_FD, buffer, len);
     READER.count(moved);
     moved
 }
 
 fn write_output(buffer: *const u8, len: usize) -> isize {
-    if !has_one_thread() || !is_own_process() {
-        retreat::all();
-    }
+    leave_if_not_alone();
     match (WRITER.stage(), WRITER.slot()) {
         (Stage::Counted, _) if WRITER.is_due() => meet::want(&WRITER),
         (Stage::Wants, Some(slot)) if WRITER.is_due() => meet::prove(&WRITER, slot),
@@ -337,7 +380,7 @@ fn write_output(buffer: *const u8, len: usize) -> isize {
     {
         return stream::write(slot, buffer, len);
     }
-    let moved = kernel::write(WRITER_FD, buffer, len);
+    let moved = write_to_kernel(WRITER_FD, buffer, len);
     WRITER.count(moved);
     if moved > 0
         && let (Stage::Ready, Some(slot)) = (WRITER.stage(), WRITER.slot())
@@ -361,7 +404,7 @@ fn leave_if_other_name_of(fd: c_int) {
     let pipe_of = |fd: &c_int| borrow(fd).and_then(pipe::identity);
     let pipe = pipe_of(&fd);
     if pipe.is_some() && [&READER, &WRITER].iter().any(|end| is_joined(end) && pipe_of(&end.fd) == pipe) {
-        retreat::all();
+        retreat::all(Fate::Renamed);
     } else {
         OTHER_FILES.fetch_or(bit, Relaxed);
     }

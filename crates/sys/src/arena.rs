@@ -85,11 +85,13 @@ pub fn create(token: u64) -> Result<OwnedFd, Errno> {
 /// Opens the arena that the supervisor holds. `None` when it is not there, not ours to open, or something else.
 pub fn open(address: LedgerAddress<'_>) -> Option<(Arena, &'static Directory)> {
     // In another namespace the path may lead to anything; a FIFO or a device is not even opened.
-    let stat = rustix::fs::stat(address.path).ok()?;
+    let mut room = [0; 64];
+    let path = address.c_path(&mut room)?;
+    let stat = rustix::fs::stat(path).ok()?;
     if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::RegularFile {
         return None;
     }
-    let file = rustix::fs::open(address.path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()).ok()?;
+    let file = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()).ok()?;
     let is_sealed = rustix::fs::fcntl_get_seals(&file).ok()?.contains(SEALS);
     if !is_sealed || rustix::fs::fstat(&file).ok()?.st_size as usize != FILE_BYTES {
         return None;
@@ -148,12 +150,11 @@ impl Arena {
 mod tests {
     use super::*;
     use rustix::fd::AsRawFd;
-    use std::ffi::CString;
     use std::format;
 
     fn open_again(file: &OwnedFd, token: u64) -> Option<(Arena, &'static Directory)> {
-        let path = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
-        open(LedgerAddress { token, path: &path })
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        open(LedgerAddress { token, path: path.as_bytes() })
     }
 
     #[test]

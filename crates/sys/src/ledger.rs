@@ -9,8 +9,9 @@
 //!  64 ├──────────────────────────────────────────────────────────┤
 //!     │ order: the place of the first entry, of the second ...   │ 65 536 words, 0 where none was made yet
 //!     ├──────────────────────────────────────────────────────────┤
-//!     │ entry 0: inode │ ordinal origin │ size │ maker           │ inode claimed by compare-and-swap from 0
-//!     │          written: bytes, program │ read: bytes, program  │ counters only ever grow
+//!     │ entry 0: inode │ origin │ size │ maker                   │ inode claimed by compare-and-swap from 0
+//!     │          written: bytes, program, ring                   │ a cache line for each end;
+//!     │          read: bytes, program, ring                      │ counters only ever grow
 //!     ├──────────────────────────────────────────────────────────┤
 //!     │ entry 1 ...                                              │ 65 536 entries, pages appear as they are touched
 //!     └──────────────────────────────────────────────────────────┘
@@ -22,12 +23,16 @@
 //! order with release, [`Ledger::records`] loads it with acquire, so a reader sees a recorded entry whole.
 //!
 //! The order is also why a report takes no longer than there are pipes: reading the whole table would touch, and so
-//! allocate, 8 MiB.
+//! allocate, 12 MiB.
+//!
+//! What a process moves through a ring (`docs/joining.md`) it counts with plain stores: nobody else has that end then.
 
 use core::sync::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
+
+use crate::fate::Fate;
 
 mod mapping;
 
@@ -35,7 +40,7 @@ pub use mapping::attach;
 #[cfg(feature = "std")]
 pub use mapping::create;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"mlldgr\0\x01");
+const MAGIC: u64 = u64::from_le_bytes(*b"mlldgr\0\x02");
 const ENTRIES: usize = 65_536;
 /// How far a full neighbourhood is searched before a pipe goes unrecorded.
 const PROBES: usize = 256;
@@ -61,15 +66,22 @@ struct Entry {
     _padding: AtomicU32,
     capacity: AtomicU64,
     maker: SharedProgram,
+    _reserved: [AtomicU64; 2],
     written: SharedEnd,
     read: SharedEnd,
-    _reserved: [AtomicU64; 2],
 }
 
-#[repr(C)]
-struct SharedEnd {
+/// One end of a pipe in the ledger. Each has a cache line, which its own side alone writes while the pipe is in a ring.
+#[repr(C, align(64))]
+pub struct SharedEnd {
     bytes: AtomicU64,
     program: SharedProgram,
+    ring_bytes: AtomicU64,
+    sleeps: AtomicU32,
+    wakes: AtomicU32,
+    spins: AtomicU32,
+    /// [`Fate::word`].
+    fate: AtomicU32,
 }
 
 #[repr(C)]
@@ -82,10 +94,11 @@ struct SharedProgram {
 }
 
 const _: () = {
-    assert!(size_of::<Entry>() == 128);
+    assert!(size_of::<SharedEnd>() == 64);
+    assert!(size_of::<Entry>() == 192);
     assert!(core::mem::offset_of!(Ledger, order) == 64);
     assert!(core::mem::offset_of!(Ledger, entries) == 64 + ENTRIES * 4);
-    assert!(size_of::<Ledger>() == 64 + ENTRIES * (4 + 128));
+    assert!(size_of::<Ledger>() == 64 + ENTRIES * (4 + 192));
 };
 
 /// How a pipe came to the run.
@@ -163,6 +176,8 @@ pub enum Direction {
 /// One pipe of a run, copied out of the ledger.
 #[derive(Clone, Debug)]
 pub struct Record {
+    /// The number by which the kernel names it, `pipe:[INODE]`.
+    pub inode: u64,
     /// Place in the order of creation, from 1.
     pub ordinal: u32,
     /// How it came to the run.
@@ -180,12 +195,29 @@ pub struct Record {
 /// What was counted at one end of a pipe.
 #[derive(Clone, Debug)]
 pub struct End {
-    /// Bytes that went through counted calls. Programs that do not count, and the stdio of the C library, add nothing.
+    /// Bytes that went through counted calls, or a ring. Programs that do not count add nothing.
     pub bytes: u64,
+    /// What went through a ring; `None` if nothing did.
+    pub ring: Option<Ring>,
+    /// What became of it where pipes may be joined.
+    pub fate: Fate,
     /// The first process that moved a byte here; `None` if none was counted.
     pub program: Option<Program>,
     /// Whether other processes moved bytes here too.
     pub more: bool,
+}
+
+/// What one end of a pipe did while its bytes went through shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ring {
+    /// Bytes that it moved.
+    pub bytes: u64,
+    /// Times that it went to sleep.
+    pub sleeps: u32,
+    /// Times that it woke the other side.
+    pub wakes: u32,
+    /// Looks at the ring while it waited for the other side.
+    pub spins: u32,
 }
 
 impl Ledger {
@@ -217,7 +249,7 @@ impl Ledger {
     }
 
     /// Adds `bytes` to what went in or out of a pipe. A pipe that nobody recorded is recorded as [`Origin::Unseen`].
-    /// `capacity` is asked only in that case.
+    /// `capacity` is asked only in that case. Returns the end; `None` if the table is full.
     pub fn count(
         &self,
         inode: u64,
@@ -225,18 +257,25 @@ impl Ledger {
         bytes: u64,
         capacity: impl FnOnce() -> u64,
         program: Program,
-    ) {
-        let Some(place) = self.place_of(inode) else { return };
-        let end = match direction {
-            Direction::Written => &place.entry.written,
-            Direction::Read => &place.entry.read,
-        };
+    ) -> Option<&SharedEnd> {
+        let end = self.end(inode, direction, capacity)?;
         end.bytes.fetch_add(bytes, Relaxed);
         end.program.note(program);
+        Some(end)
+    }
+
+    /// One end of a pipe, for as long as the ledger is mapped; `None` if the table is full. A pipe that nobody recorded is
+    /// recorded, as in [`count`](Self::count).
+    pub fn end(&self, inode: u64, direction: Direction, capacity: impl FnOnce() -> u64) -> Option<&SharedEnd> {
+        let place = self.place_of(inode)?;
         if place.is_new {
             place.entry.capacity.store(capacity(), Relaxed);
             self.publish(&place);
         }
+        Some(match direction {
+            Direction::Written => &place.entry.written,
+            Direction::Read => &place.entry.read,
+        })
     }
 
     /// Copies out every pipe that is recorded now, in the order of their making.
@@ -282,6 +321,7 @@ struct Place<'a> {
 impl Entry {
     fn copy_out(&self, ordinal: u32) -> Record {
         Record {
+            inode: self.inode.load(Relaxed),
             ordinal,
             origin: Origin::from_word(self.origin.load(Relaxed)),
             capacity: self.capacity.load(Relaxed),
@@ -293,13 +333,47 @@ impl Entry {
 }
 
 impl SharedEnd {
+    /// What became of this end.
+    pub fn set_fate(&self, fate: Fate) {
+        self.fate.store(fate.word(), Relaxed);
+    }
+
+    /// Bytes have gone through the ring. Only for the one thread that has this end: the store is plain.
+    #[inline]
+    pub fn count_in_ring(&self, bytes: u64) {
+        self.ring_bytes.store(self.ring_bytes.load(Relaxed) + bytes, Relaxed);
+    }
+
+    /// It went to sleep. As above, as the two that follow.
+    pub fn count_sleep(&self) {
+        add(&self.sleeps, 1);
+    }
+
+    /// It woke the other side.
+    pub fn count_wake(&self) {
+        add(&self.wakes, 1);
+    }
+
+    /// It looked so often whether the other side had done something.
+    pub fn count_spins(&self, looks: u32) {
+        add(&self.spins, looks);
+    }
+
     fn copy_out(&self) -> End {
+        let in_ring = self.ring_bytes.load(Relaxed);
+        let [sleeps, wakes, spins] = [&self.sleeps, &self.wakes, &self.spins].map(|word| word.load(Relaxed));
         End {
-            bytes: self.bytes.load(Relaxed),
+            bytes: self.bytes.load(Relaxed) + in_ring,
+            ring: (in_ring > 0).then_some(Ring { bytes: in_ring, sleeps, wakes, spins }),
+            fate: Fate::from_word(self.fate.load(Relaxed)),
             program: self.program.copy_out(),
             more: self.program.more.load(Relaxed) != 0,
         }
     }
+}
+
+fn add(word: &AtomicU32, more: u32) {
+    word.store(word.load(Relaxed).saturating_add(more), Relaxed);
 }
 
 impl SharedProgram {
@@ -359,6 +433,25 @@ mod tests {
         let record = &listed(ledger)[0];
         assert_eq!((record.written.bytes, record.written.program, record.written.more), (120, Some(cat), false));
         assert_eq!((record.read.bytes, record.read.program, record.read.more), (120, Some(grep), true));
+    }
+
+    #[test]
+    fn what_went_through_a_ring_is_part_of_the_bytes_and_told_apart() {
+        let ledger = ledger();
+        ledger.count(5, Direction::Written, 100, || 4096, Program::new(1, b"cat"));
+        let end = ledger.end(5, Direction::Written, || 0).unwrap();
+        end.count_in_ring(1000);
+        end.count_in_ring(1000);
+        end.count_sleep();
+        end.count_wake();
+        end.count_spins(7);
+        end.set_fate(Fate::called(c"dup2"));
+        ledger.end(5, Direction::Read, || 0).unwrap().set_fate(Fate::Peer);
+        let record = &listed(ledger)[0];
+        assert_eq!((record.written.bytes, record.capacity), (2100, 4096));
+        assert_eq!(record.written.ring, Some(Ring { bytes: 2000, sleeps: 1, wakes: 1, spins: 7 }));
+        assert_eq!((record.written.fate, record.read.fate), (Fate::called(c"dup2"), Fate::Peer));
+        assert_eq!((record.read.bytes, record.read.ring), (0, None));
     }
 
     #[test]

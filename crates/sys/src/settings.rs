@@ -1,9 +1,9 @@
 //! What `millstream run` tells every program of its tree, in one environment variable.
 //!
 //! The variable is read by the library inside each program as it starts, so its form is part of the agreement between
-//! the two: `1:SIZE:FDS`, `1:SIZE:FDS:TOKEN:PATH` (a run that counts) or `1:SIZE:FDS:r:TOKEN:PATH` (a run whose pipes may
-//! go through shared memory), sizes in decimal, the token in hexadecimal, the path to the end of the value. The first field
-//! is the version; a library that does not know it leaves every pipe alone.
+//! the two: `1:SIZE:FDS`, `1:SIZE:FDS:TOKEN:LEDGER` (a run that counts) or `1:SIZE:FDS:TOKEN:LEDGER:ARENA` (a run whose pipes may go
+//! through shared memory; it counts if LEDGER is not empty), sizes in decimal, the token in hexadecimal, the rest paths. The first
+//! field is the version; a library that does not know it leaves every pipe alone.
 
 use core::ffi::CStr;
 use core::fmt;
@@ -12,10 +12,17 @@ use core::fmt;
 pub const VARIABLE: &str = "MILLSTREAM_RUN";
 
 /// The file names of the library that a run preloads: the plain one, the one that counts, the one that joins pipes in shared
-/// memory.
-pub const LIBRARIES: [&str; 3] = ["libmillstream_preload.so", "libmillstream_count.so", "libmillstream_ring.so"];
+/// memory, and the one that does both.
+pub const LIBRARIES: [&str; 4] =
+    ["libmillstream_preload.so", "libmillstream_count.so", "libmillstream_ring.so", "libmillstream_ring_count.so"];
 
 const VERSION: u64 = 1;
+
+/// Whether a path ends in the name of a library of ours.
+pub fn is_library(path: &[u8]) -> bool {
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+    name.starts_with(b"libmillstream_") && name.ends_with(b".so")
+}
 
 /// How the programs of one run treat the pipes that they make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +35,7 @@ pub struct Settings<'a> {
     pub descriptor_limit: u64,
     /// Where to count what passes, if the run counts.
     pub ledger: Option<LedgerAddress<'a>>,
-    /// Where the shared memory of pipes is, if the run has some. Not together with a ledger.
+    /// Where the shared memory of pipes is, if the run has some. With a ledger both have one token.
     pub arena: Option<LedgerAddress<'a>>,
 }
 
@@ -38,8 +45,20 @@ pub struct LedgerAddress<'a> {
     /// Stands at the head of the ledger too. In another process-number namespace the path may lead to somebody else's
     /// file; this tells.
     pub token: u64,
-    /// `/proc/PID/fd/FD`: an open descriptor of the supervising process.
-    pub path: &'a CStr,
+    /// `/proc/PID/fd/FD`: an open descriptor of the supervising process. No zero and no colon in it.
+    pub path: &'a [u8],
+}
+
+/// Longer than the path of any descriptor.
+pub(crate) type PathRoom = [u8; 64];
+
+impl LedgerAddress<'_> {
+    /// The path as the kernel wants it, in `room` of zeros; `None` if it is too long to be one of ours.
+    pub(crate) fn c_path<'r>(&self, room: &'r mut PathRoom) -> Option<&'r CStr> {
+        room.get_mut(..self.path.len())?.copy_from_slice(self.path);
+        // Without its zero where there was too little room.
+        CStr::from_bytes_until_nul(room).ok()
+    }
 }
 
 impl<'a> Settings<'a> {
@@ -50,14 +69,13 @@ impl<'a> Settings<'a> {
         let (descriptor_limit, rest) = number(after_colon(rest)?, 10)?;
         let mut settings = Settings { pipe_bytes, descriptor_limit, ledger: None, arena: None };
         if !rest.is_empty() {
-            let rest = after_colon(rest)?;
-            let for_arena = if first(rest) == Some(b'r') { Some(after_colon(without_first(rest)?)?) } else { None };
-            let (token, path) = number(for_arena.unwrap_or(rest), 16)?;
-            let address = Some(LedgerAddress { token, path: after_colon(path)? });
-            match for_arena {
-                None => settings.ledger = address,
-                Some(_) => settings.arena = address,
-            }
+            let (token, rest) = number(after_colon(rest)?, 16)?;
+            let paths = after_colon(rest)?.to_bytes();
+            let end = paths.iter().position(|&byte| byte == b':').unwrap_or(paths.len());
+            let (ledger, rest) = paths.split_at_checked(end)?;
+            let address = |path: &'a [u8]| (!path.is_empty()).then_some(LedgerAddress { token, path });
+            settings.ledger = address(ledger);
+            settings.arena = rest.split_first().and_then(|(_, arena)| address(arena));
         }
         (version == VERSION).then_some(settings)
     }
@@ -66,12 +84,15 @@ impl<'a> Settings<'a> {
 impl fmt::Display for Settings<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{VERSION}:{}:{}", self.pipe_bytes, self.descriptor_limit)?;
-        let (mark, address) = match (self.ledger, self.arena) {
-            (None, None) => return Ok(()),
-            (Some(ledger), _) => ("", ledger),
-            (None, Some(arena)) => ("r:", arena),
-        };
-        write!(f, ":{mark}{:x}:{}", address.token, address.path.to_str().map_err(|_| fmt::Error)?)
+        let Some(LedgerAddress { token, .. }) = self.ledger.or(self.arena) else { return Ok(()) };
+        write!(f, ":{token:x}:")?;
+        if let Some(ledger) = self.ledger {
+            f.write_str(core::str::from_utf8(ledger.path).map_err(|_| fmt::Error)?)?;
+        }
+        if let Some(arena) = self.arena {
+            write!(f, ":{}", core::str::from_utf8(arena.path).map_err(|_| fmt::Error)?)?;
+        }
+        Ok(())
     }
 }
 
@@ -114,18 +135,40 @@ mod tests {
             Settings {
                 pipe_bytes: 0,
                 descriptor_limit: u64::MAX,
-                ledger: Some(LedgerAddress { token: u64::MAX, path: c"/proc/1/fd/3" }),
+                ledger: Some(LedgerAddress { token: u64::MAX, path: b"/proc/1/fd/3" }),
                 arena: None,
             },
             Settings {
                 pipe_bytes: 1,
                 descriptor_limit: 2,
                 ledger: None,
-                arena: Some(LedgerAddress { token: 0xabc, path: c"/proc/12/fd/3" }),
+                arena: Some(LedgerAddress { token: 0xabc, path: b"/proc/12/fd/3" }),
+            },
+            Settings {
+                pipe_bytes: 1,
+                descriptor_limit: 2,
+                ledger: Some(LedgerAddress { token: 0xabc, path: b"/proc/12/fd/3" }),
+                arena: Some(LedgerAddress { token: 0xabc, path: b"/proc/12/fd/4" }),
             },
         ] {
             let value = CString::new(settings.to_string()).unwrap();
             assert_eq!(Settings::parse(&value), Some(settings));
+        }
+    }
+
+    #[test]
+    fn libraries_are_known_by_their_names() {
+        for name in LIBRARIES {
+            assert!(is_library(name.as_bytes()) && is_library(std::format!("/a/b/{name}").as_bytes()));
+        }
+        for other in [
+            "",
+            "/usr/lib/libc.so",
+            "/libmillstream_ring.so/a",
+            "/a/libmillstream_ring.so.1",
+            "/a/xlibmillstream_ring.so",
+        ] {
+            assert!(!is_library(other.as_bytes()), "{other}");
         }
     }
 

@@ -23,15 +23,18 @@ pub(super) enum Build {
     Counting,
     /// Moves bytes through shared memory as well.
     Joining,
+    /// Both.
+    JoiningAndCounting,
 }
 
 impl Build {
     fn file_name(self) -> &'static str {
-        let [plain, counting, joining] = settings::LIBRARIES;
+        let [plain, counting, joining, both] = settings::LIBRARIES;
         match self {
             Build::Plain => plain,
             Build::Counting => counting,
             Build::Joining => joining,
+            Build::JoiningAndCounting => both,
         }
     }
 }
@@ -48,9 +51,8 @@ pub(super) fn preload_value(build: Build) -> Result<OsString, Failure> {
 /// What is in `LD_PRELOAD` now, without a library of ours: this may be a run inside a run.
 pub(super) fn preloads_of_others() -> Option<OsString> {
     let present = std::env::var_os(LD_PRELOAD)?;
-    let is_ours = |entry: &[u8]| settings::LIBRARIES.iter().any(|name| entry.ends_with(name.as_bytes()));
     let entries = present.as_bytes().split(|byte| b" :".contains(byte));
-    let others: Vec<&[u8]> = entries.filter(|entry| !entry.is_empty() && !is_ours(entry)).collect();
+    let others: Vec<&[u8]> = entries.filter(|entry| !entry.is_empty() && !settings::is_library(entry)).collect();
     (!others.is_empty()).then(|| OsStr::from_bytes(&others.join(&b':')).to_owned())
 }
 

@@ -1,19 +1,25 @@
 //! What `--stats` prints: every pipe of the run.
 
+mod pipes;
+
 use std::fs::{File, Metadata};
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table, presets};
-use millstream_sys::ledger::{self, Ledger, Origin, Record};
+use millstream_sys::ledger::Ledger;
 use millstream_sys::signals::Signal;
 use serde::Serialize;
 
+use super::reach::NotReached;
 use super::size::Plan;
+use super::supervise::Outcome;
+use super::watch::Seen;
 use crate::args::StatsFormat;
+use crate::bytes;
 use crate::failure::Failure;
+use pipes::{Pipe, PipeEnd};
 
 /// Where the statistics go and in which form.
 pub(super) struct Output {
@@ -77,45 +83,22 @@ pub(super) struct Summary {
     exit_status: Option<u8>,
     signal: Option<i32>,
     seconds: f64,
+    ring: bool,
     pipe_size: Option<u64>,
     unrecorded: u32,
     pipes: Vec<Pipe>,
-}
-
-#[derive(Serialize)]
-struct Pipe {
-    id: u32,
-    origin: &'static str,
-    made_by: Option<Program>,
-    size: u64,
-    /// Bytes known to have gone through.
-    bytes: Option<u64>,
-    written: PipeEnd,
-    read: PipeEnd,
-}
-
-#[derive(Serialize)]
-struct PipeEnd {
-    bytes: Option<u64>,
-    by: Option<Program>,
-    by_others_too: bool,
-}
-
-#[derive(Serialize)]
-struct Program {
-    pid: u32,
-    name: String,
 }
 
 impl Summary {
     pub(super) fn new(
         words: &[std::ffi::OsString],
         plan: Plan,
-        end: End,
-        duration: Duration,
+        ring: bool,
+        outcome: Outcome,
         ledger: &Ledger,
+        seen: &Seen,
     ) -> Summary {
-        let (exit_status, signal) = match end {
+        let (exit_status, signal) = match outcome.end {
             End::Exited(status) => (Some(status), None),
             End::Killed(signal) => (None, Some(signal)),
         };
@@ -124,50 +107,12 @@ impl Summary {
             command: words.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
             exit_status,
             signal,
-            seconds: duration.as_secs_f64(),
+            seconds: outcome.duration.as_secs_f64(),
+            ring,
             pipe_size: (plan.bytes > 0).then_some(plan.bytes),
             unrecorded: ledger.unrecorded(),
-            pipes: ledger.records().map(Pipe::from).collect(),
+            pipes: ledger.records().map(|record| Pipe::new(record, ring, seen)).collect(),
         }
-    }
-}
-
-impl From<Record> for Pipe {
-    fn from(record: Record) -> Pipe {
-        let (written, read) = (PipeEnd::from(record.written), PipeEnd::from(record.read));
-        Pipe {
-            id: record.ordinal,
-            origin: match record.origin {
-                Origin::Pipe => "pipe",
-                Origin::Popen => "popen",
-                Origin::Stdin => "stdin",
-                Origin::Stdout => "stdout",
-                _ => "unseen",
-            },
-            made_by: record.maker.map(Program::from),
-            size: record.capacity,
-            bytes: written.bytes.max(read.bytes),
-            written,
-            read,
-        }
-    }
-}
-
-impl From<ledger::End> for PipeEnd {
-    fn from(end: ledger::End) -> PipeEnd {
-        // An end where nothing was counted may have been idle, or in the hands of a program that does not count.
-        PipeEnd {
-            bytes: (end.bytes > 0).then_some(end.bytes),
-            by: end.program.map(Program::from),
-            by_others_too: end.more,
-        }
-    }
-}
-
-impl From<ledger::Program> for Program {
-    fn from(program: ledger::Program) -> Program {
-        let name: Vec<u8> = program.name.into_iter().take_while(|&byte| byte != 0).collect();
-        Program { pid: program.pid, name: String::from_utf8_lossy(&name).escape_default().to_string() }
     }
 }
 
@@ -191,6 +136,12 @@ impl std::fmt::Display for Summary {
                 "-: nothing was counted at that end: it was idle, or its program uses stdio or does not count"
             )?;
         }
+        for (pid, why_not) in self.not_reached() {
+            writeln!(f, "{pid}: not reached: {}", why_not.sentence())?;
+        }
+        for (end, why_not) in self.not_joined() {
+            writeln!(f, "{end}: with the kernel: {why_not}")?;
+        }
         match self.unrecorded {
             0 => Ok(()),
             missed => writeln!(f, "{missed} more pipes found no room in the table"),
@@ -199,11 +150,27 @@ impl std::fmt::Display for Summary {
 }
 
 impl Summary {
+    /// Programs at the pipes without the library, each once.
+    fn not_reached(&self) -> std::collections::BTreeMap<String, NotReached> {
+        let holders = self.pipes.iter().flat_map(|pipe| pipe.written.seen.iter().chain(&pipe.read.seen));
+        holders.filter_map(|holder| Some((format!("{} {}", holder.name, holder.pid), holder.not_reached?))).collect()
+    }
+
+    /// Ends that are not in the ring, or not any more, where pipes could be joined. That little went through explains itself.
+    fn not_joined(&self) -> impl Iterator<Item = (String, &str)> {
+        let ends = |pipe: &Pipe| [(pipe.id, "write"), (pipe.id, "read")];
+        let all = self.pipes.iter().flat_map(move |pipe| ends(pipe).into_iter().zip([&pipe.written, &pipe.read]));
+        all.filter(|_| self.ring).filter_map(|((id, end), it): (_, &PipeEnd)| {
+            let why_not = it.why_not.as_deref().filter(|word| *word != "little")?;
+            Some((format!("pipe {id}, {end} end"), why_not))
+        })
+    }
+
     fn table(&self) -> Table {
         let mut table = Table::new();
         table
             .load_style(presets::NOTHING)
-            .set_header(["pipe", "made by", "size", "writer", "written", "reader", "read"]);
+            .set_header(["pipe", "made by", "size", "writer", "written", "reader", "read", "rate", "path"]);
         for pipe in &self.pipes {
             let maker = match &pipe.made_by {
                 Some(program) => program.to_string(),
@@ -217,31 +184,16 @@ impl Summary {
                 pipe.written.how_much(),
                 pipe.read.who(),
                 pipe.read.how_much(),
+                pipe.bytes_per_second.map_or("-".into(), |rate| format!("{}/s", bytes::show(rate as u64))),
+                pipe.path.to_owned(),
             ]);
         }
-        for column in [0, 2, 4, 6] {
+        for column in [0, 2, 4, 6, 7] {
             if let Some(column) = table.column_mut(column) {
                 column.set_cell_alignment(CellAlignment::Right);
             }
         }
         table
-    }
-}
-
-impl PipeEnd {
-    fn who(&self) -> String {
-        let more = if self.by_others_too { " +" } else { "" };
-        self.by.as_ref().map_or("-".into(), |program| format!("{program}{more}"))
-    }
-
-    fn how_much(&self) -> String {
-        self.bytes.map_or("-".into(), |bytes| bytes.to_string())
-    }
-}
-
-impl std::fmt::Display for Program {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}", self.name, self.pid)
     }
 }
 

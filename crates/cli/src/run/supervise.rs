@@ -12,8 +12,7 @@
 //! signal, this process dies of the same. If this process is killed, the kernel kills the command. The standard input
 //! and output are let go of as soon as the command has them, so closing them means what it meant.
 
-use std::ffi::CString;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -21,58 +20,108 @@ use std::time::{Duration, Instant};
 use millstream_sys::arena;
 use millstream_sys::ledger::{self, Ledger, Origin};
 use millstream_sys::pipe;
-use millstream_sys::process::{self, Pid, Program, WaitStatus};
+use millstream_sys::process::{self, Pid, WaitStatus};
 use millstream_sys::settings::LedgerAddress;
 use millstream_sys::signals::{self, Held, Received, Sender};
 
+use super::meter::Meter;
 use super::report::{End, Output, Summary};
-use super::{Build, Command};
+use super::watch::{Seen, Watcher};
+use super::{Build, Command, explain};
 use crate::failure::{Failure, warn};
 
-pub(super) fn run(command: &Command, output: Output) -> Result<ExitCode, Failure> {
-    let token = token()?;
-    let (file, ledger) = ledger::create(token)
-        .map_err(|errno| Failure::own(format!("cannot make the shared memory for --stats: {errno}")))?;
-    record_standing_pipes(ledger);
-    let path = path_of(&file)?;
-    let settings = command.plan.settings(Some(LedgerAddress { token, path: &path }), None);
-    let program = command.program(Build::Counting, &settings)?;
-    let (end, elapsed) = see_started_through(command, &program)?;
+/// What is to be done beside running it.
+pub(super) struct Wanted {
+    pub(super) ring: bool,
+    pub(super) output: Option<Output>,
+    pub(super) progress: bool,
+    pub(super) explain: bool,
+}
 
-    let summary = Summary::new(&command.words, command.plan, end, elapsed, ledger);
-    if let Err(failure) = output.write(&summary) {
-        warn(failure);
+impl Wanted {
+    pub(super) fn needs_supervisor(&self) -> bool {
+        self.ring || self.is_watched()
     }
-    Ok(end_like(end))
+
+    fn is_watched(&self) -> bool {
+        self.output.is_some() || self.progress || self.explain
+    }
 }
 
-/// The run whose pipes may go through shared memory, which this process holds.
-pub(super) fn run_over_ring(command: &Command) -> Result<ExitCode, Failure> {
+pub(super) fn run(command: &Command, wanted: Wanted) -> Result<ExitCode, Failure> {
     let token = token()?;
-    let file = arena::create(token)
-        .map_err(|errno| Failure::own(format!("cannot make the shared memory for --ring: {errno}")))?;
-    let path = path_of(&file)?;
-    let settings = command.plan.settings(None, Some(LedgerAddress { token, path: &path }));
-    let program = command.program(Build::Joining, &settings)?;
-    let (end, _) = see_started_through(command, &program)?;
-    Ok(end_like(end))
-}
+    let ledger =
+        wanted.is_watched().then(|| ledger::create(token)).transpose().map_err(|errno| no_memory("counting", errno))?;
+    let arena = wanted.ring.then(|| arena::create(token)).transpose().map_err(|errno| no_memory("--ring", errno))?;
+    if let Some((_, ledger)) = ledger {
+        record_standing_pipes(ledger);
+    }
+    let [ledger_path, arena_path] =
+        [ledger.as_ref().map(|(file, _)| file), arena.as_ref()].map(|file| file.map(path_of));
+    let [ledger_at, arena_at] =
+        [&ledger_path, &arena_path].map(|path| Some(LedgerAddress { token, path: path.as_ref()?.as_bytes() }));
+    let build = match (ledger_at, arena_at) {
+        (Some(_), None) => Build::Counting,
+        (Some(_), Some(_)) => Build::JoiningAndCounting,
+        (None, _) => Build::Joining,
+    };
+    let program = command.program(build, &command.plan.settings(ledger_at, arena_at))?;
 
-/// Where the programs of the run find a file of this process.
-fn path_of(file: &OwnedFd) -> Result<CString, Failure> {
-    CString::new(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()))
-        .map_err(|_| Failure::own("cannot name the shared memory of the run"))
-}
-
-fn see_started_through(command: &Command, program: &Program) -> Result<(End, Duration), Failure> {
     let held = Held::hold();
     let start = Instant::now();
     let child = program.spawn(&held).map_err(|errno| command.explain(errno))?;
     // Should it fail, an end of a pipe stays open longer than without us; no reason to stop the command.
     let _ = process::let_go_of_input_and_output();
+    let ledger = ledger.as_ref().map(|&(_, ledger)| ledger);
+    // Its thread has every signal blocked, as this one.
+    let watcher = ledger.and_then(|ledger| watch(child, ledger, wanted.progress));
     let end = see_through(child, &held)?;
+    let duration = start.elapsed();
+    let seen = watcher.map(Watcher::stop).unwrap_or_default();
     held.release();
-    Ok((end, start.elapsed()))
+
+    if let Some(ledger) = ledger {
+        tell(command, wanted, Outcome { end, duration }, ledger, &seen);
+    }
+    Ok(end_like(end))
+}
+
+/// How the command ended, and after how long.
+#[derive(Clone, Copy)]
+pub(super) struct Outcome {
+    pub(super) end: End,
+    pub(super) duration: Duration,
+}
+
+fn tell(command: &Command, wanted: Wanted, outcome: Outcome, ledger: &Ledger, seen: &Seen) {
+    if let Some(output) = wanted.output {
+        let summary = Summary::new(&command.words, command.plan, wanted.ring, outcome, ledger, seen);
+        if let Err(failure) = output.write(&summary) {
+            warn(failure);
+        }
+    }
+    if wanted.explain {
+        // Nobody is left to tell if stderr is gone.
+        let _ = std::io::stderr().write_all(explain::text(seen, ledger).as_bytes());
+    }
+}
+
+fn watch(child: Pid, ledger: &'static Ledger, with_meter: bool) -> Option<Watcher> {
+    let mut meter = with_meter.then(|| Meter::new(ledger));
+    Watcher::start(child, ledger, move |seen: &Seen| {
+        if let Some(meter) = &mut meter {
+            meter.update(seen);
+        }
+    })
+}
+
+fn no_memory(what_for: &str, errno: millstream_sys::Errno) -> Failure {
+    Failure::own(format!("cannot make the shared memory for {what_for}: {errno}"))
+}
+
+/// Where the programs of the run find a file of this process.
+fn path_of(file: &OwnedFd) -> String {
+    format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd())
 }
 
 /// Tells this run's ledger from whatever else may stand at its path in another namespace.

@@ -5,103 +5,16 @@
 //! A few that programs call all the time are let through when they do not concern a joined end.
 
 use core::arch::global_asm;
-use core::ffi::{CStr, c_int};
+use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+use millstream_sys::fate::{Fate, GUARDED};
 
 use super::text::{self, Names, Place};
 use super::{READER, READER_FD, Stage, WRITER, WRITER_FD, alone, kernel, meet, retreat};
 use crate::glibc;
 
-/// The functions. One that this glibc does not have is passed over; one that has several versions is met in all of them.
-const NAMES: [&CStr; 79] = [
-    // 0 and 1: see `goes_on_at`.
-    c"close",
-    c"__close_nocancel",
-    c"fcntl",
-    c"ioctl",
-    // Other ways to move bytes.
-    c"readv",
-    c"writev",
-    c"preadv2",
-    c"pwritev2",
-    c"preadv64v2",
-    c"pwritev64v2",
-    c"splice",
-    c"tee",
-    c"vmsplice",
-    c"sendfile",
-    c"sendfile64",
-    c"copy_file_range",
-    c"process_vm_readv",
-    c"process_vm_writev",
-    c"syscall",
-    // Waiting for descriptors.
-    c"poll",
-    c"ppoll",
-    c"__poll_chk",
-    c"__ppoll_chk",
-    c"select",
-    c"pselect",
-    c"epoll_ctl",
-    // Further descriptors of the same end.
-    c"dup",
-    c"dup2",
-    c"dup3",
-    c"close_range",
-    c"closefrom",
-    c"sendmsg",
-    c"sendmmsg",
-    c"pidfd_getfd",
-    c"login_tty",
-    // Further processes and threads, and other programs.
-    c"fork",
-    c"vfork",
-    c"_Fork",
-    c"__libc_fork",
-    c"clone",
-    c"posix_spawn",
-    c"posix_spawnp",
-    c"popen",
-    c"system",
-    c"daemon",
-    c"forkpty",
-    c"wordexp",
-    c"pthread_create",
-    c"thrd_create",
-    c"timer_create",
-    c"execve",
-    c"execveat",
-    c"fexecve",
-    c"execv",
-    c"execvp",
-    c"execvpe",
-    c"execl",
-    c"execlp",
-    c"execle",
-    c"unshare",
-    c"setns",
-    // Further code.
-    c"dlopen",
-    c"dlmopen",
-    // What may keep us from opening our own descriptors.
-    c"prctl",
-    c"setuid",
-    c"setgid",
-    c"seteuid",
-    c"setegid",
-    c"setreuid",
-    c"setregid",
-    c"setresuid",
-    c"setresgid",
-    c"setgroups",
-    c"initgroups",
-    c"chroot",
-    c"pivot_root",
-    // The thread's end, on which `meet` relies.
-    c"pthread_cancel",
-    c"pthread_mutexattr_setrobust",
-    c"pthread_exit",
-];
+/// Places in [`GUARDED`].
 const CLOSES: [usize; 2] = [0, 1];
 const FCNTL: usize = 2;
 const IOCTL: usize = 3;
@@ -109,7 +22,7 @@ const IOCTL: usize = 3;
 /// Some names have two versions.
 const PLACES: usize = 96;
 static AT: [Place; PLACES] = [const { Place::new() }; PLACES];
-/// Which of [`NAMES`] a place is.
+/// Which of [`GUARDED`] a place is.
 static OF: [AtomicUsize; PLACES] = [const { AtomicUsize::new(0) }; PLACES];
 static ARE_UP: AtomicBool = AtomicBool::new(false);
 /// Start and end of glibc's code.
@@ -180,7 +93,7 @@ pub(super) fn raise() -> bool {
         return false;
     }
     let (mut used, mut all_fit) = (0, true);
-    for (index, name) in NAMES.iter().enumerate() {
+    for (index, name) in GUARDED.iter().enumerate() {
         names.each(name, |entry| {
             // Two names of one function.
             if AT[..used].iter().any(|place| place.entry() == entry) {
@@ -232,7 +145,7 @@ extern "C" fn goes_on_at(place: usize, first: usize, second: usize) -> usize {
         IOCTL if is_harmless_ioctl(concerns_an_end, second) => return ioctl as *const () as usize,
         _ => {}
     }
-    if !retreat::all() {
+    if !retreat::all(u16::try_from(of).map_or(Fate::Untold, Fate::Called)) {
         return refuse as *const () as usize;
     }
     AT.get(place).map_or(0, Place::entry)

@@ -14,6 +14,7 @@
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use millstream_sys::arena;
+use millstream_sys::fate::Fate;
 
 use super::signals::{self, Held};
 use super::slot::{READER_GONE, RING_LIMIT, Slot, WRITER_WAITS, carrier, meeting};
@@ -25,7 +26,8 @@ const MEETING_NS: u64 = 2_000_000;
 const TRIES: u32 = 5;
 
 /// A first step that may succeed later: more must pass before the next.
-fn later(end: &End) {
+fn later(end: &End, why_not: Fate) {
+    end.tally.tell(why_not);
     let tries = end.tries.load(Relaxed) + 1;
     end.tries.store(tries, Relaxed);
     end.try_at.store(end.passed.load(Relaxed) * 2, Relaxed);
@@ -37,25 +39,41 @@ fn later(end: &End) {
 /// Enough has passed to be worth it: puts the guards up and says that this end wants to join.
 pub(super) fn want(end: &End) {
     if signals::may_be_in_handler() {
-        return later(end);
+        end.tally.begin(end);
+        return later(end, Fate::Handler);
     }
     let _held = Held::all();
-    let mut room = [0; 64];
-    let outcome = pipe_of(end, &mut room).and_then(|(pipe, inode)| {
-        let is_plain = is_plain(end) && alone::Holders::of(pipe).here_is_only(end.fd());
-        if is_plain && guard::raise() { slot_for(end, inode) } else { None }
-    });
-    match outcome {
-        Some(slot) => {
+    end.tally.begin(end);
+    match guarded_slot(end) {
+        Ok(slot) => {
             end.set_slot(slot);
             end.try_at.store(0, Relaxed);
             end.set_stage(Stage::Wants);
+            end.tally.tell(Fate::Waits);
         }
-        None => {
+        Err(why_not) => {
             end.set_stage(Stage::Kernel);
+            end.tally.tell(why_not);
             guard::lift_if_unused();
         }
     }
+}
+
+/// The guards are up and the slot says that this end wants to join, or why not.
+fn guarded_slot(end: &End) -> Result<&'static Slot, Fate> {
+    let mut room = [0; 64];
+    // Something else stands at this number by now.
+    let (pipe, inode) = pipe_of(end, &mut room).ok_or(Fate::Untold)?;
+    if !is_plain(end) {
+        return Err(Fate::Mode);
+    }
+    if !alone::Holders::of(pipe).here_is_only(end.fd()) {
+        return Err(Fate::Descriptors);
+    }
+    if !guard::raise() {
+        return Err(Fate::Code);
+    }
+    slot_for(end, inode).ok_or(Fate::Slot)
 }
 
 /// `pipe:[INODE]` and the inode, for a pipe without a name.
@@ -145,8 +163,12 @@ pub(super) fn prove(end: &End, slot: &Slot) {
     }
     let _held = Held::all();
     if end.is_reader() {
-        if !alone::has_own_file(end.fd(), false) || !enter_robust(slot) {
-            retreat::all();
+        if !alone::has_own_file(end.fd(), false) {
+            retreat::because_of(end, Fate::Shared);
+            return;
+        }
+        if !enter_robust(slot) {
+            retreat::because_of(end, Fate::Mutex);
             return;
         }
     } else {
@@ -156,19 +178,20 @@ pub(super) fn prove(end: &End, slot: &Slot) {
             holders.here_is_only(WRITER_FD) && holders.elsewhere_is_only(peer, READER_FD)
         });
         if !is_alone {
-            later(end);
+            later(end, Fate::Shared);
             if end.stage() == Stage::Kernel {
-                retreat::all();
+                retreat::because_of(end, Fate::Shared);
             }
             return;
         }
         if !alone::has_own_file(end.fd(), true) {
-            retreat::all();
+            retreat::because_of(end, Fate::Shared);
             return;
         }
     }
     slot.ready_word(end).store(millstream_sys::own_pid(), SeqCst);
     end.set_stage(Stage::Ready);
+    end.tally.tell(Fate::Unmet);
 }
 
 /// From now on the kernel marks the slot when this thread ends, and wakes the writer.
@@ -217,6 +240,7 @@ pub(super) fn await_reader(slot: &Slot) {
     match word.compare_exchange(meeting::READER_WAITS, meeting::AGREED, SeqCst, SeqCst) {
         Ok(_) => {
             WRITER.set_stage(Stage::Ring);
+            WRITER.tally.tell(Fate::Joined);
             kernel::wake_all(word);
         }
         Err(_) => agreement.carrier.store(carrier::KERNEL, SeqCst),
@@ -238,6 +262,7 @@ pub(super) fn meet_writer(slot: &Slot) {
     kernel::wait(word, meeting::READER_WAITS, Some(MEETING_NS));
     if word.compare_exchange(meeting::READER_WAITS, meeting::NONE, SeqCst, SeqCst).is_err() {
         READER.set_stage(Stage::Ring);
+        READER.tally.tell(Fate::Joined);
     }
 }
 

@@ -9,22 +9,34 @@
 
 use core::sync::atomic::Ordering::SeqCst;
 
+use millstream_sys::fate::Fate;
+
 use super::signals::Held;
 use super::slot::{Agreement, READER_GONE, Slot, WRITER_WAITS, carrier, sleep};
 use super::{End, READER, READER_FD, Stage, WRITER, WRITER_FD, guard, kernel};
 
 /// Every pipe of this process that is joined, or about to be, goes back to the kernel and stays there; glibc's functions are
-/// its own again. `false`: that could not be done, because the process may open no further file.
-pub(super) fn all() -> bool {
+/// its own again; `why` is told to who asked for statistics. `false`: that could not be done, because the process may open no
+/// further file.
+pub(super) fn all(why: Fate) -> bool {
+    both(why, why)
+}
+
+/// The same, because of one end.
+pub(super) fn because_of(end: &End, why: Fate) -> bool {
+    if end.is_reader() { both(Fate::Company, why) } else { both(why, Fate::Company) }
+}
+
+fn both(writers: Fate, readers: Fate) -> bool {
     let _held = Held::all();
-    let is_done = of(&WRITER) & of(&READER);
+    let is_done = of(&WRITER, writers) & of(&READER, readers);
     if is_done {
         guard::lift();
     }
     is_done
 }
 
-fn of(end: &End) -> bool {
+fn of(end: &End, why: Fate) -> bool {
     let stage = end.stage();
     let Some(slot) = end.slot() else {
         end.set_stage(Stage::Kernel);
@@ -42,6 +54,7 @@ fn of(end: &End) -> bool {
         super::meet::leave_robust();
     }
     end.set_stage(Stage::Kernel);
+    end.tally.tell(why);
     true
 }
 
@@ -50,7 +63,7 @@ pub(super) fn follow(end: &End) {
     if end.stage() == Stage::Ring {
         let _held = Held::all();
         // Should a file not be opened, whoever calls next tries again.
-        while !all() {
+        while !because_of(end, Fate::Peer) {
             kernel::poll(-1, 0, 1);
         }
     }

@@ -6,6 +6,8 @@
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
+use millstream_sys::fate::Fate;
+
 use super::{alone, kernel, retreat};
 
 const ALL: u64 = u64::MAX;
@@ -33,7 +35,7 @@ static IS_COPYING: AtomicBool = AtomicBool::new(false);
 pub(super) fn copying<T>(copy: impl FnOnce() -> T) -> T {
     if IS_COPYING.load(Relaxed) {
         // This is a handler, or one has jumped out of a copy.
-        retreat::all();
+        retreat::all(Fate::Handler);
     }
     IS_COPYING.store(true, SeqCst);
     let outcome = copy();

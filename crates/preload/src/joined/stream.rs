@@ -7,9 +7,12 @@
 
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
+use millstream_sys::fate::Fate;
+use millstream_sys::ledger::Direction;
+
 use super::signals::{Held, copying};
 use super::slot::{Moved, READER_GONE, Slot, WRITER_WAITS, sleep};
-use super::{READER, READER_FD, WRITER, WRITER_FD, kernel, retreat, wait};
+use super::{READER, READER_FD, WRITER, WRITER_FD, kernel, read_from_kernel, retreat, tally, wait, write_to_kernel};
 
 /// The most that one call of the kernel moves.
 const LARGEST: usize = 0x7fff_f000;
@@ -25,11 +28,12 @@ pub(super) fn write(slot: &Slot, source: *const u8, len: usize) -> isize {
     loop {
         let (from, rest) = (source.wrapping_add(done), len - done);
         if slot.space.0.load(Relaxed) & READER_GONE != 0 {
-            retreat::all();
+            retreat::because_of(&WRITER, Fate::Untold);
         }
         match copying(|| slot.put(from, rest)) {
             Moved::Bytes(moved) => {
                 done += moved;
+                WRITER.tally.moved(moved);
                 if rings_early || done == len {
                     ring(slot);
                 }
@@ -45,7 +49,7 @@ pub(super) fn write(slot: &Slot, source: *const u8, len: usize) -> isize {
             }
             Moved::Frozen => {
                 retreat::follow(&WRITER);
-                let moved = kernel::write(WRITER_FD, from, rest);
+                let moved = write_to_kernel(WRITER_FD, from, rest);
                 return match usize::try_from(moved) {
                     Ok(moved) => (done + moved) as isize,
                     Err(_) if done > 0 => done as isize,
@@ -64,6 +68,7 @@ fn ring(slot: &Slot) {
         let _held = Held::all();
         if state.compare_exchange(sleep::ASLEEP, sleep::RUNG, SeqCst, Relaxed).is_ok() {
             kernel::write(WRITER_FD, c"!".as_ptr().cast(), 1);
+            WRITER.tally.woke();
         }
     }
 }
@@ -71,7 +76,7 @@ fn ring(slot: &Slot) {
 fn wait_for_room(slot: &Slot, len: usize, has_written: bool) -> isize {
     let cpu = kernel::cpu();
     slot.note_writers_cpu(cpu);
-    if wait::without_sleep(&WRITER.patience, || slot.has_room_for(len), slot.reader_is_on(cpu)) {
+    if wait::without_sleep(&WRITER, || slot.has_room_for(len), slot.reader_is_on(cpu)) {
         return 0;
     }
     let word = &slot.space.0;
@@ -79,6 +84,7 @@ fn wait_for_room(slot: &Slot, len: usize, has_written: bool) -> isize {
     if value & READER_GONE != 0 || slot.has_room_for(len) {
         return 0;
     }
+    WRITER.tally.slept();
     // Once something was written a signal ends the call; before, it is as if the call had not been made.
     kernel::wait(word, value, has_written.then_some(FOR_EVER))
 }
@@ -90,7 +96,10 @@ pub(super) fn read(slot: &Slot, target: *mut u8, len: usize) -> isize {
         let mut done = 0;
         let last = loop {
             match copying(|| slot.get(target.wrapping_add(done), len - done)) {
-                Moved::Bytes(moved) => done += moved,
+                Moved::Bytes(moved) => {
+                    done += moved;
+                    READER.tally.moved(moved);
+                }
                 other => break other,
             }
             let_writer_know(slot);
@@ -103,7 +112,7 @@ pub(super) fn read(slot: &Slot, target: *mut u8, len: usize) -> isize {
         }
         if matches!(last, Moved::Frozen) {
             retreat::follow(&READER);
-            return kernel::read(READER_FD, target, len);
+            return read_from_kernel(READER_FD, target, len);
         }
         if let Some(result) = wait_for_bytes(slot, target) {
             return result;
@@ -116,6 +125,7 @@ fn let_writer_know(slot: &Slot) {
     if word.load(SeqCst) & WRITER_WAITS != 0 {
         word.fetch_and(!WRITER_WAITS, SeqCst);
         kernel::wake_all(word);
+        READER.tally.woke();
     }
 }
 
@@ -123,7 +133,7 @@ fn let_writer_know(slot: &Slot) {
 fn wait_for_bytes(slot: &Slot, target: *mut u8) -> Option<isize> {
     let cpu = kernel::cpu();
     slot.note_readers_cpu(cpu);
-    if wait::without_sleep(&READER.patience, || slot.has_bytes(), slot.writer_is_on(cpu)) {
+    if wait::without_sleep(&READER, || slot.has_bytes(), slot.writer_is_on(cpu)) {
         return None;
     }
     let state = &slot.sleep.0;
@@ -133,6 +143,7 @@ fn wait_for_bytes(slot: &Slot, target: *mut u8) -> Option<isize> {
         let _ = state.compare_exchange(sleep::ASLEEP, sleep::AWAKE, SeqCst, Relaxed);
         return None;
     }
+    READER.tally.slept();
     let mut byte = 0;
     let result = kernel::read(READER_FD, &raw mut byte, 1);
     match (result, state.load(SeqCst)) {
@@ -146,7 +157,7 @@ fn wait_for_bytes(slot: &Slot, target: *mut u8) -> Option<isize> {
             slot.agreement.0.taken_early.fetch_add(1, SeqCst);
             // SAFETY: the program's buffer holds at least one byte, or the call would not be here.
             unsafe { target.write(byte) };
-            Some(1)
+            Some(tally::count(READER_FD, Direction::Read, 1))
         }
         (result, _) => {
             let _ = state.compare_exchange(sleep::ASLEEP, sleep::AWAKE, SeqCst, Relaxed);

@@ -4,7 +4,7 @@ use core::hint::spin_loop;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 
-use super::kernel;
+use super::{End, kernel};
 
 /// How often one looks: about as long as a wake-up between two CPUs takes.
 const LOOKS_MAX: u32 = 1000;
@@ -23,18 +23,20 @@ impl Patience {
 }
 
 /// Whether what is waited for came without a sleep.
-pub(super) fn without_sleep(patience: &Patience, has_come: impl Fn() -> bool, shares_cpu: bool) -> bool {
+pub(super) fn without_sleep(end: &End, has_come: impl Fn() -> bool, shares_cpu: bool) -> bool {
     if shares_cpu {
         return (0..OFFERS).any(|_| {
             kernel::give_the_cpu_away();
             has_come()
         });
     }
-    let looks = patience.0.load(Relaxed);
-    let came = (0..looks).any(|_| {
+    let patience = &end.patience.0;
+    let looks = patience.load(Relaxed);
+    let seen_at = (0..looks).position(|_| {
         spin_loop();
         has_come()
     });
-    patience.0.store(if came { LOOKS_MAX } else { (looks / 2).max(LOOKS_MIN) }, Relaxed);
-    came
+    end.tally.looked(seen_at.map_or(looks, |before| before as u32 + 1));
+    patience.store(if seen_at.is_some() { LOOKS_MAX } else { (looks / 2).max(LOOKS_MIN) }, Relaxed);
+    seen_at.is_some()
 }

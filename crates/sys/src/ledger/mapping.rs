@@ -39,11 +39,13 @@ pub fn attach(address: LedgerAddress<'_>) -> Option<&'static Ledger> {
     use core::sync::atomic::Ordering::Relaxed;
 
     // In another namespace the path may lead to anything; a FIFO or a device is not even opened.
-    let stat = rustix::fs::stat(address.path).ok()?;
+    let mut room = [0; 64];
+    let path = address.c_path(&mut room)?;
+    let stat = rustix::fs::stat(path).ok()?;
     if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::RegularFile {
         return None;
     }
-    let file = rustix::fs::open(address.path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()).ok()?;
+    let file = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()).ok()?;
     // Nor is any other file a sealed memfd of exactly this size.
     let is_sealed = rustix::fs::fcntl_get_seals(&file).ok()?.contains(SEALS);
     let has_our_size = rustix::fs::fstat(&file).ok()?.st_size as usize == size_of::<Ledger>();
@@ -77,12 +79,11 @@ mod tests {
     use super::*;
     use crate::ledger::{Origin, Program};
     use rustix::fd::AsRawFd;
-    use std::ffi::CString;
     use std::format;
 
     fn attach_to(file: &impl AsRawFd, token: u64) -> Option<&'static Ledger> {
-        let path = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
-        attach(LedgerAddress { token, path: &path })
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        attach(LedgerAddress { token, path: path.as_bytes() })
     }
 
     #[test]
@@ -109,7 +110,7 @@ mod tests {
         assert!(attach_to(&file, 0).is_none(), "no magic");
         let pipe = crate::pipe::create().unwrap();
         assert!(attach_to(&pipe.0, 0).is_none(), "a pipe");
-        assert!(attach(LedgerAddress { token: 0, path: c"/proc/self/fd/99999" }).is_none(), "nothing there");
+        assert!(attach(LedgerAddress { token: 0, path: b"/proc/self/fd/99999" }).is_none(), "nothing there");
     }
 
     #[test]

@@ -1,0 +1,266 @@
+//! What the programs of a run do, looked at from outside every now and then.
+//!
+//! Nothing of it touches a pipe. Who opens an end of one, if only to ask how full it is, keeps it open for a moment, in which
+//! its writer would not learn that the reader has gone. So this only reads what the kernel tells in `/proc`: which pipes a
+//! process holds, what it has computed, and in which call on which descriptor it sleeps ([`doing`]). Whoever sleeps in a write
+//! found the pipe full, whoever sleeps in a read found it empty.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use millstream_sys::ledger::Ledger;
+use millstream_sys::open_files::{self, Target};
+use millstream_sys::process::Pid;
+use millstream_sys::transfer::Access;
+
+use super::doing::{self, Doing, Times};
+use super::reach::{self, NotReached};
+
+/// Between two looks, at least.
+const PAUSE: Duration = Duration::from_millis(20);
+/// A look costs at most this part of the time.
+const SHARE: u32 = 50;
+/// A rate is not told of a shorter time.
+const RATED: Duration = Duration::from_millis(100);
+
+/// All that was seen so far.
+#[derive(Default)]
+pub(super) struct Seen {
+    pub(super) looks: u32,
+    /// By inode number.
+    pub(super) pipes: BTreeMap<u64, PipeSeen>,
+    pub(super) programs: Vec<ProgramSeen>,
+    /// What descriptors are open for: that of a number and a pipe does not change.
+    access: BTreeMap<(u32, u32, u64), Access>,
+}
+
+/// One pipe, and who held its ends (places in [`Seen::programs`]).
+#[derive(Default)]
+pub(super) struct PipeSeen {
+    /// Looks in which it was there and a program at it could be looked at.
+    pub(super) looks: u32,
+    /// Of these, the looks that found somebody waiting for room, or for bytes.
+    pub(super) full: u32,
+    pub(super) empty: u32,
+    pub(super) is_full: bool,
+    pub(super) is_empty: bool,
+    pub(super) writers: BTreeSet<usize>,
+    pub(super) readers: BTreeSet<usize>,
+    /// The first and the last look, and what had gone through then.
+    moved: Option<[(Instant, u64); 2]>,
+}
+
+impl PipeSeen {
+    /// Bytes in a second while it was watched; `None` if that was too short.
+    pub(super) fn rate(&self) -> Option<f64> {
+        let [first, last] = self.moved?;
+        let time = last.0 - first.0;
+        (time >= RATED).then(|| (last.1 - first.1) as f64 / time.as_secs_f64())
+    }
+}
+
+/// One program in one process.
+pub(super) struct ProgramSeen {
+    pub(super) pid: u32,
+    pub(super) name: String,
+    pub(super) not_reached: Option<NotReached>,
+    /// Looks in which it was there; in how many of them it did what.
+    pub(super) looks: u32,
+    pub(super) did: Did,
+    image: PathBuf,
+    first: Times,
+    last: Times,
+}
+
+/// Numbers of looks; see [`Doing`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Did {
+    pub(super) want: u32,
+    pub(super) write: u32,
+    pub(super) read: u32,
+    pub(super) several: u32,
+    pub(super) child: u32,
+    pub(super) other: u32,
+}
+
+impl ProgramSeen {
+    /// CPU time for each second that it was watched; more than 1 with several threads. `None` if that was too short.
+    pub(super) fn computed(&self) -> Option<f64> {
+        self.share(self.last.computed.checked_sub(self.first.computed))
+    }
+
+    /// The same for the time in which it was ready to run and had no CPU.
+    pub(super) fn queued(&self) -> Option<f64> {
+        self.share(self.last.queued?.checked_sub(self.first.queued?))
+    }
+
+    fn share(&self, part: Option<Duration>) -> Option<f64> {
+        let watched = self.last.at - self.first.at;
+        (watched >= RATED).then_some(part?.as_secs_f64() / watched.as_secs_f64())
+    }
+}
+
+/// A thread that looks until it is told to stop.
+pub(super) struct Watcher {
+    stop: Sender<()>,
+    thread: JoinHandle<Seen>,
+}
+
+impl Watcher {
+    /// Watches the process `root` and all below it; `after_each` sees what is known after each look. `None` if there can
+    /// be no thread: a run does not fail because nobody watches it.
+    pub(super) fn start(
+        root: Pid,
+        ledger: &'static Ledger,
+        after_each: impl FnMut(&Seen) + Send + 'static,
+    ) -> Option<Watcher> {
+        let (stop, stopped) = channel();
+        let root = root.as_raw_nonzero().get().unsigned_abs();
+        let thread = std::thread::Builder::new().spawn(move || watch(root, ledger, &stopped, after_each)).ok()?;
+        Some(Watcher { stop, thread })
+    }
+
+    pub(super) fn stop(self) -> Seen {
+        drop(self.stop);
+        self.thread.join().unwrap_or_default()
+    }
+}
+
+fn watch(root: u32, ledger: &Ledger, stopped: &Receiver<()>, mut after_each: impl FnMut(&Seen)) -> Seen {
+    let mut seen = Seen::default();
+    let mut pause = PAUSE / 4;
+    while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+        let start = Instant::now();
+        seen.look(root, ledger);
+        after_each(&seen);
+        pause = PAUSE.max(start.elapsed() * SHARE);
+    }
+    seen
+}
+
+/// A pipe in one look.
+#[derive(Default)]
+struct Now {
+    is_known: bool,
+    is_full: bool,
+    is_empty: bool,
+}
+
+impl Seen {
+    fn look(&mut self, root: u32, ledger: &Ledger) {
+        self.looks += 1;
+        let mut now: BTreeMap<u64, Now> = BTreeMap::new();
+        let (mut pids, mut at) = (vec![root], 0);
+        while let Some(&pid) = pids.get(at) {
+            at += 1;
+            let threads = doing::threads(pid);
+            pids.extend(threads.iter().flat_map(|thread| doing::children(pid, *thread)));
+            self.look_at(pid, &threads, &mut now);
+        }
+        for (inode, pipe) in &mut self.pipes {
+            let now = now.get(inode);
+            pipe.is_full = now.is_some_and(|now| now.is_full);
+            pipe.is_empty = now.is_some_and(|now| now.is_empty);
+            pipe.looks += u32::from(now.is_some_and(|now| now.is_known));
+            pipe.full += u32::from(pipe.is_full);
+            pipe.empty += u32::from(pipe.is_empty);
+        }
+        for record in ledger.records() {
+            if now.contains_key(&record.inode)
+                && let Some(pipe) = self.pipes.get_mut(&record.inode)
+            {
+                let this = (Instant::now(), record.written.bytes.max(record.read.bytes));
+                pipe.moved = Some([pipe.moved.map_or(this, |[first, _]| first), this]);
+            }
+        }
+    }
+
+    fn look_at(&mut self, pid: u32, threads: &[u32], now: &mut BTreeMap<u64, Now>) {
+        let Some(program) = self.program(pid, threads) else { return };
+        let pipes: BTreeMap<u32, u64> = open_files::of_process(pid)
+            .unwrap_or_default()
+            .into_iter()
+            .filter_map(|file| match file.target {
+                Target::Pipe(inode) => Some((file.descriptor, inode)),
+                Target::Memory => None,
+            })
+            .collect();
+        let doing = doing::of(pid, threads, &pipes);
+        for (&descriptor, &inode) in &pipes {
+            self.note_holder(program, pid, descriptor, inode);
+            now.entry(inode).or_default().is_known |= doing.is_some();
+        }
+        let did = &mut self.programs[program].did;
+        match doing {
+            None => {}
+            Some(Doing::Wants) => did.want += 1,
+            Some(Doing::Several) => did.several += 1,
+            Some(Doing::Child) => did.child += 1,
+            Some(Doing::Else) => did.other += 1,
+            Some(Doing::Writes(inode)) => {
+                did.write += 1;
+                now.entry(inode).or_default().is_full = true;
+            }
+            Some(Doing::Reads(inode)) => {
+                did.read += 1;
+                now.entry(inode).or_default().is_empty = true;
+            }
+        }
+    }
+
+    /// The place of what the process runs now. What it was before it became this is no holder of pipes any more.
+    fn program(&mut self, pid: u32, threads: &[u32]) -> Option<usize> {
+        let image = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+        let now = Times::of(pid, threads)?;
+        let known = self.programs.iter().rposition(|program| program.pid == pid);
+        let place = match known {
+            Some(place) if self.programs[place].image == image => place,
+            former => {
+                if let Some(former) = former {
+                    for pipe in self.pipes.values_mut() {
+                        pipe.writers.remove(&former);
+                        pipe.readers.remove(&former);
+                    }
+                }
+                self.programs.push(ProgramSeen {
+                    pid,
+                    // Anybody can choose the name of his own program.
+                    name: open_files::command(pid).escape_default().to_string(),
+                    not_reached: reach::why_not(pid),
+                    looks: 0,
+                    did: Did::default(),
+                    image,
+                    first: now,
+                    last: now,
+                });
+                self.programs.len() - 1
+            }
+        };
+        let program = &mut self.programs[place];
+        if program.not_reached == Some(NotReached::Unknown) {
+            program.not_reached = reach::why_not(pid);
+        }
+        program.looks += 1;
+        program.last = now;
+        Some(place)
+    }
+
+    fn note_holder(&mut self, program: usize, pid: u32, descriptor: u32, inode: u64) {
+        let key = (pid, descriptor, inode);
+        let Some(access) = self.access.get(&key).copied().or_else(|| open_files::access(pid, descriptor)) else {
+            return;
+        };
+        self.access.insert(key, access);
+        let pipe = self.pipes.entry(inode).or_default();
+        if access != Access::Write {
+            pipe.readers.insert(program);
+        }
+        if access != Access::Read {
+            pipe.writers.insert(program);
+        }
+    }
+}
