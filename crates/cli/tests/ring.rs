@@ -88,7 +88,7 @@ fn stdio_inside_the_c_library_is_reached() {
 
 #[test]
 fn whatever_one_side_does_in_mid_stream_no_byte_is_lost() {
-    for what in ["fork", "poll", "dup", "readv", "signals", "none"] {
+    for what in ["fork", "poll", "dup", "readv", "signals", "nowhere", "none"] {
         for after in [3 << 20, 12 << 20] {
             assert_arrived(&seen(&format!("$E write {MANY} call | $E read 0 call {after} {what}")), MANY);
             let writer = seen(&format!("$E write {MANY} call {after} {what} | $E read 0 call"));

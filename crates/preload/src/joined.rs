@@ -360,6 +360,7 @@ fn read_input(buffer: *mut u8, len: usize) -> isize {
     }
     if let (Stage::Ring, Some(slot)) = (READER.stage(), READER.slot())
         && len > 0
+        && can_be_memory(buffer)
     {
         return stream::read(slot, buffer, len);
     }
@@ -377,6 +378,7 @@ fn write_output(buffer: *const u8, len: usize) -> isize {
     }
     if let (Stage::Ring, Some(slot)) = (WRITER.stage(), WRITER.slot())
         && len > 0
+        && can_be_memory(buffer)
     {
         return stream::write(slot, buffer, len);
     }
@@ -388,6 +390,17 @@ fn write_output(buffer: *const u8, len: usize) -> isize {
         meet::await_reader(slot);
     }
     moved
+}
+
+/// Where no memory can be the kernel is to say `EFAULT`, so the pipe goes back to it first.
+fn can_be_memory(buffer: *const u8) -> bool {
+    /// The first page is never mapped, and above this are no addresses of programs, unless they ask for some.
+    const ADDRESSES: core::ops::Range<usize> = 4096..1 << 47;
+    let can_be = ADDRESSES.contains(&(buffer as usize));
+    if !can_be {
+        retreat::all(Fate::Nowhere);
+    }
+    can_be
 }
 
 /// A joined pipe that is used under another number, which a path under `/proc` or `/dev` may have given it, goes back to the

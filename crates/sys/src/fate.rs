@@ -41,12 +41,14 @@ pub enum Fate {
     Renamed,
     /// It uses the pipe under a number that is not 0 or 1.
     Number,
+    /// It gave an address at which no memory can be.
+    Nowhere,
     /// It called this one of [`GUARDED`].
     Called(u16),
 }
 
 /// All but [`Fate::Called`], by their words.
-const PLAIN: [Fate; 18] = [
+const PLAIN: [Fate; 19] = [
     Fate::Untold,
     Fate::Joined,
     Fate::Waits,
@@ -65,6 +67,7 @@ const PLAIN: [Fate; 18] = [
     Fate::Forked,
     Fate::Renamed,
     Fate::Number,
+    Fate::Nowhere,
 ];
 const CALLED: u32 = 1 << 16;
 

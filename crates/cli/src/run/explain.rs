@@ -10,20 +10,29 @@ use super::watch::{PipeSeen, ProgramSeen, Seen};
 
 /// Programs that are listed, those that computed most.
 const PROGRAMS: usize = 12;
+/// Pipes that are listed, those that were there longest.
+const PIPES: usize = 12;
 
 /// The text, which ends with a verdict.
 pub(super) fn text(seen: &Seen, ledger: &Ledger) -> String {
     let evidence = evidence(seen, ledger);
-    let mut text = format!("millstream: looked at {} times, {} CPUs\n", seen.looks, evidence.cpus);
+    let mut text = format!("millstream: looked at {} times, CPUs: {}\n", seen.looks, evidence.cpus);
     let mut programs: Vec<&ProgramSeen> = seen.programs.iter().filter(|program| program.computed().is_some()).collect();
     programs.sort_by(|a, b| b.computed().unwrap_or(0.0).total_cmp(&a.computed().unwrap_or(0.0)));
     for program in programs.iter().take(PROGRAMS) {
         let _ = writeln!(text, "  {}", line(program));
     }
-    for pipe in &evidence.pipes {
+    let mut pipes: Vec<&Pipe> = evidence.pipes.iter().collect();
+    pipes.sort_by_key(|pipe| std::cmp::Reverse(pipe.looks));
+    pipes.truncate(PIPES);
+    pipes.sort_by_key(|pipe| pipe.id);
+    for pipe in &pipes {
         let (full, empty) = (percent(pipe.full, pipe.looks), percent(pipe.empty, pipe.looks));
         let between = between(seen, &pipe.writers, &pipe.readers);
         let _ = writeln!(text, "  pipe {} ({between}): full {full} %, empty {empty} % of the time", pipe.id);
+    }
+    if evidence.pipes.len() > pipes.len() {
+        let _ = writeln!(text, "  and {} pipes that were there for a shorter time", evidence.pipes.len() - pipes.len());
     }
     let _ = writeln!(text, "  {}", verdict::of(&evidence));
     text

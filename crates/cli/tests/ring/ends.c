@@ -3,8 +3,8 @@
 //
 //   write BYTES CALL [AFTER DO]      read BEGIN CALL [AFTER DO]
 //
-// CALL: call (read, write), stdio. After AFTER bytes it does DO once: none, exec PROGRAM ARGS, fork, poll, dup, signals, close,
-// readv. A writer reports "wrote BYTES WCHAR STATUS" on stderr, a reader "read BYTES" when every byte was right.
+// CALL: call (read, write), stdio. After AFTER bytes it does DO once: none, exec PROGRAM ARGS, fork, nowhere, poll, dup, signals,
+// close, readv. A writer reports "wrote BYTES WCHAR STATUS" on stderr, a reader "read BYTES" when every byte was right.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -49,6 +49,14 @@ static void act(char **what, int fd) {
         close(fd);
         waitpid(child, &status, 0);
         _exit(WEXITSTATUS(status));
+    } else if (!strcmp(what[0], "nowhere")) {
+        // What a program may do by mistake, and outside test suites do on purpose.
+        void *nowhere[] = {0, (void *)-1, (void *)(1ull << 62)};
+        for (int i = 0; i < 3; i++) {
+            int flags = fcntl(fd, F_GETFL);
+            ssize_t moved = (flags & O_ACCMODE) == O_RDONLY ? read(fd, nowhere[i], 10) : write(fd, nowhere[i], 10);
+            if (moved != -1 || errno != EFAULT) _exit(96);
+        }
     } else if (!strcmp(what[0], "poll")) {
         struct pollfd ends = {fd, POLLIN | POLLOUT, 0};
         if (poll(&ends, 1, -1) != 1) _exit(98);

@@ -179,6 +179,7 @@ fn word(fate: Fate) -> Option<String> {
         Fate::Forked => "forked",
         Fate::Renamed => "renumbered",
         Fate::Number => "number",
+        Fate::Nowhere => "nowhere",
     };
     Some(word.to_owned())
 }
