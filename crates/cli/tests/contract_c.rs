@@ -25,7 +25,12 @@ const OPTIONS: [&str; 4] = ["-std=gnu11", "-O1", "-w", "-pthread"];
 
 /// Where the pipe of a program comes from.
 const KINDS: [&str; 3] = ["made", "inherited", "fifo"];
-const WAYS: [&[&str]; 3] = [&[], &["run", "--"], &["run", "--stats", "--stats-file", "/dev/null", "--"]];
+const WAYS: [&[&str]; 4] = [
+    &[],
+    &["run", "--"],
+    &["run", "--stats", "--stats-file", "/dev/null", "--"],
+    &["run", "--ring", "--stats", "--stats-file", "/dev/null", "--"],
+];
 
 fn sources() -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/contract-c");

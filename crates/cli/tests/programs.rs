@@ -113,7 +113,7 @@ fn fortified_reads_are_checked_as_ever() {
     let scratch = Scratch::new();
     let program = scratch.c_program("program", source, &["-O2", "-D_FORTIFY_SOURCE=2", "-w"]);
     for (size, code, signal) in [("5", Some(0), None), ("9", None, Some(6))] {
-        for options in [&[][..], &["--stats-file", "/dev/null"]] {
+        for options in [&[][..], &["--stats-file", "/dev/null"], &["--ring", "--stats-file", "/dev/null"]] {
             let arguments = [&["run"], options, &["--", &program]].concat();
             let seen = output(millstream(arguments).env("SIZE", size));
             assert_eq!((seen.code, seen.signal), (code, signal), "{options:?} {seen:?}");

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use common::{Seen, millstream, output};
 
-/// Runs a script bare, under `run` and under `run --stats`, and wants the same each time.
+/// Runs a script bare, under `run`, under `run --stats` and with `--ring` as well, and wants the same each time.
 fn same_everywhere(shell: &str, script: &str) -> Seen {
     let bare = output(Command::new(shell).args(["-c", script]).stdin(std::process::Stdio::null()));
     let run = output(&mut millstream(["run", "--shell", shell, "-c", script]));
@@ -14,6 +14,8 @@ fn same_everywhere(shell: &str, script: &str) -> Seen {
     let stats =
         output(&mut millstream(["run", "--stats", "--stats-file", "/dev/null", "--shell", shell, "-c", script]));
     assert_eq!(bare, stats, "with --stats, {shell}: {script}");
+    let both = ["run", "--ring", "--stats", "--stats-file", "/dev/null", "--shell", shell, "-c", script];
+    assert_eq!(bare, output(&mut millstream(both)), "with --ring --stats, {shell}: {script}");
     run
 }
 
