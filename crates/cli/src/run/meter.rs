@@ -42,7 +42,7 @@ impl Meter {
         }
         self.drawn = Instant::now();
         let records: Vec<Record> = self.ledger.records().collect();
-        let alive = records.iter().filter(|record| seen.pipes.contains_key(&record.inode));
+        let alive = records.iter().filter(|record| seen.pipes.get(&record.inode).is_some_and(|pipe| pipe.is_there));
         let parts: Vec<String> = alive.map(|record| self.part(record, seen, since)).collect();
         if parts.is_empty() {
             return;

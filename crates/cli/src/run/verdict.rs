@@ -130,7 +130,7 @@ fn of_the_cpus(evidence: &Evidence, stages: &[&Stage]) -> Option<String> {
 
 /// The pipes say on which side it was held up.
 fn of_waiting(evidence: &Evidence) -> Option<String> {
-    let mut found = Vec::new();
+    let (mut found, mut undecided) = (Vec::new(), Vec::new());
     for pipe in evidence.pipes.iter().filter(|pipe| pipe.looks >= LOOKS) {
         let share = |part: u32| f64::from(part) / f64::from(pipe.looks);
         let (side, how, where_from) = match () {
@@ -145,6 +145,10 @@ fn of_waiting(evidence: &Evidence) -> Option<String> {
             ));
             continue;
         }
+        undecided.push(format!(
+            "pipe {} was {how} most of the time, and no {where_from} waited for one thing alone",
+            pipe.id
+        ));
         let slow = side.iter().filter_map(|&place| evidence.stages.get(place));
         found.extend(slow.filter_map(|stage| held_up(stage).map(|why| (stage, why))).map(|(stage, why)| {
             format!("{} bounded it: it waited {why}, while pipe {} was {how}", stage.name, pipe.id)
@@ -154,6 +158,7 @@ fn of_waiting(evidence: &Evidence) -> Option<String> {
     let who = |text: &str| text.split(':').next().unwrap_or_default().to_owned();
     match found.as_slice() {
         [first, rest @ ..] if rest.iter().all(|other| who(other) == who(first)) => Some(first.clone()),
+        [] if !undecided.is_empty() => Some(format!("unclear: {}", undecided.join("; "))),
         [] => alone(evidence),
         several => Some(format!("unclear: {}", several.join("; "))),
     }
@@ -275,6 +280,13 @@ mod tests {
             [stage("a 1", [0, 0, 0], 0.0, 0.0), stage("b 2", [0, 100, 0], 0.0, 0.0), stage("c 3", [0, 0, 0], 0.0, 0.0)];
         let said = verdict(2, &stages, &[pipe(1, 0, 100, 0, 1), pipe(2, 0, 100, 2, 1)]);
         assert!(said.starts_with("unclear: a 1 bounded it") && said.contains("; c 3 bounded it"), "{said}");
+    }
+
+    #[test]
+    fn a_full_pipe_whose_reader_does_this_and_that_is_unclear() {
+        let stages = [stage("head 1", [5, 0, 95], 0.0, 0.0), stage("python3 2", [25, 25, 0], 0.2, 0.0)];
+        let said = verdict(2, &stages, &[pipe(1, 95, 0, 0, 1)]);
+        assert_eq!(said, "unclear: pipe 1 was full most of the time, and no reader waited for one thing alone");
     }
 
     #[test]

@@ -46,6 +46,8 @@ pub(super) struct PipeSeen {
     /// Of these, the looks that found somebody waiting for room, or for bytes.
     pub(super) full: u32,
     pub(super) empty: u32,
+    /// In the last look.
+    pub(super) is_there: bool,
     pub(super) is_full: bool,
     pub(super) is_empty: bool,
     pub(super) writers: BTreeSet<usize>,
@@ -163,6 +165,7 @@ impl Seen {
         }
         for (inode, pipe) in &mut self.pipes {
             let now = now.get(inode);
+            pipe.is_there = now.is_some();
             pipe.is_full = now.is_some_and(|now| now.is_full);
             pipe.is_empty = now.is_some_and(|now| now.is_empty);
             pipe.looks += u32::from(now.is_some_and(|now| now.is_known));
