@@ -51,6 +51,7 @@ pub static WRITE_PATHS: &[WritePath] = &[
     WritePath { name: "write vectored", write: write_in_parts, is_like_write: true },
     WritePath { name: "copy from a file", write: copy_from_file, is_like_write: false },
     WritePath { name: "in place", write: write_in_place, is_like_write: true },
+    WritePath { name: "lent", write: lend, is_like_write: true },
 ];
 
 /// All ways out.
@@ -126,6 +127,16 @@ fn write_in_place(writer: &Writer, bytes: &[u8]) -> io::Result<usize> {
         }
     }
     Ok(done)
+}
+
+/// As a whole, where there is a buffer to be had; with a handle of its own, too.
+fn lend(writer: &Writer, bytes: &[u8]) -> io::Result<usize> {
+    let mut writer = writer.try_clone()?;
+    // SAFETY: as above.
+    unsafe { writer.trust_peers() };
+    let mut buffer = writer.buffer(bytes.len())?;
+    buffer.copy_from_slice(bytes);
+    writer.lend(&mut buffer, bytes.len())
 }
 
 /// Copies out of what is borrowed; with a handle of its own, too.

@@ -81,6 +81,11 @@ impl Trust {
         }
     }
 
+    /// What shows that claims in the name of this process are its own, for who makes one that may outlive the end.
+    pub(crate) fn lease(&self) -> Option<Lease> {
+        if let Trust::WithLease(lease) = self { Some(lease.clone()) } else { None }
+    }
+
     #[cold]
     fn with_lease(&mut self, end: &End) -> Option<Claimant> {
         let now = clock::ticks();
@@ -247,7 +252,7 @@ fn will_wait(end: &End, ring: Ring<'_>, access: Access) -> io::Result<Option<u32
 }
 
 /// Whether the claim of this process can be its own.
-fn has_claimed(end: &End, process: u32) -> Result<bool, Errno> {
+pub(crate) fn has_claimed(end: &End, process: u32) -> Result<bool, Errno> {
     let Some(origin) = &end.pipe.origin else { return Ok(false) };
     Ok(!futex::has_ended(process) && transfer::is_marked(&origin.file, Mark(u64::from(process)))?)
 }

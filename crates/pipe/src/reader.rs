@@ -16,6 +16,7 @@ use crate::policy::{Effort, FIRST_NAP, Look, longer};
 use crate::refusal::Refusal;
 use crate::segment::Segment;
 use crate::statistics::Statistics;
+use crate::writer::free_if_dead;
 
 mod ahead;
 mod borrowed;
@@ -378,7 +379,8 @@ impl Reader {
                 let (has_bytes, same_route) = (has_bytes(ring), ring.route() == route);
                 *false_wakes += u32::from(!has_bytes && ready.readable && route == Route::Ring);
                 *nap = longer(*nap);
-                if ready.is_nothing() && segment.give_pages_back(&parker) {
+                let is_idle = ready.is_nothing() && free_if_dead(&self.end, ring).unwrap_or(false);
+                if is_idle && segment.give_pages_back(&parker) {
                     self.end.counters.gave_pages_back();
                 }
                 let is_over = ready.peer_gone && !ready.readable && !has_bytes && same_route;

@@ -24,8 +24,11 @@ pub struct Statistics {
     pub direct_refused: u64,
     /// Of `bytes`, those that the program itself put into the ring or looked at there, without a copy.
     pub bytes_in_place: u64,
+    /// Of `bytes_in_place`, those that were passed on as whole buffers ([`Writer::lend`](crate::Writer::lend)).
+    pub bytes_lent: u64,
     /// Times that bytes were copied although the others are trusted: they were more than the limit for one end (the setting `loan_max`),
-    /// the user's ends had as much in place as they may (`user_loan_max`), or there was no descriptor left.
+    /// the user's ends had as much in place as they may (`user_loan_max`), somebody else had the pipe's one whole buffer or it was too small, or
+    /// there was no descriptor left.
     pub loans_refused: u64,
     /// Times that bytes were moved.
     pub transfers: u64,
@@ -55,6 +58,7 @@ pub(crate) struct Counters {
     transfers_direct: AtomicU64,
     direct_refused: AtomicU64,
     bytes_in_place: AtomicU64,
+    bytes_lent: AtomicU64,
     loans_refused: AtomicU64,
     transfers: AtomicU64,
     spins: AtomicU64,
@@ -110,6 +114,12 @@ impl Counters {
         }
     }
 
+    /// As [`Counters::moved_in_place`], with the lock.
+    pub(crate) fn lent(&self, bytes: usize) {
+        self.moved_in_place(bytes);
+        self.bytes_lent.store(self.bytes_lent.load(Relaxed) + bytes as u64, Relaxed);
+    }
+
     pub(crate) fn was_refused_a_loan(&self) {
         self.loans_refused.fetch_add(1, Relaxed);
     }
@@ -149,6 +159,7 @@ impl Counters {
             bytes_through_kernel: self.bytes_through_kernel.load(Relaxed),
             bytes_spliced: self.bytes_spliced.load(Relaxed),
             bytes_in_place: self.bytes_in_place.load(Relaxed),
+            bytes_lent: self.bytes_lent.load(Relaxed),
             loans_refused: self.loans_refused.load(Relaxed),
             bytes_direct: self.bytes_direct.load(Relaxed),
             direct_refused: self.direct_refused.load(Relaxed),

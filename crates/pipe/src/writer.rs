@@ -2,10 +2,12 @@
 
 use std::io::{self, IoSlice, Write};
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use millstream_ring::{PIPE_BUF, Ring, Route};
+use millstream_sys::share::Share;
 use millstream_sys::{Errno, clock, cpu, signals, transfer};
 
 use crate::claim::{self, Trust};
@@ -17,9 +19,12 @@ use crate::policy::{Effort, FIRST_NAP, Look, longer};
 use crate::segment::Segment;
 use crate::statistics::Statistics;
 
+mod buffer;
 mod copy_from;
 mod reservation;
 
+pub use buffer::Buffer;
+pub(crate) use buffer::free_if_dead;
 pub use reservation::Reservation;
 use reservation::Reserved;
 
@@ -59,6 +64,8 @@ pub struct Writer {
     reserved: Reserved,
     /// For what is reserved where no others can be trusted with it.
     private: Vec<u8>,
+    /// What this process has of the user's limit for whole buffers.
+    share_beside: Option<(u32, Arc<Share>)>,
 }
 
 /// What one attempt came to.
@@ -102,6 +109,7 @@ impl Writer {
             trust: Trust::No,
             reserved: Reserved::Nothing,
             private: Vec::new(),
+            share_beside: None,
         }
     }
 

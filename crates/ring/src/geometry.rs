@@ -15,8 +15,8 @@ const MIN_LOG2: u32 = 1;
 /// ```text
 /// bits   0-7    log2 of the bytes
 ///          8    the bank
-///       9-31    the base: which page of the stream lies at the start of the bank
-///      32-63    the epoch: how often the pages of the ring have been given back
+///       9-38    the base: which byte of the stream lies at the start of the bank
+///      39-63    the epoch: how often the pages of the ring have been given back
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
@@ -27,7 +27,9 @@ pub struct Geometry {
 }
 
 const BASE_SHIFT: u32 = 9;
-const EPOCH_SHIFT: u32 = 32;
+const EPOCH_SHIFT: u32 = 39;
+const BASE: u32 = (1 << (EPOCH_SHIFT - BASE_SHIFT)) - 1;
+const EPOCH: u32 = (1 << (64 - EPOCH_SHIFT)) - 1;
 
 /// Bytes of a bank, from its start, that somebody is about to touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +56,7 @@ impl Geometry {
         let geometry = Geometry {
             bank: low >> 8 & 1,
             log2: low & 0xff,
-            base: low >> BASE_SHIFT,
+            base: (word >> BASE_SHIFT) as u32 & BASE,
             epoch: (word >> EPOCH_SHIFT) as u32,
         };
         let is_possible = (MIN_LOG2..=30).contains(&geometry.log2) && geometry.bytes() <= bank_bytes;
@@ -62,7 +64,9 @@ impl Geometry {
     }
 
     pub(crate) fn word(self) -> u64 {
-        u64::from(self.epoch) << EPOCH_SHIFT | u64::from(self.base << BASE_SHIFT | self.bank << 8 | self.log2)
+        u64::from(self.epoch) << EPOCH_SHIFT
+            | u64::from(self.base) << BASE_SHIFT
+            | u64::from(self.bank << 8 | self.log2)
     }
 
     /// Capacity in bytes.
@@ -81,7 +85,7 @@ impl Geometry {
     #[inline]
     pub(crate) fn offset(self, position: u64) -> usize {
         // The mask keeps the truncation harmless, and whatever the word says inside the ring.
-        (position as usize).wrapping_sub((self.base as usize) << MIN_LOG2) & (self.bytes() - 1)
+        (position as usize).wrapping_sub(self.base as usize) & (self.bytes() - 1)
     }
 
     /// The first `len` bytes of the bank.
@@ -101,12 +105,16 @@ impl Geometry {
         Some(Geometry { bank: 1 - self.bank, epoch: self.epoch, ..Geometry::of(bytes)? })
     }
 
+    /// The same ring in the other bank, the byte at `position` at its start. Only for an empty ring.
+    pub(crate) fn beside(self, position: u64) -> Geometry {
+        Geometry { bank: 1 - self.bank, base: position as u32 & (self.bytes() - 1) as u32, ..self }
+    }
+
     /// The same ring without its pages. The page of `position` is the first, so that the next bytes need one page and not
     /// all those before it.
     pub(crate) fn without_pages(self, position: u64) -> Geometry {
-        let pages = self.bytes() >> MIN_LOG2;
-        let base = (position >> MIN_LOG2) as usize & (pages - 1);
-        Geometry { base: base as u32, epoch: self.epoch.wrapping_add(1), ..self }
+        let base = position as usize & (self.bytes() - 1) & !(MIN_BYTES - 1);
+        Geometry { base: base as u32, epoch: self.epoch.wrapping_add(1) & EPOCH, ..self }
     }
 }
 
@@ -120,8 +128,8 @@ mod tests {
     fn a_word_says_what_was_put_into_it() {
         for bytes in [4096, MIB, 1 << 30] {
             let ring = Geometry::of(bytes).unwrap();
-            for geometry in [ring, ring.without_pages(u64::MAX), ring.without_pages(5000).in_other_bank(bytes).unwrap()]
-            {
+            let without_pages = ring.without_pages(5000).in_other_bank(bytes).unwrap();
+            for geometry in [ring, ring.without_pages(u64::MAX), without_pages, ring.beside(u64::MAX)] {
                 assert_eq!(Geometry::from_word(geometry.word(), 1 << 30), Some(geometry));
             }
         }
@@ -135,6 +143,13 @@ mod tests {
         assert_eq!(moved.offset(7 * MIB as u64 + 3 * 4096 + 5), 5);
         assert_eq!(moved.offset(8 * MIB as u64 + 3 * 4096 - 1), MIB - 1, "the last byte before it comes round");
         assert_eq!(moved.extent(1), Extent { bank: 0, len: 1, epoch: 1 });
+    }
+
+    #[test]
+    fn a_ring_beside_begins_at_the_byte_where_the_stream_is() {
+        let ring = Geometry::of(MIB).unwrap().without_pages(4096).beside(9 * MIB as u64 + 77);
+        assert_eq!((ring.bank(), ring.offset(9 * MIB as u64 + 77), ring.offset(9 * MIB as u64 + 76)), (1, 0, MIB - 1));
+        assert_eq!(ring.extent(1), Extent { bank: 1, len: 1, epoch: 1 });
     }
 
     #[test]

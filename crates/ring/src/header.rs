@@ -13,7 +13,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"mstream\n");
 
 /// The layout described here.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// Bytes before the first data bank.
 pub const HEADER_BYTES: usize = 4096;
@@ -84,6 +84,8 @@ pub(crate) struct State {
     /// nowhere.
     pub(crate) strangers_at: AtomicU64,
     pub(crate) strangers: AtomicU64,
+    /// Who fills the bank beside the ring; see [`crate::spare`].
+    pub(crate) spare: AtomicU64,
 }
 
 /// What one side tells the other.
@@ -214,6 +216,7 @@ const _: () = {
     assert!(offset_of!(State, attended) == 36 && offset_of!(State, kernel_only) == 40);
     assert!(offset_of!(State, giving_back) == 48);
     assert!(offset_of!(State, strangers_at) == 56 && offset_of!(State, strangers) == 64);
+    assert!(offset_of!(State, spare) == 72);
     assert!(offset_of!(Published, position) == 0 && offset_of!(Published, cpu) == 8);
     assert!(offset_of!(Side, lock) == 0 && offset_of!(Side, peer_position) == 24);
     assert!(offset_of!(Side, own_position) == 32 && offset_of!(Side, own_cpu) == 40);
@@ -267,6 +270,7 @@ impl Header {
                 giving_back: AtomicU64::new(0),
                 strangers_at: AtomicU64::new(0),
                 strangers: AtomicU64::new(0),
+                spare: AtomicU64::new(0),
             }),
             write_pos: published(),
             writers: side(),

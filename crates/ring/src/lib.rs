@@ -57,6 +57,7 @@
 //! E10 Ring::take            count in the word, Release     <->  Ring::withdraw, Ring::standing  Acquire
 //!                                                                                           the copy is complete
 //! E11 Claims::end           swap 0, Release                <->  is_claimed      load, Acquire where the claim ended
+//! E12 WriteSide::lend       store geometry, then E1        <->  ReadSide::waiting   E1, then load where the bytes are
 //! ```
 #![no_std]
 
@@ -76,6 +77,7 @@ mod look;
 mod offer;
 mod ring;
 mod route;
+mod spare;
 mod splice;
 pub mod sync;
 mod whole;
@@ -91,6 +93,7 @@ pub use look::{Look, Tallies};
 pub use offer::{LARGEST_OFFER, Offer, Standing, Terms};
 pub use ring::{Foreign, PIPE_BUF, ReadSide, Resize, Ring, Room, Waiting, Whose, WriteSide};
 pub use route::Route;
+pub use spare::{Lent, Spare};
 #[cfg(not(loom))]
 pub use splice::Stretch;
 

@@ -427,9 +427,11 @@ impl<'a, P: Parking> WriteSide<'a, P> {
         let (from, mut piece) = (self.ring.geometry()?, [0; 4096]);
         let to = from.in_other_bank(bytes).filter(|to| to.bytes() <= self.ring.bank_bytes()).ok_or(Resize::TooLarge)?;
         let waiting = readers.waiting(usize::MAX)?;
-        if waiting.len > bytes || self.is_claimed() || readers.is_claimed() {
+        if waiting.len > bytes || self.is_claimed() || readers.is_claimed() || self.ring.spare_owner()?.is_some() {
             return Err(Resize::Busy);
         }
+        // Of somebody who died when the ring had moved there: not to be taken for a word about the other bank.
+        self.ring.header.state.0.spare.fetch_and(u64::MAX << 32, Ordering::Relaxed);
         let mut done = 0;
         while done < waiting.len {
             let len = piece.len().min(waiting.len - done);
@@ -453,7 +455,8 @@ impl<P: Parking> WriteSide<'_, P> {
     /// [`Broken`].
     pub fn disown_pages(&self, readers: &ReadSide<'_, P>) -> Result<bool, Broken> {
         let (geometry, waiting) = (self.ring.geometry()?, readers.waiting(usize::MAX)?);
-        if !waiting.is_empty() || self.is_claimed() || readers.is_claimed() {
+        let is_spare_taken = self.ring.spare_owner()?.is_some();
+        if !waiting.is_empty() || self.is_claimed() || readers.is_claimed() || is_spare_taken {
             return Ok(false);
         }
         let word = geometry.without_pages(waiting.position).word();
@@ -532,21 +535,23 @@ impl<P: Parking> ReadSide<'_, P> {
     /// [`Broken`]: the positions are impossible.
     #[inline]
     pub fn waiting(&self, wanted: usize) -> Result<Waiting, Broken> {
-        let geometry = self.ring.geometry()?;
+        let mut geometry = self.ring.geometry()?;
         let side = &self.ring.header.readers.0;
         let position = side.position(&self.ring.header.read_pos.0, self.guard.is_own());
         let seen = &side.peer_position;
-        let waiting_before = |written: u64| {
+        let waiting_before = |written: u64, geometry: Geometry| {
             let waiting = usize::try_from(written.wrapping_sub(position)).ok();
             waiting.filter(|&waiting| waiting <= geometry.bytes())
         };
-        match waiting_before(seen.load(Ordering::Relaxed)) {
+        match waiting_before(seen.load(Ordering::Relaxed), geometry) {
             Some(len) if len >= wanted => Ok(Waiting { geometry, position, len }),
             _ => {
                 // E1 with `WriteSide::publish`.
                 let written = self.ring.header.write_pos.0.position.load(Ordering::Acquire);
                 seen.store(written, Ordering::Relaxed);
-                let len = waiting_before(written).ok_or(Broken)?;
+                // E12 with `WriteSide::lend`: an empty ring may have moved to these bytes since it was looked at.
+                geometry = self.ring.geometry()?;
+                let len = waiting_before(written, geometry).ok_or(Broken)?;
                 Ok(Waiting { geometry, position, len })
             }
         }

@@ -5,6 +5,7 @@
 #![cfg(loom)]
 
 mod in_place;
+mod lending;
 mod locks;
 mod offers;
 mod stream;
