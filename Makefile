@@ -40,15 +40,15 @@ setup-rivals:
 # The library is built by itself, four times, because it must not get the features of dependencies that the program needs.
 build: setup-build
 	$(CARGO) build --release -p millstream
-	$(CARGO) build --release -p millstream-preload --target-dir target/plain
-	$(CARGO) build --release -p millstream-preload --features count --target-dir target/count
-	$(CARGO) build --release -p millstream-preload --features ring --target-dir target/ring
-	$(CARGO) build --release -p millstream-preload --features ring,count --target-dir target/ring-count
+	$(CARGO) build --profile library -p millstream-preload --target-dir target/plain
+	$(CARGO) build --profile library -p millstream-preload --features count --target-dir target/count
+	$(CARGO) build --profile library -p millstream-preload --features ring --target-dir target/ring
+	$(CARGO) build --profile library -p millstream-preload --features ring,count --target-dir target/ring-count
 	@mkdir -p $(LIBRARY)
-	@install -m 755 target/plain/release/libmillstream_preload.so $(LIBRARY)/libmillstream_preload.so
-	@install -m 755 target/count/release/libmillstream_preload.so $(LIBRARY)/libmillstream_count.so
-	@install -m 755 target/ring/release/libmillstream_preload.so $(LIBRARY)/libmillstream_ring.so
-	@install -m 755 target/ring-count/release/libmillstream_preload.so $(LIBRARY)/libmillstream_ring_count.so
+	@install -m 755 target/plain/library/libmillstream_preload.so $(LIBRARY)/libmillstream_preload.so
+	@install -m 755 target/count/library/libmillstream_preload.so $(LIBRARY)/libmillstream_count.so
+	@install -m 755 target/ring/library/libmillstream_preload.so $(LIBRARY)/libmillstream_ring.so
+	@install -m 755 target/ring-count/library/libmillstream_preload.so $(LIBRARY)/libmillstream_ring_count.so
 
 # Status 3: a cell failed its checks, on a machine with one CPU for instance. The table says which, and why.
 demo: build
@@ -69,7 +69,7 @@ check-format: setup-test
 
 # Of the profile that the tests are built with, whose libraries in C are compiled once for all three.
 check-lints: setup-test
-	$(CARGO) clippy --profile checked --all-targets -- -D warnings
+	$(CARGO) clippy --release --all-targets -- -D warnings
 	$(CARGO) clippy -p millstream-preload --target-dir target/plain -- -D warnings
 	$(CARGO) clippy -p millstream-preload --target-dir target/count --features count -- -D warnings
 	$(CARGO) clippy -p millstream-preload --target-dir target/ring --features ring -- -D warnings
@@ -79,7 +79,7 @@ check-licences: setup-test
 	$(CARGO) deny check licenses bans sources
 
 check-docs: setup-test
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --profile checked --no-deps --document-private-items
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --no-deps --document-private-items
 
 check-tests: setup-test build
 	scripts/run-tests $(CARGO)
@@ -97,8 +97,8 @@ check-fuzz: setup-test
 	scripts/check-ring fuzz $(CARGO)
 
 soak: setup-test
-	$(CARGO) build --profile checked -p millstream-conformance --bin millstream-soak
-	target/checked/millstream-soak --seconds $$(($(MINUTES) * 60))
+	$(CARGO) build --release -p millstream-conformance --bin millstream-soak
+	target/release/millstream-soak --seconds $$(($(MINUTES) * 60))
 
 fuzz-formats: setup-test
 	FUZZ_SECONDS=$(SECONDS) scripts/check-ring formats $(CARGO)

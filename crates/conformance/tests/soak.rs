@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! make soak MINUTES=60
-//! target/checked/millstream-soak --seed 1000172 --lanes 1 --lives 1    the life that a failure named, once more
+//! target/release/millstream-soak --seed 1000172 --lanes 1 --lives 1    the life that a failure named, once more
 //! ```
 
 use std::process::{Command, Output};
