@@ -3,11 +3,22 @@
 
 #[cfg(not(loom))]
 mod lines;
+
+/// Where the cache lines of the ring are that are copied to or from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lines {
+    /// With this CPU, which the other side used last as well.
+    Near,
+    /// With another CPU.
+    Away,
+}
+
 #[cfg(not(loom))]
 mod memory {
     use core::marker::PhantomData;
     use core::ptr::{NonNull, copy_nonoverlapping};
 
+    use super::Lines;
     use super::lines::{self, Travelling};
 
     /// Two banks of bytes that another process may change at any time.
@@ -35,16 +46,16 @@ mod memory {
             self.len
         }
 
-        pub(crate) fn write(&self, offset: usize, source: &[u8]) {
+        pub(crate) fn write(&self, offset: usize, source: &[u8], lines: Lines) {
             let target = self.at(offset, source.len());
             // SAFETY: in the banks, by the line above; `source` is this process's own, so they do not overlap.
-            unsafe { copy(source.as_ptr(), target.as_ptr(), source.len(), Travelling::Target) }
+            unsafe { copy(source.as_ptr(), target.as_ptr(), source.len(), lines, Travelling::Target) }
         }
 
-        pub(crate) fn read(&self, offset: usize, target: &mut [u8]) {
+        pub(crate) fn read(&self, offset: usize, target: &mut [u8], lines: Lines) {
             let source = self.at(offset, target.len());
             // SAFETY: as for `write`.
-            unsafe { copy(source.as_ptr(), target.as_mut_ptr(), target.len(), Travelling::Source) }
+            unsafe { copy(source.as_ptr(), target.as_mut_ptr(), target.len(), lines, Travelling::Source) }
         }
 
         /// The address of `len` bytes.
@@ -62,13 +73,13 @@ mod memory {
         }
     }
 
-    /// Copies, and asks for the lines of the ring that come next while it does.
+    /// Copies, and asks for the lines of the ring that come next while it does, if they are away.
     ///
     /// # Safety
     /// As for [`copy_nonoverlapping`].
     #[inline]
-    unsafe fn copy(source: *const u8, target: *mut u8, len: usize, travelling: Travelling) {
-        if len > lines::LONGEST {
+    unsafe fn copy(source: *const u8, target: *mut u8, len: usize, lines: Lines, travelling: Travelling) {
+        if lines == Lines::Near || len > lines::LONGEST {
             // SAFETY: as promised.
             return unsafe { copy_nonoverlapping(source, target, len) };
         }
@@ -89,6 +100,8 @@ mod memory {
 mod model {
     use loom::cell::UnsafeCell;
 
+    use super::Lines;
+
     /// The banks of a model: every byte is watched for being written and read at once.
     #[derive(Clone, Copy, Debug)]
     pub struct Bytes<'a> {
@@ -105,14 +118,14 @@ mod model {
             self.cells.len()
         }
 
-        pub(crate) fn write(&self, offset: usize, source: &[u8]) {
+        pub(crate) fn write(&self, offset: usize, source: &[u8], _: Lines) {
             for (cell, &byte) in self.cells[offset..].iter().zip(source) {
                 // SAFETY: loom stops the model if another thread uses the byte.
                 cell.with_mut(|cell| unsafe { *cell = byte });
             }
         }
 
-        pub(crate) fn read(&self, offset: usize, target: &mut [u8]) {
+        pub(crate) fn read(&self, offset: usize, target: &mut [u8], _: Lines) {
             for (cell, byte) in self.cells[offset..].iter().zip(target) {
                 // SAFETY: loom stops the model if another thread writes the byte.
                 *byte = cell.with(|cell| unsafe { *cell });
@@ -122,8 +135,8 @@ mod model {
         pub(crate) fn copy(&self, offset: usize, other: &Bytes<'_>, target: usize, len: usize) {
             for index in 0..len {
                 let mut byte = [0];
-                self.read(offset + index, &mut byte);
-                other.write(target + index, &byte);
+                self.read(offset + index, &mut byte, Lines::Near);
+                other.write(target + index, &byte, Lines::Near);
             }
         }
     }

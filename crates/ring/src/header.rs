@@ -5,6 +5,7 @@
 
 use crate::Broken;
 use crate::biased::BiasedLock;
+use crate::bytes::Lines;
 use crate::lock::{Guard, Lock, Parking};
 use crate::offer::OfferWords;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -112,6 +113,8 @@ pub(crate) struct Side {
     /// Who works in place, and how many have so far; see [`crate::claim`].
     pub(crate) claim: AtomicU32,
     pub(crate) claims: AtomicU32,
+    /// Where the other side ran then, as it says in [`Published::cpu`].
+    pub(crate) peer_cpu: AtomicU32,
 }
 
 impl Side {
@@ -139,6 +142,26 @@ impl Side {
     #[inline]
     pub(crate) fn position(&self, published: &Published, is_own: bool) -> u64 {
         if is_own { self.own_position.load(Ordering::Relaxed) } else { published.position.load(Ordering::Relaxed) }
+    }
+
+    /// Where the other side is.
+    #[inline]
+    pub(crate) fn look_at(&self, other: &Published) -> u64 {
+        // E1 with `WriteSide::publish`, E2 with `ReadSide::consume`.
+        let position = other.position.load(Ordering::Acquire);
+        self.peer_position.store(position, Ordering::Relaxed);
+        // Of no meaning for what a model shows, and many more orders to try.
+        if !cfg!(loom) {
+            self.peer_cpu.store(other.cpu.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        position
+    }
+
+    /// Where the other side has left the lines of the ring, for who runs on `cpu`.
+    #[inline]
+    pub(crate) fn lines(&self, cpu: u32) -> Lines {
+        let is_near = cfg!(loom) || self.peer_cpu.load(Ordering::Relaxed) == cpu.wrapping_add(1);
+        if is_near { Lines::Near } else { Lines::Away }
     }
 
     /// Makes known where this side is now.
@@ -220,7 +243,7 @@ const _: () = {
     assert!(offset_of!(Published, position) == 0 && offset_of!(Published, cpu) == 8);
     assert!(offset_of!(Side, lock) == 0 && offset_of!(Side, peer_position) == 24);
     assert!(offset_of!(Side, own_position) == 32 && offset_of!(Side, own_cpu) == 40);
-    assert!(offset_of!(Side, claim) == 44 && offset_of!(Side, claims) == 48);
+    assert!(offset_of!(Side, claim) == 44 && offset_of!(Side, claims) == 48 && offset_of!(Side, peer_cpu) == 52);
     assert!(offset_of!(BellWords, lock) == 0 && offset_of!(BellWords, bytes) == 4);
     assert!(offset_of!(BellWords, tally) == 8 && size_of::<Tally>() == 16);
     assert!(offset_of!(BellWords, rung_at) == 24);
@@ -243,6 +266,7 @@ impl Header {
                 own_cpu: AtomicU32::new(0),
                 claim: AtomicU32::new(0),
                 claims: AtomicU32::new(0),
+                peer_cpu: AtomicU32::new(0),
             })
         };
         let published = || Line(Published { position: AtomicU64::new(0), cpu: AtomicU32::new(0) });

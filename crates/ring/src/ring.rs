@@ -2,7 +2,7 @@
 
 use crate::Broken;
 use crate::bell::Level;
-use crate::bytes::Bytes;
+use crate::bytes::{Bytes, Lines};
 use crate::geometry::{Extent, Geometry};
 use crate::header::{HEADER_BYTES, Header, MAGIC, VERSION};
 use crate::lock::{Guard, Parking};
@@ -235,19 +235,19 @@ impl<'a> Ring<'a> {
         HEADER_BYTES + bank * self.bank_bytes()
     }
 
-    fn put(&self, geometry: Geometry, position: u64, source: &[u8]) {
+    fn put(&self, (geometry, position): Place, source: &[u8], lines: Lines) {
         let (start, first) = split(geometry, position, source.len());
         let bank = geometry.bank() * self.bank_bytes();
-        self.bytes.write(bank + start, &source[..first]);
-        self.bytes.write(bank, &source[first..]);
+        self.bytes.write(bank + start, &source[..first], lines);
+        self.bytes.write(bank, &source[first..], lines);
     }
 
-    fn get(&self, geometry: Geometry, position: u64, target: &mut [u8]) {
+    fn get(&self, (geometry, position): Place, target: &mut [u8], lines: Lines) {
         let (start, first) = split(geometry, position, target.len());
         let bank = geometry.bank() * self.bank_bytes();
         let (head, tail) = target.split_at_mut(first);
-        self.bytes.read(bank + start, head);
-        self.bytes.read(bank, tail);
+        self.bytes.read(bank + start, head, lines);
+        self.bytes.read(bank, tail, lines);
     }
 }
 
@@ -353,8 +353,7 @@ impl<'a, P: Parking> WriteSide<'a, P> {
             // Not enough when last looked at, or looked at before the ring was resized.
             _ => {
                 // E2 with `ReadSide::consume`: these bytes have been copied out and may be overwritten.
-                let read = self.ring.header.read_pos.0.position.load(Ordering::Acquire);
-                seen.store(read, Ordering::Relaxed);
+                let read = side.look_at(&self.ring.header.read_pos.0);
                 let free = free_after(read).ok_or(Broken)?;
                 Ok(Room { geometry, position, free })
             }
@@ -366,10 +365,11 @@ impl<'a, P: Parking> WriteSide<'a, P> {
     #[inline]
     pub fn write<'s>(&self, room: Room, sources: impl Iterator<Item = &'s [u8]>, cpu: u32) -> usize {
         let (mut done, mut published) = (0, 0);
+        let lines = self.ring.header.writers.0.lines(cpu);
         for source in sources {
             let source = &source[..source.len().min(room.free - done)];
             for piece in source.chunks(PIECE) {
-                self.ring.put(room.geometry, room.position.wrapping_add(done as u64), piece);
+                self.ring.put((room.geometry, room.position.wrapping_add(done as u64)), piece, lines);
                 done += piece.len();
                 if done - published >= PIECE {
                     self.publish(room.position.wrapping_add(done as u64));
@@ -436,8 +436,8 @@ impl<'a, P: Parking> WriteSide<'a, P> {
         while done < waiting.len {
             let len = piece.len().min(waiting.len - done);
             let position = waiting.position.wrapping_add(done as u64);
-            self.ring.get(from, position, &mut piece[..len]);
-            self.ring.put(to, position, &piece[..len]);
+            self.ring.get((from, position), &mut piece[..len], Lines::Near);
+            self.ring.put((to, position), &piece[..len], Lines::Near);
             done += len;
         }
         // E5: seen by the next holder of either lock, which the caller holds.
@@ -547,8 +547,7 @@ impl<P: Parking> ReadSide<'_, P> {
             Some(len) if len >= wanted => Ok(Waiting { geometry, position, len }),
             _ => {
                 // E1 with `WriteSide::publish`.
-                let written = self.ring.header.write_pos.0.position.load(Ordering::Acquire);
-                seen.store(written, Ordering::Relaxed);
+                let written = side.look_at(&self.ring.header.write_pos.0);
                 // E12 with `WriteSide::lend`: an empty ring may have moved to these bytes since it was looked at.
                 geometry = self.ring.geometry()?;
                 let len = waiting_before(written, geometry).ok_or(Broken)?;
@@ -561,10 +560,11 @@ impl<P: Parking> ReadSide<'_, P> {
     #[inline]
     pub fn read<'t>(&self, waiting: Waiting, targets: impl Iterator<Item = &'t mut [u8]>, cpu: u32) -> usize {
         let mut done = 0;
+        let lines = self.ring.header.readers.0.lines(cpu);
         for target in targets {
             let len = target.len().min(waiting.len - done);
             for piece in target[..len].chunks_mut(PIECE) {
-                self.ring.get(waiting.geometry, waiting.position.wrapping_add(done as u64), piece);
+                self.ring.get((waiting.geometry, waiting.position.wrapping_add(done as u64)), piece, lines);
                 done += piece.len();
                 self.consume(waiting.position.wrapping_add(done as u64));
             }
@@ -576,7 +576,8 @@ impl<P: Parking> ReadSide<'_, P> {
     /// Copies waiting bytes from `skipped` on to `target` and leaves them waiting. Returns how many.
     pub fn peek(&self, waiting: Waiting, skipped: usize, target: &mut [u8]) -> usize {
         let len = target.len().min(waiting.len.saturating_sub(skipped));
-        self.ring.get(waiting.geometry, waiting.position.wrapping_add(skipped as u64), &mut target[..len]);
+        let place = (waiting.geometry, waiting.position.wrapping_add(skipped as u64));
+        self.ring.get(place, &mut target[..len], Lines::Near);
         len
     }
 

@@ -180,6 +180,7 @@ mod tests {
 
     use super::*;
     use crate::biased::tests::somebody;
+    use crate::bytes::Lines;
     use crate::{Bytes, Resize, Whose};
 
     const BANK_BYTES: usize = 8192;
@@ -208,7 +209,7 @@ mod tests {
                 let before = [round; 77];
                 assert_eq!(writers.write(writers.room(77).unwrap(), [&before[..]].into_iter(), 0), 77);
                 let spare = writers.take_spare(3000, 7).unwrap().unwrap();
-                ring.bytes.write(spare.place(ring).start, &[round + 100; 3000]);
+                ring.bytes.write(spare.place(ring).start, &[round + 100; 3000], Lines::Near);
                 assert_eq!(writers.take_spare(1, 7), Ok(None));
                 assert_eq!(writers.lend(&spare, 2999, 0), Ok(Lent::NotNow));
                 assert_eq!(read(100), before);

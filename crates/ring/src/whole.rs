@@ -4,6 +4,7 @@
 //! ring of a FIFO keeps its size, so that bank is free. The bits are written under the lock of the writers and read with
 //! both sides locked.
 
+use crate::bytes::Lines;
 use crate::geometry::Extent;
 use crate::lock::Parking;
 use crate::ring::{PIPE_BUF, ReadSide, Room, Waiting, WriteSide, split};
@@ -54,7 +55,7 @@ impl<P: Parking> WriteSide<'_, P> {
         let mut at = first + 1;
         while at < past {
             let piece = &NOTHING[..NOTHING.len().min(past - at)];
-            self.ring.bytes.write(self.notes_of(room) + at, piece);
+            self.ring.bytes.write(self.notes_of(room) + at, piece, Lines::Near);
             at += piece.len();
         }
         if before_end != 0 {
@@ -64,8 +65,8 @@ impl<P: Parking> WriteSide<'_, P> {
 
     fn change(&self, room: Room, at: usize, change: impl Fn(u8) -> u8) {
         let (offset, mut byte) = (self.notes_of(room) + at, [0]);
-        self.ring.bytes.read(offset, &mut byte);
-        self.ring.bytes.write(offset, &[change(byte[0])]);
+        self.ring.bytes.read(offset, &mut byte, Lines::Near);
+        self.ring.bytes.write(offset, &[change(byte[0])], Lines::Near);
     }
 
     fn notes_of(&self, room: Room) -> usize {
@@ -84,7 +85,7 @@ impl<P: Parking> ReadSide<'_, P> {
         let ends_at = |index: usize| {
             let (offset, _) = split(waiting.geometry, waiting.position.wrapping_add(index as u64), 1);
             let mut byte = [0];
-            self.ring.bytes.read(notes + offset / BITS, &mut byte);
+            self.ring.bytes.read(notes + offset / BITS, &mut byte, Lines::Near);
             byte[0] >> (offset % BITS) & 1 != 0
         };
         // None ends there: what is cut is larger.

@@ -8,7 +8,7 @@
 /// difference.
 pub(super) const AHEAD: usize = 512;
 
-/// In a longer copy the processor finds the stream by itself. Where both ends share a CPU asking brings nothing.
+/// In a longer copy the processor finds the stream by itself.
 pub(super) const LONGEST: usize = 16 << 10;
 
 /// Which side of a copy lies in the ring.
