@@ -220,6 +220,7 @@ impl<'a> Ring<'a> {
         self.header.state.0.route.store(route.word(), Ordering::Release);
     }
 
+    #[inline]
     pub(crate) fn geometry(&self) -> Result<Geometry, Broken> {
         let word = self.header.state.0.geometry.load(Ordering::Relaxed);
         Geometry::from_word(word, self.bank_bytes()).ok_or(Broken)
