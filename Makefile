@@ -40,15 +40,15 @@ setup-rivals:
 # The library is built by itself, four times, because it must not get the features of dependencies that the program needs.
 build: setup-build
 	$(CARGO) build --release -p millstream
-	$(CARGO) build --profile library -p millstream-preload --target-dir target/plain
-	$(CARGO) build --profile library -p millstream-preload --features count --target-dir target/count
-	$(CARGO) build --profile library -p millstream-preload --features ring --target-dir target/ring
-	$(CARGO) build --profile library -p millstream-preload --features ring,count --target-dir target/ring-count
+	$(CARGO) build --profile preload -p millstream-preload --target-dir target/plain
+	$(CARGO) build --profile preload -p millstream-preload --features count --target-dir target/count
+	$(CARGO) build --profile preload -p millstream-preload --features ring --target-dir target/ring
+	$(CARGO) build --profile preload -p millstream-preload --features ring,count --target-dir target/ring-count
 	@mkdir -p $(LIBRARY)
-	@install -m 755 target/plain/library/libmillstream_preload.so $(LIBRARY)/libmillstream_preload.so
-	@install -m 755 target/count/library/libmillstream_preload.so $(LIBRARY)/libmillstream_count.so
-	@install -m 755 target/ring/library/libmillstream_preload.so $(LIBRARY)/libmillstream_ring.so
-	@install -m 755 target/ring-count/library/libmillstream_preload.so $(LIBRARY)/libmillstream_ring_count.so
+	@install -m 755 target/plain/preload/libmillstream_preload.so $(LIBRARY)/libmillstream_preload.so
+	@install -m 755 target/count/preload/libmillstream_preload.so $(LIBRARY)/libmillstream_count.so
+	@install -m 755 target/ring/preload/libmillstream_preload.so $(LIBRARY)/libmillstream_ring.so
+	@install -m 755 target/ring-count/preload/libmillstream_preload.so $(LIBRARY)/libmillstream_ring_count.so
 
 # Status 3: a cell failed its checks, on a machine with one CPU for instance. The table says which, and why.
 demo: build
