@@ -13,7 +13,7 @@ use millstream_conformance::seed::seed;
 use millstream_conformance::task::{Task, start, start_and_wait_until_asleep, wait_until_asleep, wait_until_state};
 use millstream_conformance::trace::{Sleep, sleeps_in};
 use millstream_conformance::{PIPE_BUF, alone, error_of};
-use millstream_pipe::{Builder, DirectPolicy, Reader, WaitPolicy, Writer};
+use millstream_pipe::{Builder, DirectPolicy, Reader, Writer};
 use millstream_sys::shared::Shared;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
@@ -151,13 +151,23 @@ alone! {
     }
 
     fn a_write_of_many_offers_returns_when_the_last_byte_is_taken() {
-        let (reader, mut writer) = Builder::new().capacity(PIPE_BUF).wait(WaitPolicy::Block).direct(DirectPolicy::Always).create().unwrap();
-        let task = start(move || writer.write(&stream(9 * MIB + 5)).unwrap());
-        read_exactly(&reader, 0, 9 * MIB);
-        wait_until_asleep(task.id);
-        assert!(!task.is_finished());
-        read_exactly(&reader, 9 * MIB, 5);
-        assert_eq!(task.join(), 9 * MIB + 5);
+        let (reader, mut writer) = pipe();
+        let offers = [LARGEST_OFFER, LARGEST_OFFER, MIB];
+        let total = offers.iter().map(|offer| PIPE_BUF + offer).sum();
+        let task = start_and_wait_until_asleep(move || writer.write(&stream(total)).unwrap());
+        let mut at = 0;
+        for offer in offers {
+            // Who reads on while the next bytes are still on their way takes them from the ring, before any are offered.
+            wait_until_asleep(task.id);
+            read_exactly(&reader, at, PIPE_BUF + offer - 5);
+            wait_until_asleep(task.id);
+            assert!(!task.is_finished());
+            at += PIPE_BUF + offer - 5;
+            read_exactly(&reader, at, 5);
+            at += 5;
+        }
+        assert_eq!(task.join(), total);
+        assert_eq!(reader.statistics().bytes_direct as usize, offers.iter().sum::<usize>());
     }
 
     fn what_fits_does_not_wait_for_a_reader() {
