@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use millstream_conformance::ours::segments;
 use millstream_conformance::paths::{READ_PATHS, WRITE_PATHS};
 use millstream_conformance::pattern::{self, Random};
-use millstream_conformance::process::{Child, end, fork};
+use millstream_conformance::process::{Child, count_signals, end, fork, interrupt};
 use millstream_conformance::ready::by_poll;
 use millstream_conformance::seed::{number, seed};
-use millstream_conformance::task::{start, start_and_wait_until_asleep, wait_until_state};
+use millstream_conformance::task::{start, start_and_wait_until_asleep, wait_until_asleep, wait_until_state};
 use millstream_conformance::{PIPE_BUF, alone, error_of};
 use millstream_pipe::{Buffer, Builder, Reader, WaitPolicy, Writer};
 use rustix::io::Errno;
@@ -180,6 +180,41 @@ alone! {
         assert_eq!(writer.statistics().bytes_lent, 16_384);
         assert!(!by_poll(writer.readiness().unwrap(), MOMENT).contains(rustix::event::PollFlags::OUT));
         assert_eq!(read(&reader, 16_384), [2; 16_384]);
+    }
+
+    fn a_signal_ends_it_with_what_was_copied_and_the_buffer_stays() {
+        count_signals(Signal::USR1, false);
+        let (reader, mut writer) = trusting();
+        writer.write_all(&[1; 4096]).unwrap();
+        let mut buffer = filled(&mut writer, &[2; 16_384]);
+        // 12 KiB fit behind what waits, then nothing does.
+        for expected in [Ok(12_288), Err(Errno::INTR)] {
+            let task = start_and_wait_until_asleep(move || {
+                let outcome = writer.lend(&mut buffer, 16_384).map_err(|error| Errno::from_io_error(&error).unwrap());
+                (outcome, writer, buffer)
+            });
+            interrupt(task.id, Signal::USR1);
+            let outcome;
+            (outcome, writer, buffer) = task.join();
+            assert_eq!((outcome, buffer.is_in_pipe()), (expected, true));
+            assert_eq!(buffer[..], [2; 16_384]);
+        }
+        assert_eq!(read(&reader, 16_384), [[1; 4096], [2; 4096], [2; 4096], [2; 4096]].concat());
+        assert_eq!(writer.lend(&mut buffer, 16_384).unwrap(), 16_384);
+        assert_eq!((read(&reader, 16_384), writer.statistics().bytes_lent), (vec![2; 16_384], 16_384));
+    }
+
+    fn a_signal_that_asks_for_it_has_it_done_again() {
+        count_signals(Signal::USR1, true);
+        let (reader, mut writer) = trusting();
+        writer.write_all(&[1; 16_384]).unwrap();
+        let task = start_and_wait_until_asleep(move || (lend(&mut writer, &[2; 4096]), writer));
+        interrupt(task.id, Signal::USR1);
+        wait_until_asleep(task.id);
+        assert!(!task.is_finished());
+        assert_eq!(read(&reader, 16_384), [1; 16_384]);
+        task.join();
+        assert_eq!(read(&reader, 4096), [2; 4096]);
     }
 
     fn a_reader_that_sleeps_is_woken_and_a_writer_behind_what_was_lent_too() {
