@@ -230,8 +230,10 @@ pub enum Life {
     Dead,
     /// It is stopped, or waits for a disk in a way that no signal ends, and may go on.
     Stopped,
-    /// It may run.
-    Alive,
+    /// It runs, or waits for a CPU, and has had one for so long, give or take ten milliseconds.
+    Runs(Duration),
+    /// It waits for something else; or no more is known than that there is one.
+    Sleeps,
 }
 
 /// What is known of the thread of this number.
@@ -243,15 +245,24 @@ pub fn life_of(id: u32) -> Life {
             match stat.get(after_name) {
                 Some(b'Z' | b'X') => Life::Dead,
                 Some(b'T' | b't' | b'D') => Life::Stopped,
-                _ => Life::Alive,
+                Some(b'R') => Life::Runs(cpu_time(&stat[after_name..])),
+                _ => Life::Sleeps,
             }
         }
         Err(_) => {
             let id = i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw);
             let exists = id.is_some_and(|id| rustix::process::test_kill_process(id) != Err(Errno::SRCH));
-            if exists { Life::Alive } else { Life::Dead }
+            if exists { Life::Sleeps } else { Life::Dead }
         }
     }
+}
+
+/// Of the numbers of `proc_pid_stat(5)` from the state on, the two that count ticks of a hundredth of a second in user mode and
+/// in the kernel.
+fn cpu_time(from_state: &[u8]) -> Duration {
+    let fields = from_state.split(|&byte| byte == b' ').skip(11).take(2);
+    let ticks: u64 = fields.filter_map(|field| core::str::from_utf8(field).ok()?.parse::<u64>().ok()).sum();
+    Duration::from_millis(10).saturating_mul(u32::try_from(ticks).unwrap_or(u32::MAX))
 }
 
 /// Whether a process has ended, with all of its threads: the first of them may have ended before the others, and is a zombie
@@ -407,6 +418,43 @@ mod tests {
         let word = AtomicU32::new(7);
         wait(&word, 8, Duration::from_secs(3600));
         wait(&word, 7, Duration::from_millis(1));
+    }
+
+    #[test]
+    fn a_thread_that_runs_is_told_from_one_that_sleeps_and_its_time_grows() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let running = std::thread::spawn(move || {
+            tell.send(Thread::current().id()).unwrap();
+            while ended.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+                core::hint::spin_loop();
+            }
+        });
+        let id = told.recv().unwrap();
+        let now = || if let Life::Runs(time) = life_of(id) { Some(time) } else { None };
+        let first = loop {
+            if let Some(time) = now() {
+                break time;
+            }
+        };
+        while now().is_none_or(|time| time < first + Duration::from_millis(50)) {
+            std::thread::yield_now();
+        }
+        drop(end);
+        running.join().unwrap();
+
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let (tell, told) = std::sync::mpsc::channel();
+        let sleeping = std::thread::spawn(move || {
+            tell.send(Thread::current().id()).unwrap();
+            let _ = ended.recv();
+        });
+        let id = told.recv().unwrap();
+        while life_of(id) != Life::Sleeps {
+            std::thread::yield_now();
+        }
+        drop(end);
+        sleeping.join().unwrap();
     }
 
     #[test]
