@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use millstream_ring::{Claim, Claims, Ring};
+use millstream_ring::{Claim, ClaimId, Claims, Ring};
 use millstream_sys::futex::{self, Thread};
 use millstream_sys::share::Share;
 use millstream_sys::transfer::{self, Access, Mark};
@@ -134,7 +134,7 @@ impl OpenClaim {
     #[inline]
     pub(crate) fn note(&self, claim: &Claim, access: Access) {
         let side = if access == Access::Write { OF_WRITERS } else { 0 };
-        self.0.store(side | u64::from(claim.serial()), Relaxed);
+        self.0.store(side | u64::from(claim.id().serial), Relaxed);
     }
 
     #[inline]
@@ -145,7 +145,7 @@ impl OpenClaim {
     /// Whether this is the one.
     #[inline]
     pub(crate) fn is(&self, claim: &Claim) -> bool {
-        self.0.load(Relaxed) as u32 == claim.serial()
+        self.0.load(Relaxed) as u32 == claim.id().serial
     }
 }
 
@@ -158,7 +158,7 @@ pub(crate) fn claims_of(ring: Ring<'_>, access: Access) -> Claims<'_> {
 /// Whether a claim was made by this process: not by the one that it was forked from.
 #[inline]
 pub(crate) fn is_ours(claim: &Claim) -> bool {
-    claim.process() == Thread::current().process()
+    claim.id().process == Thread::current().process()
 }
 
 /// Ends a claim of this process after `count` bytes. Returns false in the child of a fork, whose claim it is not.
@@ -186,20 +186,21 @@ pub(crate) fn give_back(end: &End) -> bool {
     let access = if open & OF_WRITERS == 0 { Access::Read } else { Access::Write };
     let Ok(Some(segment)) = end.segment() else { return false };
     let ring = segment.ring();
-    // Not in the child of a fork. With the side locked the claim of another end of this process is not mistaken for it.
-    let stands = || claims_of(ring, access).stands(serial, process);
-    stands() && take_if(end, ring, access, process, stands)
+    // Not in the child of a fork: its claims have another process.
+    let id = ClaimId { process, serial };
+    claims_of(ring, access).standing() == Some(id) && end_for(end, ring, access, id)
 }
 
-fn take_if(end: &End, ring: Ring<'_>, access: Access, process: u32, is_wanted: impl Fn() -> bool) -> bool {
+/// Ends the claim of somebody who is dead or has forgotten it. Returns whether it still stood.
+fn end_for(end: &End, ring: Ring<'_>, access: Access, id: ClaimId) -> bool {
     let (parker, claims) = (end.parker(), claims_of(ring, access));
-    let is_taken = if access == Access::Write {
-        ring.lock_writers(&parker).is_ok_and(|side| is_wanted() && side.end_claim_of_dead(process))
+    let is_ended = if access == Access::Write {
+        ring.lock_writers(&parker).is_ok_and(|side| side.end_claim_of_dead(id))
     } else {
-        ring.lock_readers(&parker).is_ok_and(|side| is_wanted() && side.end_claim_of_dead(process))
+        ring.lock_readers(&parker).is_ok_and(|side| side.end_claim_of_dead(id))
     };
     futex::wake_all(claims.word());
-    is_taken
+    is_ended
 }
 
 /// Waits until nobody has claimed the side, or it is time to look around: a signal handler ran (then true), or the other
@@ -216,10 +217,10 @@ pub(crate) fn wait(end: &End, ring: Ring<'_>, access: Access, may_wait: bool) ->
     let claims = claims_of(ring, access);
     let mut look = FIRST_LOOK;
     cpu::give_way();
-    while let Some(process) = claims.process() {
+    while let Some(id) = claims.standing() {
         if !may_wait || look > FIRST_LOOK {
-            if !has_claimed(end, process)? {
-                take_if(end, ring, access, process, || claims.process() == Some(process));
+            if !has_claimed(end, id.process)? {
+                end_for(end, ring, access, id);
                 return Ok(false);
             }
             if !may_wait {

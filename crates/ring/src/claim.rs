@@ -24,7 +24,8 @@
 //! owner that still finds the lock its own knows that nobody waits.
 //!
 //! A claim names a process, not a thread: what was claimed may be handed from thread to thread. Nobody but its callers
-//! can tell whether that process still lives; [`WriteSide::end_claim_of_dead`] is for when it does not.
+//! can tell whether that process still lives; [`WriteSide::end_claim_of_dead`] is for when it does not. It ends the claim
+//! that was looked into and no other: by then the process may have ended that one itself, and made its next.
 
 use core::ops::Range;
 
@@ -42,14 +43,22 @@ pub(crate) fn claimant(word: u32) -> Option<u32> {
     Some(word & PROCESS).filter(|&process| process != 0)
 }
 
+/// Which of the claims of one side: in whose name, and its number, which is never 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClaimId {
+    /// The process.
+    pub process: u32,
+    /// The number, wrapping.
+    pub serial: u32,
+}
+
 /// A stretch of the ring that one process works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
     geometry: Geometry,
     position: u64,
     len: usize,
-    process: u32,
-    serial: u32,
+    id: ClaimId,
 }
 
 impl Claim {
@@ -64,16 +73,10 @@ impl Claim {
         self.len == 0
     }
 
-    /// Whose it is.
+    /// Whose it is, and what tells it apart from the others of its side.
     #[inline]
-    pub fn process(&self) -> u32 {
-        self.process
-    }
-
-    /// Tells it apart from the others of its side; never 0.
-    #[inline]
-    pub fn serial(&self) -> u32 {
-        self.serial
+    pub fn id(&self) -> ClaimId {
+        self.id
     }
 
     /// Where its bytes lie in `ring`, in their order: from the start of the first bank, and always inside of the banks.
@@ -125,9 +128,9 @@ impl<P: Parking> WriteSide<'_, P> {
         self.ring.claims_of_writers().will_wait()
     }
 
-    /// Ends the claim of `process`, which is dead or has forgotten it: nothing of it counts. Returns whether there was one.
-    pub fn end_claim_of_dead(&self, process: u32) -> bool {
-        self.ring.claims_of_writers().take_from_dead(process)
+    /// Ends a claim whose process is dead or has forgotten it: nothing of it counts. False if it does not stand any more.
+    pub fn end_claim_of_dead(&self, id: ClaimId) -> bool {
+        self.ring.claims_of_writers().take_from_dead(id)
     }
 }
 
@@ -150,8 +153,8 @@ impl<P: Parking> ReadSide<'_, P> {
     }
 
     /// As [`WriteSide::end_claim_of_dead`].
-    pub fn end_claim_of_dead(&self, process: u32) -> bool {
-        self.ring.claims_of_readers().take_from_dead(process)
+    pub fn end_claim_of_dead(&self, id: ClaimId) -> bool {
+        self.ring.claims_of_readers().take_from_dead(id)
     }
 }
 
@@ -168,7 +171,7 @@ impl<'a> Claims<'a> {
         self.side.claims.store(serial, Ordering::Relaxed);
         // E5 makes it seen. Only a hostile process can have put something else there since it was looked at.
         self.side.claim.store(process & PROCESS, Ordering::Relaxed);
-        Claim { geometry, position, len, process, serial }
+        Claim { geometry, position, len, id: ClaimId { process, serial } }
     }
 
     /// The stream goes on after the first `count` bytes of `claim`, and others may go on. Returns whether somebody waited
@@ -200,14 +203,12 @@ impl<'a> Claims<'a> {
         }
     }
 
-    /// The process that has claimed the side, if one has.
-    pub fn process(&self) -> Option<u32> {
-        claimant(self.side.claim.load(Ordering::Relaxed))
-    }
-
-    /// Whether the claim of this number, made by `process`, stands.
-    pub fn stands(&self, serial: u32, process: u32) -> bool {
-        self.process() == Some(process) && self.side.claims.load(Ordering::Relaxed) == serial
+    /// The claim that stands, if one does.
+    pub fn standing(&self) -> Option<ClaimId> {
+        // In this order. The number may be older than the word then, and names no claim that stands: never a younger one, of
+        // which nothing was known when the word was seen.
+        let serial = self.side.claims.load(Ordering::Acquire);
+        claimant(self.side.claim.load(Ordering::Relaxed)).map(|process| ClaimId { process, serial })
     }
 
     fn will_wait(&self) -> Option<u32> {
@@ -226,9 +227,8 @@ impl<'a> Claims<'a> {
         &self.side.claim
     }
 
-    fn take_from_dead(&self, process: u32) -> bool {
-        let word = self.side.claim.load(Ordering::Relaxed);
-        if word & PROCESS != process {
+    fn take_from_dead(&self, id: ClaimId) -> bool {
+        if self.standing() != Some(id) {
             return false;
         }
         // It may have died between the two stores of `publish`.
@@ -278,12 +278,19 @@ mod tests {
         let ring = Ring::new(&header, unsafe { Bytes::new(NonNull::dangling(), 2 * BANK) });
         ring.found(Whose::default(), Geometry::of(4096).unwrap());
         let writers = ring.lock_writers(&me).unwrap();
-        let claim = writers.claim(writers.room(10).unwrap(), 10, 7);
         let claims = ring.claims_of_writers();
-        assert!(claims.stands(claim.serial(), 7) && !claims.stands(claim.serial(), 8) && !claims.stands(0, 7));
-        assert!(!writers.end_claim_of_dead(8) && writers.is_claimed());
+        assert_eq!(claims.standing(), None);
+        let claim = || writers.claim(writers.room(10).unwrap(), 10, 7);
+        let first = claim();
+        let seen = claims.standing().unwrap();
+        assert_eq!(seen, first.id());
+        assert!(!writers.end_claim_of_dead(ClaimId { process: 8, ..seen }) && writers.is_claimed());
+        // It was not dead: it ends that one, and makes another.
+        assert!(!claims.end(&first, 0, 0, &me));
+        let second = claim();
+        assert!(!writers.end_claim_of_dead(seen) && claims.standing() == Some(second.id()));
         assert!(writers.will_wait().is_some());
-        assert!(writers.end_claim_of_dead(7) && !writers.is_claimed());
-        assert!(writers.will_wait().is_none() && !writers.end_claim_of_dead(7));
+        assert!(writers.end_claim_of_dead(second.id()) && !writers.is_claimed());
+        assert!(writers.will_wait().is_none() && !writers.end_claim_of_dead(second.id()));
     }
 }

@@ -84,7 +84,7 @@ mod whole;
 
 pub use bell::{Bell, Level, Shadow};
 pub use bytes::Bytes;
-pub use claim::{Claim, Claims};
+pub use claim::{Claim, ClaimId, Claims};
 pub use geometry::{Extent, Geometry, MIN_BYTES};
 pub use header::{HEADER_BYTES, Header, MAGIC, VERSION};
 pub use lock::{Guard, Lock, Parked, Parking};
@@ -93,7 +93,7 @@ pub use look::{Look, Tallies};
 pub use offer::{LARGEST_OFFER, Offer, Standing, Terms};
 pub use ring::{Foreign, PIPE_BUF, ReadSide, Resize, Ring, Room, Waiting, Whose, WriteSide};
 pub use route::Route;
-pub use spare::{Lent, Spare};
+pub use spare::{Lent, Spare, SpareOwner};
 #[cfg(not(loom))]
 pub use splice::Stretch;
 

@@ -34,6 +34,19 @@ use crate::sync::Ordering;
 const PROCESS: u64 = (1 << 31) - 1;
 const BANK: u64 = 1 << 31;
 
+/// Who has the spare bank, as others find it: a process, and which of the times that it has had it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpareOwner {
+    word: u64,
+}
+
+impl SpareOwner {
+    /// The process. Not asked whether it lives.
+    pub fn process(&self) -> u32 {
+        (self.word & PROCESS) as u32
+    }
+}
+
 /// The process that has the spare bank, as this word says beside a ring in that bank.
 pub(crate) fn owner(word: u64, ring: Geometry) -> Option<u32> {
     let is_beside = usize::from(word & BANK != 0) != ring.bank();
@@ -87,12 +100,13 @@ pub enum Lent {
 }
 
 impl Ring<'_> {
-    /// The process that has the spare bank, if one has. Not asked whether it lives.
+    /// Who has the spare bank, if somebody has.
     ///
     /// # Errors
     /// [`Broken`].
-    pub fn spare_owner(&self) -> Result<Option<u32>, Broken> {
-        Ok(owner(self.header.state.0.spare.load(Ordering::Relaxed), self.geometry()?))
+    pub fn spare_owner(&self) -> Result<Option<SpareOwner>, Broken> {
+        let word = self.header.state.0.spare.load(Ordering::Relaxed);
+        Ok(owner(word, self.geometry()?).map(|_| SpareOwner { word }))
     }
 
     /// Gives the spare bank back, unlent. False if it was not the caller's any more.
@@ -129,16 +143,17 @@ impl<P: Parking> WriteSide<'_, P> {
         Ok(is_taken.then_some(Spare { word, extent }))
     }
 
-    /// Takes the spare bank from `process`, which is dead. Returns whether it had it.
+    /// Takes the spare bank from who had it and is dead. Returns whether it was still the same who had it.
     ///
     /// # Errors
     /// [`Broken`].
-    pub fn end_spare_of_dead(&self, process: u32) -> Result<bool, Broken> {
-        let (word, geometry) = (self.state().spare.load(Ordering::Relaxed), self.ring().geometry()?);
-        let is_its = owner(word, geometry) == Some(process);
-        let free =
-            || self.state().spare.compare_exchange(word, without_owner(word), Ordering::AcqRel, Ordering::Relaxed);
-        Ok(is_its && free().is_ok())
+    pub fn end_spare_of_dead(&self, dead: SpareOwner) -> Result<bool, Broken> {
+        let free = || {
+            let word = &self.state().spare;
+            word.compare_exchange(dead.word, without_owner(dead.word), Ordering::AcqRel, Ordering::Relaxed)
+        };
+        // Lent meanwhile, it is the ring.
+        Ok(self.ring().spare_owner()? == Some(dead) && free().is_ok())
     }
 
     /// Has the ring move to the spare bank, whose first `len` bytes are the next of the stream, if nothing waits in it. Only
@@ -229,16 +244,20 @@ mod tests {
             let (writers, readers) = (ring.lock_writers(&me).unwrap(), ring.lock_readers(&me).unwrap());
             assert_eq!(writers.take_spare(4097, 7), Ok(None), "more than the ring holds");
             let spare = writers.take_spare(4096, 7).unwrap().unwrap();
-            assert_eq!(ring.spare_owner(), Ok(Some(7)));
+            let seen = ring.spare_owner().unwrap().unwrap();
+            assert_eq!(seen.process(), 7);
             assert_eq!(writers.resize(&readers, BANK_BYTES), Err(Resize::Busy));
             assert_eq!(writers.disown_pages(&readers), Ok(false));
-            assert_eq!(writers.end_spare_of_dead(8), Ok(false));
             assert!(ring.give_spare_back(&spare) && !ring.give_spare_back(&spare));
+            // It was not dead, and has it once more.
+            let again = writers.take_spare(4096, 7).unwrap().unwrap();
+            assert_eq!(writers.end_spare_of_dead(seen), Ok(false));
+            assert!(ring.give_spare_back(&again));
             assert_eq!(writers.disown_pages(&readers), Ok(true));
             assert_eq!(writers.resize(&readers, BANK_BYTES), Ok(()));
             let other = writers.take_spare(10, 9).unwrap().unwrap();
             assert!(!ring.give_spare_back(&spare), "another's");
-            assert_eq!(writers.end_spare_of_dead(9), Ok(true));
+            assert_eq!(writers.end_spare_of_dead(ring.spare_owner().unwrap().unwrap()), Ok(true));
             assert_eq!(writers.lend(&other, 1, 0), Ok(Lent::Lost));
         });
     }
@@ -271,7 +290,7 @@ mod tests {
                 header.state.0.spare.store(word, Ordering::Relaxed);
                 if let Some(spare) = writers.take_spare(4096, 7).unwrap() {
                     assert!(spare.place(ring).end <= 2 * BANK_BYTES && spare.extent().bank == 1);
-                    assert_eq!((spare.process(), ring.spare_owner()), (7, Ok(Some(7))));
+                    assert_eq!((spare.process(), ring.spare_owner().unwrap().unwrap().process()), (7, 7));
                 }
             }
         });

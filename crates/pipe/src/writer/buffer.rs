@@ -301,11 +301,11 @@ impl Writer {
 /// Frees the bank beside the ring if the process that has it is dead, or never said that it had it. Returns whether nobody has
 /// it now.
 pub(crate) fn free_if_dead(end: &End, ring: Ring<'_>) -> io::Result<bool> {
-    let Some(process) = ring.spare_owner().map_err(broken)? else { return Ok(true) };
-    if claim::has_claimed(end, process)? {
+    let Some(owner) = ring.spare_owner().map_err(broken)? else { return Ok(true) };
+    if claim::has_claimed(end, owner.process())? {
         return Ok(false);
     }
     let parker = end.parker();
     let writers = ring.lock_writers(&parker).map_err(broken)?;
-    writers.end_spare_of_dead(process).map_err(broken)
+    writers.end_spare_of_dead(owner).map_err(broken)
 }

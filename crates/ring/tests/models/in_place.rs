@@ -223,8 +223,8 @@ fn the_claim_of_one_who_died_is_worth_nothing() {
         let take_over = |world: &World, me: &Me, byte| {
             until(|| {
                 let ring = world.ring();
-                if ring.claims_of_writers().process() == Some(7) {
-                    ring.lock_writers(me).unwrap().end_claim_of_dead(7);
+                if let Some(dead) = ring.claims_of_writers().standing() {
+                    ring.lock_writers(me).unwrap().end_claim_of_dead(dead);
                 }
                 write_beside(world, me, byte)
             });

@@ -1,0 +1,119 @@
+//! Processes that work in place again and again, each time with a handle and a lease of their own, beside others who must not
+//! wait and so look at once whether the one who does lives: what a living one does is never taken for a dead one's.
+#![allow(unsafe_code, reason = "a promise: the processes of these tests keep to the protocol")]
+
+use std::io::{self, ErrorKind, Read};
+
+use millstream_conformance::alone;
+use millstream_conformance::process::{Child, end, fork};
+use millstream_pipe::{Builder, Reader, Writer};
+
+/// Many more than CPUs, so that one is put aside at every point of its look at another.
+const PROCESSES: u8 = 12;
+const RECORDS: u32 = 5000;
+const RECORD: usize = 16;
+
+type Record = [u8; RECORD];
+
+/// Who wrote it, in every other byte, and its number.
+fn record(process: u8, number: u32) -> Record {
+    let mut record = [process; RECORD];
+    let bytes = record.iter_mut().step_by(2).take(4);
+    bytes.zip(number.to_le_bytes()).for_each(|(to, byte)| *to = byte);
+    record
+}
+
+fn pipe() -> (Reader, Writer) {
+    // SAFETY: all ends stay with processes of these tests, which run this crate.
+    unsafe { Builder::new().capacity(4096).trust_peers() }.create().unwrap()
+}
+
+/// As another program would hold it: whose lease goes with it.
+fn new_handle(writer: &Writer) -> Writer {
+    writer.try_clone().unwrap()
+}
+
+/// Byte by byte, so that somebody else who fills the same place at the same time is noticed.
+fn fill(target: &mut [u8], bytes: &Record) {
+    for (index, byte) in bytes.iter().enumerate() {
+        target[index] = *byte;
+        if index == RECORD / 2 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn reserve_and_commit(writer: &Writer, bytes: &Record) -> io::Result<bool> {
+    let mut writer = new_handle(writer);
+    let mut room = writer.reserve(RECORD)?;
+    if room.len() < RECORD {
+        return Ok(false);
+    }
+    let mut whole = [0; RECORD];
+    fill(&mut whole, bytes);
+    for byte in whole {
+        io::Write::write_all(&mut room, &[byte])?;
+        std::hint::spin_loop();
+    }
+    room.commit(RECORD).map(|count| count == RECORD)
+}
+
+fn fill_and_lend(writer: &Writer, bytes: &Record) -> io::Result<bool> {
+    let mut writer = new_handle(writer);
+    let mut buffer = writer.buffer(RECORD)?;
+    fill(&mut buffer, bytes);
+    writer.lend(&mut buffer, RECORD).map(|count| count == RECORD)
+}
+
+/// Writes its records by `put`, which says whether it did.
+fn write_records(process: u8, writer: &Writer, put: impl Fn(&Writer, &Record) -> io::Result<bool>) {
+    for number in 0..RECORDS {
+        loop {
+            match put(writer, &record(process, number)) {
+                Ok(true) => break,
+                Ok(false) => std::thread::yield_now(),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::yield_now(),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+fn all_records_come(put: fn(&Writer, &Record) -> io::Result<bool>) {
+    let mut state = pipe();
+    state.1.set_nonblocking(true).unwrap();
+    let mut children: Vec<Child> = Vec::new();
+    for process in 0..PROCESSES {
+        let child;
+        (child, state) = fork(state, |(reader, writer)| {
+            drop(reader);
+            write_records(process, &writer, put);
+            end(0);
+        });
+        children.push(child);
+    }
+    let (mut reader, writer) = state;
+    drop(writer);
+    let mut next = [0; PROCESSES as usize];
+    let mut came = [0; RECORD];
+    for count in 0..u32::from(PROCESSES) * RECORDS {
+        reader.read_exact(&mut came).unwrap();
+        let process = came[1];
+        assert!(process < PROCESSES, "record {count}: {came:?}");
+        let number = &mut next[usize::from(process)];
+        assert_eq!(came, record(process, *number), "record {count}");
+        *number += 1;
+    }
+    assert_eq!(reader.read(&mut came).unwrap(), 0);
+    children.into_iter().for_each(Child::succeed);
+}
+
+alone! {
+    fn nobody_fills_the_room_that_another_has_reserved() {
+        all_records_come(reserve_and_commit);
+    }
+
+    fn nobody_fills_the_buffer_that_another_has() {
+        all_records_come(fill_and_lend);
+    }
+}
