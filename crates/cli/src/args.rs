@@ -206,8 +206,25 @@ pub(crate) enum BenchCommand {
     Pipeline(pipeline::Options),
 }
 
+/// `millstream run` without the tables of the other subcommands: building those takes longer than starting the command.
+#[derive(Parser)]
+struct RunAlone {
+    #[command(flatten)]
+    options: RunOptions,
+}
+
+/// The options of `millstream run`, if that is what is asked for and nothing is to be said about them.
+fn run_alone() -> Option<RunOptions> {
+    let mut arguments = std::env::args_os().skip(1).peekable();
+    arguments.next_if(|first| first == "run")?;
+    RunAlone::try_parse_from(std::iter::once("run".into()).chain(arguments)).ok().map(|run| run.options)
+}
+
 /// Reads this process's arguments.
 pub(crate) fn parse() -> Result<Action, Failure> {
+    if let Some(options) = run_alone() {
+        return Ok(Action::Run(options));
+    }
     match Program::try_parse() {
         Ok(Program { command: Command::Run(options) }) => Ok(Action::Run(options)),
         Ok(Program { command: Command::Fifo(options) }) => Ok(Action::Fifo(options)),
