@@ -65,6 +65,7 @@ struct End {
     try_at: AtomicU64,
     tries: AtomicU32,
     turns: AtomicU32,
+    is_in_kernel: AtomicBool,
     patience: wait::Patience,
     tally: tally::Tally,
 }
@@ -82,6 +83,7 @@ impl End {
             try_at: AtomicU64::new(WORTH_IT),
             tries: AtomicU32::new(0),
             turns: AtomicU32::new(0),
+            is_in_kernel: AtomicBool::new(false),
             patience: wait::Patience::new(),
             tally: tally::Tally::new(),
         }
@@ -132,10 +134,24 @@ impl End {
     }
 
     /// Of the calls since it is ready, every second, fourth, eighth...
-    fn is_not_yet_due(&self) -> bool {
+    fn has_its_turn(&self) -> bool {
         let turn = self.turns.load(Relaxed).saturating_add(1);
         self.turns.store(turn, Relaxed);
-        !turn.is_power_of_two()
+        turn.is_power_of_two()
+    }
+
+    /// Makes a call of the kernel. A handler that interrupts it must not begin the ring: the call goes on in the shadow.
+    fn in_kernel(&self, call: impl FnOnce() -> isize) -> isize {
+        let before = self.is_in_kernel.swap(true, SeqCst);
+        let moved = call();
+        self.is_in_kernel.store(before, SeqCst);
+        self.count(moved);
+        moved
+    }
+
+    /// Whether this call has interrupted another one, or one was left by a jump.
+    fn is_in_kernel(&self) -> bool {
+        self.is_in_kernel.load(SeqCst)
     }
 }
 
@@ -355,7 +371,7 @@ fn read_input(buffer: *mut u8, len: usize) -> isize {
     match (READER.stage(), READER.slot()) {
         (Stage::Counted, _) if READER.is_due() => meet::want(&READER),
         (Stage::Wants, Some(slot)) => meet::prove(&READER, slot),
-        (Stage::Ready, Some(slot)) => meet::meet_writer(slot),
+        (Stage::Ready, Some(slot)) if !READER.is_in_kernel() => meet::meet_writer(slot),
         _ => {}
     }
     if let (Stage::Ring, Some(slot)) = (READER.stage(), READER.slot())
@@ -364,9 +380,7 @@ fn read_input(buffer: *mut u8, len: usize) -> isize {
     {
         return stream::read(slot, buffer, len);
     }
-    let moved = read_from_kernel(READER_FD, buffer, len);
-    READER.count(moved);
-    moved
+    READER.in_kernel(|| read_from_kernel(READER_FD, buffer, len))
 }
 
 fn write_output(buffer: *const u8, len: usize) -> isize {
@@ -382,12 +396,18 @@ fn write_output(buffer: *const u8, len: usize) -> isize {
     {
         return stream::write(slot, buffer, len);
     }
-    let moved = write_to_kernel(WRITER_FD, buffer, len);
-    WRITER.count(moved);
-    if moved > 0
-        && let (Stage::Ready, Some(slot)) = (WRITER.stage(), WRITER.slot())
-    {
-        meet::await_reader(slot);
+    let meets = match (WRITER.stage(), WRITER.slot()) {
+        (Stage::Ready, Some(slot)) if !WRITER.is_in_kernel() && meet::announce(slot) => Some(slot),
+        _ => None,
+    };
+    let Some(slot) = meets else {
+        return WRITER.in_kernel(|| write_to_kernel(WRITER_FD, buffer, len));
+    };
+    let first = len.min(meet::LAST_BYTES);
+    let moved = WRITER.in_kernel(|| write_to_kernel(WRITER_FD, buffer, first));
+    meet::await_reader(slot, moved > 0);
+    if moved.cast_unsigned() < len && moved.cast_unsigned() == first {
+        return moved + write_output(buffer.wrapping_add(first), len - first).max(0);
     }
     moved
 }

@@ -247,6 +247,12 @@ pub(super) fn is_alive(pid: u32) -> bool {
     unsafe { any(k::__NR_kill, [pid as usize, 0, 0, 0, 0, 0]) != ESRCH }
 }
 
+/// Ticks of the processor's clock, between 0.3 and 1 nanosecond each.
+pub(super) fn ticks() -> u64 {
+    // SAFETY: every x86-64 processor has the instruction; it reads a counter.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
 /// The CPU that this thread runs on, from the segment limit that the kernel keeps for it (`__getcpu` of Linux).
 pub(super) fn cpu() -> u32 {
     const CPU_SEGMENT: u32 = 15 * 8 + 3;

@@ -22,6 +22,10 @@ use super::{End, READER, READER_FD, Stage, WRITER, WRITER_FD, address, alone, gu
 
 /// A writer waits this long for its reader to come, and a reader for its writer.
 const MEETING_NS: u64 = 2_000_000;
+/// So often it waits after one write.
+const MEETINGS: u32 = 3;
+/// What the write before it is at most: it fits into a pipe of the usual size, and so mostly ends without the reader.
+pub(super) const LAST_BYTES: usize = 64 << 10;
 /// So often a look that found too much is repeated, each time after twice as many bytes.
 const TRIES: u32 = 5;
 
@@ -162,6 +166,9 @@ pub(super) fn prove(end: &End, slot: &Slot) {
         return;
     }
     let _held = Held::all();
+    if end.stage() != Stage::Wants {
+        return;
+    }
     if end.is_reader() {
         if !alone::has_own_file(end.fd(), false) {
             retreat::because_of(end, Fate::Shared);
@@ -217,31 +224,63 @@ pub(super) fn leave_robust() {
     }
 }
 
-/// After a write: waits for the reader to find the shadow empty. Each attempt in vain makes the next one rarer.
-pub(super) fn await_reader(slot: &Slot) {
+/// Before a write that is to be the last one to the shadow: tells the reader that this side will wait for it. Said before and not
+/// after, because on one CPU the reader may take these bytes and be asleep again before the call returns. Each attempt in vain makes
+/// the next one rarer.
+pub(super) fn announce(slot: &Slot) -> bool {
     let agreement = &slot.agreement.0;
-    if agreement.reader_ready.load(SeqCst) == 0 || WRITER.is_not_yet_due() {
-        return;
+    if agreement.reader_ready.load(SeqCst) == 0 || !WRITER.has_its_turn() {
+        return false;
     }
-    let _held = Held::all();
     agreement.writer_waits.store(1, SeqCst);
+    true
+}
+
+/// After that write: waits for the reader to find the shadow empty.
+pub(super) fn await_reader(slot: &Slot, has_written: bool) {
+    let agreement = &slot.agreement.0;
+    let _held = Held::all();
+    // A handler may have given the pipe back while the call was in the kernel.
+    if has_written && WRITER.stage() == Stage::Ready {
+        let _ = (0..MEETINGS).any(|_| meets_reader(slot));
+    }
+    agreement.writer_waits.store(0, SeqCst);
+}
+
+/// Whether that is decided.
+fn meets_reader(slot: &Slot) -> bool {
+    let agreement = &slot.agreement.0;
     let word = &agreement.meeting;
     if word.load(SeqCst) == meeting::NONE {
         kernel::wait(word, meeting::NONE, Some(MEETING_NS));
     }
-    agreement.writer_waits.store(0, SeqCst);
+    if word.load(SeqCst) != meeting::READER_WAITS {
+        return true;
+    }
+    // It may have looked before the last bytes were written. It is not kept waiting, and comes again when it has them.
+    if kernel::bytes_in(WRITER_FD) != 0 {
+        let _ = word.compare_exchange(meeting::READER_WAITS, meeting::NONE, SeqCst, SeqCst);
+        kernel::wake_all(word);
+        return false;
+    }
+    agree(slot);
+    true
+}
+
+fn agree(slot: &Slot) {
+    let agreement = &slot.agreement.0;
     let capacity = kernel::fcntl(WRITER_FD, F_GETPIPE_SZ, 0).max(0) as usize;
     let bytes = capacity.min(RING_LIMIT);
-    if word.load(SeqCst) != meeting::READER_WAITS || kernel::bytes_in(WRITER_FD) != 0 || !bytes.is_power_of_two() {
+    if !bytes.is_power_of_two() {
         return;
     }
     agreement.bytes.store(bytes as u32, SeqCst);
     agreement.carrier.store(carrier::RING, SeqCst);
-    match word.compare_exchange(meeting::READER_WAITS, meeting::AGREED, SeqCst, SeqCst) {
+    match agreement.meeting.compare_exchange(meeting::READER_WAITS, meeting::AGREED, SeqCst, SeqCst) {
         Ok(_) => {
             WRITER.set_stage(Stage::Ring);
             WRITER.tally.tell(Fate::Joined);
-            kernel::wake_all(word);
+            kernel::wake_all(&agreement.meeting);
         }
         Err(_) => agreement.carrier.store(carrier::KERNEL, SeqCst),
     }
@@ -256,11 +295,15 @@ pub(super) fn meet_writer(slot: &Slot) {
         return;
     }
     let _held = Held::all();
+    if READER.stage() != Stage::Ready {
+        return;
+    }
     let word = &agreement.meeting;
     word.store(meeting::READER_WAITS, SeqCst);
     kernel::wake_all(word);
     kernel::wait(word, meeting::READER_WAITS, Some(MEETING_NS));
-    if word.compare_exchange(meeting::READER_WAITS, meeting::NONE, SeqCst, SeqCst).is_err() {
+    let left = word.compare_exchange(meeting::READER_WAITS, meeting::NONE, SeqCst, SeqCst);
+    if left == Err(meeting::AGREED) {
         READER.set_stage(Stage::Ring);
         READER.tally.tell(Fate::Joined);
     }

@@ -10,6 +10,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 use millstream_sys::arena::{HEADER_BYTES, RING_BYTES};
 
+use super::wait::Found;
+
 /// Set in both positions when no more bytes go through the ring.
 const FROZEN: u64 = 1 << 63;
 /// A long copy is made known in pieces of this size, so that the other side can begin.
@@ -101,6 +103,15 @@ struct Position {
     cpu: AtomicU32,
 }
 
+impl Position {
+    /// Where its side runs. Written only when that changes: the other side reads it.
+    fn note(&self, cpu: u32) {
+        if self.cpu.load(Relaxed) != cpu + 1 {
+            self.cpu.store(cpu + 1, Relaxed);
+        }
+    }
+}
+
 const _: () = assert!(size_of::<Slot>() <= HEADER_BYTES);
 
 /// What came of an attempt to move bytes.
@@ -179,16 +190,25 @@ impl Slot {
         }
     }
 
-    /// Whether a write of `len` bytes would do something.
-    pub(super) fn has_room_for(&self, len: usize) -> bool {
+    /// What a write of `len` bytes would find.
+    pub(super) fn room_for(&self, len: usize) -> Found {
         let at = self.written.0.bytes.load(SeqCst);
-        at & FROZEN != 0 || self.room_at(at) >= if len <= PIPE_BUF { len } else { 1 }
+        self.found(at, self.room_at(at), if len <= PIPE_BUF { len } else { 1 })
     }
 
-    /// Whether a read would do something.
-    pub(super) fn has_bytes(&self) -> bool {
+    /// What a read would find.
+    pub(super) fn bytes_waiting(&self) -> Found {
         let at = self.read.0.bytes.load(SeqCst);
-        at & FROZEN != 0 || self.waiting_at(at) > 0
+        self.found(at, self.waiting_at(at), 1)
+    }
+
+    fn found(&self, position: u64, bytes: usize, wanted: usize) -> Found {
+        match bytes {
+            _ if position & FROZEN != 0 => Found::Something,
+            _ if bytes < wanted => Found::Nothing,
+            _ if bytes >= self.capacity() / 2 => Found::Much,
+            _ => Found::Something,
+        }
     }
 
     fn room_at(&self, written: u64) -> usize {
@@ -223,11 +243,11 @@ impl Slot {
     }
 
     pub(super) fn note_writers_cpu(&self, cpu: u32) {
-        self.written.0.cpu.store(cpu + 1, Relaxed);
+        self.written.0.note(cpu);
     }
 
     pub(super) fn note_readers_cpu(&self, cpu: u32) {
-        self.read.0.cpu.store(cpu + 1, Relaxed);
+        self.read.0.note(cpu);
     }
 
     pub(super) fn writer_is_on(&self, cpu: u32) -> bool {

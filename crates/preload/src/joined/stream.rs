@@ -12,6 +12,7 @@ use millstream_sys::ledger::Direction;
 
 use super::signals::{Held, copying};
 use super::slot::{Moved, READER_GONE, Slot, WRITER_WAITS, sleep};
+use super::wait::Found;
 use super::{READER, READER_FD, WRITER, WRITER_FD, kernel, read_from_kernel, retreat, tally, wait, write_to_kernel};
 
 /// The most that one call of the kernel moves.
@@ -22,8 +23,10 @@ const FOR_EVER: u64 = 1 << 60;
 /// `write(2)` to the ring; what does not get there any more goes to the shadow.
 pub(super) fn write(slot: &Slot, source: *const u8, len: usize) -> isize {
     let len = len.min(LARGEST);
+    let cpu = kernel::cpu();
+    slot.note_writers_cpu(cpu);
     // On another CPU the reader can begin with the first piece; on this one it would only take the CPU away.
-    let rings_early = !slot.reader_is_on(kernel::cpu());
+    let rings_early = !slot.reader_is_on(cpu);
     let mut done = 0;
     loop {
         let (from, rest) = (source.wrapping_add(done), len - done);
@@ -76,12 +79,12 @@ fn ring(slot: &Slot) {
 fn wait_for_room(slot: &Slot, len: usize, has_written: bool) -> isize {
     let cpu = kernel::cpu();
     slot.note_writers_cpu(cpu);
-    if wait::without_sleep(&WRITER, || slot.has_room_for(len), slot.reader_is_on(cpu)) {
+    if wait::without_sleep(&WRITER, || slot.room_for(len), slot.reader_is_on(cpu)) {
         return 0;
     }
     let word = &slot.space.0;
     let value = word.fetch_or(WRITER_WAITS, SeqCst) | WRITER_WAITS;
-    if value & READER_GONE != 0 || slot.has_room_for(len) {
+    if value & READER_GONE != 0 || slot.room_for(len) != Found::Nothing {
         return 0;
     }
     WRITER.tally.slept();
@@ -92,6 +95,7 @@ fn wait_for_room(slot: &Slot, len: usize, has_written: bool) -> isize {
 /// `read(2)` from the ring; from the shadow when the ring has nothing to say any more.
 pub(super) fn read(slot: &Slot, target: *mut u8, len: usize) -> isize {
     let len = len.min(LARGEST);
+    slot.note_readers_cpu(kernel::cpu());
     loop {
         let mut done = 0;
         let last = loop {
@@ -133,13 +137,13 @@ fn let_writer_know(slot: &Slot) {
 fn wait_for_bytes(slot: &Slot, target: *mut u8) -> Option<isize> {
     let cpu = kernel::cpu();
     slot.note_readers_cpu(cpu);
-    if wait::without_sleep(&READER, || slot.has_bytes(), slot.writer_is_on(cpu)) {
+    if wait::without_sleep(&READER, || slot.bytes_waiting(), slot.writer_is_on(cpu)) {
         return None;
     }
     let state = &slot.sleep.0;
     // A byte that was sent for an earlier sleep may still be there; it then ends this one.
     let _ = state.compare_exchange(sleep::AWAKE, sleep::ASLEEP, SeqCst, Relaxed);
-    if slot.has_bytes() {
+    if slot.bytes_waiting() != Found::Nothing {
         let _ = state.compare_exchange(sleep::ASLEEP, sleep::AWAKE, SeqCst, Relaxed);
         return None;
     }
@@ -162,7 +166,7 @@ fn wait_for_bytes(slot: &Slot, target: *mut u8) -> Option<isize> {
         (result, _) => {
             let _ = state.compare_exchange(sleep::ASLEEP, sleep::AWAKE, SeqCst, Relaxed);
             // Its last bytes, and the writer was gone before it rang.
-            if slot.has_bytes() { None } else { Some(result) }
+            if slot.bytes_waiting() != Found::Nothing { None } else { Some(result) }
         }
     }
 }

@@ -1,8 +1,9 @@
-//! Not sleeping: what waiting costs is the wake-up, so somebody who will be needed again in a moment looks for a moment.
+//! Not sleeping: what waiting costs is the wake-up, so somebody who will be needed again in a moment looks for a moment, or
+//! lets the other side have the CPU where both have the same. In short what `docs/pipe.md` says of the pipe of the library.
 
 use core::hint::spin_loop;
-use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::{End, kernel};
 
@@ -10,33 +11,94 @@ use super::{End, kernel};
 const LOOKS_MAX: u32 = 1000;
 /// How often one looks at the least.
 const LOOKS_MIN: u32 = 8;
-/// How often the CPU is offered to the other side when both have the same.
+/// How often the CPU is offered to the other side in one wait.
 const OFFERS: u32 = 4;
+/// An offer that took so many ticks (100 to 300 microseconds), and after which the other side had not done much, was taken
+/// by somebody else. A sleep would have kept this side's share of the CPU.
+const DEAR: u64 = 300_000;
+/// What a dear offer is taken to have taken at most, so that who was stopped for a while is not marked for long.
+const DEAREST: u64 = 100_000_000;
+/// After a dear offer none is made for as long as it took; after the next, soon, for four times as long, up to so many times.
+const LONGEST_REST: u32 = 128;
+/// How many rests must go by for an offer not to be the next one soon.
+const SOON: u64 = 8;
 
-/// How long to look before the next sleep. Halved by every look in vain, made whole by one that was not.
-pub(super) struct Patience(AtomicU32);
+/// What an end has learnt about waiting.
+pub(super) struct Patience {
+    /// How long to look before the next sleep. Halved by every look in vain, made whole by one that was not.
+    looks: AtomicU32,
+    offers_resume_at: AtomicU64,
+    rest: AtomicU32,
+}
 
 impl Patience {
     pub(super) const fn new() -> Patience {
-        Patience(AtomicU32::new(LOOKS_MAX))
+        Patience { looks: AtomicU32::new(LOOKS_MAX), offers_resume_at: AtomicU64::new(0), rest: AtomicU32::new(0) }
+    }
+
+    fn rests(&self, now: u64) -> bool {
+        is_before(now, self.offers_resume_at.load(Relaxed))
+    }
+
+    fn has_made_dear_offer(&self, from: u64, to: u64) {
+        let took = to.wrapping_sub(from).min(DEAREST);
+        let rest = self.rest.load(Relaxed);
+        let soon = self.offers_resume_at.load(Relaxed).wrapping_add(SOON * u64::from(rest) * took);
+        let rest = if is_before(from, soon) { (4 * rest).min(LONGEST_REST) } else { 1 };
+        self.rest.store(rest, Relaxed);
+        self.offers_resume_at.store(to.wrapping_add(u64::from(rest) * took), Relaxed);
     }
 }
 
+/// What an end finds when it looks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Found {
+    Nothing,
+    Something,
+    /// So much that giving the CPU away was right, however long it took.
+    Much,
+}
+
 /// Whether what is waited for came without a sleep.
-pub(super) fn without_sleep(end: &End, has_come: impl Fn() -> bool, shares_cpu: bool) -> bool {
-    if shares_cpu {
-        return (0..OFFERS).any(|_| {
-            kernel::give_the_cpu_away();
-            has_come()
-        });
+pub(super) fn without_sleep(end: &End, look: impl Fn() -> Found, shares_cpu: bool) -> bool {
+    if shares_cpu { offers(&end.patience, look) } else { looks(end, look) }
+}
+
+fn offers(patience: &Patience, look: impl Fn() -> Found) -> bool {
+    let mut before = kernel::ticks();
+    if patience.rests(before) {
+        return false;
     }
-    let patience = &end.patience.0;
-    let looks = patience.load(Relaxed);
+    for _ in 0..OFFERS {
+        kernel::give_the_cpu_away();
+        let (found, now) = (look(), kernel::ticks());
+        if found == Found::Much {
+            return true;
+        }
+        let is_dear = now.wrapping_sub(before) > DEAR;
+        if is_dear {
+            patience.has_made_dear_offer(before, now);
+        }
+        if found == Found::Something || is_dear {
+            return found == Found::Something;
+        }
+        before = now;
+    }
+    false
+}
+
+fn looks(end: &End, look: impl Fn() -> Found) -> bool {
+    let looks = end.patience.looks.load(Relaxed);
     let seen_at = (0..looks).position(|_| {
         spin_loop();
-        has_come()
+        look() != Found::Nothing
     });
     end.tally.looked(seen_at.map_or(looks, |before| before as u32 + 1));
-    patience.store(if seen_at.is_some() { LOOKS_MAX } else { (looks / 2).max(LOOKS_MIN) }, Relaxed);
+    end.patience.looks.store(if seen_at.is_some() { LOOKS_MAX } else { (looks / 2).max(LOOKS_MIN) }, Relaxed);
     seen_at.is_some()
+}
+
+/// Of two instants that lie less than half the range apart.
+fn is_before(one: u64, other: u64) -> bool {
+    one.wrapping_sub(other) > u64::MAX / 2
 }
