@@ -1,0 +1,139 @@
+//! Back to the kernel: `give_back`, `move_content` and `settle` of `retreat.rs`, by either side.
+
+use crate::world::{Byte, Carrier, Sleep, Without, World};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Retreat {
+    /// `freeze` of `slot.rs`.
+    FreezeWritten,
+    FreezeRead,
+    /// `give_back`.
+    Claim,
+    Look,
+    TakeOver,
+    /// `move_content`.
+    Gone,
+    Settled,
+    /// `settle`.
+    SleepChanges,
+    BellCount,
+    BellTake,
+    BellMark,
+    MarkSettled,
+    CountShadow,
+    CountEarly {
+        moved: u8,
+    },
+    Put {
+        moved: u8,
+    },
+    /// `give_back` again.
+    Say,
+    Release,
+}
+
+impl Retreat {
+    pub(crate) fn begin() -> Retreat {
+        Retreat::FreezeWritten
+    }
+}
+
+/// Every world that one step leads to, and what is next; `None`: it is done.
+pub(crate) fn step(
+    world: &World,
+    at: Retreat,
+    is_reader: bool,
+    without: Option<Without>,
+) -> Vec<(World, Option<Retreat>)> {
+    let lacks = |what| without == Some(what);
+    let skips_freeze = |is_own: bool| lacks(Without::FreezeBeforeMove) || (lacks(Without::BothFrozen) && !is_own);
+    let (ours, theirs) = match is_reader {
+        true => (Carrier::ReaderMoves, Carrier::WriterMoves),
+        false => (Carrier::WriterMoves, Carrier::ReaderMoves),
+    };
+    let is_gone = if is_reader { !world.has_writer } else { world.space_gone };
+    let mut next = world.clone();
+    let then = match at {
+        Retreat::FreezeWritten => {
+            next.written.is_frozen |= !skips_freeze(!is_reader);
+            Retreat::FreezeRead
+        }
+        Retreat::FreezeRead => {
+            next.read.is_frozen |= !skips_freeze(is_reader);
+            Retreat::Claim
+        }
+        Retreat::Claim if world.carrier == Carrier::Ring => {
+            next.carrier = ours;
+            Retreat::Gone
+        }
+        Retreat::Claim => Retreat::Look,
+        Retreat::Look if world.carrier == Carrier::Shadow => return vec![(next, None)],
+        Retreat::Look if world.carrier == ours => Retreat::Gone,
+        Retreat::Look if is_gone && !lacks(Without::MoverGone) => Retreat::TakeOver,
+        // It sleeps, and looks again when something has changed.
+        Retreat::Look => return Vec::new(),
+        Retreat::TakeOver if world.carrier == theirs => {
+            next.carrier = ours;
+            Retreat::Gone
+        }
+        Retreat::TakeOver => Retreat::Look,
+        Retreat::Gone if !is_reader && is_gone => Retreat::Say,
+        Retreat::Gone => Retreat::Settled,
+        Retreat::Settled if !world.is_settled && lacks(Without::NoBellAmongContent) => Retreat::MarkSettled,
+        Retreat::Settled if !world.is_settled => Retreat::SleepChanges,
+        Retreat::Settled if lacks(Without::GoOnWhereTheDeadStopped) => Retreat::Put { moved: 0 },
+        Retreat::Settled => Retreat::CountShadow,
+        Retreat::SleepChanges => match world.sleep {
+            Sleep::Asleep => {
+                next.sleep = Sleep::Stream;
+                Retreat::MarkSettled
+            }
+            Sleep::Rung => Retreat::BellCount,
+            Sleep::Awake | Sleep::Stream => Retreat::MarkSettled,
+        },
+        Retreat::BellCount if !world.shadow.is_empty() => Retreat::BellTake,
+        Retreat::BellCount if !is_reader || is_gone => Retreat::MarkSettled,
+        // The writer is about to ring.
+        Retreat::BellCount => return Vec::new(),
+        Retreat::BellTake => match next.take_from_shadow() {
+            Some(Byte::Bell) => Retreat::BellMark,
+            Some(Byte::Of(_)) => {
+                next.wrong = Some("a byte of the stream was taken out for one that wakes");
+                Retreat::BellMark
+            }
+            None => Retreat::SleepChanges,
+        },
+        Retreat::BellMark => {
+            if world.sleep == Sleep::Rung {
+                next.sleep = Sleep::Stream;
+            }
+            Retreat::MarkSettled
+        }
+        Retreat::MarkSettled => {
+            next.is_settled = true;
+            Retreat::Put { moved: 0 }
+        }
+        Retreat::CountShadow => Retreat::CountEarly { moved: world.shadow.len() as u8 },
+        Retreat::CountEarly { moved } => Retreat::Put { moved: moved + world.taken_early },
+        Retreat::Put { moved } if world.read.bytes + moved >= world.written.bytes => Retreat::Say,
+        Retreat::Put { .. } if !world.has_reader => Retreat::Say,
+        Retreat::Put { .. } if world.shadow_is_full() => return Vec::new(),
+        Retreat::Put { moved } => {
+            let byte = *next.cell(world.read.bytes + moved);
+            next.shadow.push(Byte::Of(byte));
+            Retreat::Put { moved: moved + 1 }
+        }
+        Retreat::Say => {
+            next.carrier = Carrier::Shadow;
+            Retreat::Release
+        }
+        Retreat::Release => {
+            if !lacks(Without::WakeAfterMove) {
+                next.space_waits = false;
+                next.writer.woken_at_space();
+            }
+            return vec![(next, None)];
+        }
+    };
+    vec![(next, Some(then))]
+}
