@@ -36,8 +36,8 @@ use slot::Slot;
 const READER_FD: c_int = 0;
 const WRITER_FD: c_int = 1;
 
-/// Nothing is done for a pipe before so much has gone through it: about half a millisecond of a kernel's pipe.
-const WORTH_IT: u64 = 1 << 20;
+/// Nothing is done for a pipe before so much has gone through it: about a millisecond of a kernel's pipe.
+const WORTH_IT: u64 = 2 << 20;
 
 /// What an end of this process is.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -160,6 +160,7 @@ pub(super) fn has_own_file(fd: i32, is_writer: bool) -> bool {
 struct Mapping<'a> {
     start: usize,
     end: usize,
+    is_readable: bool,
     path: &'a [u8],
 }
 
@@ -178,7 +179,7 @@ pub(super) fn glibc_if_nobody_else_calls_the_kernel(glibc_code: usize, own_code:
             || holds(own_code)
             || name.starts_with(b"ld-linux")
             || mapping.path.starts_with(b"[v");
-        is_clean = is_exempt || (mapping.path.starts_with(b"/") && !calls_the_kernel(mapping, module.start));
+        is_clean = is_exempt || (mapping.path.starts_with(b"/") && !calls_the_kernel(mapping, &module));
         is_clean
     });
     (is_whole && is_clean).then_some((base, code))
@@ -226,12 +227,13 @@ struct Module {
     name: [u8; 256],
     len: usize,
     start: usize,
+    is_readable: bool,
     code: Code,
 }
 
 impl Module {
     fn none() -> Module {
-        Module { name: [0; 256], len: 0, start: 0, code: Code { start: 0, end: 0 } }
+        Module { name: [0; 256], len: 0, start: 0, is_readable: false, code: Code { start: 0, end: 0 } }
     }
 
     /// Goes on to the file of this mapping; whether that is another.
@@ -244,10 +246,33 @@ impl Module {
     }
 
     fn new(mapping: &Mapping<'_>) -> Module {
-        let mut module = Module { start: mapping.start, ..Module::none() };
+        let mut module = Module { start: mapping.start, is_readable: mapping.is_readable, ..Module::none() };
         module.len = mapping.path.len().min(256);
         module.name[..module.len].copy_from_slice(&mapping.path[..module.len]);
         module
+    }
+
+    /// Where its code and data end, as the header of its file says, which is mapped first. No program that we know has more
+    /// than the most that is believed: the further away a place may be, the less a distance to it tells.
+    fn end(&self) -> Option<usize> {
+        const PT_LOAD: u64 = 1;
+        const LARGEST: usize = 17 << 20;
+        // SAFETY: the first page of a file with code that is mapped here, readable, or the table of its segments in it (`elf(5)`).
+        let word = |at: usize| unsafe { (at as *const u64).read_unaligned() };
+        if !self.is_readable || word(self.start) & 0xffff_ffff != u64::from(u32::from_le_bytes(*b"\x7fELF")) {
+            return None;
+        }
+        let (headers, count) = (word(self.start + 32) as usize, (word(self.start + 56) & 0xffff) as usize);
+        if headers + count * 56 > 4096 {
+            return None;
+        }
+        let headers = (0..count).map(|index| self.start + headers + index * 56);
+        let segments = headers.filter(|&at| word(at) & 0xffff_ffff == PT_LOAD);
+        let (first, last) = segments.fold((usize::MAX, 0), |(first, last), at| {
+            let address = word(at + 16) as usize;
+            (first.min(address & !4095), last.max(address + word(at + 40) as usize))
+        });
+        Some(self.start + last.checked_sub(first)?.min(LARGEST))
     }
 
     fn is(&self, path: &[u8]) -> bool {
@@ -258,29 +283,55 @@ impl Module {
 /// Whether the bytes of `syscall` (0f 05) or `sysenter` (0f 34) stand anywhere in the mapping, at any offset. They may also be
 /// part of a distance to somewhere else in the same module; then the four bytes that begin with them, or one before them, are a
 /// small number, which after an instruction they never were.
-fn calls_the_kernel(mapping: &Mapping<'_>, module: usize) -> bool {
-    /// No module of a program that we know has more code and data than this.
-    const LARGEST: usize = 16 << 20;
-    let limit = module + (mapping.end - module).min(LARGEST) + LARGEST / 16;
-    // SAFETY: mapped, readable (checked by the caller's parsing) and not changed by anybody: code of a file.
-    let byte = |at: usize| unsafe { (at as *const u8).read() };
-    // SAFETY: as above; the four bytes are inside the mapping.
+fn calls_the_kernel(mapping: &Mapping<'_>, module: &Module) -> bool {
+    let places = module.start..module.end().unwrap_or(mapping.end);
+    // SAFETY: the four bytes are inside the mapping, which is readable (checked by the caller's parsing) and not changed by
+    // anybody: code of a file.
     let distance = |at: usize| unsafe { (at as *const i32).read_unaligned() } as isize;
+    let points_inside = |from: usize| {
+        from >= mapping.start
+            && from + 4 <= mapping.end
+            && places.contains(&(from + 4).wrapping_add_signed(distance(from)))
+    };
     let mut at = mapping.start;
-    while at + 1 < mapping.end {
-        if byte(at) == 0x0f && matches!(byte(at + 1), 0x05 | 0x34) {
-            let points_inside = |from: usize| {
-                from >= mapping.start
-                    && from + 4 <= mapping.end
-                    && (module..limit).contains(&(from + 4).wrapping_add_signed(distance(from)))
-            };
-            if !points_inside(at) && !points_inside(at - 1) {
+    // Pages, so both ends are multiples of a block. What begins in the last byte of a block is seen from there, for which the
+    // block behind the last one is not read.
+    while at < mapping.end {
+        let mut found = calls_in_block(at, at + BLOCK < mapping.end);
+        while found != 0 {
+            let here = at + found.trailing_zeros() as usize;
+            if !points_inside(here) && !points_inside(here - 1) {
                 return true;
             }
+            found &= found - 1;
         }
-        at += 1;
+        at += BLOCK;
     }
     false
+}
+
+const BLOCK: usize = 16;
+
+/// A bit for each of the 16 bytes from `at` with which `0f 05` or `0f 34` begins; for the last of them only if there are more.
+/// Programs have megabytes of code, and byte by byte this was most of what joining cost.
+fn calls_in_block(at: usize, has_more: bool) -> u32 {
+    use core::arch::x86_64::{
+        __m128i, _mm_and_si128, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_or_si128, _mm_set1_epi8,
+        _mm_srli_si128,
+    };
+    // SAFETY: every x86-64 processor has SSE2. The block is inside a mapping that can be read, and so is the byte behind it
+    // where there is more.
+    unsafe {
+        let block = _mm_loadu_si128(at as *const __m128i);
+        let behind = match has_more {
+            true => _mm_loadu_si128((at + 1) as *const __m128i),
+            false => _mm_srli_si128::<1>(block),
+        };
+        let first = _mm_cmpeq_epi8(block, _mm_set1_epi8(0x0f));
+        let second =
+            _mm_or_si128(_mm_cmpeq_epi8(behind, _mm_set1_epi8(0x05)), _mm_cmpeq_epi8(behind, _mm_set1_epi8(0x34)));
+        _mm_movemask_epi8(_mm_and_si128(first, second)).cast_unsigned()
+    }
 }
 
 /// Calls `visit` with every mapping that has a path or can be executed, and `x` or another letter for that, until it says no.
@@ -332,7 +383,7 @@ fn visit_line(line: &[u8], visit: &mut impl FnMut(&Mapping<'_>, u8) -> bool) -> 
     if executable == b'x' && readable != b'r' && !path.starts_with(b"[v") {
         return false;
     }
-    visit(&Mapping { start, end, path }, executable)
+    visit(&Mapping { start, end, is_readable: readable == b'r', path }, executable)
 }
 
 fn hexadecimal(text: &[u8]) -> Option<(usize, &[u8])> {

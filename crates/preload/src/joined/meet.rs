@@ -22,6 +22,9 @@ use super::{End, READER, READER_FD, Stage, WRITER, WRITER_FD, address, alone, gu
 
 /// A writer waits this long for its reader to come, and a reader for its writer.
 const MEETING_NS: u64 = 2_000_000;
+/// The look at who else holds the pipe costs some milliseconds where many files are open. It is made when so many times as much has
+/// passed as when the guards went up.
+const LOOK_AFTER: u64 = 3;
 /// So often it waits after one write.
 const MEETINGS: u32 = 3;
 /// What the write before it is at most: it fits into a pipe of the usual size, and so mostly ends without the reader.
@@ -51,7 +54,8 @@ pub(super) fn want(end: &End) {
     match guarded_slot(end) {
         Ok(slot) => {
             end.set_slot(slot);
-            end.try_at.store(0, Relaxed);
+            let first_look = if end.is_reader() { 0 } else { end.passed.load(Relaxed) * LOOK_AFTER };
+            end.try_at.store(first_look, Relaxed);
             end.set_stage(Stage::Wants);
             end.tally.tell(Fate::Waits);
         }
