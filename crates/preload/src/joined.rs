@@ -155,12 +155,11 @@ impl End {
     }
 }
 
-/// The functions of glibc that are redirected from the start, and where a call with several threads goes on.
+/// The functions of glibc that are redirected, the first two from the start, and where a call with several threads goes on.
 static READ: Behind = Behind::new(c"__read");
 static WRITE: Behind = Behind::new(c"__write");
-static READ_NOCANCEL: Behind = Behind::new(c"__read_nocancel");
-static WRITE_NOCANCEL: Behind = Behind::new(c"__write_nocancel");
-static PLACES: [text::Place; 4] = [const { text::Place::new() }; 4];
+static PLACES: [text::Place; 2] = [const { text::Place::new() }; 2];
+static BARE_PLACES: [text::Place; 2] = [const { text::Place::new() }; 2];
 
 /// glibc's flag; and the two places behind the jump.
 static SINGLE_THREADED: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
@@ -170,7 +169,7 @@ static SEVERAL_WRITE: AtomicUsize = AtomicUsize::new(0);
 /// Whether glibc's `read` and `write` begin with the jump.
 static ARE_REDIRECTED: AtomicBool = AtomicBool::new(false);
 
-/// A page that is wiped in every forked child; 1 in the process that began.
+/// A page that is wiped in every forked child; 1 in the process that put its guards up. Null before that: a child may join as well.
 static OWN: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
 
 /// The run's arena: the token, and the path, bytes in the environment.
@@ -237,44 +236,63 @@ pub(crate) fn start(settings: &Settings<'_>) {
     }
 }
 
-/// Redirects the four functions, if they are what we know.
+/// Redirects the first two, if they are what we know.
 fn redirect() -> Option<()> {
-    let [read_at, write_at, read_bare, write_bare] =
-        [&READ, &WRITE, &READ_NOCANCEL, &WRITE_NOCANCEL].map(|function| function.find() as usize);
-    if [read_at, write_at, read_bare, write_bare].contains(&0)
-        || !text::is_bare_call(read_bare, 0)
-        || !text::is_bare_call(write_bare, 1)
-    {
+    let [read_at, write_at] = [&READ, &WRITE].map(|function| function.find() as usize);
+    if read_at == 0 || write_at == 0 {
         return None;
     }
     let (reading, writing) = (text::cancellable(read_at)?, text::cancellable(write_at)?);
-    let own = kernel::page_of_this_process()?;
-    own.store(1, Relaxed);
-    OWN.store(core::ptr::from_ref(own).cast_mut(), Relaxed);
     SINGLE_THREADED.store(reading.single_threaded.cast_mut(), Relaxed);
     SEVERAL_READ.store(reading.several, Relaxed);
     SEVERAL_WRITE.store(writing.several, Relaxed);
-    let entries = [read_at, write_at, read_bare, write_bare];
-    let (first, last) = (entries.iter().min()?, entries.iter().max()?);
+    let (first, last) = (read_at.min(write_at), read_at.max(write_at));
     // Far apart: not the glibc that we know.
-    if last - first > 1 << 20 || !text::open(*first, last + 16, true) {
+    if last - first > 1 << 20 || !text::open(first, last + 16, true) {
         return None;
     }
-    let ours: [usize; 4] = [
-        read_jump as *const () as usize,
-        write_jump as *const () as usize,
-        read as *const () as usize,
-        write as *const () as usize,
-    ];
-    let mut are_all = true;
-    for ((place, entry), to) in PLACES.iter().zip(entries).zip(ours) {
-        are_all = are_all && place.redirect(entry, to);
-    }
-    if !are_all {
-        PLACES.iter().for_each(text::Place::restore);
-    }
-    text::open(*first, last + 16, false);
+    let are_all =
+        redirect_to(&PLACES, [read_at, write_at], [read_jump as *const () as usize, write_jump as *const () as usize]);
+    text::open(first, last + 16, false);
     are_all.then_some(())
+}
+
+/// The same for their variants that are no points of cancellation. They are on another page, whose copy only a process is to pay
+/// for that wants to join: stdio of the standard input and output does not use them. glibc's code is writable.
+fn redirect_bare(names: &text::Names) -> bool {
+    let entry_of = |name, number| {
+        let mut found = 0;
+        names.each(name, |entry| found = entry);
+        if found != 0 && text::is_bare_call(found, number) { found } else { 0 }
+    };
+    let entries = [entry_of(c"__read_nocancel", 0), entry_of(c"__write_nocancel", 1)];
+    !entries.contains(&0)
+        && redirect_to(&BARE_PLACES, entries, [read as *const () as usize, write as *const () as usize])
+}
+
+fn restore_bare() {
+    BARE_PLACES.iter().for_each(text::Place::restore);
+}
+
+fn redirect_to(places: &[text::Place; 2], entries: [usize; 2], to: [usize; 2]) -> bool {
+    let are_all = places.iter().zip(entries.into_iter().zip(to)).all(|(place, (entry, to))| place.redirect(entry, to));
+    if !are_all {
+        places.iter().for_each(text::Place::restore);
+    }
+    are_all
+}
+
+/// Tells this process from children that it forks from now on.
+fn mark_own_process() -> bool {
+    if OWN.load(Relaxed).is_null() {
+        let Some(own) = kernel::page_of_this_process() else { return false };
+        OWN.store(core::ptr::from_ref(own).cast_mut(), Relaxed);
+    }
+    // SAFETY: a page that lasts.
+    if let Some(own) = unsafe { OWN.load(Relaxed).as_ref() } {
+        own.store(1, Relaxed);
+    }
+    true
 }
 
 /// Before this process becomes another program. `false`: a pipe could not be given back, because the process may open no
@@ -322,10 +340,10 @@ fn has_one_thread() -> bool {
     !flag.is_null() && unsafe { flag.read_volatile() } != 0
 }
 
-/// Whether this is the process that began, and not a forked child of it.
+/// Whether this is not a forked child of the process that put its guards up.
 fn is_own_process() -> bool {
     // SAFETY: null, or a page that lasts.
-    unsafe { OWN.load(Relaxed).as_ref() }.is_some_and(|own| own.load(Relaxed) == 1)
+    unsafe { OWN.load(Relaxed).as_ref() }.is_none_or(|own| own.load(Relaxed) == 1)
 }
 
 /// `read(2)`.

@@ -92,7 +92,7 @@ pub(super) fn raise() -> bool {
     if !text::open(code.start, code.end, true) {
         return false;
     }
-    let (mut used, mut all_fit) = (0, true);
+    let (mut used, mut all_fit) = (0, super::redirect_bare(&names) && super::mark_own_process());
     for (index, name) in GUARDED.iter().enumerate() {
         names.each(name, |entry| {
             // Two names of one function.
@@ -123,6 +123,7 @@ pub(super) fn lift() {
     let [start, end] = [CODE[0].load(Relaxed), CODE[1].load(Relaxed)];
     if ARE_UP.load(Relaxed) && text::open(start, end, true) {
         AT.iter().for_each(Place::restore);
+        super::restore_bare();
         text::open(start, end, false);
         ARE_UP.store(false, Relaxed);
     }
