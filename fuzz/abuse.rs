@@ -175,11 +175,13 @@ fn one_call(ring: Ring<'_>, what: u8, len: usize) -> Result<(), Broken> {
             let claim = side.claim(side.room(len)?, len, what.into());
             assert!(claim.places(ring).iter().all(|place| place.start <= place.end && place.end <= 2 * BANK));
             let claims = ring.claims_of_writers();
-            let _ = (side.is_claimed(), claims.process(), claims.stands(claim.serial(), what.into()));
+            // One that memory has, and so of any process and number.
+            let stands = claims.standing();
+            let _ = side.is_claimed();
             if len.is_multiple_of(2) {
                 claims.end(&claim, len / 2, 3, &parking);
             } else {
-                side.end_claim_of_dead(what.into());
+                let _ = (stands.map(|id| side.end_claim_of_dead(id)), side.end_claim_of_dead(claim.id()));
             }
             Ok(())
         }
