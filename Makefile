@@ -7,6 +7,8 @@
 # make rivals   other ways between two processes beside ours, measured; some minutes, see docs/benchmarks.md
 # make check-rivals  their tests; neither is part of make test
 # make soak     MINUTES=10 by default: lives of pipes in which everything happens at random, every byte accounted for
+# make storm    STORM_SECONDS=120 by default: sixty-four writers and as many readers of one FIFO that come, go and are killed at
+#              random, ours and plain programs, every record accounted for
 # make fuzz-formats  SECONDS=10 for each by default: the formats and notations of networks against a fuzzer; needs a nightly
 #              compiler, and some minutes to build; not part of make test
 # make check-miri  not part of it: the ring under Miri, where that is installed
@@ -14,6 +16,7 @@
 
 PREFIX ?= /usr/local
 MINUTES ?= 10
+STORM_SECONDS ?= 120
 SECONDS ?= 10
 CARGO ?= cargo
 BUILD = target/release
@@ -23,7 +26,7 @@ RIVALS = CMAKE="$(CURDIR)/target/cmake/bin/cmake" $(CARGO)
 RIVALS_OPTIONS = --manifest-path rivals/Cargo.toml --target-dir target/rivals
 
 .PHONY: all build demo rivals test install uninstall clean setup-build setup-test setup-rivals check-rivals
-.PHONY: soak fuzz-formats check-models check-asan check-tsan check-fuzz check-miri
+.PHONY: soak storm fuzz-formats check-models check-asan check-tsan check-fuzz check-miri
 .PHONY: check-format check-lints check-licences check-docs check-tests
 
 all: build
@@ -99,6 +102,10 @@ check-fuzz: setup-test
 soak: setup-test
 	$(CARGO) build --release -p millstream-conformance --bin millstream-soak
 	target/release/millstream-soak --seconds $$(($(MINUTES) * 60))
+
+storm: setup-test
+	$(CARGO) build --release -p millstream-conformance --bin millstream-storm
+	target/release/millstream-storm --seconds $(STORM_SECONDS)
 
 fuzz-formats: setup-test
 	FUZZ_SECONDS=$(SECONDS) scripts/check-ring formats $(CARGO)

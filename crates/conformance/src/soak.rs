@@ -19,9 +19,9 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
 use rustix::process::{WaitOptions, getpid, set_child_subreaper, wait};
 
+use crate::left::{left_behind, open_files};
 use crate::process::{Child, die_with_parent, fork, private_directories};
 
 mod acting;
@@ -164,31 +164,4 @@ fn summary(totals: &Totals) -> String {
     let kinds = PIPE_KINDS.iter().enumerate();
     let kinds = kinds.map(|(kind, way)| format!("  pipes, {}: {}\n", way.name, totals.pipes(kind)));
     counts.chain(ins).chain(outs).chain(kinds).collect()
-}
-
-/// What there is that was not there before: descriptors, mappings of pipes, processes, files.
-fn left_behind(before: &[String]) -> Vec<String> {
-    let mut left = open_files();
-    left.retain(|file| !before.contains(file));
-    let mappings = std::fs::read_to_string("/proc/self/maps").expect("/proc");
-    left.extend(mappings.lines().filter(|line| line.contains("memfd:")).map(str::to_owned));
-    match wait(WaitOptions::NOHANG) {
-        Err(Errno::CHILD) => {}
-        Ok(Some((id, status))) => left.push(format!("process {id}, which ended with {status:?}")),
-        other => left.push(format!("a process: {other:?}")),
-    }
-    if rustix::process::geteuid().is_root() {
-        let names = ["/tmp", "/dev/shm"].iter().flat_map(std::fs::read_dir).flatten().flatten();
-        left.extend(names.map(|file| file.path().display().to_string()));
-    }
-    left
-}
-
-/// What the descriptors of this process lead to.
-fn open_files() -> Vec<String> {
-    let files = std::fs::read_dir("/proc/self/fd").expect("/proc");
-    // Not the directory itself, which has a number while it is read.
-    let targets = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
-    let targets = targets.map(|target| target.display().to_string());
-    targets.filter(|target| !target.starts_with("/proc/")).collect()
 }

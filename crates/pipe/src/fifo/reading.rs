@@ -95,7 +95,7 @@ fn attempt(end: &End, link: &Link, buffers: &mut [IoSliceMut<'_>], wanted: usize
     Ok(Attempt::Moved(count))
 }
 
-/// With the readers locked and nothing in the ring, as far as was seen.
+/// With the readers locked and nothing in the ring, as far as was seen: nobody else moves bytes out of it or changes how they go.
 fn attempt_fifo(end: &End, link: &Link, buffers: &mut [IoSliceMut<'_>]) -> io::Result<Attempt> {
     let ready = transfer::readiness(link.fifo())?;
     if ready.peer_gone {
@@ -104,7 +104,7 @@ fn attempt_fifo(end: &End, link: &Link, buffers: &mut [IoSliceMut<'_>]) -> io::R
     let most = if ready.readable { transfer::bytes_waiting(link.fifo())? } else { 0 };
     // The kernel first, the ring second: what others have put into the FIFO by now, and who has closed it, may have come
     // after bytes that were put into the ring since it was looked at.
-    if has_bytes(link.ring()) || link.ring().route() == Route::Moving {
+    if has_bytes(link.ring()) {
         return Ok(Attempt::Again);
     }
     if most > 0 {
@@ -122,7 +122,7 @@ fn attempt_fifo(end: &End, link: &Link, buffers: &mut [IoSliceMut<'_>]) -> io::R
 
 fn take_from_fifo(end: &End, link: &Link, buffers: &mut [IoSliceMut<'_>]) -> io::Result<Attempt> {
     match transfer::read(link.fifo(), buffers) {
-        Ok(0) if has_bytes(link.ring()) || link.ring().route() == Route::Moving => Ok(Attempt::Again),
+        Ok(0) if has_bytes(link.ring()) => Ok(Attempt::Again),
         Ok(0) => Ok(Attempt::EndOfStream),
         Ok(count) => {
             end.counters.moved_through_kernel(count);

@@ -4,6 +4,8 @@
 //! at once as a race, a lost or doubled byte as a failed assertion.
 #![cfg(loom)]
 
+mod fifo_world;
+mod fifos;
 mod in_place;
 mod lending;
 mod locks;

@@ -1,0 +1,395 @@
+//! A FIFO with its ring in a world of two bytes: the kernel's pipe, who has it open, and what the pipe's library does with
+//! both (`crates/pipe/src/fifo`, under the same names). Nobody's sleep ends by itself, so who is not woken is a deadlock.
+
+use std::collections::VecDeque;
+
+use loom::cell::UnsafeCell;
+use loom::sync::{Arc, Condvar, Mutex};
+use millstream_ring::sync::{AtomicU32, Ordering};
+use millstream_ring::{Bytes, Geometry, Header, ReadSide, Ring, Route, Shadow, Whose, WriteSide};
+
+use crate::world::Me;
+
+/// Milliseconds for which a reader counts as taking part.
+const ATTENTION: u32 = 50;
+
+pub(crate) struct Fifo {
+    header: Header,
+    cells: Vec<UnsafeCell<u8>>,
+    pub(crate) kernel: Kernel,
+    clock: AtomicU32,
+}
+
+// SAFETY: the cells are what the model is about: loom stops it if two threads use one at once.
+#[allow(unsafe_code)]
+unsafe impl Sync for Fifo {}
+// SAFETY: as above.
+#[allow(unsafe_code)]
+unsafe impl Send for Fifo {}
+
+/// What the kernel keeps: the FIFO, who has it open and who of these is in company, and the bell.
+pub(crate) struct Kernel {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    bytes: VecDeque<u8>,
+    bell: u32,
+    readers: u32,
+    writers: u32,
+    marked_readers: u32,
+    marked_writers: u32,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attempt {
+    Moved(usize),
+    Nothing,
+    Again,
+    End,
+}
+
+enum Way {
+    Ring,
+    Fifo,
+}
+
+impl Kernel {
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let outcome = change(&mut self.state.lock().unwrap());
+        self.changed.notify_all();
+        outcome
+    }
+
+    fn look<T>(&self, look: impl FnOnce(&State) -> T) -> T {
+        look(&self.state.lock().unwrap())
+    }
+
+    /// What a program without millstream does, too.
+    pub(crate) fn write(&self, bytes: &[u8]) {
+        self.change(|state| state.bytes.extend(bytes));
+    }
+
+    /// Up to so many bytes; `None` if that would wait.
+    pub(crate) fn read(&self, most: usize) -> Option<Vec<u8>> {
+        self.change(|state| {
+            let count = most.min(state.bytes.len());
+            let taken: Vec<u8> = state.bytes.drain(..count).collect();
+            (!taken.is_empty() || state.writers == 0).then_some(taken)
+        })
+    }
+
+    fn waiting(&self) -> usize {
+        self.look(|state| state.bytes.len())
+    }
+
+    pub(crate) fn close_writer(&self) {
+        self.change(|state| state.writers -= 1);
+    }
+
+    /// `poll` for the FIFO and the bell.
+    fn sleep_until_readable_or_rung(&self) {
+        let mut state = self.state.lock().unwrap();
+        while state.bytes.is_empty() && state.writers > 0 && state.bell == 0 {
+            state = self.changed.wait(state).unwrap();
+        }
+    }
+}
+
+impl Shadow for Kernel {
+    fn narrow(&self) {}
+
+    fn put(&self, bytes: u32) -> u32 {
+        self.change(|state| state.bell += bytes);
+        bytes
+    }
+
+    fn take(&self, bytes: u32) -> u32 {
+        self.change(|state| {
+            let taken = bytes.min(state.bell);
+            state.bell -= taken;
+            taken
+        })
+    }
+
+    fn bytes(&self) -> u32 {
+        self.look(|state| state.bell)
+    }
+
+    fn now(&self) -> u64 {
+        0
+    }
+}
+
+impl Fifo {
+    /// With so many ends of ours, all in company, and a plain writer and reader beside them if `plain`.
+    pub(crate) fn with(readers: u32, writers: u32, plain: bool) -> Arc<Fifo> {
+        let others = u32::from(plain);
+        let state = State {
+            readers: readers + others,
+            writers: writers + others,
+            marked_readers: readers,
+            marked_writers: writers,
+            ..State::default()
+        };
+        let fifo = Fifo {
+            header: Header::new(),
+            cells: (0..4).map(|_| UnsafeCell::new(0)).collect(),
+            kernel: Kernel { state: Mutex::new(state), changed: Condvar::new() },
+            clock: AtomicU32::new(1000),
+        };
+        fifo.ring().found_for_fifo(Whose::default(), Geometry::of(2).unwrap(), 1);
+        fifo.ring().attend(1000);
+        Arc::new(fifo)
+    }
+
+    pub(crate) fn ring(&self) -> Ring<'_> {
+        Ring::new(&self.header, Bytes::new(&self.cells))
+    }
+
+    fn now(&self) -> u32 {
+        self.clock.load(Ordering::Relaxed)
+    }
+
+    /// Longer than a reader counts as taking part.
+    pub(crate) fn let_time_pass(&self) {
+        self.clock.fetch_add(2 * ATTENTION, Ordering::Relaxed);
+    }
+
+    fn has_bytes(&self) -> bool {
+        self.ring().readable() != Ok(0)
+    }
+
+    /// `routes::way`, which asks before each write.
+    fn way(&self, me: &Me, writers: &WriteSide<'_, Me>) -> Way {
+        let ring = self.ring();
+        let is_in_use = ring.is_attended(self.now(), ATTENTION) && !ring.is_kept_to_kernel();
+        match ring.route() {
+            Route::Ring if is_in_use && self.kernel.waiting() == 0 => return Way::Ring,
+            Route::Shadow if !is_in_use => return Way::Fifo,
+            _ => {}
+        }
+        let readers = &ring.lock_readers(me).unwrap();
+        let (strangers, is_empty) = (self.kernel.waiting(), ring.readable() == Ok(0));
+        let is_expected = || !ring.is_kept_to_kernel() && self.kernel.look(|state| state.marked_readers > 0);
+        match ring.route() {
+            Route::Shadow if strangers > 0 => Way::Fifo,
+            Route::Shadow => {
+                readers.no_more_strangers();
+                writers.set_route(readers, Route::Ring);
+                Way::Ring
+            }
+            Route::Ring if is_in_use && strangers == 0 => Way::Ring,
+            Route::Ring if is_empty => {
+                self.leave_ring(me, readers, Route::Shadow);
+                Way::Fifo
+            }
+            Route::Ring if strangers > 0 && (is_in_use || is_expected()) => {
+                writers.let_strangers_in(readers, strangers);
+                Way::Ring
+            }
+            Route::Ring | Route::Moving => {
+                self.give_back(me, writers, readers);
+                Way::Fifo
+            }
+        }
+    }
+
+    fn leave_ring(&self, me: &Me, readers: &ReadSide<'_, Me>, route: Route) {
+        readers.no_more_strangers();
+        self.ring().bell().silence(me, &self.kernel, route).unwrap();
+    }
+
+    fn give_back(&self, me: &Me, writers: &WriteSide<'_, Me>, readers: &ReadSide<'_, Me>) {
+        self.begin_to_give_back(me, readers);
+        loop {
+            let waiting = readers.waiting(usize::MAX).unwrap();
+            if waiting.is_empty() {
+                return writers.set_route(readers, Route::Shadow);
+            }
+            self.put_into_fifo(readers);
+            readers.gave_back(waiting, waiting.len());
+        }
+    }
+
+    fn begin_to_give_back(&self, me: &Me, readers: &ReadSide<'_, Me>) {
+        if self.ring().route() == Route::Ring {
+            self.leave_ring(me, readers, Route::Moving);
+        }
+        readers.finish_giving_back().unwrap();
+    }
+
+    fn put_into_fifo(&self, readers: &ReadSide<'_, Me>) {
+        let mut piece = [0; 2];
+        let waiting = readers.waiting(usize::MAX).unwrap();
+        let len = readers.whole_writes(waiting);
+        assert_eq!(readers.peek(waiting, 0, &mut piece[..len]), len);
+        readers.will_give_back(waiting, len);
+        self.kernel.write(&piece[..len]);
+    }
+
+    /// Somebody is killed who has put a piece into the FIFO and not said so.
+    pub(crate) fn die_giving_back(&self, me: &Me) {
+        let (writers, readers) = self.lock_both(me);
+        self.begin_to_give_back(me, &readers);
+        self.put_into_fifo(&readers);
+        drop((readers, writers));
+    }
+
+    fn lock_both<'a>(&'a self, me: &'a Me) -> (WriteSide<'a, Me>, ReadSide<'a, Me>) {
+        let writers = self.ring().lock_writers(me).unwrap();
+        let readers = self.ring().lock_readers(me).unwrap();
+        (writers, readers)
+    }
+
+    /// `writing::write`, of a byte for which there is room.
+    pub(crate) fn write(&self, me: &Me, byte: u8) {
+        let ring = self.ring();
+        let writers = ring.lock_writers(me).unwrap();
+        match self.way(me, &writers) {
+            Way::Fifo => self.kernel.write(&[byte]),
+            Way::Ring => {
+                let room = writers.room(1).unwrap();
+                assert_eq!(writers.write(room, [&[byte][..]].into_iter(), 0), 1);
+                drop(writers);
+                if ring.readers_wait() {
+                    ring.bell().raise(me, &self.kernel).unwrap();
+                }
+            }
+        }
+    }
+
+    /// `reading::attempt`, of one byte.
+    pub(crate) fn try_read(&self, me: &Me, got: &mut Vec<u8>) -> Attempt {
+        let ring = self.ring();
+        ring.attend(self.now());
+        let readers = ring.lock_readers(me).unwrap();
+        let waiting = readers.waiting(1).unwrap();
+        if ring.route() == Route::Moving {
+            drop(readers);
+            return self.attempt_moving(me, got);
+        }
+        if readers.before_strangers(waiting) == Some(0) {
+            return match self.kernel.read(readers.strangers().min(1)) {
+                Some(bytes) if !bytes.is_empty() => {
+                    readers.took_of_strangers(bytes.len());
+                    moved(got, &bytes)
+                }
+                _ => {
+                    readers.no_more_strangers();
+                    Attempt::Again
+                }
+            };
+        }
+        if waiting.is_empty() {
+            return self.attempt_fifo(got);
+        }
+        let mut byte = [0];
+        readers.read(waiting, [&mut byte[..]].into_iter(), 0);
+        drop(readers);
+        if ring.writers_wait() {
+            ring.bell().lower(me, &self.kernel).unwrap();
+        }
+        moved(got, &byte)
+    }
+
+    /// The kernel first, the ring second.
+    fn attempt_fifo(&self, got: &mut Vec<u8>) -> Attempt {
+        let (most, is_end) = self.kernel.look(|state| (state.bytes.len(), state.writers == 0));
+        if self.has_bytes() {
+            return Attempt::Again;
+        }
+        match self.kernel.read(most.min(1)) {
+            Some(bytes) if !bytes.is_empty() => moved(got, &bytes),
+            _ if is_end => Attempt::End,
+            _ => Attempt::Nothing,
+        }
+    }
+
+    fn attempt_moving(&self, me: &Me, got: &mut Vec<u8>) -> Attempt {
+        let (writers, readers) = self.lock_both(me);
+        if self.ring().route() != Route::Moving {
+            return Attempt::Again;
+        }
+        readers.finish_giving_back().unwrap();
+        let taken = self.kernel.read(1).unwrap_or_default();
+        if self.ring().is_kept_to_kernel() {
+            self.give_back(me, &writers, &readers);
+        } else if taken.is_empty() {
+            let is_empty = !self.has_bytes();
+            writers.set_route(&readers, if is_empty { Route::Shadow } else { Route::Ring });
+        }
+        if taken.is_empty() { Attempt::Again } else { moved(got, &taken) }
+    }
+
+    /// `reading::read`: sleeps until there is a byte; false at the end of the stream.
+    pub(crate) fn read(&self, me: &Me, got: &mut Vec<u8>) -> bool {
+        loop {
+            match self.try_read(me, got) {
+                Attempt::Moved(_) => return true,
+                Attempt::End => return false,
+                Attempt::Again => loom::thread::yield_now(),
+                Attempt::Nothing => {
+                    let (bell, route) = (self.ring().bell(), self.ring().route());
+                    bell.reader_will_sleep(me, &self.kernel).unwrap();
+                    if !self.has_bytes() && self.ring().route() == route {
+                        self.kernel.sleep_until_readable_or_rung();
+                    }
+                    bell.reader_woke();
+                }
+            }
+        }
+    }
+
+    /// `routes::leave`, of a reader, which then closes.
+    pub(crate) fn leave_reading(&self, me: &Me) {
+        let (writers, readers) = self.lock_both(me);
+        // Under the locks: of two that leave at once the second finds that nobody is left.
+        let is_last = self.kernel.change(|state| {
+            state.marked_readers -= 1;
+            state.marked_readers == 0
+        });
+        if is_last {
+            self.ring().attend(self.now().wrapping_sub(2 * ATTENTION));
+        }
+        if is_last && self.has_bytes() {
+            self.give_back(me, &writers, &readers);
+        }
+        drop((readers, writers));
+        self.kernel.change(|state| state.readers -= 1);
+    }
+
+    /// `routes::leave`, of a writer, which then closes.
+    pub(crate) fn leave_writing(&self, me: &Me) {
+        let (writers, readers) = self.lock_both(me);
+        let (others, waiting) = self.kernel.change(|state| {
+            state.marked_writers -= 1;
+            (state.marked_readers > 0, state.bytes.len())
+        });
+        let is_in_order = self.ring().route() == Route::Ring && waiting == 0;
+        if self.has_bytes() && (!others || is_in_order) {
+            self.give_back(me, &writers, &readers);
+        }
+        drop((readers, writers));
+        self.kernel.close_writer();
+    }
+
+    /// `routes::keep_to_kernel`: somebody polls.
+    pub(crate) fn keep_to_kernel(&self, me: &Me) {
+        let (writers, readers) = self.lock_both(me);
+        writers.keep_to_kernel();
+        if self.has_bytes() {
+            self.give_back(me, &writers, &readers);
+        } else if self.ring().route() == Route::Ring {
+            self.leave_ring(me, &readers, Route::Shadow);
+        }
+    }
+}
+
+fn moved(got: &mut Vec<u8>, bytes: &[u8]) -> Attempt {
+    got.extend_from_slice(bytes);
+    Attempt::Moved(bytes.len())
+}

@@ -1,0 +1,227 @@
+//! A FIFO that ends of ours and plain programs share: who moves between the ring and the kernel, while company comes and
+//! goes. Bytes below 10 are ours, the others strangers'.
+
+use loom::thread;
+
+use crate::fifo_world::{Attempt, Fifo};
+use crate::world::{Me, OCCASIONAL, check};
+
+const WRITER: Me = Me(OCCASIONAL);
+const READER: Me = Me(OCCASIONAL + 1);
+const OTHER: Me = Me(OCCASIONAL + 2);
+
+/// What a plain reader finds in the FIFO.
+fn rest(fifo: &Fifo) -> Vec<u8> {
+    fifo.kernel.read(usize::MAX).unwrap_or_default()
+}
+
+/// As a reader of ours that does not wait.
+fn read_all(fifo: &Fifo, me: &Me, got: &mut Vec<u8>) {
+    for _ in 0..100 {
+        if matches!(fifo.try_read(me, got), Attempt::Nothing | Attempt::End) {
+            return;
+        }
+    }
+    panic!("it comes to no end");
+}
+
+#[test]
+fn what_was_written_is_read_before_the_end_of_the_stream() {
+    check(3, || {
+        let fifo = Fifo::with(1, 1, false);
+        let theirs = fifo.clone();
+        let writer = thread::spawn(move || {
+            theirs.write(&WRITER, 1);
+            theirs.write(&WRITER, 2);
+            // Killed, so that it gives nothing back.
+            theirs.kernel.close_writer();
+        });
+        let mut got = Vec::new();
+        while fifo.read(&READER, &mut got) {}
+        writer.join().unwrap();
+        assert_eq!(got, [1, 2]);
+    });
+}
+
+#[test]
+fn a_writer_that_closes_leaves_its_bytes_and_the_end() {
+    check(3, || {
+        let fifo = Fifo::with(1, 1, false);
+        fifo.write(&WRITER, 1);
+        let theirs = fifo.clone();
+        let writer = thread::spawn(move || {
+            theirs.write(&WRITER, 2);
+            theirs.leave_writing(&WRITER);
+        });
+        let mut got = Vec::new();
+        while fifo.read(&READER, &mut got) {}
+        writer.join().unwrap();
+        assert_eq!(got, [1, 2]);
+    });
+}
+
+#[test]
+fn bytes_before_and_behind_a_strangers_come_before_and_behind_it() {
+    check(2, || {
+        let fifo = Fifo::with(1, 1, true);
+        let theirs = fifo.clone();
+        let writers = thread::spawn(move || {
+            theirs.write(&WRITER, 1);
+            theirs.kernel.write(&[11]);
+            theirs.write(&WRITER, 2);
+        });
+        let mut got = Vec::new();
+        (0..3).for_each(|_| assert!(fifo.read(&READER, &mut got)));
+        writers.join().unwrap();
+        assert_eq!(got, [1, 11, 2]);
+    });
+}
+
+#[test]
+fn a_reader_that_leaves_leaves_the_rest_to_a_plain_one() {
+    check(3, || {
+        let fifo = Fifo::with(1, 1, true);
+        fifo.write(&WRITER, 1);
+        let theirs = fifo.clone();
+        let writer = thread::spawn(move || theirs.write(&WRITER, 2));
+        let mut got = Vec::new();
+        let _ = fifo.try_read(&READER, &mut got);
+        fifo.leave_reading(&READER);
+        writer.join().unwrap();
+        // The writer stays, and need not act.
+        got.extend(rest(&fifo));
+        assert_eq!(got, [1, 2]);
+    });
+}
+
+#[test]
+fn of_two_readers_that_leave_at_once_one_leaves_the_rest_to_a_plain_one() {
+    check(3, || {
+        let fifo = Fifo::with(2, 1, true);
+        fifo.write(&WRITER, 1);
+        fifo.write(&WRITER, 2);
+        let theirs = fifo.clone();
+        let other = thread::spawn(move || theirs.leave_reading(&OTHER));
+        fifo.leave_reading(&READER);
+        other.join().unwrap();
+        assert_eq!(rest(&fifo), [1, 2]);
+    });
+}
+
+#[test]
+fn a_writer_that_closes_gives_to_a_plain_reader_what_ours_does_not_come_for() {
+    check(3, || {
+        let fifo = Fifo::with(1, 1, true);
+        let theirs = fifo.clone();
+        let writer = thread::spawn(move || {
+            theirs.write(&WRITER, 1);
+            theirs.write(&WRITER, 2);
+            theirs.leave_writing(&WRITER);
+        });
+        let mut got = Vec::new();
+        let _ = fifo.try_read(&READER, &mut got);
+        writer.join().unwrap();
+        got.extend(rest(&fifo));
+        assert_eq!(got, [1, 2]);
+    });
+}
+
+#[test]
+fn when_both_sides_leave_at_once_a_plain_reader_gets_all() {
+    check(3, || {
+        let fifo = Fifo::with(1, 1, true);
+        fifo.write(&WRITER, 1);
+        let theirs = fifo.clone();
+        let writer = thread::spawn(move || {
+            theirs.write(&WRITER, 2);
+            theirs.leave_writing(&WRITER);
+        });
+        fifo.leave_reading(&READER);
+        writer.join().unwrap();
+        assert_eq!(rest(&fifo), [1, 2]);
+    });
+}
+
+#[test]
+fn what_nobody_comes_for_is_given_back_and_who_comes_back_reads_on() {
+    check(2, || {
+        let fifo = Fifo::with(1, 1, true);
+        fifo.write(&WRITER, 1);
+        fifo.let_time_pass();
+        let theirs = fifo.clone();
+        let writer = thread::spawn(move || theirs.write(&WRITER, 2));
+        let mut got = Vec::new();
+        (0..2).for_each(|_| assert!(fifo.read(&READER, &mut got)));
+        writer.join().unwrap();
+        assert_eq!(got, [1, 2]);
+    });
+}
+
+#[test]
+fn two_readers_of_ours_get_each_byte_once_while_it_is_given_back() {
+    check(1, || {
+        let fifo = Fifo::with(2, 1, true);
+        fifo.write(&WRITER, 1);
+        fifo.let_time_pass();
+        let theirs = fifo.clone();
+        let writer = thread::spawn(move || theirs.write(&WRITER, 2));
+        let theirs = fifo.clone();
+        let other = thread::spawn(move || {
+            let mut got = Vec::new();
+            let _ = theirs.try_read(&OTHER, &mut got);
+            got
+        });
+        let mut got = Vec::new();
+        let _ = fifo.try_read(&READER, &mut got);
+        got.extend(other.join().unwrap());
+        writer.join().unwrap();
+        read_all(&fifo, &READER, &mut got);
+        got.sort_unstable();
+        assert_eq!(got, [1, 2]);
+    });
+}
+
+#[test]
+fn whoever_polls_sees_all_that_is_written_in_the_fifo() {
+    check(3, || {
+        let fifo = Fifo::with(1, 1, false);
+        fifo.write(&WRITER, 1);
+        let theirs = fifo.clone();
+        let writer = thread::spawn(move || theirs.write(&WRITER, 2));
+        fifo.keep_to_kernel(&READER);
+        writer.join().unwrap();
+        assert_eq!(rest(&fifo), [1, 2]);
+    });
+}
+
+#[test]
+fn what_one_who_was_killed_gave_back_comes_once() {
+    check(2, || {
+        let fifo = Fifo::with(1, 1, true);
+        fifo.write(&WRITER, 1);
+        let theirs = fifo.clone();
+        let dying = thread::spawn(move || {
+            theirs.die_giving_back(&OTHER);
+            theirs.write(&WRITER, 2);
+        });
+        let mut got = Vec::new();
+        (0..2).for_each(|_| assert!(fifo.read(&READER, &mut got)));
+        dying.join().unwrap();
+        assert_eq!(got, [1, 2]);
+    });
+}
+
+#[test]
+fn who_sleeps_at_the_fifo_is_woken_when_the_stream_goes_to_the_ring() {
+    check(3, || {
+        let fifo = Fifo::with(1, 2, false);
+        // Nobody takes part: the first byte goes to the FIFO.
+        fifo.let_time_pass();
+        let theirs = fifo.clone();
+        let writer = thread::spawn(move || (1..=2).for_each(|byte| theirs.write(&WRITER, byte)));
+        let mut got = Vec::new();
+        (0..2).for_each(|_| assert!(fifo.read(&READER, &mut got)));
+        writer.join().unwrap();
+        assert_eq!(got, [1, 2]);
+    });
+}
