@@ -155,7 +155,7 @@ fn rage(storm: &Storm, account: &Account) {
         still: Still::new(),
     };
     let began = Instant::now();
-    while began.elapsed() < storm.time && crew.lives + 2 * storm.side < LIVES {
+    while crew.goes_on(storm, began) {
         crew.blow(storm, began);
     }
     crew.calm_down(storm);
@@ -196,6 +196,12 @@ struct Crew<'a> {
 }
 
 impl Crew<'_> {
+    /// Until the time is over, and a mistake that was asked for is made.
+    fn goes_on(&self, storm: &Storm, began: Instant) -> bool {
+        let is_due = storm.mistake.is_some() && !self.world.account.is_mistaken();
+        (is_due || began.elapsed() < storm.time) && self.lives + 2 * storm.side < LIVES
+    }
+
     /// One kind of weather.
     fn blow(&mut self, storm: &Storm, began: Instant) {
         let weather = self.weather(storm);
@@ -203,7 +209,7 @@ impl Crew<'_> {
         self.held = Held::open(self.world.path, &mut self.random);
         let start = Instant::now();
         let (mut killed, mut stopped) = (start, start);
-        while start.elapsed() < weather.until && began.elapsed() < storm.time && self.lives + 2 * storm.side < LIVES {
+        while start.elapsed() < weather.until && self.goes_on(storm, began) {
             self.fill_up(weather.writers, weather.readers, weather.plain_percent);
             self.collect();
             if storm.kills && killed.elapsed() >= weather.kill_every {
@@ -223,7 +229,8 @@ impl Crew<'_> {
     fn weather(&mut self, storm: &Storm) -> Weather {
         let random = &mut self.random;
         let ms = |number| Duration::from_millis(number as u64);
-        let lull = random.within(0..6);
+        // It begins with everybody.
+        let lull = if self.lives == 0 { usize::MAX } else { random.within(0..6) };
         Weather {
             writers: if lull == 0 { 0 } else { storm.side },
             readers: if lull == 1 { 0 } else { storm.side },

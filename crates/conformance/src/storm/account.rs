@@ -122,6 +122,10 @@ impl Account {
         self.get(Count::Written) > 500 && self.0.word(MISTAKEN).swap(1, SeqCst) == 0
     }
 
+    pub(super) fn is_mistaken(&self) -> bool {
+        self.0.word(MISTAKEN).load(SeqCst) != 0
+    }
+
     /// Says what is done now, until the next word.
     pub(super) fn is_in(&self, life: usize, call: Call) {
         self.of(life)[0].store(call.word(), SeqCst);
