@@ -1,5 +1,7 @@
 //! The one table of commands and options. Help texts come from here.
 
+mod late;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -12,6 +14,8 @@ use crate::bench::{
 };
 use crate::failure::Failure;
 use crate::{bytes, ctl, fifo, gc, net, ps};
+
+use late::Late;
 
 /// What the user asked for.
 pub(crate) enum Action {
@@ -44,25 +48,25 @@ struct Program {
 enum Command {
     /// Run programs over larger pipes, the programs unchanged
     #[command(after_help = RUN_EXAMPLES)]
-    Run(RunOptions),
+    Run(Late<RunOptions>),
     /// Make, open, read and write pipes with a name, which any program can share
     #[command(after_help = fifo::EXAMPLES)]
-    Fifo(fifo::Options),
+    Fifo(Late<fifo::Options>),
     /// Measure pipes on this machine
     #[command(args_conflicts_with_subcommands = true, after_help = suite::EXAMPLES)]
-    Bench(Box<BenchOptions>),
+    Bench(Late<BenchOptions>),
     /// Show and change the settings of pipes: sizes, limits, how to wait
     #[command(after_help = ctl::EXAMPLES)]
-    Ctl(ctl::Options),
+    Ctl(Late<ctl::Options>),
     /// List the pipes that live: their ends, what waits in them, how fast they are
     #[command(after_help = ps::EXAMPLES)]
-    Ps(ps::Options),
+    Ps(Late<ps::Options>),
     /// Prove that no pipe has left anything behind
     #[command(after_help = gc::EXAMPLES)]
-    Gc(gc::Options),
+    Gc(Late<gc::Options>),
     /// Transform a stream: compress, filter, count and more, in one process and one buffer
     #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true, after_help = net::EXAMPLES)]
-    Net(Box<net::Options>),
+    Net(Late<net::Options>),
 }
 
 const RUN_EXAMPLES: &str = "\
@@ -226,13 +230,13 @@ pub(crate) fn parse() -> Result<Action, Failure> {
         return Ok(Action::Run(options));
     }
     match Program::try_parse() {
-        Ok(Program { command: Command::Run(options) }) => Ok(Action::Run(options)),
-        Ok(Program { command: Command::Fifo(options) }) => Ok(Action::Fifo(options)),
-        Ok(Program { command: Command::Bench(options) }) => Ok(Action::Bench(options)),
-        Ok(Program { command: Command::Ctl(options) }) => Ok(Action::Ctl(options)),
-        Ok(Program { command: Command::Ps(options) }) => Ok(Action::Ps(options)),
-        Ok(Program { command: Command::Gc(options) }) => Ok(Action::Gc(options)),
-        Ok(Program { command: Command::Net(options) }) => Ok(Action::Net(options)),
+        Ok(Program { command: Command::Run(options) }) => Ok(Action::Run(*options.0)),
+        Ok(Program { command: Command::Fifo(options) }) => Ok(Action::Fifo(*options.0)),
+        Ok(Program { command: Command::Bench(options) }) => Ok(Action::Bench(options.0)),
+        Ok(Program { command: Command::Ctl(options) }) => Ok(Action::Ctl(*options.0)),
+        Ok(Program { command: Command::Ps(options) }) => Ok(Action::Ps(*options.0)),
+        Ok(Program { command: Command::Gc(options) }) => Ok(Action::Gc(*options.0)),
+        Ok(Program { command: Command::Net(options) }) => Ok(Action::Net(options.0)),
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Action::Print(error.render().to_string())),
             _ => Err(Failure::usage(one_sentence(&error))),

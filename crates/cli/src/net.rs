@@ -136,7 +136,9 @@ enum StatsFormat {
 impl Limits {
     fn options(&self) -> RunOptions {
         let memory = usize::try_from(self.memory).unwrap_or(usize::MAX);
-        RunOptions { memory, threads: self.threads.map_or(RunOptions::default().threads, usize::from) }
+        // To count the CPUs takes three files to read.
+        let threads = self.threads.map_or_else(|| RunOptions::default().threads, usize::from);
+        RunOptions { memory, threads }
     }
 }
 

@@ -27,13 +27,17 @@ pub struct StageCount {
     pub bytes_out: u64,
     /// Bytes that were written to another buffer than they were read from, or moved from or to a file.
     pub bytes_copied: u64,
-    /// Time spent in it, by all threads; of several stages in place behind each other an estimate from a quarter of the bytes.
+    /// Time spent in it, by all threads; of several stages in place behind each other an estimate from an eighth of the bytes.
     pub nanoseconds: u64,
 }
 
 impl Counter {
     pub(super) fn count(&self, bytes_in: usize, bytes_out: usize, bytes_copied: usize) {
-        let add = |counter: &AtomicU64, bytes: usize| counter.fetch_add(bytes as u64, Relaxed);
+        let add = |counter: &AtomicU64, bytes: usize| {
+            if bytes > 0 {
+                counter.fetch_add(bytes as u64, Relaxed);
+            }
+        };
         add(&self.bytes_in, bytes_in);
         add(&self.bytes_out, bytes_out);
         add(&self.bytes_copied, bytes_copied);

@@ -15,7 +15,7 @@ use crate::transform::InPlace;
 const BLOCK: usize = 16 << 10;
 
 /// One block of so many is timed, for all: to read the clock takes a tenth of what a stage takes.
-const TIMED: usize = 4;
+const TIMED: usize = 8;
 
 /// One transform.
 pub(super) struct Member {
@@ -43,14 +43,16 @@ impl Group {
     /// Has all of them work on bytes that begin at `offset` of the stream. Not counted: in a team it may be done again.
     pub(super) fn apply(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), Failure> {
         let (block, timed) = if self.0.len() > 1 { (BLOCK, TIMED) } else { (bytes.len().max(1), 1) };
-        let mut at = offset;
+        let (mut at, end_of_all) = (offset, offset + bytes.len() as u64);
         for (place, bytes) in bytes.chunks_mut(block).enumerate() {
             let mut start = (place % timed == 0).then(Instant::now);
             for member in &mut self.0 {
                 let applied = member.transform.apply(at, bytes);
                 if let Some(start) = &mut start {
                     let end = Instant::now();
-                    member.counter.add_time((end - *start) * timed as u32);
+                    // The block stands for those that are not timed behind it.
+                    let all = (end_of_all - at).min((block * timed) as u64);
+                    member.counter.add_time((end - *start).mul_f64(all as f64 / bytes.len() as f64));
                     *start = end;
                 }
                 applied.map_err(|fault| member.failure(at, fault))?;
