@@ -164,6 +164,62 @@ fn bad_data_bad_files_and_bad_networks_are_told_apart() {
 }
 
 #[test]
+fn names_that_no_file_can_have_are_refused_before_a_byte_moves() {
+    let scratch = Scratch::new();
+    for (name, says) in [
+        (String::new(), "after 0 bytes: No such file"),
+        (scratch.path("new/").display().to_string(), "after 0 bytes: Is a directory"),
+        (scratch.path(&"x".repeat(256)).display().to_string(), "after 0 bytes: File name too long"),
+    ] {
+        let seen = output(&mut millstream(["net", &format!("read /dev/zero | head -c 1000000 | write '{name}'")]));
+        assert_one_sentence(&seen, 1, says);
+    }
+    assert_eq!(fs::read_dir(scratch.path("")).unwrap().count(), 0);
+}
+
+#[test]
+fn standard_files_that_are_closed_are_not_taken_for_empty_ones() {
+    let scratch = Scratch::new();
+    let (text, program) = (scratch.file("text", "text"), common::program());
+    let shell = |script: String| output(Command::new("sh").args(["-c", &script]));
+    let seen = shell(format!("'{program}' net \"read '{text}' | upper\" >&-"));
+    assert_one_sentence(&seen, 1, "cannot write the standard output, after 0 bytes: Bad file descriptor");
+    let seen = shell(format!("'{program}' net upper <&-"));
+    assert_one_sentence(&seen, 1, "cannot read the standard input, after 0 bytes: Bad file descriptor");
+    // Who does not use it does not miss it.
+    let to = scratch.path("to");
+    let seen = shell(format!("'{program}' net \"read '{text}' | upper | write '{}'\" <&- >&-", to.display()));
+    assert_eq!((seen.code, &*seen.stderr, &*fs::read_to_string(to).unwrap()), (Some(0), "", "TEXT"));
+}
+
+#[test]
+fn what_is_wrong_is_said_in_words() {
+    // Where the bytes are wrong, from the end if it is negative.
+    for (pack, unpack, place, says) in [
+        ("lz4", "unlz4", -1_i32, "the lz4 stream is corrupt: the checksum of the content is wrong"),
+        ("lz4", "unlz4", 6, "the lz4 stream is corrupt: the checksum of a header is wrong"),
+        ("xz", "unxz", -1, "the xz stream is corrupt: "),
+        ("gzip", "gunzip", -1, "the gzip stream is corrupt: "),
+        ("zstd", "unzstd", -1, "the zstd stream is corrupt, in the part that begins here: "),
+    ] {
+        let mut packed = net(pack, &samples()[3]);
+        let place = usize::try_from(place).unwrap_or(packed.len() - 1);
+        packed[place] ^= 0x40;
+        let (_, seen) = fed(millstream(["net", unpack]), &packed);
+        assert_one_sentence(&seen, 1, says);
+        assert!(!seen.stderr.contains(['{', '(']), "{seen:?}");
+    }
+    for (line, says) in [
+        ("unxz", "the xz stream is empty"),
+        ("gunzip", "the gzip stream is empty"),
+        ("grep '(a'", "'(a' is no regular expression: unclosed group; it is used as: "),
+    ] {
+        let (_, seen) = fed(millstream(["net", line]), b"");
+        assert_one_sentence(&seen, if line.starts_with("grep") { 2 } else { 1 }, says);
+    }
+}
+
+#[test]
 fn a_module_does_its_work_or_stops_the_network() {
     let scratch = Scratch::new();
     let (out, templates) = (scratch.path("out"), concat!(env!("CARGO_MANIFEST_DIR"), "/../../templates"));

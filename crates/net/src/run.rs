@@ -20,6 +20,8 @@ mod team;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use millstream_sys::inherited;
+
 use crate::catalogue::Catalogue;
 use crate::check::check;
 use crate::chunk::Chunk;
@@ -236,6 +238,12 @@ fn run_with(
 
 fn no_bell(error: std::io::Error) -> Failure {
     Failure::Unfit(format!("cannot make a pipe between two threads: {error}; allow one thread only"))
+}
+
+/// Whether there was nothing at a standard descriptor when the program was started, as after `>&-`. The runtime of Rust opens
+/// `/dev/null` there, where everything would be lost without a word.
+fn is_closed(descriptor: i32) -> bool {
+    inherited::closed_standard_descriptors().any(|closed| closed == descriptor)
 }
 
 /// How a file is called in a message.

@@ -1,14 +1,15 @@
 //! A file that appears under its name complete or not at all.
 
-use std::ffi::OsString;
 use std::format;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, linkat};
+use rustix::io::Errno;
 
 /// A new content for a file. Until [`WholeFile::keep`] the old one is there for everybody, and if that is never called nothing
 /// has happened: where the file system can (`O_TMPFILE`), the new content has no name before, so that not even a kill leaves
@@ -27,13 +28,15 @@ impl WholeFile {
     /// but not set-user-id and its like: the new one may be another user's.
     ///
     /// # Errors
-    /// Those of creating a file in that directory; `EISDIR` for a directory.
+    /// Those of creating a file in that directory; `EISDIR` for a directory, and for a name that only one can have.
     pub fn create(path: &Path) -> io::Result<WholeFile> {
-        let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
+        let path = meant(path)?;
         let permissions = match std::fs::metadata(&path) {
-            Ok(metadata) if metadata.is_dir() => return Err(rustix::io::Errno::ISDIR.into()),
+            Ok(metadata) if metadata.is_dir() => return Err(Errno::ISDIR.into()),
             Ok(metadata) => Some(metadata.permissions()),
-            Err(_) => None,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            // Of this name there can be no file, which is better known now than when its content is complete.
+            Err(error) => return Err(error),
         };
         let whole = WholeFile::nameless(&path).or_else(|_| WholeFile::named(&path))?;
         if let Some(permissions) = permissions {
@@ -107,16 +110,41 @@ fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Beside the file, and not in use: the process's number, and a count in it.
+/// Symbolic links that lead to a file, at most: as many as the kernel follows.
+const LINKS_MAX: u32 = 40;
+
+/// The file that a path leads to, which may not exist yet, as `open(2)` would find it.
+fn meant(path: &Path) -> io::Result<PathBuf> {
+    match std::fs::canonicalize(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        found => return found,
+    }
+    if path.as_os_str().is_empty() || path.exists() {
+        // The second: open somewhere, and its name is gone.
+        return Err(Errno::NOENT.into());
+    }
+    let mut path = path.to_path_buf();
+    for _ in 0..LINKS_MAX {
+        match std::fs::read_link(&path) {
+            Ok(next) => path = directory_of(&path).join(next),
+            Err(_) if is_name_of_directory(&path) => return Err(Errno::ISDIR.into()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(path),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(Errno::LOOP.into())
+}
+
+fn is_name_of_directory(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_bytes();
+    path.file_name().is_none() || bytes.ends_with(b"/") || bytes.ends_with(b"/.")
+}
+
+/// Beside the file, and not in use: the process's number, and a count in it. Not made of the file's name, which may be as long
+/// as a name can be.
 fn temporary_name(path: &Path) -> io::Result<PathBuf> {
-    let name = path.file_name().ok_or(rustix::io::Errno::ISDIR)?;
-    let free = (0..10_000_u32).map(|count| {
-        let mut hidden = OsString::from(".");
-        hidden.push(name);
-        hidden.push(format!(".{}-{count}", crate::own_pid()));
-        path.with_file_name(hidden)
-    });
-    free.into_iter().find(|path| !path.exists()).ok_or_else(|| rustix::io::Errno::EXIST.into())
+    let free = (0..10_000_u32).map(|count| path.with_file_name(format!(".millstream-{}-{count}", crate::own_pid())));
+    free.into_iter().find(|path| !path.exists()).ok_or_else(|| Errno::EXIST.into())
 }
 
 #[cfg(test)]
@@ -197,5 +225,43 @@ mod tests {
         let error = |path: &Path| WholeFile::create(path).unwrap_err().raw_os_error();
         assert_eq!(error(&scratch.0), Some(libc::EISDIR));
         assert_eq!(error(&scratch.0.join("missing/file")), Some(libc::ENOENT));
+        assert_eq!(error(&scratch.0.join("missing/")), Some(libc::EISDIR));
+        assert_eq!(error(&scratch.0.join("missing/..")), Some(libc::EISDIR));
+        assert_eq!(error(Path::new("")), Some(libc::ENOENT));
+        assert_eq!(error(&scratch.0.join("x".repeat(256))), Some(libc::ENAMETOOLONG));
+        assert_eq!(scratch.names(), [""; 0]);
+    }
+
+    #[test]
+    fn the_longest_name_can_be_written() {
+        for (way, begin) in WAYS {
+            let scratch = Scratch::new(&format!("longest-{way}"));
+            let name = "x".repeat(255);
+            let mut whole = begin(&scratch.0.join(&name)).unwrap();
+            whole.write_all(b"new").unwrap();
+            whole.keep().unwrap();
+            assert_eq!(scratch.names(), [name]);
+        }
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_yet_leads_to_the_new_file() {
+        let scratch = Scratch::new("nowhere");
+        let link = |to: &str, name: &str| std::os::unix::fs::symlink(to, scratch.0.join(name)).unwrap();
+        std::fs::create_dir(scratch.0.join("inner")).unwrap();
+        link("inner/second", "first");
+        link("../file", "inner/second");
+        let mut whole = WholeFile::create(&scratch.0.join("first")).unwrap();
+        whole.write_all(b"new").unwrap();
+        whole.keep().unwrap();
+        assert_eq!(std::fs::read(scratch.0.join("file")).unwrap(), b"new");
+        assert!(std::fs::symlink_metadata(scratch.0.join("first")).unwrap().is_symlink());
+        assert!(std::fs::symlink_metadata(scratch.0.join("inner/second")).unwrap().is_symlink());
+        // In a circle, or into a directory that is missing: as the kernel says.
+        link("here", "there");
+        link("there", "here");
+        link("missing/file", "far");
+        let error = |name: &str| WholeFile::create(&scratch.0.join(name)).unwrap_err().raw_os_error();
+        assert_eq!((error("here"), error("far")), (Some(libc::ELOOP), Some(libc::ENOENT)));
     }
 }

@@ -29,7 +29,10 @@ pub(crate) static GREP: Entry = Entry {
         }
         let regex = RegexBuilder::new(&pattern).case_insensitive(ignores_case).multi_line(true).build();
         let regex = regex.map_err(|error| {
-            format!("'{pattern}' is no regular expression: {}", error.to_string().replace('\n', " "))
+            // The library draws where it is wrong, on several lines; the last one says what.
+            let drawn = error.to_string();
+            let what = drawn.lines().last().unwrap_or_default();
+            format!("'{pattern}' is no regular expression: {}", what.strip_prefix("error: ").unwrap_or(what))
         })?;
         let stage = match is_inverted {
             false => Stage::rewrite(Size::Unknown, Lines::new(Matching { regex })),

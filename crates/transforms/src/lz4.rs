@@ -2,7 +2,7 @@
 
 mod frame;
 
-use std::io::{BufRead, Write};
+use std::io::{self, BufRead, Write};
 
 use lz4_flex::frame::{BlockMode, BlockSize, FrameDecoder, FrameEncoder, FrameInfo};
 use millstream_net::{Data, Entry, Fault, Next, Rewrite, Size, Stage, Step};
@@ -95,7 +95,7 @@ impl Decompress {
     fn decompress(&mut self) -> Result<(), Fault> {
         self.gather.swap(self.decoder.get_mut().end());
         let block = self.decoder.fill_buf().map(<[u8]>::len);
-        let block = block.map_err(|error| self.gather.fault(&format!("is corrupt: {error}")))?;
+        let block = block.map_err(|error| self.gather.fault(&format!("is corrupt: {}", in_words(&error))))?;
         if !self.decoder.get_ref().is_empty() {
             return Err(self.gather.fault("is corrupt: a block does not have the length that it names"));
         }
@@ -115,6 +115,23 @@ impl Decompress {
         self.ready -= count;
         Ok(count)
     }
+}
+
+/// What the library found, which it tells as the name of a variant.
+fn in_words(error: &io::Error) -> String {
+    use lz4_flex::frame::Error;
+
+    let known = match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
+        Some(Error::DecompressionError(_)) => "a block cannot be decompressed",
+        Some(Error::HeaderChecksumError) => "the checksum of a header is wrong",
+        Some(Error::BlockChecksumError) => "the checksum of a block is wrong",
+        Some(Error::ContentChecksumError) => "the checksum of the content is wrong",
+        Some(Error::ContentLengthError { .. }) => "the content does not have the length that the header names",
+        Some(Error::ReservedBitsSet) => "a bit is set that has no meaning",
+        Some(Error::DictionaryNotSupported) => "it needs a dictionary, which is not supported",
+        _ => return error.to_string(),
+    };
+    known.into()
 }
 
 impl Rewrite for Decompress {

@@ -52,6 +52,7 @@ impl Rewrite for Xz {
         match outcome {
             Ok(Status::StreamEnd) => Ok(Step { consumed, produced, next: Next::Done }),
             Ok(_) if consumed > 0 || produced > 0 => Ok(Step { consumed, produced, next: Next::More }),
+            Ok(_) if ends && self.0.total_in() == 0 => fault("the xz stream is empty".into()),
             Ok(_) | Err(Error::NoCheck) if ends => fault("the xz stream ends too early: the file is truncated".into()),
             Ok(_) => Ok(Step { consumed, produced, next: Next::More }),
             Err(Error::MemLimit) => fault(format!("the xz stream asks for more than {MEMORY} bytes of memory")),

@@ -6,10 +6,11 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use millstream_sys::Errno;
 use millstream_sys::whole_file::WholeFile;
 
 use super::count::Counter;
-use super::{Flow, Push, target_called};
+use super::{Flow, Push, is_closed, target_called};
 use crate::chunk::Chunk;
 use crate::failure::Failure;
 use crate::graph::Target;
@@ -114,6 +115,7 @@ impl Sink {
             Ok(if is_file { To::Append(Arc::new(OnceLock::from(file))) } else { To::Stream(file) })
         };
         match target {
+            Target::Stdout if is_closed(1) => Err(Errno::BADF.into()),
             Target::Stdout => stream(io::stdout().as_fd().try_clone_to_owned()?.into()),
             Target::Append(path) => match OpenOptions::new().append(true).open(path) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {

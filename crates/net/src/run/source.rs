@@ -6,9 +6,11 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use millstream_sys::Errno;
+
 use super::bell::{Bell, Woken};
 use super::count::Counter;
-use super::{Ends, called};
+use super::{Ends, called, is_closed};
 use crate::chunk::Chunk;
 use crate::failure::Failure;
 use crate::graph::{Node, Work};
@@ -45,6 +47,7 @@ impl Source {
             Some((_, input)) => Ok(From::Memory(io::Cursor::new(input.clone()))),
             None => match path {
                 Some(path) => File::open(path).and_then(From::opened),
+                None if is_closed(0) => Err(Errno::BADF.into()),
                 // Not `Stdin`, which has a buffer of its own and copies from it.
                 None => io::stdin().as_fd().try_clone_to_owned().and_then(|fd| From::opened(fd.into())),
             },
