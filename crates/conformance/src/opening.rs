@@ -18,8 +18,8 @@ use rustix::process::Signal;
 use crate::fifo::{Hand, Name};
 use crate::pattern::{read_exact, write_all};
 use crate::process::{HANDLED, become_nobody, count_signals, fork, interrupt, signal_thread};
-use crate::ready::{Epoll, Flags, by_poll, by_select, now};
-use crate::task::{start, start_and_wait_until_asleep};
+use crate::ready::{Epoll, Flags, Sigio, WAYS, now, sleep_until_ready};
+use crate::task::{Task, start, start_and_wait_until_asleep};
 use crate::{End, Polled, ReadEnd, WriteEnd, error_of};
 
 /// Makes a `#[test]` of each test of this module for writers in the hand `$writers` and readers in the hand `$readers`.
@@ -205,10 +205,14 @@ pub fn a_reader_that_never_had_a_writer_reads_nothing_and_polls_nothing_bug_1167
     let reader = R::reader(name.path(), true).unwrap();
     // Linux: poll says nothing before a first writer has come, while read says that there is none.
     assert_eq!(now(&reader), Flags::empty());
+    let (edges, signals) = (Epoll::of_edges(reader.readiness().unwrap()), Sigio::of(reader.readiness().unwrap()));
+    assert_eq!((edges.now(), signals.is_there()), (Flags::empty(), false));
     assert_eq!(reader.read(&mut [0]).unwrap(), 0);
     assert_eq!(now(&reader), Flags::empty());
+    assert_eq!((edges.now(), signals.is_there()), (Flags::empty(), false));
     drop(W::writer(name.path(), true).unwrap());
     assert_eq!(now(&reader), Flags::HUP);
+    assert_eq!((edges.now(), signals.is_there()), (Flags::HUP, true));
 }
 
 pub fn a_read_without_writers_does_not_block<W: Hand, R: Hand>() {
@@ -228,14 +232,13 @@ pub fn select_and_poll_return_when_the_writer_closes_bugs_76525_94772_76144<W: H
     let name = Name::new().unwrap();
     let (reader, writer) = both::<W, R>(name.path());
     let reader = Arc::new(reader);
-    let [polling, selecting, watching] = [reader.clone(), reader.clone(), reader.clone()];
-    let tasks = [
-        start_and_wait_until_asleep(move || by_poll(polling.readiness().unwrap(), None) == Flags::HUP),
-        start_and_wait_until_asleep(move || by_select(selecting.readiness().unwrap(), None) == (true, false)),
-        start_and_wait_until_asleep(move || Epoll::of_edges(watching.readiness().unwrap()).wait(None) == Flags::HUP),
-    ];
+    let tasks = WAYS.map(|way| {
+        let reader = reader.clone();
+        start_and_wait_until_asleep(move || sleep_until_ready(&*reader, way))
+    });
     drop(writer);
-    assert!(tasks.into_iter().all(|task| task.join()));
+    tasks.into_iter().for_each(Task::join);
+    assert_eq!(now(&*reader), Flags::HUP);
 }
 
 pub fn select_and_poll_return_when_the_reader_closes_bugs_76525_94772_76144<W: Hand, R: Hand>() {
@@ -243,31 +246,33 @@ pub fn select_and_poll_return_when_the_reader_closes_bugs_76525_94772_76144<W: H
     let (reader, writer) = both::<W, R>(name.path());
     crate::pattern::fill(&writer, 0);
     let writer = Arc::new(writer);
-    let [polling, selecting, watching] = [writer.clone(), writer.clone(), writer.clone()];
-    let gone = Flags::OUT | Flags::ERR;
-    let tasks = [
-        start_and_wait_until_asleep(move || by_poll(polling.readiness().unwrap(), None).contains(Flags::ERR)),
-        start_and_wait_until_asleep(move || by_select(selecting.readiness().unwrap(), None) == (true, true)),
-        start_and_wait_until_asleep(move || {
-            Epoll::of_edges(watching.readiness().unwrap()).wait(None).contains(Flags::ERR)
-        }),
-    ];
+    let tasks = WAYS.map(|way| {
+        let writer = writer.clone();
+        start_and_wait_until_asleep(move || sleep_until_ready(&*writer, way))
+    });
     drop(reader);
-    assert!(tasks.into_iter().all(|task| task.join()));
-    assert!(gone.contains(now(&*writer)));
+    tasks.into_iter().for_each(Task::join);
+    assert!((Flags::OUT | Flags::ERR).contains(now(&*writer)));
 }
 
 pub fn the_end_is_over_when_a_writer_opens_again<W: Hand, R: Hand>() {
     let name = Name::new().unwrap();
     let (reader, writer) = both::<W, R>(name.path());
+    let (edges, signals) = (Epoll::of_edges(reader.readiness().unwrap()), Sigio::of(reader.readiness().unwrap()));
     drop(writer);
     assert_eq!(now(&reader), Flags::HUP);
+    assert_eq!((edges.now(), signals.is_there()), (Flags::HUP, true));
     let writer = W::writer(name.path(), true).unwrap();
     assert_eq!(now(&reader), Flags::empty());
+    assert_eq!(edges.now(), Flags::empty());
+    while signals.is_there() {}
     write_all(&writer, b"again");
     assert_eq!(now(&reader), Flags::IN);
+    assert_eq!((edges.now(), signals.is_there()), (Flags::IN, true));
     drop(writer);
     assert_eq!(now(&reader), Flags::IN | Flags::HUP);
+    assert_eq!((edges.now(), signals.is_there()), (Flags::IN | Flags::HUP, true));
+    drop((edges, signals));
     assert_eq!(read_exact(&reader, 5), b"again");
     assert_eq!(reader.read(&mut [0]).unwrap(), 0);
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::pattern::{self, Random, check, fill, read_exact, read_stream, write_all};
 use crate::process::fork;
-use crate::ready::{Epoll, Flags, Sigio, by_poll, by_select, by_sigio, now};
+use crate::ready::{Epoll, Flags, Sigio, WAYS, Way, is_ready_within, now, sleep_until_ready};
 use crate::task::{start, start_and_wait_until_asleep, wait_until_all_asleep, wait_until_asleep};
-use crate::{BetweenProcesses, End, PIPE_BUF, Polled, ReadEnd, WriteEnd, uring};
+use crate::{BetweenProcesses, End, PIPE_BUF, Polled, ReadEnd, WriteEnd};
 
 const NONE: Flags = Flags::empty();
 
@@ -135,39 +135,6 @@ pub fn growing_makes_a_full_pipe_ready_again<I: BetweenProcesses>() {
     assert_eq!(now(&writer), NONE);
     writer.set_capacity(2 * writer.capacity().unwrap()).unwrap();
     assert_eq!(now(&writer), Flags::OUT);
-}
-
-/// The ways to sleep until an end is ready, for tests that want all of them.
-#[derive(Clone, Copy, Debug)]
-enum Way {
-    Poll,
-    Select,
-    EpollLevel,
-    EpollEdge,
-    /// Where the system lets us use it.
-    IoUring,
-    /// A signal says that it is time to ask.
-    Sigio,
-}
-
-const WAYS: [Way; 6] = [Way::Poll, Way::Select, Way::EpollLevel, Way::EpollEdge, Way::IoUring, Way::Sigio];
-
-/// Sleeps until the end is ready, without limit.
-fn sleep_until_ready(end: &impl Polled, way: Way) {
-    let descriptor = end.readiness().unwrap();
-    match way {
-        Way::Poll => assert_ne!(by_poll(descriptor, None), NONE),
-        Way::Select => assert_ne!(by_select(descriptor, None), (false, false)),
-        Way::EpollLevel => {
-            assert_ne!(Epoll::of(descriptor, rustix::event::epoll::EventFlags::empty()).wait(None), NONE)
-        }
-        Way::EpollEdge => assert_ne!(Epoll::of_edges(descriptor).wait(None), NONE),
-        Way::IoUring => {
-            let flags = uring::poll(descriptor, Flags::IN | Flags::OUT);
-            assert_ne!(flags.unwrap_or_else(|| by_poll(descriptor, None)), NONE);
-        }
-        Way::Sigio => by_sigio(descriptor),
-    }
 }
 
 pub fn each_change_is_told_by_a_signal<I: BetweenProcesses>() {
@@ -341,34 +308,40 @@ pub fn a_level_triggered_watcher_tells_it_until_the_pipe_is_drained<I: BetweenPr
     assert_eq!(watcher.now(), NONE);
 }
 
+/// The ways in which several can wait for one open file description: a signal goes to one owner alone.
+const SHARED_WAYS: [Way; 4] = [Way::Poll, Way::Select, Way::EpollLevel, Way::EpollEdge];
+
 pub fn a_poller_whose_time_is_over_leaves_the_others_to_be_woken<I: BetweenProcesses>() {
-    let (reader, writer) = I::pipe().unwrap();
-    let limits = [Some(Duration::from_millis(50)), Some(Duration::from_secs(3600)), None];
-    let [first, second, third] = limits.map(|limit| {
-        let clone = reader.try_clone().unwrap();
-        start(move || by_poll(clone.readiness().unwrap(), limit))
-    });
-    assert_eq!(first.join(), NONE);
-    wait_until_asleep(second.id);
-    wait_until_asleep(third.id);
-    assert!(!second.is_finished() && !third.is_finished());
-    write_all(&writer, &[0]);
-    assert_eq!((second.join(), third.join()), (Flags::IN, Flags::IN));
+    for way in SHARED_WAYS {
+        let (reader, writer) = I::pipe().unwrap();
+        let limits = [Some(Duration::from_millis(50)), Some(Duration::from_secs(3600)), None];
+        let [first, second, third] = limits.map(|limit| {
+            let clone = reader.try_clone().unwrap();
+            start(move || is_ready_within(clone.readiness().unwrap(), way, limit))
+        });
+        assert!(!first.join(), "{way:?}");
+        wait_until_asleep(second.id);
+        wait_until_asleep(third.id);
+        assert!(!second.is_finished() && !third.is_finished(), "{way:?}");
+        write_all(&writer, &[0]);
+        assert!(second.join() && third.join(), "{way:?}");
+    }
 }
 
 pub fn a_write_wakes_every_poller<I: BetweenProcesses>() {
     let (reader, writer) = I::pipe().unwrap();
-    let clones = (0..20).map(|_| reader.try_clone().unwrap());
-    let tasks: Vec<_> = clones.map(|reader| start(move || by_poll(reader.readiness().unwrap(), None))).collect();
+    let ends = (0..20).map(|index| (reader.try_clone().unwrap(), SHARED_WAYS[index % SHARED_WAYS.len()]));
+    let body = |(reader, way)| start(move || is_ready_within(I::Reader::readiness(&reader).unwrap(), way, None));
+    let tasks: Vec<_> = ends.map(body).collect();
     wait_until_all_asleep(&tasks);
     write_all(&writer, &[0]);
-    tasks.into_iter().for_each(|task| assert_eq!(task.join(), Flags::IN));
+    assert!(tasks.into_iter().all(|task| task.join()));
 }
 
 pub fn who_polls_does_not_keep_a_byte_from_who_reads<I: BetweenProcesses>() {
     let (reader, writer) = I::pipe().unwrap();
     let clone = reader.try_clone().unwrap();
-    let polling = start_and_wait_until_asleep(move || by_poll(clone.readiness().unwrap(), None));
+    let polling = start_and_wait_until_asleep(move || crate::ready::by_poll(clone.readiness().unwrap(), None));
     let reading = start_and_wait_until_asleep(move || (read_exact(&reader, 1), reader));
     write_all(&writer, &[5]);
     let (byte, reader) = reading.join();
@@ -380,7 +353,7 @@ pub fn who_polls_does_not_keep_a_byte_from_who_reads<I: BetweenProcesses>() {
 }
 
 pub fn a_ready_writer_is_never_refused_a_small_write<I: BetweenProcesses>() {
-    const TOTAL: u64 = 4 << 20;
+    const TOTAL: u64 = 6 << 20;
     let (reader, writer) = I::pipe().unwrap();
     let task = start(move || {
         let (mut at, mut random) = (0, Random(15));
@@ -392,14 +365,14 @@ pub fn a_ready_writer_is_never_refused_a_small_write<I: BetweenProcesses>() {
     });
     writer.set_nonblocking(true).unwrap();
     for at in (0..TOTAL).step_by(PIPE_BUF) {
-        assert_eq!(by_poll(writer.readiness().unwrap(), None), Flags::OUT);
+        sleep_until_ready(&writer, WAYS[(at >> 20) as usize]);
         assert_eq!(writer.write(&pattern::bytes(at..at + PIPE_BUF as u64)).unwrap(), PIPE_BUF);
     }
     task.join();
 }
 
 pub fn a_ready_reader_is_never_refused_a_read<I: BetweenProcesses>() {
-    const TOTAL: u64 = 4 << 20;
+    const TOTAL: u64 = 6 << 20;
     let (reader, writer) = I::pipe().unwrap();
     let task = start(move || {
         let (mut at, mut random) = (0, Random(16));
@@ -412,8 +385,7 @@ pub fn a_ready_reader_is_never_refused_a_read<I: BetweenProcesses>() {
     reader.set_nonblocking(true).unwrap();
     let (mut at, mut buffer) = (0, [0; 5000]);
     loop {
-        let flags = by_poll(reader.readiness().unwrap(), None);
-        assert!(flags.intersects(Flags::IN | Flags::HUP), "{flags:?}");
+        sleep_until_ready(&reader, WAYS[(at >> 20) as usize % WAYS.len()]);
         let count = reader.read(&mut buffer).unwrap();
         if count == 0 {
             break;
@@ -466,12 +438,17 @@ pub fn a_read_in_another_process_wakes_who_polls_the_writer<I: BetweenProcesses>
 }
 
 pub fn the_death_of_the_writer_wakes_who_polls_the_reader<I: BetweenProcesses>() {
-    let (child, (reader, writer)) = fork(I::pipe().unwrap(), |ends| {
-        let _keep = ends;
-        std::thread::sleep(Duration::from_secs(3600));
-    });
-    drop(writer);
-    let task = start_and_wait_until_asleep(move || by_poll(reader.readiness().unwrap(), None));
-    child.kill();
-    assert_eq!(task.join(), Flags::HUP);
+    for way in WAYS {
+        let (child, (reader, writer)) = fork(I::pipe().unwrap(), |ends| {
+            let _keep = ends;
+            std::thread::sleep(Duration::from_secs(3600));
+        });
+        drop(writer);
+        let task = start_and_wait_until_asleep(move || {
+            sleep_until_ready(&reader, way);
+            reader
+        });
+        child.kill();
+        assert_eq!(now(&task.join()), Flags::HUP, "{way:?}");
+    }
 }

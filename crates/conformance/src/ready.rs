@@ -182,6 +182,59 @@ pub fn by_sigio(descriptor: BorrowedFd<'_>) {
     }
 }
 
+/// The ways to sleep until an end is ready, for tests that want all of them.
+#[derive(Clone, Copy, Debug)]
+pub enum Way {
+    /// `poll(2)`.
+    Poll,
+    /// `select(2)`.
+    Select,
+    /// `epoll(7)`, level-triggered.
+    EpollLevel,
+    /// `epoll(7)`, edge-triggered.
+    EpollEdge,
+    /// Where the system lets us use it.
+    IoUring,
+    /// A signal says that it is time to ask.
+    Sigio,
+}
+
+/// All of them.
+pub const WAYS: [Way; 6] = [Way::Poll, Way::Select, Way::EpollLevel, Way::EpollEdge, Way::IoUring, Way::Sigio];
+
+/// Sleeps until the end is ready, without limit.
+///
+/// # Panics
+/// When the way ends without telling of anything.
+#[track_caller]
+pub fn sleep_until_ready(end: &impl Polled, way: Way) {
+    assert!(is_ready_within(end.readiness().unwrap(), way, None), "{way:?}");
+}
+
+/// Sleeps until the descriptor is ready for something, or until the time is over; whether it is. By [`Way::IoUring`] and
+/// [`Way::Sigio`] without a limit only.
+///
+/// # Panics
+/// When the descriptor is no good.
+pub fn is_ready_within(descriptor: BorrowedFd<'_>, way: Way, limit: Option<Duration>) -> bool {
+    match way {
+        Way::Poll => !by_poll(descriptor, limit).is_empty(),
+        Way::Select => by_select(descriptor, limit) != (false, false),
+        Way::EpollLevel => !Epoll::of(descriptor, epoll::EventFlags::empty()).wait(limit).is_empty(),
+        Way::EpollEdge => !Epoll::of_edges(descriptor).wait(limit).is_empty(),
+        Way::IoUring => {
+            assert_eq!(limit, None, "not with a limit");
+            let flags = crate::uring::poll(descriptor, ASKED);
+            !flags.unwrap_or_else(|| by_poll(descriptor, None)).is_empty()
+        }
+        Way::Sigio => {
+            assert_eq!(limit, None, "not with a limit");
+            by_sigio(descriptor);
+            true
+        }
+    }
+}
+
 fn timespec(duration: Duration) -> Timespec {
     Timespec { tv_sec: duration.as_secs() as i64, tv_nsec: duration.subsec_nanos().into() }
 }
