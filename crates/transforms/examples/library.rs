@@ -35,8 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mebibytes: usize = arguments.next().map_or(Ok(100), |word| word.parse())?;
     let rounds: usize = arguments.next().map_or(Ok(7), |word| word.parse())?;
     let log = log_of(mebibytes << 20);
-    let mut packed = Vec::with_capacity(log.len());
-    packed.resize(packed.capacity(), 0);
+    let mut packed = vec![0; log.len()];
     let packed_bytes = gzip(&log, &mut packed);
     packed.truncate(packed_bytes);
     let rivals = [
