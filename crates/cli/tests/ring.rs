@@ -287,3 +287,36 @@ fn the_status_is_that_of_the_command() {
     let counted = output(&mut millstream(["run", "--ring", "--stats", "--", "sh", "-c", "exit 3"]));
     assert!(counted.code == Some(3) && counted.stderr.starts_with("millstream: "), "{counted:?}");
 }
+
+/// Whether the first pipe of a script is joined in one of ten runs; each must end well.
+fn joins(script: &str) -> bool {
+    (0..10).any(|_| told(script)["path"] == "ring")
+}
+
+#[test]
+fn on_one_cpu_they_meet_as_well() {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+    let cpu = allowed.trim().split([',', '-']).next().unwrap();
+    let script = format!("taskset -p -c {cpu} $$ >/dev/null; $E write {MANY} call | $E read 0 call");
+    assert_eq!(joins(&script), can_join());
+    for what in ["fork", "poll", "signals", "readv"] {
+        let pinned = |script: &str| seen(&format!("taskset -p -c {cpu} $$ >/dev/null; {script}"));
+        assert_arrived(&pinned(&format!("$E write {MANY} call | $E read 0 call {} {what}", 12 << 20)), MANY);
+        assert_arrived(&pinned(&format!("$E write {MANY} call {} {what} | $E read 0 call", 12 << 20)), MANY);
+    }
+}
+
+#[test]
+fn an_interpreter_with_megabytes_of_code_joins() {
+    let script = format!("$E write {MANY} call | python3 -c 'import os\nwhile os.read(0, 65536): pass'");
+    assert_eq!(joins(&script), can_join());
+}
+
+#[test]
+fn a_forked_child_joins_as_any_other_program() {
+    // The shell has the pipe too until it becomes the reader: the child that reads is the last process that has it.
+    let fork = "import os\nif os.fork(): os.close(0); os.wait()\nelse:\n while os.read(0, 65536): pass";
+    let script = format!("$E write {MANY} call | python3 -c '{fork}'");
+    assert_eq!(joins(&script), can_join());
+}
