@@ -195,6 +195,18 @@ fn whoever_polls_sees_all_that_is_written_in_the_fifo() {
 }
 
 #[test]
+fn whoever_polls_an_empty_fifo_sees_what_is_written_later() {
+    check(3, || {
+        let fifo = Fifo::with(1, 1, false);
+        let theirs = fifo.clone();
+        let writer = thread::spawn(move || theirs.write(&WRITER, 1));
+        fifo.keep_to_kernel(&READER);
+        writer.join().unwrap();
+        assert_eq!(rest(&fifo), [1]);
+    });
+}
+
+#[test]
 fn what_one_who_was_killed_gave_back_comes_once() {
     check(2, || {
         let fifo = Fifo::with(1, 1, true);
