@@ -4,6 +4,6 @@ mkfifo p
 for i in 1 2; do
     { exec >p; echo $BASHPID >victim; exec yes $i; } & pid=$!
     tr -d "$i\n" <p | wc -c; wait $pid; echo "$?"
-    [ $i = 1 ] && rm victim && { (sleep 0.01; kill -KILL $(cat victim)) & }
+    [ $i = 1 ] && rm victim && { (until [ -s victim ]; do sleep 0.01; done; kill -KILL $(cat victim)) & }
 done
 wait; rm p victim
