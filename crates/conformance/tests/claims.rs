@@ -2,7 +2,8 @@
 //! wait and so look at once whether the one who does lives: what a living one does is never taken for a dead one's.
 #![allow(unsafe_code, reason = "a promise: the processes of these tests keep to the protocol")]
 
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Write};
+use std::time::{Duration, Instant};
 
 use millstream_conformance::alone;
 use millstream_conformance::process::{Child, end, fork};
@@ -10,8 +11,14 @@ use millstream_pipe::{Builder, Reader, Writer};
 
 /// Many more than CPUs, so that one is put aside at every point of its look at another.
 const PROCESSES: u8 = 12;
+
+/// How long, and how many at most: on a busy machine each turn takes long.
+const TIME: Duration = Duration::from_secs(3);
 const RECORDS: u32 = 5000;
 const RECORD: usize = 16;
+
+/// The number of a process's last.
+const END: u32 = u32::MAX;
 
 type Record = [u8; RECORD];
 
@@ -25,7 +32,7 @@ fn record(process: u8, number: u32) -> Record {
 
 fn pipe() -> (Reader, Writer) {
     // SAFETY: all ends stay with processes of these tests, which run this crate.
-    unsafe { Builder::new().capacity(4096).trust_peers() }.create().unwrap()
+    unsafe { Builder::new().capacity(65_536).trust_peers() }.create().unwrap()
 }
 
 /// As another program would hold it: whose lease goes with it.
@@ -49,12 +56,10 @@ fn reserve_and_commit(writer: &Writer, bytes: &Record) -> io::Result<bool> {
     if room.len() < RECORD {
         return Ok(false);
     }
-    let mut whole = [0; RECORD];
-    fill(&mut whole, bytes);
-    for byte in whole {
-        io::Write::write_all(&mut room, &[byte])?;
-        std::hint::spin_loop();
-    }
+    let (first, second) = bytes.split_at(RECORD / 2);
+    room.write_all(first)?;
+    std::thread::yield_now();
+    room.write_all(second)?;
     room.commit(RECORD).map(|count| count == RECORD)
 }
 
@@ -65,11 +70,13 @@ fn fill_and_lend(writer: &Writer, bytes: &Record) -> io::Result<bool> {
     writer.lend(&mut buffer, RECORD).map(|count| count == RECORD)
 }
 
-/// Writes its records by `put`, which says whether it did.
+/// Writes records by `put`, which says whether it did, and at last that it has ended.
 fn write_records(process: u8, writer: &Writer, put: impl Fn(&Writer, &Record) -> io::Result<bool>) {
-    for number in 0..RECORDS {
+    let began = Instant::now();
+    let all = (0..RECORDS).take_while(|_| began.elapsed() < TIME).map(|number| record(process, number));
+    for record in all.chain([record(process, END)]) {
         loop {
-            match put(writer, &record(process, number)) {
+            match put(writer, &record) {
                 Ok(true) => break,
                 Ok(false) => std::thread::yield_now(),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::yield_now(),
@@ -94,17 +101,29 @@ fn all_records_come(put: fn(&Writer, &Record) -> io::Result<bool>) {
     }
     let (mut reader, writer) = state;
     drop(writer);
-    let mut next = [0; PROCESSES as usize];
-    let mut came = [0; RECORD];
-    for count in 0..u32::from(PROCESSES) * RECORDS {
-        reader.read_exact(&mut came).unwrap();
-        let process = came[1];
-        assert!(process < PROCESSES, "record {count}: {came:?}");
-        let number = &mut next[usize::from(process)];
-        assert_eq!(came, record(process, *number), "record {count}");
-        *number += 1;
+    let (mut next, mut came, mut buffer) = ([0; PROCESSES as usize], Vec::new(), [0; 65_536]);
+    loop {
+        // Much at a time: it is about the writers, and to be woken for each record takes longer than to write it.
+        std::thread::sleep(Duration::from_millis(1));
+        match reader.read(&mut buffer).unwrap() {
+            0 => break,
+            count => came.extend_from_slice(&buffer[..count]),
+        }
+        let (whole, rest) = came.as_chunks::<RECORD>();
+        for bytes in whole {
+            let process = bytes[1];
+            assert!(process < PROCESSES, "{bytes:?} after {next:?} of each");
+            let number = &mut next[usize::from(process)];
+            if *bytes == record(process, END) {
+                *number = END;
+            } else {
+                assert_eq!(*bytes, record(process, *number), "after {next:?} of each");
+                *number += 1;
+            }
+        }
+        came = rest.to_vec();
     }
-    assert_eq!(reader.read(&mut came).unwrap(), 0);
+    assert_eq!((next, came.len()), ([END; PROCESSES as usize], 0));
     children.into_iter().for_each(Child::succeed);
 }
 
