@@ -14,6 +14,10 @@
 # make check-miri  not part of it: the ring under Miri, where that is installed
 # make install  PREFIX=/usr/local by default, DESTDIR for packages
 
+# What is built is looked for in target/.
+unexport CARGO_TARGET_DIR
+unexport CARGO_BUILD_TARGET_DIR
+
 PREFIX ?= /usr/local
 MINUTES ?= 10
 STORM_SECONDS ?= 120
