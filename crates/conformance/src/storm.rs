@@ -13,8 +13,7 @@
 //! Of each record that was written the account then says that it was read once; or that it was not, and those that are missing are no
 //! more than what the killed had in hand: what a reader had asked for with the call that it was killed in, and a page for
 //! one of ours that was killed while it wrote or closed, for it may have been giving that back to the FIFO. Who was
-//! killed between two calls takes nothing along. Each reader has seen the records of each writer whole, and in order: of
-//! a plain one for as long as it lived, of one of ours from one opening to closing (`docs/fifo.md`, limits).
+//! killed between two calls takes nothing along. Each reader has seen the records of each writer in order and whole.
 //! Nothing is left behind: no process, descriptor, memory, file, nor a mark on the FIFO.
 //!
 //! What a life does follows from the seed and its number; who is killed when, from the seed and the time.

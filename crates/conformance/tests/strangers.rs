@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Write};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millstream_conformance::fifo::{Hand, Name, Ours, Plain, acquainted, get_acquainted};
 use millstream_conformance::pattern::{read_exact, read_to_end, write_all};
@@ -14,6 +14,7 @@ use millstream_conformance::ready::{Flags, now};
 use millstream_conformance::task::start;
 use millstream_conformance::{End, ReadEnd, WriteEnd as _, alone, kernel, ours};
 use millstream_pipe::live;
+use millstream_sys::transfer;
 
 /// Longer than a reader may stay away and still count as taking part (50 ms).
 const AWAY: Duration = Duration::from_millis(120);
@@ -40,6 +41,33 @@ fn position(text: &[u8], wanted: &[u8]) -> usize {
     text.windows(wanted.len())
         .position(|window| window == wanted)
         .unwrap_or_else(|| panic!("no {:?} in {:?}", String::from_utf8_lossy(wanted), String::from_utf8_lossy(text)))
+}
+
+/// Returns how long it took.
+fn open_again_while_somebody_joins() -> Duration {
+    let name = Name::new().unwrap();
+    let (reader, writer, stranger) = with_both_in_it(&name);
+    // Left in the ring, where a reader of ours finds it before the stranger's.
+    drop(writer);
+    let joining = plain_reader(&name);
+    let began = Instant::now();
+    transfer::try_lock_whole(&joining.0).unwrap();
+    let path = name.path().to_owned();
+    let task = start(move || {
+        let writer = Ours::writer(&path, false).unwrap();
+        write_all(&writer, b"again");
+        writer
+    });
+    thread::sleep(Duration::from_millis(20));
+    transfer::unlock_whole(&joining.0).unwrap();
+    let writer = task.join();
+    let took = began.elapsed();
+    if took < Duration::from_millis(900) {
+        assert_eq!(joining.bytes_readable().unwrap(), 5, "what it wrote went into the FIFO");
+        assert_eq!(read_exact(&reader, 14), b"oursplainagain");
+    }
+    drop((writer, stranger));
+    took
 }
 
 /// Until both are there.
@@ -215,6 +243,11 @@ alone! {
         });
         child.succeed();
         drop(both);
+    }
+
+    fn who_opens_again_while_somebody_else_joins_writes_behind_what_it_wrote_before() {
+        // It waits for a second: if the machine is that busy, once more.
+        while open_again_while_somebody_joins() > Duration::from_millis(900) {}
     }
 
     fn records_come_whole_while_readers_of_ours_come_and_go() {

@@ -299,9 +299,23 @@ pub fn any_mark_below(end: impl AsFd, Mark(end_of_range): Mark) -> Result<Option
 /// # Errors
 /// `EBADF`: not open.
 pub fn marks(end: impl AsFd, limit: usize) -> Result<std::vec::Vec<Mark>, Errno> {
+    marks_from(end, Mark(0), None, limit)
+}
+
+/// At most `limit` marks from `first` on, below `end_of_range` if that is given, that are not on `end` itself.
+///
+/// # Errors
+/// `EBADF`: not open.
+pub fn marks_from(
+    end: impl AsFd,
+    Mark(first): Mark,
+    end_of_range: Option<Mark>,
+    limit: usize,
+) -> Result<std::vec::Vec<Mark>, Errno> {
     let mut found = std::vec::Vec::new();
-    // Ranges that have not been looked at: the kernel names any one of the marks in a range.
-    let mut ranges = std::vec![(0, 0)];
+    // Ranges that have not been looked at: the kernel names any one of the marks in a range. No length is all the rest.
+    let len = end_of_range.map_or(0, |Mark(position)| position.saturating_sub(first));
+    let mut ranges = std::vec![(first, len.cast_signed())];
     while let Some((start, len)) = ranges.pop()
         && found.len() < limit
     {
@@ -335,6 +349,15 @@ pub fn marks(end: impl AsFd, limit: usize) -> Result<std::vec::Vec<Mark>, Errno>
 /// `EAGAIN`: another has it.
 pub fn try_lock_whole(end: impl AsFd) -> Result<(), Errno> {
     rustix::fs::flock(end, rustix::fs::FlockOperation::NonBlockingLockExclusive)
+}
+
+/// Has `end` hold it together with any number of others that do so, if nobody has it alone. Who had it alone shares it
+/// then, and the other way round who shared it has lost it when [`try_lock_whole`] refuses.
+///
+/// # Errors
+/// `EAGAIN`: another has it alone.
+pub fn try_share_whole(end: impl AsFd) -> Result<(), Errno> {
+    rustix::fs::flock(end, rustix::fs::FlockOperation::NonBlockingLockShared)
 }
 
 /// Gives that lock back.

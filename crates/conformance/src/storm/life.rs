@@ -36,19 +36,12 @@ pub(super) struct World<'a> {
 pub(super) struct Life<'a> {
     world: World<'a>,
     number: usize,
-    /// How often a writer of ours has opened; 0 of plain ones, whose bytes come in order also if they open again.
-    sitting: usize,
     random: Random,
 }
 
 impl<'a> Life<'a> {
     pub(super) fn new(world: World<'a>, number: usize) -> Life<'a> {
-        Life {
-            world,
-            number,
-            sitting: 0,
-            random: Random::from_seed(world.seed.wrapping_mul(1 << 24).wrapping_add(number as u64)),
-        }
+        Life { world, number, random: Random::from_seed(world.seed.wrapping_mul(1 << 24).wrapping_add(number as u64)) }
     }
 
     pub(super) fn write(mut self, is_ours: bool) {
@@ -87,7 +80,6 @@ impl<'a> Life<'a> {
                 opened => opened.unwrap(),
             };
             self.world.account.add(Count::Opens, 1);
-            self.sitting += usize::from(H::IS_OURS);
             let until = total.min(next + self.random.within(1..RECORDS));
             while next < until {
                 match self.write_one(&writer, next) {
@@ -141,7 +133,7 @@ impl<'a> Life<'a> {
     fn record(&self, index: usize) -> Vec<u8> {
         let mut record = vec![self.number as u8; self.world.record];
         record[..8].copy_from_slice(&(self.number as u64).to_le_bytes());
-        record[8..HEAD].copy_from_slice(&((self.sitting as u64) << 32 | index as u64).to_le_bytes());
+        record[8..HEAD].copy_from_slice(&(index as u64).to_le_bytes());
         record
     }
 
@@ -181,7 +173,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    fn enter(&self, bytes: &[u8], last: &mut HashMap<(usize, usize), usize>) {
+    fn enter(&self, bytes: &[u8], last: &mut HashMap<usize, usize>) {
         enter(&self.world, bytes, last);
     }
 
@@ -195,15 +187,15 @@ impl<'a> Life<'a> {
 ///
 /// # Panics
 /// When a record is not one that was written, came before, or too early.
-pub(super) fn enter(world: &World<'_>, bytes: &[u8], last: &mut HashMap<(usize, usize), usize>) {
+pub(super) fn enter(world: &World<'_>, bytes: &[u8], last: &mut HashMap<usize, usize>) {
     assert_eq!(bytes.len() % world.record, 0, "a torn record");
     for record in bytes.chunks(world.record) {
         let number = |at: usize| u64::from_le_bytes(record[at..at + 8].try_into().unwrap()) as usize;
-        let (life, sitting, index) = (number(0), number(8) >> 32, number(8) & 0xffff_ffff);
+        let (life, index) = (number(0), number(8));
         let is_whole = index < RECORDS && record[HEAD..].iter().all(|&byte| byte == life as u8);
         assert!(is_whole, "a mixed record: {:?}...", &record[..HEAD.max(record.len().min(64))]);
-        let before = last.insert((life, sitting), index);
-        assert!(before < Some(index), "record {index} of {life}, opened {sitting}, came after {before:?}");
+        let before = last.insert(life, index);
+        assert!(before < Some(index), "record {index} of {life} came after {before:?}");
         assert!(world.account.has_read(life, index), "record {index} of {life} came twice");
     }
 }
@@ -216,14 +208,11 @@ fn leave_a_process() {
 
 /// What went through an end in all, and through the kernel; of plain ends nobody counts it.
 trait Moved: Hand {
-    const IS_OURS: bool;
     fn read(reader: &Self::Reader) -> [u64; 2];
     fn written(writer: &Self::Writer) -> [u64; 2];
 }
 
 impl Moved for Plain {
-    const IS_OURS: bool = false;
-
     fn read(_: &kernel::Reader) -> [u64; 2] {
         [0, 0]
     }
@@ -234,8 +223,6 @@ impl Moved for Plain {
 }
 
 impl Moved for Ours {
-    const IS_OURS: bool = true;
-
     fn read(reader: &ours::Reader) -> [u64; 2] {
         let statistics = reader.0.statistics();
         [statistics.bytes, statistics.bytes_through_kernel]

@@ -4,14 +4,20 @@
 //! says where its process has the ring's memory and its bell, and which the kernel removes with the last descriptor. Who
 //! follows a mark is let in by `/proc` only to processes of the same user, and believes nothing that does not name
 //! this very FIFO. Marks can be put there by anybody who may open the FIFO, and by nobody else.
+//!
+//! **No writer passes by a ring.** What a process wrote before it closed may still lie there when it opens again, and so may what
+//! another wrote that had it write: so before an end writes for the first time it joins if there is a company, and waits
+//! for its turn. There is a company as long as there is a mark: who leaves takes its own away when what it leaves behind is others' concern,
+//! or lies in the FIFO.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
+use std::time::{Duration, Instant};
 
 use millstream_ring::Ring;
-use millstream_sys::transfer::{self, Access};
+use millstream_sys::transfer::{self, Access, Mark};
 use millstream_sys::{Errno, clock, cpu, fifo, memory, open_files, own_pid, pipe};
 
 use super::doorbell::Doorbell;
@@ -21,11 +27,18 @@ use crate::parking::Parker;
 use crate::segment::{Segment, Size, Slot};
 use crate::statistics::Counters;
 
-/// Others that are asked for their ring at most: more may have left marks that lead nowhere.
+/// Others that are asked for their ring at first, and times that twice as many are: marks may lead nowhere.
 const MARKS_MAX: usize = 8;
+const ROUNDS: u32 = 5;
 
-/// Times that one who wants to join gives way to another who is just doing that, which takes some 50 microseconds.
+/// Times that one who wants to join gives way to another who is just making a ring, which takes some 50 microseconds.
 const TURNS: u32 = 200;
+
+/// How long it waits then if it must not pass by a ring: the other may be stopped, or a program that locks FIFOs for reasons of its own.
+const LONGEST_TURN: Duration = Duration::from_secs(1);
+
+/// Between two looks whether it is its turn.
+const TURN_NAP: Duration = Duration::from_millis(1);
 
 /// Set in [`Company::users`] once the ring is what this process uses, and once it never will be.
 const SETTLED: u32 = 1 << 31;
@@ -39,6 +52,8 @@ pub(crate) struct Company {
     /// When it was last looked for, by the coarse clock, and how often it could have been.
     looked_at: AtomicU32,
     chances: AtomicU32,
+    /// Whether that was done by one who was about to read or write: before, all who are do it.
+    has_looked: AtomicBool,
     /// Handles of this end that this process has.
     ends: AtomicUsize,
     /// How many threads are just using the FIFO as any program would, and the two bits above. The ring is not used before
@@ -53,6 +68,7 @@ impl Company {
             link: Slot::empty(),
             looked_at: AtomicU32::new(clock::coarse_milliseconds().wrapping_sub(1)),
             chances: AtomicU32::new(0),
+            has_looked: AtomicBool::new(false),
             ends: AtomicUsize::new(1),
             users: AtomicU32::new(0),
         }
@@ -77,7 +93,7 @@ impl Company {
 
     #[cold]
     fn look_and_enter(&self, end: &End) -> Result<&Link, Alone<'_>> {
-        if let Some(link) = self.link.get().or_else(|| self.look(end, self.access == Access::Read))
+        if let Some(link) = self.link.get().or_else(|| self.look_before_use(end))
             && self.users.compare_exchange(0, SETTLED, AcqRel, Acquire).is_ok()
         {
             return Ok(link);
@@ -98,7 +114,7 @@ impl Company {
 
     /// The ring, if there is one.
     pub(crate) fn link_if_any(&self, end: &End) -> Option<&Link> {
-        self.link.get().or_else(|| self.look(end, false))
+        self.link.get().or_else(|| if self.is_time_to_look() { self.find_or_make(end, Wish::default()) } else { None })
     }
 
     /// The ring, if this process shares it already.
@@ -108,7 +124,7 @@ impl Company {
 
     /// This end never begins to use a ring from now on. Returns the ring that there is, looked for in any case.
     pub(crate) fn be_plain(&self, end: &End) -> Option<&Link> {
-        let link = self.link.get().or_else(|| self.find_or_make(end, false));
+        let link = self.link.get().or_else(|| self.find_or_make(end, Wish { must_find: true, may_found: false }));
         self.users.fetch_or(PLAIN, AcqRel);
         // Another thread may have been faster.
         link.or_else(|| self.link.get())
@@ -125,30 +141,46 @@ impl Company {
     }
 
     #[cold]
-    fn look(&self, end: &End, may_found: bool) -> Option<&Link> {
-        let now = clock::coarse_milliseconds();
-        // The other side often comes a few transfers later: the first are all a chance, then every second, fourth and so on.
-        let chance = self.chances.fetch_add(1, Relaxed).wrapping_add(1);
-        let is_same_tick = self.looked_at.swap(now, Relaxed) == now;
-        if is_same_tick && !chance.is_power_of_two() {
+    fn look_before_use(&self, end: &End) -> Option<&Link> {
+        let (is_reader, is_first) = (self.access == Access::Read, !self.has_looked.load(Acquire));
+        if !self.is_time_to_look() && !is_first {
             return None;
         }
-        self.find_or_make(end, may_found)
+        let found = self.find_or_make(end, Wish { must_find: is_first && !is_reader, may_found: is_reader });
+        self.has_looked.store(true, Release);
+        found
     }
 
-    fn find_or_make(&self, end: &End, may_found: bool) -> Option<&Link> {
+    /// The other side often comes a few transfers later: the first are all a chance, then every second, fourth and so on.
+    fn is_time_to_look(&self) -> bool {
+        let now = clock::coarse_milliseconds();
+        let chance = self.chances.fetch_add(1, Relaxed).wrapping_add(1);
+        let is_same_tick = self.looked_at.swap(now, Relaxed) == now;
+        !is_same_tick || chance.is_power_of_two()
+    }
+
+    fn find_or_make(&self, end: &End, wish: Wish) -> Option<&Link> {
         if self.users.load(Acquire) & PLAIN != 0 {
             return None;
         }
-        if !may_found && transfer::any_mark(end.fd()).ok()?.is_none() {
+        if !wish.may_found && transfer::any_mark(end.fd()).ok()?.is_none() {
             return None;
         }
         if !is_another_allowed() {
             return None;
         }
         // Whatever keeps it from sharing a ring is no reason to fail: the kernel carries the bytes.
-        Some(self.link.fill(join(end.fd(), self.access, may_found).ok()?))
+        Some(self.link.fill(join(end.fd(), self.access, wish).ok()?))
     }
+}
+
+/// What is wanted of a look for a ring.
+#[derive(Clone, Copy, Default)]
+struct Wish {
+    /// If there is one, it waits for it.
+    must_find: bool,
+    /// If there is none, it makes one.
+    may_found: bool,
 }
 
 /// A thread that uses the FIFO as any program would.
@@ -205,12 +237,19 @@ impl Link {
         transfer::any_mark_below(self.fifo(), FIRST_OF_WRITERS).is_ok_and(|mark| mark.is_some())
     }
 
-    /// Who has a mark that can be seen through `end`. That of a process which is no more is nobody's: one that was forked from it
+    /// Who else has a mark that can be seen through `end`. That of a process which is no more is nobody's: one that was forked from it
     /// keeps it there.
-    pub(super) fn others(end: BorrowedFd<'_>) -> Others {
-        let is_there = |place: &Place| open_files::is_process(place.process);
-        let places = || transfer::marks(end, MARKS_MAX).unwrap_or_default().into_iter().map(Place::of).filter(is_there);
-        Others { readers: places().any(|place| !place.is_write_end), writers: places().any(|place| place.is_write_end) }
+    pub(super) fn others(&self, end: BorrowedFd<'_>) -> Others {
+        let mine = Place { process: own_pid(), ..self.place };
+        let is_there = |mark| {
+            let place = Place::of(mark);
+            place != mine && open_files::is_process(place.process)
+        };
+        let any = |first, end_of_range| {
+            let marks = transfer::marks_from(end, first, end_of_range, MARKS_MAX);
+            marks.unwrap_or_default().into_iter().any(is_there)
+        };
+        Others { readers: any(Mark(0), Some(FIRST_OF_WRITERS)), writers: any(FIRST_OF_WRITERS, None) }
     }
 
     /// A process that was forked from the one that found the ring shares its marks, which go when either leaves. From now on
@@ -259,26 +298,26 @@ pub(super) struct Others {
     pub(super) writers: bool,
 }
 
-/// One at a time: so two that come together make one ring and not two.
-fn join(fd: BorrowedFd<'_>, access: Access, may_found: bool) -> io::Result<Link> {
+/// Many at a time find a ring, and one at a time makes one: so two that come together make one ring and not two, and nobody has
+/// to wait for who finds one, however long it is stopped on the way.
+fn join(fd: BorrowedFd<'_>, access: Access, wish: Wish) -> io::Result<Link> {
     // Whoever takes part must be able to give bytes back to the FIFO, and to take them out of it.
     if !transfer::may_open_both(fd) {
         return Err(Errno::ACCESS.into());
     }
     let identity = pipe::identity(fd).ok_or(Errno::BADF)?;
     let own = transfer::reopened(fd, access, true)?;
-    for _ in 0..TURNS {
-        if transfer::try_lock_whole(&own) != Err(Errno::AGAIN) {
-            break;
-        }
-        cpu::give_way();
-    }
-    // Done again it changes nothing; refused, somebody holds it for something else.
-    transfer::try_lock_whole(&own)?;
+    await_turn(&own, wish, || transfer::try_share_whole(&own))?;
     let (file, bell, segment) = match find(&own, identity) {
         Some(found) => found,
-        None if may_found => make(&own, identity)?,
-        None => return Err(Errno::NOENT.into()),
+        None if !wish.may_found => return Err(Errno::NOENT.into()),
+        None => {
+            await_turn(&own, wish, || transfer::try_lock_whole(&own))?;
+            match find(&own, identity) {
+                Some(found) => found,
+                None => make(&own, identity)?,
+            }
+        }
     };
     let descriptor = |fd: &OwnedFd| fd.as_raw_fd().unsigned_abs();
     let place = Place {
@@ -305,20 +344,54 @@ fn join(fd: BorrowedFd<'_>, access: Access, may_found: bool) -> io::Result<Link>
     })
 }
 
-/// The ring that some mark leads to, if it is one, is this FIFO's, and is this user's.
+/// Waits until `take` does not find the lock of `own` taken. Long only for one who must find a ring, while there is one to be
+/// found.
+fn await_turn(own: &OwnedFd, wish: Wish, take: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
+    for _ in 0..TURNS {
+        match take() {
+            Err(Errno::AGAIN) => cpu::give_way(),
+            outcome => return outcome,
+        }
+    }
+    let began = Instant::now();
+    while wish.must_find && began.elapsed() < LONGEST_TURN && transfer::any_mark(own)?.is_some() {
+        std::thread::sleep(TURN_NAP);
+        match take() {
+            Err(Errno::AGAIN) => {}
+            outcome => return outcome,
+        }
+    }
+    Err(Errno::AGAIN)
+}
+
+/// The ring that some mark leads to, if it is one, is this FIFO's, and is this user's. Again if there are other marks by then: one
+/// that was there may have gone, and have left the ring to one that came.
 fn find(own: &OwnedFd, identity: pipe::Identity) -> Option<(OwnedFd, OwnedFd, Segment)> {
-    transfer::marks(own, MARKS_MAX).ok()?.into_iter().find_map(|mark| {
-        let Place { process, descriptor, serial, .. } = Place::of(mark);
-        let file = memory::open_of_process(process, descriptor).ok()?;
-        // Root is let in everywhere, and shares with nobody else either.
-        if !memory::is_of_this_user(&file).ok()? {
+    let mut before = Vec::new();
+    for limit in (0..ROUNDS).map(|round| MARKS_MAX << round) {
+        let marks = transfer::marks(own, limit).ok()?;
+        if marks == before {
             return None;
         }
-        let bank_bytes = Size::bank_bytes_of(memory::length(&file).ok()?)?;
-        let segment = Segment::of_peer(&file, identity, bank_bytes).ok()?;
-        let bell = fifo::open_unnamed_of_process(process, serial, segment.ring().bell_inode()).ok()?;
-        Some((file, bell, segment))
-    })
+        if let Some(found) = marks.iter().find_map(|&mark| follow(mark, identity)) {
+            return Some(found);
+        }
+        before = marks;
+    }
+    None
+}
+
+fn follow(mark: Mark, identity: pipe::Identity) -> Option<(OwnedFd, OwnedFd, Segment)> {
+    let Place { process, descriptor, serial, .. } = Place::of(mark);
+    let file = memory::open_of_process(process, descriptor).ok()?;
+    // Root is let in everywhere, and shares with nobody else either.
+    if !memory::is_of_this_user(&file).ok()? {
+        return None;
+    }
+    let bank_bytes = Size::bank_bytes_of(memory::length(&file).ok()?)?;
+    let segment = Segment::of_peer(&file, identity, bank_bytes).ok()?;
+    let bell = fifo::open_unnamed_of_process(process, serial, segment.ring().bell_inode()).ok()?;
+    Some((file, bell, segment))
 }
 
 fn make(own: &OwnedFd, identity: pipe::Identity) -> io::Result<(OwnedFd, OwnedFd, Segment)> {

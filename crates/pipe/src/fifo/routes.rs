@@ -26,7 +26,7 @@
 //! would be nobody's concern otherwise, and so does who makes a plain descriptor of an end, or looks at the kernel's pipe alone.
 
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -224,12 +224,7 @@ pub(super) fn give_more_back<'p>(
 }
 
 /// The FIFO, open for writing, for who has `access` to it.
-fn writable<'a>(
-    end: &End,
-    link: &'a Link,
-    access: Access,
-    own: &'a mut Option<std::os::fd::OwnedFd>,
-) -> io::Result<BorrowedFd<'a>> {
+fn writable<'a>(end: &End, link: &'a Link, access: Access, own: &'a mut Option<OwnedFd>) -> io::Result<BorrowedFd<'a>> {
     match access {
         Access::Write => Ok(link.fifo()),
         _ => Ok(AsFd::as_fd(&*own.insert(transfer::reopened(end.fd(), Access::Write, true)?))),
@@ -247,43 +242,63 @@ fn try_leave(end: &End, link: &Link, access: Access) -> io::Result<()> {
     loop {
         let fifo = {
             let sides = lock_both(ring, &parker)?;
-            // Under the locks: of two that leave at once the second finds that nobody is left. Asked through a description
-            // that has no mark, so that one which is shared with another process is seen.
-            link.unmark();
-            let others = Link::others(end.fd());
-            if access != Access::Write && !others.readers {
-                // So that the next write asks the kernel whether anybody is left.
-                ring.attend(clock::coarse_milliseconds().wrapping_sub(2 * ATTENTION));
+            let outcome = hand_over(end, link, access, &parker, &sides, &mut own);
+            if let Ok(Some(fifo)) = outcome {
+                fifo
+            } else {
+                // Under the locks: of two that leave at once the second finds that nobody is left. Not before: while there is no
+                // mark, others write into the FIFO what is to be read after what lies in the ring.
+                link.unmark();
+                return outcome.map(drop);
             }
-            if ring.readable().map_err(broken)? == 0 {
-                return Ok(());
-            }
-            let is_left_to_others = match access {
-                Access::Write => {
-                    let is_in_order = ring.route() == Route::Ring && transfer::bytes_waiting(link.fifo())? == 0;
-                    // Readers of ours have the one order that is right.
-                    (others.readers && !is_in_order) || transfer::readiness(link.fifo())?.peer_gone
-                }
-                _ => others.readers,
-            };
-            if is_left_to_others {
-                return Ok(());
-            }
-            let fifo = writable(end, link, access, &mut own)?;
-            let is_left_for_later = others.readers || others.writers;
-            if is_left_for_later {
-                return give_back(link, &parker, &sides.writers, &sides.readers, fifo).map(drop);
-            }
-            if give_all_back(link, &parker, &sides, fifo)? {
-                return Ok(());
-            }
-            fifo
         };
         let ready = transfer::sleep_until_writable(fifo, LINGER)?;
         if !ready.writable {
+            link.unmark();
             return Ok(());
         }
     }
+}
+
+/// What lies in the ring is for those who stay, or is put into the FIFO. Returns that if there has to be room for more of it.
+fn hand_over<'a, 'p>(
+    end: &'a End,
+    link: &'a Link,
+    access: Access,
+    parker: &Parker<'p>,
+    sides: &BothSides<'p>,
+    own: &'a mut Option<OwnedFd>,
+) -> io::Result<Option<BorrowedFd<'a>>> {
+    let ring = link.ring();
+    // Asked through a description that has no mark, so that one which is shared with another process is seen.
+    let others = link.others(end.fd());
+    if access != Access::Write && !others.readers {
+        // So that the next write asks the kernel whether anybody is left.
+        ring.attend(clock::coarse_milliseconds().wrapping_sub(2 * ATTENTION));
+    }
+    if ring.readable().map_err(broken)? == 0 {
+        return Ok(None);
+    }
+    let is_left_to_others = match access {
+        Access::Write => {
+            let is_in_order = ring.route() == Route::Ring && transfer::bytes_waiting(link.fifo())? == 0;
+            // Readers of ours have the one order that is right.
+            (others.readers && !is_in_order) || transfer::readiness(link.fifo())?.peer_gone
+        }
+        _ => others.readers,
+    };
+    if is_left_to_others {
+        return Ok(None);
+    }
+    let fifo = writable(end, link, access, own)?;
+    let is_left_for_later = others.readers || others.writers;
+    let is_enough = if is_left_for_later {
+        give_back(link, parker, &sides.writers, &sides.readers, fifo)?;
+        true
+    } else {
+        give_all_back(link, parker, sides, fifo)?
+    };
+    Ok((!is_enough).then_some(fifo))
 }
 
 /// An end's descriptor goes to somebody who uses the FIFO alone: what has been written before is to be found there.
