@@ -83,12 +83,10 @@ fn stat_says_what_it_is_without_opening_it() {
     waiting.wait().unwrap();
 }
 
-#[test]
-fn a_stream_goes_from_write_to_read() {
-    let scratch = Scratch::new();
-    let path = made(&scratch);
-    let reader = start(&["read", "--stats=json", &path]);
-    let mut writer = start(&["write", "--stats=json", &path]);
+/// Has a stream go from one to the other; what their statistics say, the writer's first.
+fn stream(path: &str, more: &[&str]) -> [serde_json::Value; 2] {
+    let reader = start(&[&["read", "--stats=json", path], more].concat());
+    let mut writer = start(&[&["write", "--stats=json", path], more].concat());
     let sent: Vec<u8> = (0..3_000_000_u32).map(|index| (index % 251) as u8).collect();
     let mut input = writer.stdin.take().unwrap();
     let bytes = sent.clone();
@@ -97,10 +95,45 @@ fn a_stream_goes_from_write_to_read() {
     feeder.join().unwrap();
     assert!(got.stdout == sent, "{} bytes of {}", got.stdout.len(), sent.len());
     let wrote = writer.wait_with_output().unwrap();
-    for (side, text) in [("read", got.stderr), ("written", wrote.stderr)] {
+    [("written", wrote.stderr), ("read", got.stderr)].map(|(side, text)| {
         let json: serde_json::Value = serde_json::from_slice(&text).unwrap();
         assert_eq!((json["bytes"].as_u64(), json["side"].as_str()), (Some(3_000_000), Some(side)), "{json}");
+        json
+    })
+}
+
+#[test]
+fn a_stream_goes_from_write_to_read() {
+    let scratch = Scratch::new();
+    for said in stream(&made(&scratch), &[]) {
+        assert_eq!(said["bytes_through_kernel"], 3_000_000, "the ring is not asked for: {said}");
     }
+}
+
+#[test]
+fn two_that_ask_for_the_ring_share_one() {
+    let scratch = Scratch::new();
+    let path = made(&scratch);
+    // Who is not run for 50 ms does not take part: on a busy machine it may all go through the kernel, but not always.
+    let shared =
+        (0..100).find(|_| stream(&path, &["--ring"]).iter().all(|said| said["bytes_through_kernel"] != 3_000_000));
+    assert!(shared.is_some(), "nothing went through shared memory");
+}
+
+#[test]
+fn who_asks_for_the_ring_alone_does_not_get_one() {
+    let scratch = Scratch::new();
+    let path = made(&scratch);
+    let cat = Command::new("cat").arg(&path).stdout(Stdio::piped()).spawn().unwrap();
+    let mut writer = start(&["write", "--ring", "--stats=json", &path]);
+    writer.stdin.take().unwrap().write_all(b"two\n").unwrap();
+    let report = writer.wait_with_output().unwrap().stderr;
+    assert_eq!(cat.wait_with_output().unwrap().stdout, b"two\n");
+    let said: serde_json::Value = serde_json::from_slice(&report).unwrap();
+    assert_eq!(said["bytes_through_kernel"], 4, "{said}");
+    let reader = start(&["read", "--ring", &path]);
+    fs::write(&path, "one\n").unwrap();
+    assert_eq!(reader.wait_with_output().unwrap().stdout, b"one\n");
 }
 
 #[test]

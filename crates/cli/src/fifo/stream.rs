@@ -29,6 +29,11 @@ pub(super) struct ReadOptions {
     #[arg(long, conflicts_with = "follow")]
     nonblock: bool,
 
+    /// Ask for shared memory where the other side asks for it too; what plain programs beside may have to wait for is in
+    /// docs/fifo.md
+    #[arg(long)]
+    ring: bool,
+
     /// Afterwards say on stderr how the bytes came
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "table")]
     stats: Option<StatsFormat>,
@@ -45,6 +50,11 @@ pub(super) struct WriteOptions {
     #[arg(long)]
     nonblock: bool,
 
+    /// Ask for shared memory where the other side asks for it too; what plain programs beside may have to wait for is in
+    /// docs/fifo.md
+    #[arg(long)]
+    ring: bool,
+
     /// Afterwards say on stderr how the bytes went
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "table")]
     stats: Option<StatsFormat>,
@@ -58,7 +68,7 @@ pub(super) struct WriteOptions {
 pub(super) fn read(options: &ReadOptions) -> Result<ExitCode, Failure> {
     let mut output = standard(io::stdout().as_fd())?;
     let mut piece = vec![0; PIECE];
-    let how = FifoOptions::new().read(true).write(options.follow).nonblocking(options.nonblock);
+    let how = FifoOptions::new().read(true).write(options.follow).nonblocking(options.nonblock).ring(options.ring);
     let ends = Fifo::open(&options.path, &how).map_err(|error| cannot("open", &options.path, &error))?;
     let mut reader = ends.reader.expect("reading was asked for");
     // Opening may go on at once; reading waits as ever.
@@ -79,7 +89,7 @@ pub(super) fn read(options: &ReadOptions) -> Result<ExitCode, Failure> {
 /// Copies to the FIFO.
 pub(super) fn write(options: &WriteOptions) -> Result<ExitCode, Failure> {
     let mut input = standard(io::stdin().as_fd())?;
-    let opened = FifoOptions::new().nonblocking(options.nonblock).open_writer(&options.path);
+    let opened = FifoOptions::new().nonblocking(options.nonblock).ring(options.ring).open_writer(&options.path);
     let mut writer = opened.map_err(|error| cannot("open", &options.path, &error))?;
     writer.set_nonblocking(false).map_err(|error| cannot("write", &options.path, &error))?;
     let mut piece = vec![0; PIECE];
