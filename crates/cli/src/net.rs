@@ -194,7 +194,7 @@ fn run_network(mut network: Network, running: &Running) -> Result<ExitCode, Fail
     let total = network.nodes.iter().map(length).sum::<Option<u64>>();
     let mut meter = running.progress.then(|| count::Meter::new(total));
     let mut watch = |bytes| meter.iter_mut().for_each(|meter| meter.update(bytes));
-    let outcome = run::run_watched(&network, ALL, &running.limits.options(), &mut watch);
+    let outcome = run::run_as_process(&network, ALL, &running.limits.options(), &mut watch);
     drop(meter);
     let outcome = outcome.map_err(|error| match error {
         unfit @ NetFailure::Unfit(_) => self::unfit(unfit),

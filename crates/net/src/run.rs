@@ -28,7 +28,7 @@ use crate::chunk::Chunk;
 use crate::failure::Failure;
 use crate::files::check_standard;
 use crate::graph::{Case, Network, Target, Work};
-use crate::plan::{BUFFER_MIN, Options, Plan};
+use crate::plan::{BUFFER_MIN, Options, Place, Plan};
 
 use bell::Bell;
 use build::Builder;
@@ -73,6 +73,8 @@ struct Ends {
     outputs: Vec<(String, Arc<Mutex<Vec<u8>>>)>,
     /// Files that transforms write beside the stream are left out too.
     is_test: bool,
+    /// The standard streams are nobody else's in this process.
+    has_process: bool,
 }
 
 /// Runs a network from its files to its files.
@@ -83,17 +85,19 @@ pub fn run(network: &Network, catalogue: Catalogue<'_>, options: &Options) -> Re
     run_with(network, catalogue, options, &Ends::default(), &mut |_| {})
 }
 
-/// The same, and says after each chunk how many bytes have been read.
+/// The same for a process that does nothing else, and says after each chunk how many bytes have been read. Only the main thread
+/// may call it, once, and nothing but the network may use the standard input and output, then and afterwards: under
+/// `millstream run --ring` their bytes go through shared memory, on the strength of that.
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_watched(
+pub fn run_as_process(
     network: &Network,
     catalogue: Catalogue<'_>,
     options: &Options,
     watch: &mut dyn FnMut(u64),
 ) -> Result<Outcome, Failure> {
-    run_with(network, catalogue, options, &Ends::default(), watch)
+    run_with(network, catalogue, options, &Ends { has_process: true, ..Ends::default() }, watch)
 }
 
 /// Runs a line over bytes in memory.
@@ -116,7 +120,7 @@ pub fn in_memory(
     let ends = Ends {
         inputs: vec![(source.name.clone(), input.into())],
         outputs: vec![(sink.name.clone(), Arc::clone(&output))],
-        is_test: false,
+        ..Ends::default()
     };
     run_with(network, catalogue, options, &ends, &mut |_| {})?;
     Ok(taken(&output))
@@ -177,10 +181,12 @@ fn run_with(
         check_standard(network)?;
     }
     let counters: Vec<Arc<Counter>> = network.nodes.iter().map(|_| Arc::default()).collect();
+    // The thread that reads must not take the locks of the pipe's library then, as it does to feed a command.
+    let may_promise_input = ends.has_process && !plan.places.contains(&Place::Elsewhere);
     // Every file is opened before the first byte moves.
     let mut sources = Vec::new();
     for &place in &checked.sources {
-        sources.push((place, Source::open(&network.nodes[place], ends, &counters[place])?));
+        sources.push((place, Source::open(&network.nodes[place], ends, may_promise_input, &counters[place])?));
     }
     // Between a source that may sleep for ever and threads that may want no more.
     let is_bell_needed = plan.threads > 1 && sources.iter().any(|(_, source)| source.is_slow());

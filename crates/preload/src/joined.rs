@@ -5,12 +5,14 @@
 //! process leave before it does anything that the ring cannot carry; `alone` proves that nobody else is there; `meet` is how two
 //! sides agree; [`slot`] is the ring; `stream` reads and writes; `retreat` gives everything back to the kernel.
 //!
-//! Only processes with one thread: the flag by which glibc itself knows that is looked at in every call.
+//! Only processes with one thread: the flag by which glibc itself knows that is looked at in every call. And programs that
+//! know this library and make a promise instead: [`promised`].
 
 mod alone;
 mod guard;
 mod kernel;
 mod meet;
+mod promised;
 mod retreat;
 mod signals;
 mod slot;
@@ -66,6 +68,8 @@ struct End {
     tries: AtomicU32,
     turns: AtomicU32,
     is_in_kernel: AtomicBool,
+    /// It is used only as [`promised`] says.
+    is_promised: AtomicBool,
     patience: wait::Patience,
     tally: tally::Tally,
 }
@@ -84,6 +88,7 @@ impl End {
             tries: AtomicU32::new(0),
             turns: AtomicU32::new(0),
             is_in_kernel: AtomicBool::new(false),
+            is_promised: AtomicBool::new(false),
             patience: wait::Patience::new(),
             tally: tally::Tally::new(),
         }
@@ -95,6 +100,10 @@ impl End {
 
     fn is_reader(&self) -> bool {
         self.fd == READER_FD
+    }
+
+    fn is_promised(&self) -> bool {
+        self.is_promised.load(Relaxed)
     }
 
     fn stage(&self) -> Stage {
@@ -349,7 +358,7 @@ fn is_own_process() -> bool {
 /// `read(2)`.
 extern "C" fn read(fd: c_int, buffer: *mut u8, len: usize) -> isize {
     glibc::returned_from_kernel(match fd {
-        READER_FD if READER.stage() != Stage::Kernel => read_input(buffer, len),
+        READER_FD if READER.stage() != Stage::Kernel => read_input(buffer, len, None),
         _ => {
             leave_if_other_name_of(fd);
             read_from_kernel(fd, buffer, len)
@@ -376,16 +385,19 @@ fn write_to_kernel(fd: c_int, buffer: *const u8, len: usize) -> isize {
     tally::count(fd, Direction::Written, kernel::write(fd, buffer, len))
 }
 
-fn leave_if_not_alone() {
-    if !has_one_thread() {
+fn leave_if_not_alone(end: &End) {
+    if end.is_promised() {
+        // Several threads know that each end is used by one of them at a time, and no child uses it.
+    } else if !has_one_thread() {
         retreat::all(Fate::Threads);
     } else if !is_own_process() {
         retreat::all(Fate::Forked);
     }
 }
 
-fn read_input(buffer: *mut u8, len: usize) -> isize {
-    leave_if_not_alone();
+/// With a bell, of a promised end, it may return [`promised::RUNG`] instead of sleeping.
+fn read_input(buffer: *mut u8, len: usize, bell: Option<c_int>) -> isize {
+    leave_if_not_alone(&READER);
     match (READER.stage(), READER.slot()) {
         (Stage::Counted, _) if READER.is_due() => meet::want(&READER),
         (Stage::Wants, Some(slot)) => meet::prove(&READER, slot),
@@ -396,13 +408,16 @@ fn read_input(buffer: *mut u8, len: usize) -> isize {
         && len > 0
         && can_be_memory(buffer)
     {
-        return stream::read(slot, buffer, len);
+        return stream::read(slot, buffer, len, bell);
+    }
+    if promised::is_only_rung(bell) {
+        return promised::RUNG;
     }
     READER.in_kernel(|| read_from_kernel(READER_FD, buffer, len))
 }
 
 fn write_output(buffer: *const u8, len: usize) -> isize {
-    leave_if_not_alone();
+    leave_if_not_alone(&WRITER);
     match (WRITER.stage(), WRITER.slot()) {
         (Stage::Counted, _) if WRITER.is_due() => meet::want(&WRITER),
         (Stage::Wants, Some(slot)) if WRITER.is_due() => meet::prove(&WRITER, slot),

@@ -70,6 +70,8 @@ pub mod process;
 #[cfg(feature = "std")]
 pub mod process_memory;
 #[cfg(feature = "std")]
+pub mod promised;
+#[cfg(feature = "std")]
 pub mod ready;
 #[cfg(feature = "std")]
 pub mod share;

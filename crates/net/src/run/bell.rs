@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use millstream_sys::ready;
@@ -45,8 +45,18 @@ impl Bell {
         if !is_rung {
             return Ok(Woken::Readable);
         }
+        self.hear().map(|()| Woken::Rung)
+    }
+
+    /// What can be read when it was rung.
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.heard.as_fd()
+    }
+
+    /// It was rung: silences it.
+    pub(super) fn hear(&mut self) -> io::Result<()> {
         // One look finds everybody who has ended.
-        self.heard.read(&mut [0; 64]).map(|_| Woken::Rung)
+        self.heard.read(&mut [0; 64]).map(drop)
     }
 }
 

@@ -85,7 +85,7 @@ impl Builder<'_> {
     /// The file that a stage writes beside the stream.
     fn beside(&self, stage: &Stage) -> Result<Option<Sink>, Failure> {
         let path = stage.beside.clone().filter(|_| !self.ends.is_test);
-        let open = |path| Sink::open(&Target::File(path), self.plan.buffer_bytes, self.files, Arc::default());
+        let open = |path| Sink::open(&Target::File(path), self.plan.buffer_bytes, self.files, false, Arc::default());
         path.map(open).transpose()
     }
 
@@ -119,7 +119,7 @@ impl Builder<'_> {
         if let Work::Write(target) = &node.work {
             let sink = match self.ends.outputs.iter().find(|(name, _)| *name == node.name) {
                 Some((_, output)) => Sink::memory(Arc::clone(output), counter),
-                None => Sink::open(target, self.plan.buffer_bytes, self.files, counter)?,
+                None => Sink::open(target, self.plan.buffer_bytes, self.files, self.ends.has_process, counter)?,
             };
             return Ok(Box::new(sink));
         }

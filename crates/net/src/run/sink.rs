@@ -6,8 +6,8 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use millstream_sys::Errno;
 use millstream_sys::whole_file::WholeFile;
+use millstream_sys::{Errno, promised};
 
 use super::count::Counter;
 use super::{Flow, Push, is_closed, target_called};
@@ -94,14 +94,24 @@ enum To {
     Append(Arc<OnceLock<File>>),
     /// A terminal, a pipe, a device: somebody may be waiting at the other end.
     Stream(File),
+    /// The standard output, which nobody else here writes.
+    Promised(promised::Output),
     Memory(Arc<Mutex<Vec<u8>>>),
 }
 
 impl Sink {
-    pub(super) fn open(target: &Target, gather: usize, files: &Files, counter: Arc<Counter>) -> Result<Sink, Failure> {
+    /// `may_promise`: nothing else in this process has to do with the standard output.
+    pub(super) fn open(
+        target: &Target,
+        gather: usize,
+        files: &Files,
+        may_promise: bool,
+        counter: Arc<Counter>,
+    ) -> Result<Sink, Failure> {
         let name = target_called(target);
-        let to = Sink::opened(target, files).map_err(|error| Failure::Sink { name: name.clone(), offset: 0, error })?;
-        let gather = if matches!(to, To::Stream(_)) { 0 } else { gather };
+        let to = Sink::opened(target, files, may_promise);
+        let to = to.map_err(|error| Failure::Sink { name: name.clone(), offset: 0, error })?;
+        let gather = if matches!(to, To::Stream(_) | To::Promised(_)) { 0 } else { gather };
         Ok(Sink { to, files: files.clone(), name, gathered: Vec::with_capacity(gather), counter })
     }
 
@@ -109,13 +119,14 @@ impl Sink {
         Sink { to: To::Memory(output), files: Files::default(), name: "memory".into(), gathered: Vec::new(), counter }
     }
 
-    fn opened(target: &Target, files: &Files) -> io::Result<To> {
+    fn opened(target: &Target, files: &Files, may_promise: bool) -> io::Result<To> {
         let stream = |file: File| {
             let is_file = file.metadata()?.is_file();
             Ok(if is_file { To::Append(Arc::new(OnceLock::from(file))) } else { To::Stream(file) })
         };
         match target {
             Target::Stdout if is_closed(1) => Err(Errno::BADF.into()),
+            Target::Stdout if may_promise && let Some(output) = promised::Output::promise() => Ok(To::Promised(output)),
             Target::Stdout => stream(io::stdout().as_fd().try_clone_to_owned()?.into()),
             Target::Append(path) => match OpenOptions::new().append(true).open(path) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -141,6 +152,7 @@ impl Sink {
             To::Whole(file) => file.as_mut().map_or(Ok(()), |file| file.write_all(bytes)),
             To::Append(file) => file.get().expect("every file is made before the first byte").write_all(bytes),
             To::Stream(file) => file.write_all(bytes),
+            To::Promised(output) => write_all(output, bytes),
             To::Memory(output) => {
                 output.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
                 Ok(())
@@ -197,4 +209,14 @@ impl Push for Sink {
         }
         Ok(())
     }
+}
+
+fn write_all(output: &promised::Output, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match output.write(bytes) {
+            Err(Errno::INTR) => {}
+            written => bytes = &bytes[written?..],
+        }
+    }
+    Ok(())
 }

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use millstream_sys::Errno;
+use millstream_sys::{Errno, promised};
 
 use super::bell::{Bell, Woken};
 use super::count::Counter;
@@ -36,11 +36,13 @@ enum From {
     File(File),
     /// What is not: whoever writes it may take for ever.
     Slow(File),
+    /// So may who writes the standard input, which nobody else here reads.
+    Promised(promised::Input),
     Memory(io::Cursor<Vec<u8>>),
 }
 
 impl Source {
-    pub(super) fn open(node: &Node, ends: &Ends, counter: &Arc<Counter>) -> Result<Source, Failure> {
+    pub(super) fn open(node: &Node, ends: &Ends, may_promise: bool, counter: &Arc<Counter>) -> Result<Source, Failure> {
         let Work::Read(path) = &node.work else { unreachable!("only a source is opened as one") };
         let name = called(path.as_ref(), "input");
         let from = match ends.inputs.iter().find(|(of, _)| *of == node.name) {
@@ -48,6 +50,7 @@ impl Source {
             None => match path {
                 Some(path) => File::open(path).and_then(From::opened),
                 None if is_closed(0) => Err(Errno::BADF.into()),
+                None if may_promise && let Some(input) = promised::Input::promise() => Ok(From::Promised(input)),
                 // Not `Stdin`, which has a buffer of its own and copies from it.
                 None => io::stdin().as_fd().try_clone_to_owned().and_then(|fd| From::opened(fd.into())),
             },
@@ -58,7 +61,7 @@ impl Source {
 
     /// Whether a read may take for ever.
     pub(super) fn is_slow(&self) -> bool {
-        matches!(self.from, From::Slow(_))
+        matches!(self.from, From::Slow(_) | From::Promised(_))
     }
 
     /// The file, if threads can read it in pieces wherever they stand.
@@ -70,26 +73,34 @@ impl Source {
     }
 
     /// Reads once, unless the bell rings before there is something to read.
-    pub(super) fn fill(&mut self, chunk: &mut Chunk, bell: Option<&mut Bell>) -> Result<Found, Failure> {
+    pub(super) fn fill(&mut self, chunk: &mut Chunk, mut bell: Option<&mut Bell>) -> Result<Found, Failure> {
         chunk.clear();
-        if let (From::Slow(file), Some(bell)) = (&self.from, bell)
+        if let (From::Slow(file), Some(bell)) = (&self.from, &mut bell)
             && bell.or_readable(file).map_err(|error| self.failure(error))? == Woken::Rung
         {
             return Ok(Found::Bell);
         }
+        let bell_fd = bell.as_ref().map(|bell| bell.as_fd());
         let count = self.counter.timed(|| {
             loop {
                 let count = match &mut self.from {
                     From::File(file) | From::Slow(file) => file.read(chunk.free()),
+                    From::Promised(input) => match input.read(chunk.free(), bell_fd) {
+                        Ok(None) => return Ok(None),
+                        outcome => outcome.map(Option::unwrap_or_default).map_err(io::Error::from),
+                    },
                     From::Memory(bytes) => bytes.read(chunk.free()),
                 };
                 match count {
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    other => break other,
+                    other => break other.map(Some),
                 }
             }
         });
-        let count = count.map_err(|error| self.failure(error))?;
+        let Some(count) = count.map_err(|error| self.failure(error))? else {
+            bell.map_or(Ok(()), Bell::hear).map_err(|error| self.failure(error))?;
+            return Ok(Found::Bell);
+        };
         chunk.grow(count);
         self.counter.count(0, count, count);
         Ok(if count > 0 { Found::Bytes } else { Found::End })

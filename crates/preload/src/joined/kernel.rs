@@ -8,7 +8,9 @@ use linux_raw_sys::general as k;
 use millstream_sys::raw::any;
 
 pub(super) const EINTR: isize = -4;
+pub(super) const EAGAIN: isize = -11;
 pub(super) const EPIPE: isize = -32;
+pub(super) const ECANCELED: isize = -125;
 
 pub(super) const O_RDONLY: usize = k::O_RDONLY as usize;
 pub(super) const O_WRONLY: usize = k::O_WRONLY as usize;
@@ -29,6 +31,26 @@ pub(super) fn read(fd: i32, buffer: *mut u8, len: usize) -> isize {
 pub(super) fn write(fd: i32, buffer: *const u8, len: usize) -> isize {
     // SAFETY: only read, and memory that is not there is the kernel's to refuse.
     unsafe { any(k::__NR_write, [fd as usize, buffer as usize, len, 0, 0, 0]) }
+}
+
+/// One byte of the standard input, a pipe, if there is one; `EAGAIN` if not.
+pub(super) fn read_input_now(byte: *mut u8) -> isize {
+    const EOPNOTSUPP: isize = -95;
+    let piece = Piece { base: byte, len: 1 };
+    let at = (&raw const piece) as usize;
+    // SAFETY: room for one byte; position -1 is the current one, which a pipe does not have.
+    let read = unsafe { any(k::__NR_preadv2, [0, at, 1, usize::MAX, usize::MAX, k::RWF_NOWAIT as usize]) };
+    if read != EOPNOTSUPP {
+        return read;
+    }
+    // An older kernel. With a description that does not block, if there can be one.
+    let own = open(c"/proc/self/fd/0", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if own < 0 {
+        return self::read(0, byte, 1);
+    }
+    let result = self::read(own as i32, byte, 1);
+    close(own as i32);
+    result
 }
 
 /// `writev(2)` of two pieces.
@@ -138,14 +160,24 @@ pub(super) fn give_the_cpu_away() {
     unsafe { any(k::__NR_sched_yield, [0; 6]) };
 }
 
+/// Sleeps until one of two descriptors can be read, or is at its end, or a signal came; says of each whether it is so.
+pub(super) fn poll_both(fds: [i32; 2]) -> [bool; 2] {
+    let mut asked = fds.map(|fd| Asked { fd, events: POLLIN, answer: 0 });
+    // SAFETY: two entries, as the count says.
+    unsafe { any(k::__NR_poll, [asked.as_mut_ptr() as usize, 2, usize::MAX, 0, 0, 0]) };
+    asked.map(|asked| asked.answer != 0)
+}
+
+/// `struct pollfd`.
+#[repr(C)]
+struct Asked {
+    fd: i32,
+    events: i16,
+    answer: i16,
+}
+
 /// What `poll(2)` says of one descriptor.
 pub(super) fn poll(fd: i32, events: i16, limit_ms: i32) -> i16 {
-    #[repr(C)]
-    struct Asked {
-        fd: i32,
-        events: i16,
-        answer: i16,
-    }
     let mut asked = Asked { fd, events, answer: 0 };
     // SAFETY: one entry, as the count says.
     unsafe { any(k::__NR_poll, [(&raw mut asked) as usize, 1, limit_ms as usize, 0, 0, 0]) };

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Whoever wants to join first puts the guards up: from then on it cannot fork, exec, pass an end on or watch one without
-//! leaving. Only then others are looked for. The ring begins at an instant at which the reader is in here, so that it is not
+//! leaving; or it has promised not to. Only then others are looked for. The ring begins at an instant at which the reader is in here, so that it is not
 //! asleep in the kernel, the writer is in here too, and the shadow is empty.
 
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -45,7 +45,7 @@ fn later(end: &End, why_not: Fate) {
 
 /// Enough has passed to be worth it: puts the guards up and says that this end wants to join.
 pub(super) fn want(end: &End) {
-    if signals::may_be_in_handler() {
+    if !end.is_promised() && signals::may_be_in_handler() {
         end.tally.begin(end);
         return later(end, Fate::Handler);
     }
@@ -78,7 +78,7 @@ fn guarded_slot(end: &End) -> Result<&'static Slot, Fate> {
     if !alone::Holders::of(pipe).here_is_only(end.fd()) {
         return Err(Fate::Descriptors);
     }
-    if !guard::raise() {
+    if !end.is_promised() && !guard::raise() {
         return Err(Fate::Code);
     }
     slot_for(end, inode).ok_or(Fate::Slot)

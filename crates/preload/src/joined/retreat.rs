@@ -15,21 +15,28 @@ use super::signals::Held;
 use super::slot::{Agreement, READER_GONE, Slot, WRITER_WAITS, carrier, sleep};
 use super::{End, READER, READER_FD, Stage, WRITER, WRITER_FD, guard, kernel};
 
-/// Every pipe of this process that is joined, or about to be, goes back to the kernel and stays there; glibc's functions are
-/// its own again; `why` is told to who asked for statistics. `false`: that could not be done, because the process may open no
+/// Every pipe of this process that is joined, or about to be, goes back to the kernel and stays there, but for those of which it
+/// is promised that nothing will happen to them that asks for that; glibc's functions are its own again; `why` is told to who asked for statistics. `false`: that could not be done, because the process may open no
 /// further file.
 pub(super) fn all(why: Fate) -> bool {
     both(why, why)
 }
 
 /// The same, because of one end.
+///
+/// Of promised ends each goes back for itself: another thread may be using the other one.
 pub(super) fn because_of(end: &End, why: Fate) -> bool {
+    if end.is_promised() {
+        let _held = Held::all();
+        return of(end, why);
+    }
     if end.is_reader() { both(Fate::Company, why) } else { both(why, Fate::Company) }
 }
 
 fn both(writers: Fate, readers: Fate) -> bool {
     let _held = Held::all();
-    let is_done = of(&WRITER, writers) & of(&READER, readers);
+    let unless_promised = |end: &End, why| end.is_promised() || of(end, why);
+    let is_done = unless_promised(&WRITER, writers) & unless_promised(&READER, readers);
     if is_done {
         guard::lift();
     }

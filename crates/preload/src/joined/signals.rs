@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use millstream_sys::fate::Fate;
 
-use super::{alone, kernel, retreat};
+use super::{End, alone, kernel, retreat};
 
 const ALL: u64 = u64::MAX;
 
@@ -31,8 +31,12 @@ impl Drop for Held {
 
 static IS_COPYING: AtomicBool = AtomicBool::new(false);
 
-/// Does `copy`, a copy to or from a ring.
-pub(super) fn copying<T>(copy: impl FnOnce() -> T) -> T {
+/// Does `copy`, a copy to or from the ring of `end`.
+pub(super) fn copying<T>(end: &End, copy: impl FnOnce() -> T) -> T {
+    if end.is_promised() {
+        // No handler uses it, and another thread may be copying at the other end.
+        return copy();
+    }
     if IS_COPYING.load(Relaxed) {
         // This is a handler, or one has jumped out of a copy.
         retreat::all(Fate::Handler);

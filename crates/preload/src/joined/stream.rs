@@ -5,6 +5,7 @@
 //! writer; the writer on a futex that the kernel marks when the reader's thread ends. So signals, `SA_RESTART`, end of
 //! stream and death are the kernel's own.
 
+use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use millstream_sys::fate::Fate;
@@ -13,7 +14,9 @@ use millstream_sys::ledger::Direction;
 use super::signals::{Held, copying};
 use super::slot::{Moved, READER_GONE, Slot, WRITER_WAITS, sleep};
 use super::wait::Found;
-use super::{READER, READER_FD, WRITER, WRITER_FD, kernel, read_from_kernel, retreat, tally, wait, write_to_kernel};
+use super::{
+    READER, READER_FD, WRITER, WRITER_FD, kernel, promised, read_from_kernel, retreat, tally, wait, write_to_kernel,
+};
 
 /// The most that one call of the kernel moves.
 const LARGEST: usize = 0x7fff_f000;
@@ -33,7 +36,7 @@ pub(super) fn write(slot: &Slot, source: *const u8, len: usize) -> isize {
         if slot.space.0.load(Relaxed) & READER_GONE != 0 {
             retreat::because_of(&WRITER, Fate::Untold);
         }
-        match copying(|| slot.put(from, rest)) {
+        match copying(&WRITER, || slot.put(from, rest)) {
             Moved::Bytes(moved) => {
                 done += moved;
                 WRITER.tally.moved(moved);
@@ -92,14 +95,14 @@ fn wait_for_room(slot: &Slot, len: usize, has_written: bool) -> isize {
     kernel::wait(word, value, has_written.then_some(FOR_EVER))
 }
 
-/// `read(2)` from the ring; from the shadow when the ring has nothing to say any more.
-pub(super) fn read(slot: &Slot, target: *mut u8, len: usize) -> isize {
+/// `read(2)` from the ring; from the shadow when the ring has nothing to say any more. Does not sleep while the bell rings.
+pub(super) fn read(slot: &Slot, target: *mut u8, len: usize, bell: Option<c_int>) -> isize {
     let len = len.min(LARGEST);
     slot.note_readers_cpu(kernel::cpu());
     loop {
         let mut done = 0;
         let last = loop {
-            match copying(|| slot.get(target.wrapping_add(done), len - done)) {
+            match copying(&READER, || slot.get(target.wrapping_add(done), len - done)) {
                 Moved::Bytes(moved) => {
                     done += moved;
                     READER.tally.moved(moved);
@@ -116,9 +119,12 @@ pub(super) fn read(slot: &Slot, target: *mut u8, len: usize) -> isize {
         }
         if matches!(last, Moved::Frozen) {
             retreat::follow(&READER);
+            if promised::is_only_rung(bell) {
+                return promised::RUNG;
+            }
             return read_from_kernel(READER_FD, target, len);
         }
-        if let Some(result) = wait_for_bytes(slot, target) {
+        if let Some(result) = wait_for_bytes(slot, target, bell) {
             return result;
         }
     }
@@ -134,7 +140,7 @@ fn let_writer_know(slot: &Slot) {
 }
 
 /// `None`: look at the ring again. Otherwise what the call returns.
-fn wait_for_bytes(slot: &Slot, target: *mut u8) -> Option<isize> {
+fn wait_for_bytes(slot: &Slot, target: *mut u8, bell: Option<c_int>) -> Option<isize> {
     let cpu = kernel::cpu();
     slot.note_readers_cpu(cpu);
     if wait::without_sleep(&READER, || slot.bytes_waiting(), slot.writer_is_on(cpu)) {
@@ -149,7 +155,12 @@ fn wait_for_bytes(slot: &Slot, target: *mut u8) -> Option<isize> {
     }
     READER.tally.slept();
     let mut byte = 0;
-    let result = kernel::read(READER_FD, &raw mut byte, 1);
+    let result = match bell {
+        None => kernel::read(READER_FD, &raw mut byte, 1),
+        Some(_) if promised::is_only_rung(bell) => promised::RUNG,
+        // What was there a moment ago may be gone: a writer that moves the stream takes its own byte out.
+        Some(_) => kernel::read_input_now(&raw mut byte),
+    };
     match (result, state.load(SeqCst)) {
         (1, sleep::RUNG) => {
             state.store(sleep::AWAKE, SeqCst);
@@ -164,9 +175,10 @@ fn wait_for_bytes(slot: &Slot, target: *mut u8) -> Option<isize> {
             Some(tally::count(READER_FD, Direction::Read, 1))
         }
         (result, _) => {
+            // If it was rung meanwhile, the byte ends the next sleep.
             let _ = state.compare_exchange(sleep::ASLEEP, sleep::AWAKE, SeqCst, Relaxed);
             // Its last bytes, and the writer was gone before it rang.
-            if slot.bytes_waiting() != Found::Nothing { None } else { Some(result) }
+            if result == kernel::EAGAIN || slot.bytes_waiting() != Found::Nothing { None } else { Some(result) }
         }
     }
 }
