@@ -7,7 +7,7 @@ use std::io::{self, IoSlice, IoSliceMut, Write as _};
 use std::sync::Mutex;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fd::BorrowedFd;
+use rustix::fd::{BorrowedFd, OwnedFd};
 
 use crate::{BetweenProcesses, End, Implementation, Polled, ReadEnd, WriteEnd};
 
@@ -99,6 +99,16 @@ macro_rules! common {
         impl Polled for $end {
             fn readiness(&self) -> io::Result<BorrowedFd<'_>> {
                 self.0.end.readiness()
+            }
+
+            fn into_descriptor(self) -> io::Result<OwnedFd> {
+                let Shared { end, idle } = self.0;
+                drop(idle);
+                end.into_fd()
+            }
+
+            fn from_descriptor(descriptor: OwnedFd) -> io::Result<Self> {
+                Ok($end(Shared::new(millstream_pipe::$end::attach(descriptor)?)))
             }
         }
     };

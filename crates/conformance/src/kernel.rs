@@ -70,6 +70,14 @@ macro_rules! common {
             fn readiness(&self) -> io::Result<BorrowedFd<'_>> {
                 Ok(self.0.as_fd())
             }
+
+            fn into_descriptor(self) -> io::Result<OwnedFd> {
+                Ok(self.0)
+            }
+
+            fn from_descriptor(descriptor: OwnedFd) -> io::Result<Self> {
+                Ok($end(descriptor))
+            }
         }
     };
 }

@@ -37,7 +37,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 
-use rustix::fd::BorrowedFd;
+use rustix::fd::{BorrowedFd, OwnedFd};
 
 pub mod fifo;
 pub mod in_place;
@@ -53,6 +53,7 @@ pub mod process;
 pub mod ready;
 pub mod seed;
 pub mod soak;
+pub mod socket;
 pub mod storm;
 pub mod task;
 pub mod trace;
@@ -62,9 +63,11 @@ pub mod blocking;
 pub mod bytes;
 pub mod control;
 pub mod death;
+pub mod descriptors;
 pub mod end_of_stream;
 pub mod ends_travel;
 pub mod readiness;
+pub mod refusals;
 
 mod suite;
 
@@ -179,6 +182,18 @@ pub trait Polled: End {
     /// # Errors
     /// When there is no descriptor to be had.
     fn readiness(&self) -> io::Result<BorrowedFd<'_>>;
+
+    /// This end as a descriptor that any program can use, and send, and duplicate.
+    ///
+    /// # Errors
+    /// More bytes wait than a pipe of the kernel may hold; no descriptor is left.
+    fn into_descriptor(self) -> io::Result<OwnedFd>;
+
+    /// An end again, of a descriptor that came from wherever.
+    ///
+    /// # Errors
+    /// It is not this end of a pipe.
+    fn from_descriptor(descriptor: OwnedFd) -> io::Result<Self>;
 }
 
 /// The error of something that must have failed, as the kernel's number: its own, or that of the words that millstream

@@ -5,7 +5,7 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::path::PathBuf;
 
 use millstream_pipe::{Builder, DirectPolicy};
-use rustix::fd::BorrowedFd;
+use rustix::fd::{BorrowedFd, OwnedFd};
 
 use crate::paths::{READ_PATHS, WRITE_PATHS};
 use crate::{BetweenProcesses, End, Implementation, Polled, ReadEnd, WriteEnd};
@@ -92,6 +92,14 @@ macro_rules! common {
         impl Polled for $end {
             fn readiness(&self) -> io::Result<BorrowedFd<'_>> {
                 self.0.readiness()
+            }
+
+            fn into_descriptor(self) -> io::Result<OwnedFd> {
+                self.0.into_fd()
+            }
+
+            fn from_descriptor(descriptor: OwnedFd) -> io::Result<Self> {
+                Ok($end(millstream_pipe::$end::attach(descriptor)?))
             }
         }
     };

@@ -44,6 +44,17 @@ pub fn write_all(writer: &impl WriteEnd, mut bytes: &[u8]) {
     }
 }
 
+/// Moves a few bytes, one at a time: ends that find one another only after a while have done so then.
+///
+/// # Panics
+/// When one gets lost.
+pub fn get_going(reader: &impl ReadEnd, writer: &impl WriteEnd) {
+    for byte in 0..20 {
+        write_all(writer, &[byte]);
+        assert_eq!(read_exact(reader, 1), [byte]);
+    }
+}
+
 /// Writes a part of the stream by calls of at most `transfer` bytes.
 ///
 /// # Panics

@@ -131,6 +131,37 @@ macro_rules! contract {
                 more_than_the_limit_is_refused_without_cap_sys_resource
                 a_writer_in_another_process_goes_on_when_the_pipe_grows
             }
+            descriptors {
+                ; between processes:
+                copies_of_a_write_end_by_dup_and_fcntl_are_the_same_end
+                copies_of_a_read_end_by_dup_and_fcntl_are_the_same_end
+                an_end_opened_once_more_by_its_number_has_flags_of_its_own
+                a_program_reads_what_waited_and_what_comes_later
+                a_program_writes_behind_what_waited_and_before_what_comes_later
+                a_program_that_is_killed_has_closed
+                an_end_that_is_closed_on_exec_does_not_reach_a_program
+                an_end_that_is_not_closed_on_exec_is_a_programs_too
+                a_read_end_travels_over_a_socket
+                a_read_end_travels_over_a_socket_and_is_an_end_again
+                a_write_end_travels_over_a_socket
+                a_write_end_travels_over_a_socket_and_is_an_end_again
+                an_end_under_way_in_a_socket_is_open
+            }
+            refusals {
+                ; between processes:
+                an_end_is_a_fifo_to_who_asks_what_it_is
+                a_pipe_has_no_positions
+                a_pipe_is_not_truncated
+                the_wrong_end_is_neither_read_nor_written
+                descriptors_count_what_waited_and_what_came
+                the_capacity_is_set_and_refused_by_descriptor
+                an_end_that_does_not_block_does_not_block_as_a_descriptor
+                a_descriptor_is_polled_and_tells_by_signal
+                splice_moves_from_a_file_and_to_a_file
+                splice_is_refused_as_by_the_kernel
+                tee_shows_without_taking_and_is_refused_as_by_the_kernel
+                vmsplice_moves_and_is_refused_as_by_the_kernel
+            }
             readiness {
                 ; between processes:
                 a_reader_is_ready_while_bytes_wait
@@ -223,6 +254,8 @@ mod tests {
             include_str!("control.rs"),
             include_str!("readiness.rs"),
             include_str!("death.rs"),
+            include_str!("descriptors.rs"),
+            include_str!("refusals.rs"),
         ] {
             for line in source.lines().filter_map(|line| line.strip_prefix("pub fn ")) {
                 let name = line.split('<').next().unwrap();
@@ -231,5 +264,25 @@ mod tests {
             }
         }
         assert!(count > 100, "only {count} tests were found");
+    }
+
+    /// What `docs/contract.md` says of which test holds which promise.
+    #[test]
+    fn every_promise_names_tests_that_are_run() {
+        let lists = [include_str!("suite.rs"), include_str!("opening.rs")]
+            .map(|list| list.split_once("mod tests").unwrap_or((list, "")).0);
+        let listed: Vec<&str> = lists.iter().flat_map(|list| list.split_whitespace()).collect();
+        let rows = include_str!("../../../docs/contract.md").lines().filter(|line| line.starts_with("| "));
+        let mut count = 0;
+        for row in rows.filter(|row| !row.starts_with("| promise")) {
+            let tests = row.trim_end_matches(" |").rsplit(" | ").next().unwrap();
+            let names: Vec<&str> = tests.split('`').skip(1).step_by(2).collect();
+            assert!(!names.is_empty(), "no test: {row}");
+            for name in names {
+                assert!(listed.contains(&name), "{name} is not in the list");
+            }
+            count += 1;
+        }
+        assert!(count > 40, "only {count} promises");
     }
 }

@@ -2,16 +2,22 @@
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use millstream_conformance::fifo::{Hand, Name, Ours, Plain, acquainted, get_acquainted};
-use millstream_conformance::pattern::{read_exact, write_all};
+use millstream_conformance::pattern::{self, read_exact, read_to_end, write_all};
 use millstream_conformance::process::{become_nobody, fork};
+use millstream_conformance::ready::{Flags, by_poll};
 use millstream_conformance::task::{start, start_and_wait_until_asleep};
-use millstream_conformance::{End, ReadEnd, alone, kernel};
+use millstream_conformance::{End, Polled, ReadEnd, alone, kernel};
+use millstream_pipe::FifoOptions;
 use millstream_sys::transfer;
+use rustix::fs::SeekFrom;
+use rustix::io::{Errno, ioctl_fionread};
+use rustix::pipe::{SpliceFlags, fcntl_setpipe_size, pipe, splice, tee};
 
 /// Longer than a reader may stay away and still count as taking part (50 ms).
 const AWAY: Duration = Duration::from_millis(120);
@@ -65,6 +71,55 @@ alone! {
         drop(plain);
         assert_eq!(read_exact(&reader, 1), b"!");
         get_acquainted(&reader, &writer);
+    }
+
+    fn an_end_whose_bytes_lie_in_the_ring_is_exact_as_a_descriptor() {
+        let name = Name::new().unwrap();
+        let (reader, writer) = acquainted(&name);
+        // A reader that is not run for a while does not take part, and the kernel gets the bytes: then once more.
+        let waiting = pattern::bytes(0..10_000);
+        loop {
+            let before = writer.0.statistics().bytes_through_kernel;
+            write_all(&writer, &waiting);
+            if writer.0.statistics().bytes_through_kernel == before {
+                break;
+            }
+            assert_eq!(read_exact(&reader, 10_000), waiting);
+            get_acquainted(&reader, &writer);
+        }
+        assert_eq!((reader.bytes_readable().unwrap(), writer.bytes_readable().unwrap()), (10_000, 10_000));
+        let reader = reader.into_descriptor().unwrap();
+        assert_eq!((ioctl_fionread(&reader), writer.bytes_readable().unwrap()), (Ok(10_000), 10_000));
+        assert_eq!(by_poll(reader.as_fd(), Some(Duration::ZERO)), Flags::IN);
+        assert_eq!(fcntl_setpipe_size(&reader, 4096), Err(Errno::BUSY));
+        assert_eq!(rustix::fs::seek(&reader, SeekFrom::Start(0)), Err(Errno::SPIPE));
+        assert_eq!(rustix::fs::ftruncate(&reader, 0), Err(Errno::INVAL));
+        assert_eq!(rustix::io::write(&reader, b"x"), Err(Errno::BADF));
+        let (other_reader, other_writer) = pipe().unwrap();
+        assert_eq!(tee(&reader, &other_writer, 10_000, SpliceFlags::empty()), Ok(10_000));
+        assert_eq!(read_exact(&kernel::Reader(other_reader.try_clone().unwrap()), 10_000), waiting);
+        assert_eq!(splice(&reader, None, &other_writer, None, 4000, SpliceFlags::empty()), Ok(4000));
+        assert_eq!((ioctl_fionread(&reader), ioctl_fionread(&other_reader)), (Ok(6000), Ok(4000)));
+        // The writer goes on behind what waits.
+        write_all(&writer, b"and on");
+        drop(writer);
+        assert_eq!(read_to_end(&kernel::Reader(reader)), [&waiting[4000..], b"and on"].concat());
+    }
+
+    fn an_end_that_was_opened_for_programs_too_is_theirs_and_shares_no_ring() {
+        let name = Name::new().unwrap();
+        let (reader, writer) = acquainted(&name);
+        let given = FifoOptions::new().ring(true).cloexec(false).open_writer(name.path()).unwrap();
+        let number = given.readiness().unwrap().as_raw_fd();
+        let script = format!("printf words > /proc/self/fd/{number}; exec sleep 3600");
+        let mut program = Command::new("sh").args(["-c", &script]).stdin(Stdio::null()).spawn().unwrap();
+        assert!(!given.has_ring());
+        drop((given, writer));
+        assert_eq!(read_exact(&reader, 5), b"words");
+        let task = start_and_wait_until_asleep(move || reader.read(&mut [0]).unwrap());
+        program.kill().unwrap();
+        assert_eq!(task.join(), 0);
+        program.wait().unwrap();
     }
 
     fn a_writer_that_sleeps_on_a_full_ring_hands_it_to_a_plain_reader() {

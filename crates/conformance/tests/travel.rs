@@ -1,8 +1,7 @@
 //! What is special to millstream's ends: they become plain descriptors of the kernel for programs that know nothing of
 //! them, at any moment, and no byte is lost or out of place. Programs that do know take them back.
 
-use std::io::{IoSlice, IoSliceMut, Read, Write};
-use std::mem::MaybeUninit;
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
@@ -11,13 +10,11 @@ use millstream_conformance::pattern::{
     self, check, fill, read_exact, read_stream, read_to_end, write_all, write_stream,
 };
 use millstream_conformance::process::{Child, fork};
+use millstream_conformance::socket::{receive, send};
 use millstream_conformance::task::{start, start_and_wait_until_asleep, wait_until_asleep};
 use millstream_conformance::{End, Implementation, PIPE_BUF, ReadEnd, WriteEnd, alone, error_of, kernel};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-};
 
 const TOTAL: u64 = 1 << 20;
 
@@ -41,28 +38,6 @@ fn output_of(program: std::process::Child) -> Vec<u8> {
     let output = program.wait_with_output().unwrap();
     assert!(output.status.success(), "{:?}", output.status);
     output.stdout
-}
-
-/// Sends a descriptor to whoever holds the other end of the socket.
-fn send(socket: &UnixStream, descriptor: impl AsFd) {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    let descriptors = [descriptor.as_fd()];
-    assert!(control.push(SendAncillaryMessage::ScmRights(&descriptors)));
-    // At least one byte must go along (`unix(7)`).
-    let sent = rustix::net::sendmsg(socket, &[IoSlice::new(&[0])], &mut control, SendFlags::empty());
-    assert_eq!(sent, Ok(1));
-}
-
-fn receive(socket: &UnixStream) -> OwnedFd {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut byte = [0];
-    rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC).unwrap();
-    match control.drain().next() {
-        Some(RecvAncillaryMessage::ScmRights(mut descriptors)) => descriptors.next().unwrap(),
-        _ => panic!("no descriptor came"),
-    }
 }
 
 fn attach_reader(descriptor: OwnedFd) -> Reader {
