@@ -184,8 +184,11 @@ impl FifoOptions {
         self
     }
 
-    /// Whether bytes may go through shared memory where both ends are ours and say so; not unless asked for, because it is
-    /// not exact yet. `docs/fifo.md` lists what can go wrong while plain programs have the same FIFO open.
+    /// Whether bytes may go through shared memory where both ends are ours and say so; not unless asked for.
+    ///
+    /// A reader that asks reads ahead: up to a FIFO full is in its hands before it is read, and for nobody else unless the reader
+    /// leaves. That is right for who reads the stream to its end. To a writer it makes no difference. `docs/fifo.md` has the
+    /// limits while plain programs have the same FIFO open.
     #[must_use]
     pub fn ring(mut self, yes: bool) -> FifoOptions {
         self.ring = yes;

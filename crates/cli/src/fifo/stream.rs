@@ -29,10 +29,10 @@ pub(super) struct ReadOptions {
     #[arg(long, conflicts_with = "follow")]
     nonblock: bool,
 
-    /// Ask for shared memory where the other side asks for it too; what plain programs beside may have to wait for is in
-    /// docs/fifo.md
+    /// Read through the kernel alone, and ahead of nobody: without it up to a FIFO full may come through shared memory
+    /// and be in this program's hands before it is read, where writers of millstream are
     #[arg(long)]
-    ring: bool,
+    no_ring: bool,
 
     /// Afterwards say on stderr how the bytes came
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "table")]
@@ -50,10 +50,9 @@ pub(super) struct WriteOptions {
     #[arg(long)]
     nonblock: bool,
 
-    /// Ask for shared memory where the other side asks for it too; what plain programs beside may have to wait for is in
-    /// docs/fifo.md
+    /// Write through the kernel alone: without it shared memory carries the bytes to a reader of millstream
     #[arg(long)]
-    ring: bool,
+    no_ring: bool,
 
     /// Afterwards say on stderr how the bytes went
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "table")]
@@ -68,7 +67,7 @@ pub(super) struct WriteOptions {
 pub(super) fn read(options: &ReadOptions) -> Result<ExitCode, Failure> {
     let mut output = standard(io::stdout().as_fd())?;
     let mut piece = vec![0; PIECE];
-    let how = FifoOptions::new().read(true).write(options.follow).nonblocking(options.nonblock).ring(options.ring);
+    let how = FifoOptions::new().read(true).write(options.follow).nonblocking(options.nonblock).ring(!options.no_ring);
     let ends = Fifo::open(&options.path, &how).map_err(|error| cannot("open", &options.path, &error))?;
     let mut reader = ends.reader.expect("reading was asked for");
     // Opening may go on at once; reading waits as ever.
@@ -89,7 +88,7 @@ pub(super) fn read(options: &ReadOptions) -> Result<ExitCode, Failure> {
 /// Copies to the FIFO.
 pub(super) fn write(options: &WriteOptions) -> Result<ExitCode, Failure> {
     let mut input = standard(io::stdin().as_fd())?;
-    let opened = FifoOptions::new().nonblocking(options.nonblock).ring(options.ring).open_writer(&options.path);
+    let opened = FifoOptions::new().nonblocking(options.nonblock).ring(!options.no_ring).open_writer(&options.path);
     let mut writer = opened.map_err(|error| cannot("open", &options.path, &error))?;
     writer.set_nonblocking(false).map_err(|error| cannot("write", &options.path, &error))?;
     let mut piece = vec![0; PIECE];
