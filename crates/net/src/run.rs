@@ -10,6 +10,7 @@ mod count;
 mod elsewhere;
 mod fused;
 mod join;
+mod pipes;
 mod relay;
 mod rewriter;
 mod sink;
@@ -181,8 +182,8 @@ fn run_with(
         check_standard(network)?;
     }
     let counters: Vec<Arc<Counter>> = network.nodes.iter().map(|_| Arc::default()).collect();
-    // The thread that reads must not take the locks of the pipe's library then, as it does to feed a command.
-    let may_promise_input = ends.has_process && !plan.places.contains(&Place::Elsewhere);
+    // The thread that reads must not take the locks of the pipe's library then, as it does to feed a command or a FIFO.
+    let may_promise_input = ends.has_process && !plan.places.contains(&Place::Elsewhere) && !pipes::are_in(network);
     // Every file is opened before the first byte moves.
     let mut sources = Vec::new();
     for &place in &checked.sources {

@@ -5,7 +5,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use millstream_ring::{Ring, Route};
-use millstream_sys::{Errno, clock, cpu, signals, transfer};
+use millstream_sys::{Errno, clock, cpu, ready, signals, transfer};
 
 use crate::claim::{self, Trust};
 use crate::direct;
@@ -194,7 +194,34 @@ impl Reader {
         handover::attach(fd, transfer::Access::Read).map(Reader::new)
     }
 
-    fn read_some(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    /// Reads as ever, unless it would have to wait and `bell` can be read: then it returns `None`, and nothing was read. For who
+    /// waits for bytes and for something else, without the cost of [`readiness`](Self::readiness); a bell is looked at only by
+    /// who sleeps or is about to.
+    ///
+    /// ```
+    /// use std::io::Write;
+    /// use std::os::fd::AsFd;
+    ///
+    /// let (reader, mut writer) = millstream_pipe::pipe()?;
+    /// let (bell, mut rope) = std::io::pipe()?;
+    /// rope.write_all(b"!")?;
+    /// assert_eq!(reader.read_or(&mut [0; 8], bell.as_fd())?, None);
+    /// writer.write_all(b"mill")?;
+    /// assert_eq!(reader.read_or(&mut [0; 8], bell.as_fd())?, Some(4));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn read_or(&self, buffer: &mut [u8], bell: BorrowedFd<'_>) -> io::Result<Option<usize>> {
+        match self.read_some(&mut [IoSliceMut::new(buffer)], Some(bell)) {
+            Err(error) if error.raw_os_error() == Some(Errno::CANCELED.raw_os_error()) => Ok(None),
+            outcome => outcome.map(Some),
+        }
+    }
+
+    /// With a bell, `ECANCELED` says that it rang.
+    fn read_some(&self, buffers: &mut [IoSliceMut<'_>], bell: Option<BorrowedFd<'_>>) -> io::Result<usize> {
         let wanted = buffers.iter().fold(0_usize, |sum, buffer| sum.saturating_add(buffer.len()));
         if wanted == 0 {
             return Ok(0);
@@ -202,7 +229,7 @@ impl Reader {
         if let Some(count) = self.ahead.take(buffers) {
             return Ok(count);
         }
-        let Some(segment) = self.end.segment()? else { return self.read_from_kernel(buffers) };
+        let Some(segment) = self.end.segment()? else { return self.read_from_kernel(buffers, bell) };
         let (mut false_wakes, mut nap) = (0, FIRST_NAP);
         loop {
             match self.attempt(segment, buffers, wanted)? {
@@ -214,7 +241,7 @@ impl Reader {
                     continue;
                 }
             }
-            match self.wait(segment, &mut false_wakes, &mut nap)? {
+            match self.wait(segment, &mut false_wakes, &mut nap, bell)? {
                 Outcome::TryAgain => {}
                 Outcome::EndOfStream => return Ok(0),
             }
@@ -308,7 +335,13 @@ impl Reader {
         }
     }
 
-    fn wait(&self, segment: &Segment, false_wakes: &mut u32, nap: &mut Duration) -> io::Result<Outcome> {
+    fn wait(
+        &self,
+        segment: &Segment,
+        false_wakes: &mut u32,
+        nap: &mut Duration,
+        other: Option<BorrowedFd<'_>>,
+    ) -> io::Result<Outcome> {
         let ring = segment.ring();
         // Who has slept a whole nap in vain sleeps on.
         if *nap == FIRST_NAP && ring.route() == Route::Ring && self.end.was_blocking()? {
@@ -325,7 +358,7 @@ impl Reader {
                 Look::Found | Look::KeepLooking | Look::AskKernel => {}
             }
         }
-        if self.end.is_blocking()? { self.sleep(segment, false_wakes, nap) } else { self.must_not_sleep(ring) }
+        if self.end.is_blocking()? { self.sleep(segment, false_wakes, nap, other) } else { self.must_not_sleep(ring) }
     }
 
     fn must_not_sleep(&self, ring: Ring<'_>) -> io::Result<Outcome> {
@@ -351,7 +384,13 @@ impl Reader {
         Ok(ready.peer_gone.then_some(Outcome::EndOfStream))
     }
 
-    fn sleep(&self, segment: &Segment, false_wakes: &mut u32, nap: &mut Duration) -> io::Result<Outcome> {
+    fn sleep(
+        &self,
+        segment: &Segment,
+        false_wakes: &mut u32,
+        nap: &mut Duration,
+        other: Option<BorrowedFd<'_>>,
+    ) -> io::Result<Outcome> {
         let ring = segment.ring();
         let (bell, parker, mirror) = (ring.bell(), self.end.parker(), self.end.mirror());
         let route = ring.route();
@@ -364,7 +403,7 @@ impl Reader {
             Ok(()) if !has_bytes(ring) && ring.route() == route => {
                 self.end.counters.slept();
                 let slept_at = clock::ticks();
-                let slept = transfer::sleep_until_readable(self.end.fd(), *nap);
+                let slept = transfer::sleep_until_readable_unless(self.end.fd(), None, other, *nap);
                 self.end.patience.woke(slept_at, bell.rung_at(), ring.writers_cpu());
                 Some(slept)
             }
@@ -391,11 +430,17 @@ impl Reader {
         }
     }
 
-    fn read_from_kernel(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    fn read_from_kernel(&self, buffers: &mut [IoSliceMut<'_>], bell: Option<BorrowedFd<'_>>) -> io::Result<usize> {
         let _alone = match self.end.link() {
-            Ok(link) => return fifo::reading::read(&self.end, link, buffers),
+            Ok(link) => return fifo::reading::read(&self.end, link, buffers, bell),
             Err(alone) => alone,
         };
+        if let Some(bell) = bell
+            && self.end.is_blocking()?
+            && ready::either_readable(self.end.fd(), bell)? == [false, true]
+        {
+            return Err(Errno::CANCELED.into());
+        }
         let count = transfer::read(self.end.fd(), &mut filled_by_one_call(buffers))?;
         self.end.counters.moved_through_kernel(count);
         Ok(count)
@@ -417,11 +462,11 @@ pub(crate) fn has_bytes(ring: Ring<'_>) -> bool {
 
 impl Read for &Reader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.read_some(&mut [IoSliceMut::new(buffer)])
+        self.read_some(&mut [IoSliceMut::new(buffer)], None)
     }
 
     fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        self.read_some(buffers)
+        self.read_some(buffers, None)
     }
 }
 

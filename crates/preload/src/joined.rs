@@ -320,6 +320,8 @@ pub(crate) fn counts_inside() -> bool {
 #[cfg(feature = "count")]
 pub(crate) fn fate_of_other_use(fd: c_int) -> Option<Fate> {
     match fd {
+        READER_FD if READER.is_promised() => None,
+        WRITER_FD if WRITER.is_promised() => None,
         READER_FD | WRITER_FD => (ARE_REDIRECTED.load(Relaxed) && !has_one_thread()).then_some(Fate::Threads),
         _ => Some(Fate::Number),
     }

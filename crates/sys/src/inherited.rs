@@ -6,12 +6,37 @@
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags};
+
+use crate::Errno;
+
 static SIGPIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 static WAS_CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 
 /// Whether SIGPIPE was ignored when the process started.
 pub fn sigpipe_was_ignored() -> bool {
     SIGPIPE_WAS_IGNORED.load(Relaxed)
+}
+
+/// Makes `/dev/null` of the standard input: whoever has copied its descriptor has what was there to himself.
+///
+/// # Errors
+/// `EMFILE`, or there is no `/dev/null`. Nothing has changed then.
+pub fn replace_input_by_nothing() -> Result<(), Errno> {
+    rustix::stdio::dup2_stdin(nothing(OFlags::RDONLY)?)
+}
+
+/// The same of the standard output.
+///
+/// # Errors
+/// As there.
+pub fn replace_output_by_nothing() -> Result<(), Errno> {
+    rustix::stdio::dup2_stdout(nothing(OFlags::WRONLY)?)
+}
+
+fn nothing(access: OFlags) -> Result<OwnedFd, Errno> {
+    rustix::fs::open(c"/dev/null", access | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// Which of the descriptors 0, 1 and 2 were closed when the process started.

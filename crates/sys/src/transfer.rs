@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::ReadWriteFlags;
 
@@ -70,6 +70,34 @@ pub fn sleep_until_writable(end: impl AsFd, limit: Duration) -> Result<Readiness
 /// `EINTR`: a signal handler ran.
 pub fn sleep_until_readable_or_rung(end: impl AsFd, bell: impl AsFd, limit: Duration) -> Result<Readiness, Errno> {
     polled_both((&end, PollFlags::IN), (&bell, PollFlags::IN), limit)
+}
+
+/// As [`sleep_until_readable`], or with a bell as [`sleep_until_readable_or_rung`]. But if `other` can be read, and nothing is
+/// to be said of `end`, it fails.
+///
+/// # Errors
+/// `ECANCELED`: `other` can be read. `EINTR`: a signal handler ran.
+pub fn sleep_until_readable_unless(
+    end: impl AsFd,
+    bell: Option<BorrowedFd<'_>>,
+    other: Option<BorrowedFd<'_>>,
+    limit: Duration,
+) -> Result<Readiness, Errno> {
+    let Some(other) = other else {
+        return match bell {
+            Some(bell) => sleep_until_readable_or_rung(end, bell, limit),
+            None => sleep_until_readable(end, limit),
+        };
+    };
+    let end = end.as_fd();
+    // One of them twice does no harm.
+    let mut polled = [end, bell.unwrap_or(end), other].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+    poll(&mut polled, Timespec::try_from(limit).ok().as_ref())?;
+    match polled.map(|fd| fd.revents()) {
+        [events, ..] if events.contains(PollFlags::NVAL) => Err(Errno::BADF),
+        [events, bell, other] if events.is_empty() && bell.is_empty() && !other.is_empty() => Err(Errno::CANCELED),
+        [events, ..] => Ok(Readiness::of(events)),
+    }
 }
 
 /// Sleeps until nobody is left who could read at `end`, or there is room in `bell`, or it has been `limit`. What is said

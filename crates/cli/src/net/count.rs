@@ -75,14 +75,19 @@ pub(super) fn table(outcome: &Outcome) -> String {
             (1..5).map(|column| format!("  {:>width$}", row[column], width = widths[column])).collect();
         format!("{:width$}{numbers}\n", row[0], width = widths[0])
     };
-    rows.iter().map(line).collect()
+    let mut text: String = rows.iter().map(line).collect();
+    for stage in outcome.stages.iter().filter(|stage| stage.bytes_in_memory > 0) {
+        text += &format!("{}: {} bytes through shared memory\n", stage.work, stage.bytes_in_memory);
+    }
+    text
 }
 
 /// One object.
 pub(super) fn json(outcome: &Outcome) -> serde_json::Value {
     let stages = outcome.stages.iter().map(|stage| {
         serde_json::json!({ "name": stage.name, "stage": stage.work, "bytes_in": stage.bytes_in, "bytes_out": stage.bytes_out,
-                            "bytes_copied": stage.bytes_copied, "nanoseconds": stage.nanoseconds })
+                            "bytes_copied": stage.bytes_copied, "bytes_in_memory": stage.bytes_in_memory,
+                            "nanoseconds": stage.nanoseconds })
     });
     serde_json::json!({ "stages": stages.collect::<Vec<_>>() })
 }

@@ -11,6 +11,7 @@ pub(super) struct Counter {
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
     bytes_copied: AtomicU64,
+    bytes_in_memory: AtomicU64,
     nanoseconds: AtomicU64,
 }
 
@@ -27,6 +28,9 @@ pub struct StageCount {
     pub bytes_out: u64,
     /// Bytes that were written to another buffer than they were read from, or moved from or to a file.
     pub bytes_copied: u64,
+    /// Of a source or sink that is a FIFO, or a pipe of the library: bytes that went through shared memory, and not through the
+    /// kernel.
+    pub bytes_in_memory: u64,
     /// Time spent in it, by all threads; of several stages in place behind each other an estimate from an eighth of the bytes.
     pub nanoseconds: u64,
 }
@@ -41,6 +45,11 @@ impl Counter {
         add(&self.bytes_in, bytes_in);
         add(&self.bytes_out, bytes_out);
         add(&self.bytes_copied, bytes_copied);
+    }
+
+    /// So many of them so far did not pass the kernel.
+    pub(super) fn set_in_memory(&self, bytes: u64) {
+        self.bytes_in_memory.store(bytes, Relaxed);
     }
 
     pub(super) fn timed<T>(&self, work: impl FnOnce() -> T) -> T {
@@ -69,6 +78,7 @@ impl Counter {
             bytes_in: self.bytes_in(),
             bytes_out: self.bytes_out(),
             bytes_copied: self.bytes_copied.load(Relaxed),
+            bytes_in_memory: self.bytes_in_memory.load(Relaxed),
             nanoseconds: self.nanoseconds.load(Relaxed),
         }
     }

@@ -6,11 +6,12 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use millstream_pipe::Writer;
 use millstream_sys::whole_file::WholeFile;
 use millstream_sys::{Errno, promised};
 
 use super::count::Counter;
-use super::{Flow, Push, is_closed, target_called};
+use super::{Flow, Push, is_closed, pipes, target_called};
 use crate::chunk::Chunk;
 use crate::failure::Failure;
 use crate::graph::Target;
@@ -94,6 +95,8 @@ enum To {
     Append(Arc<OnceLock<File>>),
     /// A terminal, a pipe, a device: somebody may be waiting at the other end.
     Stream(File),
+    /// A FIFO, or a pipe of the library.
+    Pipe(Box<Writer>),
     /// The standard output, which nobody else here writes.
     Promised(promised::Output),
     Memory(Arc<Mutex<Vec<u8>>>),
@@ -111,7 +114,7 @@ impl Sink {
         let name = target_called(target);
         let to = Sink::opened(target, files, may_promise);
         let to = to.map_err(|error| Failure::Sink { name: name.clone(), offset: 0, error })?;
-        let gather = if matches!(to, To::Stream(_) | To::Promised(_)) { 0 } else { gather };
+        let gather = if matches!(to, To::Stream(_) | To::Pipe(_) | To::Promised(_)) { 0 } else { gather };
         Ok(Sink { to, files: files.clone(), name, gathered: Vec::with_capacity(gather), counter })
     }
 
@@ -127,7 +130,11 @@ impl Sink {
         match target {
             Target::Stdout if is_closed(1) => Err(Errno::BADF.into()),
             Target::Stdout if may_promise && let Some(output) = promised::Output::promise() => Ok(To::Promised(output)),
+            Target::Stdout if may_promise && let Some(writer) = pipes::output() => Ok(To::Pipe(Box::new(writer))),
             Target::Stdout => stream(io::stdout().as_fd().try_clone_to_owned()?.into()),
+            Target::Append(path) | Target::File(path) if pipes::is_fifo(path) => {
+                pipes::writer(path).map(|writer| To::Pipe(Box::new(writer)))
+            }
             Target::Append(path) => match OpenOptions::new().append(true).open(path) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     let file = Arc::default();
@@ -152,6 +159,7 @@ impl Sink {
             To::Whole(file) => file.as_mut().map_or(Ok(()), |file| file.write_all(bytes)),
             To::Append(file) => file.get().expect("every file is made before the first byte").write_all(bytes),
             To::Stream(file) => file.write_all(bytes),
+            To::Pipe(writer) => writer.write_all(bytes),
             To::Promised(output) => write_all(output, bytes),
             To::Memory(output) => {
                 output.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
@@ -161,6 +169,9 @@ impl Sink {
         match written {
             Ok(()) => {
                 self.counter.count(bytes.len(), bytes.len(), bytes.len());
+                if let To::Pipe(writer) = &self.to {
+                    self.counter.set_in_memory(pipes::in_memory(writer.statistics()));
+                }
                 Ok(Flow::More)
             }
             // Who does not want to read more is no failure, as in a shell.

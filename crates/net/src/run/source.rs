@@ -6,11 +6,12 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use millstream_pipe::Reader;
 use millstream_sys::{Errno, promised};
 
 use super::bell::{Bell, Woken};
 use super::count::Counter;
-use super::{Ends, called, is_closed};
+use super::{Ends, called, is_closed, pipes};
 use crate::chunk::Chunk;
 use crate::failure::Failure;
 use crate::graph::{Node, Work};
@@ -36,6 +37,8 @@ enum From {
     File(File),
     /// What is not: whoever writes it may take for ever.
     Slow(File),
+    /// A FIFO, or a pipe of the library.
+    Pipe(Box<Reader>),
     /// So may who writes the standard input, which nobody else here reads.
     Promised(promised::Input),
     Memory(io::Cursor<Vec<u8>>),
@@ -48,9 +51,15 @@ impl Source {
         let from = match ends.inputs.iter().find(|(of, _)| *of == node.name) {
             Some((_, input)) => Ok(From::Memory(io::Cursor::new(input.clone()))),
             None => match path {
+                Some(path) if pipes::is_fifo(path) => pipes::reader(path).map(|reader| From::Pipe(Box::new(reader))),
                 Some(path) => File::open(path).and_then(From::opened),
                 None if is_closed(0) => Err(Errno::BADF.into()),
                 None if may_promise && let Some(input) = promised::Input::promise() => Ok(From::Promised(input)),
+                None if ends.has_process
+                    && let Some(reader) = pipes::input() =>
+                {
+                    Ok(From::Pipe(Box::new(reader)))
+                }
                 // Not `Stdin`, which has a buffer of its own and copies from it.
                 None => io::stdin().as_fd().try_clone_to_owned().and_then(|fd| From::opened(fd.into())),
             },
@@ -61,7 +70,7 @@ impl Source {
 
     /// Whether a read may take for ever.
     pub(super) fn is_slow(&self) -> bool {
-        matches!(self.from, From::Slow(_) | From::Promised(_))
+        matches!(self.from, From::Slow(_) | From::Pipe(_) | From::Promised(_))
     }
 
     /// The file, if threads can read it in pieces wherever they stand.
@@ -84,16 +93,17 @@ impl Source {
         let count = self.counter.timed(|| {
             loop {
                 let count = match &mut self.from {
-                    From::File(file) | From::Slow(file) => file.read(chunk.free()),
-                    From::Promised(input) => match input.read(chunk.free(), bell_fd) {
-                        Ok(None) => return Ok(None),
-                        outcome => outcome.map(Option::unwrap_or_default).map_err(io::Error::from),
+                    From::File(file) | From::Slow(file) => file.read(chunk.free()).map(Some),
+                    From::Pipe(reader) => match bell_fd {
+                        Some(bell) => reader.read_or(chunk.free(), bell),
+                        None => reader.read(chunk.free()).map(Some),
                     },
-                    From::Memory(bytes) => bytes.read(chunk.free()),
+                    From::Promised(input) => input.read(chunk.free(), bell_fd).map_err(io::Error::from),
+                    From::Memory(bytes) => bytes.read(chunk.free()).map(Some),
                 };
                 match count {
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    other => break other.map(Some),
+                    other => break other,
                 }
             }
         });
@@ -103,6 +113,9 @@ impl Source {
         };
         chunk.grow(count);
         self.counter.count(0, count, count);
+        if let From::Pipe(reader) = &self.from {
+            self.counter.set_in_memory(pipes::in_memory(reader.statistics()));
+        }
         Ok(if count > 0 { Found::Bytes } else { Found::End })
     }
 

@@ -1,6 +1,7 @@
 //! Reading a FIFO whose ring this process shares.
 
 use std::io::{self, IoSliceMut};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -41,8 +42,13 @@ enum Next {
     AskAndSleep,
 }
 
-/// As [`Reader`](crate::Reader) says.
-pub(crate) fn read(end: &End, link: &Link, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+/// As [`Reader`](crate::Reader) says; `ECANCELED` if it would sleep and the bell rings.
+pub(crate) fn read(
+    end: &End,
+    link: &Link,
+    buffers: &mut [IoSliceMut<'_>],
+    bell: Option<BorrowedFd<'_>>,
+) -> io::Result<usize> {
     let wanted = buffers.iter().fold(0_usize, |sum, buffer| sum.saturating_add(buffer.len()));
     if wanted == 0 {
         return Ok(0);
@@ -57,7 +63,7 @@ pub(crate) fn read(end: &End, link: &Link, buffers: &mut [IoSliceMut<'_>]) -> io
             Attempt::EmptyRing => next = look(end, link, nap)?,
             Attempt::Nothing => {
                 if next != Next::Ask {
-                    wait(end, link, &mut false_wakes, &mut nap)?;
+                    wait(end, link, &mut false_wakes, &mut nap, bell)?;
                 }
                 next = Next::Look;
             }
@@ -231,10 +237,16 @@ fn look(end: &End, link: &Link, nap: Duration) -> io::Result<Next> {
     })
 }
 
-fn wait(end: &End, link: &Link, false_wakes: &mut u32, nap: &mut Duration) -> io::Result<()> {
+fn wait(
+    end: &End,
+    link: &Link,
+    false_wakes: &mut u32,
+    nap: &mut Duration,
+    other: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
     let ring = link.ring();
     link.see_to_mark();
-    if end.is_blocking()? { sleep(end, link, ring, false_wakes, nap) } else { must_not_sleep(end, link, ring) }
+    if end.is_blocking()? { sleep(end, link, false_wakes, nap, other) } else { must_not_sleep(end, link, ring) }
 }
 
 fn must_not_sleep(end: &End, link: &Link, ring: Ring<'_>) -> io::Result<()> {
@@ -245,7 +257,14 @@ fn must_not_sleep(end: &End, link: &Link, ring: Ring<'_>) -> io::Result<()> {
     if has_bytes(ring) { Ok(()) } else { Err(Errno::AGAIN.into()) }
 }
 
-fn sleep(end: &End, link: &Link, ring: Ring<'_>, false_wakes: &mut u32, nap: &mut Duration) -> io::Result<()> {
+fn sleep(
+    end: &End,
+    link: &Link,
+    false_wakes: &mut u32,
+    nap: &mut Duration,
+    other: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
+    let ring = link.ring();
     let (bell, parker, doorbell) = (ring.bell(), link.parker(&end.counters), link.doorbell());
     let route = ring.route();
     if *false_wakes > 3 {
@@ -257,7 +276,7 @@ fn sleep(end: &End, link: &Link, ring: Ring<'_>, false_wakes: &mut u32, nap: &mu
         Ok(()) if !has_bytes(ring) && ring.route() == route => {
             end.counters.slept();
             let slept_at = clock::ticks();
-            let slept = transfer::sleep_until_readable_or_rung(link.fifo(), link.bell_fd(), *nap);
+            let slept = transfer::sleep_until_readable_unless(link.fifo(), Some(link.bell_fd().as_fd()), other, *nap);
             end.patience.woke(slept_at, bell.rung_at(), ring.writers_cpu());
             Some(slept)
         }

@@ -165,7 +165,7 @@ impl Reader {
     #[cold]
     fn look_ahead(&mut self, most: Option<usize>) -> io::Result<()> {
         let mut memory = self.ahead.lend_memory(most);
-        let count = self.read_some(&mut [IoSliceMut::new(&mut memory)]);
+        let count = self.read_some(&mut [IoSliceMut::new(&mut memory)], None);
         self.ahead.take_memory_back(memory, *count.as_ref().unwrap_or(&0));
         count.map(drop)
     }
@@ -181,7 +181,7 @@ impl Reader {
         let (mut false_wakes, mut nap) = (0, FIRST_NAP);
         loop {
             let Some(segment) = self.end.segment()? else { return Ok(Found::Elsewhere) };
-            if let Outcome::EndOfStream = self.wait(segment, &mut false_wakes, &mut nap)? {
+            if let Outcome::EndOfStream = self.wait(segment, &mut false_wakes, &mut nap, None)? {
                 return Ok(Found::EndOfStream);
             }
             match self.find_now(claimant, most)? {

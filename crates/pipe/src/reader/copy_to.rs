@@ -169,7 +169,7 @@ impl Reader {
         match segment {
             Some(segment) => {
                 self.decline_offer(segment.ring())?;
-                self.wait(segment, &mut waits.false_wakes, &mut waits.nap)
+                self.wait(segment, &mut waits.false_wakes, &mut waits.nap, None)
             }
             None if self.end.is_blocking()? => {
                 let ready = transfer::sleep_until_readable(self.end.fd(), waits.nap)?;
