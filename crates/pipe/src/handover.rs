@@ -113,6 +113,8 @@ pub(crate) fn mirror_for_watchers(end: &End, segment: &Segment, access: Access) 
     // Before it is noted that somebody watches: if this fails, the next attempt has to begin like this one.
     let both = transfer::reopened(end.fd(), Access::Both, true)?;
     let is_new = if reads { bell.watch_for_bytes(&parker) } else { bell.watch_for_room(&parker) };
+    // Who rings with the writers locked, and does not know yet that somebody watches, has done so then.
+    drop(ring.lock_writers(&parker).map_err(broken)?);
     if is_new && ring.route() == Route::Ring {
         let mirror = Mirror::of(both.as_fd());
         bell.raise(&parker, &mirror).map_err(broken)?;

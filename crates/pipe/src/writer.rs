@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use millstream_ring::{PIPE_BUF, Ring, Route};
+use millstream_ring::{PIPE_BUF, Ring, Route, WriteSide};
 use millstream_sys::share::Share;
 use millstream_sys::{Errno, clock, cpu, signals, transfer};
 
@@ -15,6 +15,8 @@ use crate::direct::{self, Offered};
 use crate::end::{End, broken};
 use crate::fifo;
 use crate::handover;
+use crate::mirror::Mirror;
+use crate::parking::Parker;
 use crate::policy::{Effort, FIRST_NAP, Look, longer};
 use crate::segment::Segment;
 use crate::statistics::Statistics;
@@ -292,12 +294,15 @@ impl Writer {
         segment.populate(room.touches(room.len().min(total - done)))?;
         let count = writers.write(room, unwritten(buffers, done), cpu::current());
         self.end.counters.moved(count);
+        let called = ring.readers_wait_roughly().then(|| self.call_readers(ring, &writers, was_seen));
         drop(writers);
-        if ring.readers_wait() || (room.len() - count < PIPE_BUF && ring.bell().is_watched_for_room()) {
-            // Bytes that were read had a reader: that it has gone since is for the next write to find.
-            let was_read = || ring.readable().is_ok_and(|left| left < count);
-            self.raise_bell(ring, was_seen).or_else(|stop| if was_read() { Ok(()) } else { Err(stop) })?;
-        }
+        let called = called.unwrap_or_else(|| {
+            let fills = room.len() - count < PIPE_BUF && ring.bell().is_watched_for_room();
+            if ring.readers_wait() || fills { self.raise_bell(ring, was_seen) } else { Ok(()) }
+        });
+        // Bytes that were read had a reader: that it has gone since is for the next write to find.
+        let was_read = || ring.readable().is_ok_and(|left| left < count);
+        called.or_else(|stop| if was_read() { Ok(()) } else { Err(stop) })?;
         Ok(Attempt::Moved(count))
     }
 
@@ -352,6 +357,18 @@ impl Writer {
     pub(crate) fn raise_bell(&self, ring: Ring<'_>, was_seen: bool) -> Result<(), Stop> {
         let mirror = self.end.mirror();
         let has_put = ring.bell().raise(&self.end.parker(), &mirror) == Ok(true);
+        self.has_rung(ring, &mirror, has_put, was_seen)
+    }
+
+    /// As [`raise_bell`](Self::raise_bell), for readers that slept before this write.
+    #[cold]
+    fn call_readers(&self, ring: Ring<'_>, writers: &WriteSide<'_, Parker<'_>>, was_seen: bool) -> Result<(), Stop> {
+        let mirror = self.end.mirror();
+        let has_put = ring.bell().raise_before_unlocking(writers, &self.end.parker(), &mirror) == Ok(true);
+        self.has_rung(ring, &mirror, has_put, was_seen)
+    }
+
+    fn has_rung(&self, ring: Ring<'_>, mirror: &Mirror<'_>, has_put: bool, was_seen: bool) -> Result<(), Stop> {
         if mirror.has_lost_readers() {
             return Err(Stop::Error(Errno::PIPE.into()));
         }
@@ -430,6 +447,9 @@ impl Writer {
         let route = ring.route();
         let must_sleep = || ring.route() == route && (route != Route::Ring || !has_room(ring, needed));
         if self.sleep_while(ring, must_sleep, *nap)? {
+            if must_sleep() && route == Route::Ring {
+                ring.bell().recount(&self.end.parker(), &self.end.mirror()).map_err(broken)?;
+            }
             // Nobody else need tell us of a dead one's offer, so we do not sleep longer behind one.
             *nap = if ring.is_offered() && !self.clears_dead_offer(ring)? { FIRST_NAP } else { longer(*nap) };
         }

@@ -20,7 +20,7 @@ use crate::Broken;
 use crate::biased::BiasedLock;
 use crate::header::{BellWords, Header, Tally, count_one};
 use crate::lock::{Guard, Parking};
-use crate::ring::Ring;
+use crate::ring::{Ring, WriteSide};
 use crate::route::Route;
 use crate::sync::{AtomicU32, Ordering, fence};
 
@@ -137,7 +137,44 @@ impl<'a> Bell<'a> {
     /// # Errors
     /// [`Broken`].
     pub fn raise(&self, parking: &impl Parking, shadow: &impl Shadow) -> Result<bool, Broken> {
+        self.lock(parking, shadow)?.map_or(Ok(false), |mirror| self.raise_locked(&mirror, shadow))
+    }
+
+    /// As [`Bell::raise`], by who has just written and still holds the writers' lock. The kernel often runs whoever is
+    /// woken at once, in the place of who wakes; if that held the bell, the woken could not go to sleep again. So the
+    /// bell is given back first. Without the writers' lock the stream might then go another way before the byte is in
+    /// the shadow, and the byte be taken for one of the stream.
+    ///
+    /// The byte may come when the ring is empty again, and not be counted. A reader that it wakes in vain takes it out
+    /// ([`Bell::expel`]).
+    ///
+    /// # Errors
+    /// [`Broken`].
+    pub fn raise_before_unlocking(
+        &self,
+        _writers: &WriteSide<'_, impl Parking>,
+        parking: &impl Parking,
+        shadow: &impl Shadow,
+    ) -> Result<bool, Broken> {
         let Some(mirror) = self.lock(parking, shadow)? else { return Ok(false) };
+        let (level, before) = (self.ring.level()?, mirror.bytes());
+        // Who watches from outside would find the late byte, and not take it out.
+        if level != Level::Partial || before > 0 || self.is_watched_for_bytes() {
+            return self.raise_locked(&mirror, shadow);
+        }
+        mirror.set_bytes(1);
+        drop(mirror);
+        self.note_time(shadow);
+        let is_put = shadow.put(1) > 0;
+        if is_put {
+            count_one(&self.tally().reader_wakes);
+        } else if let Some(mirror) = self.lock(parking, shadow)? {
+            mirror.set_bytes(mirror.bytes().saturating_sub(1));
+        }
+        Ok(is_put)
+    }
+
+    fn raise_locked<P: Parking>(&self, mirror: &Mirror<'_, P>, shadow: &impl Shadow) -> Result<bool, Broken> {
         let before = mirror.bytes();
         let level = self.ring.level()?;
         let first = match (level, before) {
@@ -161,6 +198,18 @@ impl<'a> Bell<'a> {
             count_one(&self.tally().reader_wakes);
         }
         Ok(put > 0)
+    }
+
+    /// Asks the kernel how many bytes there are. For who was woken in vain: a process may have died after it had counted a
+    /// byte, and before it put it in.
+    ///
+    /// # Errors
+    /// [`Broken`].
+    pub fn recount(&self, parking: &impl Parking, shadow: &impl Shadow) -> Result<(), Broken> {
+        if let Some(mirror) = self.lock(parking, shadow)? {
+            mirror.recount(shadow);
+        }
+        Ok(())
     }
 
     /// For those who can read: no more pages taken than the ring is full. Returns whether bytes were taken, which wakes
@@ -272,11 +321,13 @@ impl<'a> Bell<'a> {
         if self.ring.route() != Route::Ring {
             return Ok(None);
         }
-        if guard.owner_died() {
+        let owner_died = guard.owner_died();
+        let mirror = Mirror { words, _guard: guard };
+        if owner_died {
             // It died between moving bytes and counting them.
-            words.bytes.store(shadow.bytes().min(2 * PAGE), Ordering::Relaxed);
+            mirror.recount(shadow);
         }
-        Ok(Some(Mirror { words, _guard: guard }))
+        Ok(Some(mirror))
     }
 }
 
@@ -302,6 +353,10 @@ impl<P: Parking> Mirror<'_, P> {
     fn clear(&self, shadow: &impl Shadow) {
         (0..LARGEST_PIPE / (2 * PAGE)).take_while(|_| shadow.take(2 * PAGE) > 0).for_each(drop);
         self.set_bytes(0);
+    }
+
+    fn recount(&self, shadow: &impl Shadow) {
+        self.set_bytes(shadow.bytes().min(2 * PAGE));
     }
 
     fn set_bytes(&self, bytes: u32) {

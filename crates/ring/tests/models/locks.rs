@@ -83,6 +83,28 @@ fn one_who_watches_from_outside_is_told_of_every_state_in_the_end() {
     });
 }
 
+#[test]
+fn one_who_begins_to_watch_finds_no_byte_that_was_on_its_way() {
+    check(3, || {
+        let world = World::of(4);
+        let (ring, me) = (world.ring(), Me(2));
+        ring.bell().reader_will_sleep(&Me(9), &world.shadow).unwrap();
+        let theirs = world.clone();
+        let writer = thread::spawn(move || assert!(try_write(&theirs, &Me(1), &[1])));
+        ring.bell().watch_for_bytes(&me);
+        drop(ring.lock_writers(&me).unwrap());
+        ring.bell().raise(&me, &world.shadow).unwrap();
+        ring.bell().lower(&me, &world.shadow).unwrap();
+        let mut bytes = [0; 2];
+        if try_read(&world, &me, &mut bytes) == 1 {
+            ring.bell().lower(&me, &world.shadow).unwrap();
+            assert_eq!(world.shadow.bytes(), 0, "empty");
+        }
+        writer.join().unwrap();
+        assert_eq!(world.shadow.bytes() > 0, ring.readable().unwrap() > 0);
+    });
+}
+
 /// The pages of the ring, and what one process believes of them.
 struct Pages {
     exist: Mutex<bool>,

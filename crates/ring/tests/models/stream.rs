@@ -1,6 +1,7 @@
 //! Bytes in a ring, and who sleeps for them.
 
 use loom::thread;
+use millstream_ring::{Route, Shadow};
 
 use crate::world::{Me, OCCASIONAL, World, check, read, try_read, try_write, write};
 
@@ -40,6 +41,35 @@ fn a_sleeping_reader_is_woken() {
         assert_eq!(read(&world, &Me(2), &mut bytes), 1);
         assert_eq!(bytes[0], 7);
         writer.join().unwrap();
+    });
+}
+
+#[test]
+fn readers_that_sleep_again_are_woken_by_each_byte() {
+    check(2, || {
+        let world = World::of(4);
+        let theirs = world.clone();
+        let writer = thread::spawn(move || (1..=2).for_each(|byte| assert!(try_write(&theirs, &Me(1), &[byte]))));
+        let (mut bytes, mut got) = ([0; 1], Vec::new());
+        while got.len() < 2 {
+            assert_eq!(read(&world, &Me(2), &mut bytes), 1);
+            got.push(bytes[0]);
+        }
+        writer.join().unwrap();
+        assert_eq!(got, [1, 2]);
+    });
+}
+
+#[test]
+fn two_sleeping_readers_are_both_woken_by_two_writes() {
+    check(1, || {
+        let world = World::of(4);
+        let readers = [2, 3].map(|id| {
+            let world = world.clone();
+            thread::spawn(move || assert_eq!(read(&world, &Me(id), &mut [0; 1]), 1))
+        });
+        (1..=2).for_each(|byte| assert!(try_write(&world, &Me(1), &[byte])));
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
     });
 }
 
@@ -164,5 +194,26 @@ fn bytes_go_from_ring_to_ring_with_one_copy() {
         assert_eq!(try_read(&second, &Me(3), &mut byte), 1);
         got.extend(byte);
         assert_eq!(got, [1, 2, 3]);
+    });
+}
+
+#[test]
+fn no_byte_that_rings_gets_into_a_stream_that_goes_another_way() {
+    check(3, || {
+        let world = World::of(4);
+        // Somebody who sleeps, and need not do anything here.
+        world.ring().bell().reader_will_sleep(&Me(9), &world.shadow).unwrap();
+        let theirs = world.clone();
+        let writer = thread::spawn(move || assert!(try_write(&theirs, &Me(1), &[1])));
+        let (ring, me) = (world.ring(), Me(2));
+        let writers = ring.lock_writers(&me).unwrap();
+        let readers = ring.lock_readers(&me).unwrap();
+        ring.bell().silence(&me, &world.shadow, Route::Moving).unwrap();
+        assert_eq!(world.shadow.bytes(), 0, "now the stream comes");
+        writers.set_route(&readers, Route::Shadow);
+        drop(readers);
+        drop(writers);
+        writer.join().unwrap();
+        assert_eq!(world.shadow.bytes(), 0, "nothing but the stream");
     });
 }

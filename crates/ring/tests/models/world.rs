@@ -7,7 +7,7 @@ use loom::thread;
 use millstream_ring::sync::{AtomicU32, Ordering, fence};
 use millstream_ring::{Broken, Bytes, Geometry, Header, Parked, Parking, ReadSide, Ring, Shadow, Whose, WriteSide};
 
-/// A segment on the model's heap: a header and two banks of two bytes.
+/// A segment on the model's heap: a header and two banks of two bytes, or a few more.
 pub(crate) struct World {
     pub(crate) header: Header,
     pub(crate) cells: Vec<UnsafeCell<u8>>,
@@ -23,13 +23,18 @@ unsafe impl Send for World {}
 
 impl World {
     pub(crate) fn new() -> Arc<World> {
+        World::of(2)
+    }
+
+    /// With four bytes the ring may also be neither empty nor full.
+    pub(crate) fn of(bytes: usize) -> Arc<World> {
         let world = World {
             header: Header::new(),
-            cells: (0..4).map(|_| UnsafeCell::new(0)).collect(),
+            cells: (0..2 * bytes).map(|_| UnsafeCell::new(0)).collect(),
             shadow: Pipe { bytes: Mutex::new(0), changed: Condvar::new() },
             lent: [AtomicU32::new(0), AtomicU32::new(0)],
         };
-        world.ring().found(Whose::default(), Geometry::of(2).unwrap());
+        world.ring().found(Whose::default(), Geometry::of(bytes).unwrap());
         Arc::new(world)
     }
 
@@ -165,8 +170,14 @@ pub(crate) fn read_now(readers: &ReadSide<'_, Me>, bytes: &mut [u8]) -> Result<u
 /// Writes as the pipe does: what wakes readers included.
 pub(crate) fn try_write(world: &World, me: &Me, bytes: &[u8]) -> bool {
     let ring = world.ring();
-    let count = write_now(&ring.lock_writers(me).unwrap(), bytes).unwrap();
-    if count > 0 && ring.readers_wait() {
+    let writers = ring.lock_writers(me).unwrap();
+    let count = write_now(&writers, bytes).unwrap();
+    let calls = count > 0 && ring.readers_wait_roughly();
+    if calls {
+        ring.bell().raise_before_unlocking(&writers, me, &world.shadow).unwrap();
+    }
+    drop(writers);
+    if count > 0 && !calls && ring.readers_wait() {
         ring.bell().raise(me, &world.shadow).unwrap();
     }
     count > 0
@@ -195,15 +206,20 @@ pub(crate) fn write(world: &World, me: &Me, bytes: &[u8]) {
 
 /// Sleeps until there is something to read.
 pub(crate) fn read(world: &World, me: &Me, bytes: &mut [u8]) -> usize {
+    let ring = world.ring();
+    let mut was_woken_in_vain = false;
     loop {
         let count = try_read(world, me, bytes);
         if count > 0 {
             return count;
         }
-        let ring = world.ring();
+        if was_woken_in_vain {
+            ring.bell().expel(me, &world.shadow).unwrap();
+        }
         ring.bell().reader_will_sleep(me, &world.shadow).unwrap();
         if ring.readable().unwrap() == 0 {
             world.shadow.sleep_until_readable();
+            was_woken_in_vain = ring.readable().unwrap() == 0;
         }
         ring.bell().reader_woke();
     }
