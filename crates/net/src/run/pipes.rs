@@ -2,12 +2,13 @@
 //! other side is one of ours too.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use millstream_pipe::{FifoOptions, Reader, Statistics, Writer};
-use millstream_sys::inherited;
+use millstream_sys::transfer::{self, Access};
+use millstream_sys::{inherited, pipe};
 
 use crate::graph::{Network, Target, Work};
 
@@ -36,14 +37,29 @@ pub(super) fn writer(path: &Path) -> io::Result<Writer> {
 /// The standard input, if it is the end of a pipe of the library whose memory can be found. There is nothing at its number
 /// afterwards: while a plain descriptor of the end is open anywhere the kernel carries the bytes.
 pub(super) fn input() -> Option<Reader> {
-    let reader = Reader::attach(io::stdin().as_fd().try_clone_to_owned().ok()?).ok()?;
+    let stdin = io::stdin();
+    if !is_given(stdin.as_fd(), Access::Read) {
+        return None;
+    }
+    let reader = Reader::attach(stdin.as_fd().try_clone_to_owned().ok()?).ok()?;
     (reader.has_ring() && inherited::replace_input_by_nothing().is_ok()).then_some(reader)
 }
 
 /// The same of the standard output.
 pub(super) fn output() -> Option<Writer> {
-    let writer = Writer::attach(io::stdout().as_fd().try_clone_to_owned().ok()?).ok()?;
+    let stdout = io::stdout();
+    if !is_given(stdout.as_fd(), Access::Write) {
+        return None;
+    }
+    let writer = Writer::attach(stdout.as_fd().try_clone_to_owned().ok()?).ok()?;
     (writer.has_ring() && inherited::replace_output_by_nothing().is_ok()).then_some(writer)
+}
+
+/// Whether this is an end that the library gave away: those have a mark, which only another open file can see. Every other program
+/// pays for three system calls, and not for settings and what else attaching needs.
+fn is_given(end: BorrowedFd<'_>, access: Access) -> bool {
+    let has_mark = |own| transfer::any_mark(own).is_ok_and(|mark| mark.is_some());
+    pipe::is_anonymous(end) == Ok(true) && transfer::reopened(end, access, true).is_ok_and(has_mark)
 }
 
 /// Bytes that did not pass the kernel.
