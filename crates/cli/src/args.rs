@@ -103,6 +103,10 @@ pub(crate) struct RunOptions {
     #[arg(long)]
     pub(crate) ring: bool,
 
+    /// As --ring, but join each pipe after SIZE bytes and not when it is worth what that costs: for tests and measurements
+    #[arg(long, value_name = "SIZE", value_parser = bytes::parse)]
+    pub(crate) ring_after: Option<u64>,
+
     /// Afterwards list every pipe of the run: who made it, who was at its ends, its size, the bytes that were seen to pass, how fast,
     /// and whether it was joined
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "table")]
@@ -124,6 +128,13 @@ pub(crate) struct RunOptions {
     /// The command and its arguments; put -- before it if it has options
     #[arg(value_name = "CMD", trailing_var_arg = true)]
     pub(crate) command: Vec<OsString>,
+}
+
+impl RunOptions {
+    /// Bytes after which pipes are joined, 0 for when it is worth it; `None` if they never are.
+    pub(crate) fn joins_after(&self) -> Option<u64> {
+        self.ring_after.or(self.ring.then_some(0))
+    }
 }
 
 /// How statistics are written.

@@ -1,6 +1,6 @@
 //! `millstream run`: the command with our library in its environment.
 //!
-//! Without `--stats`, `--progress`, `--explain` and `--ring` the process becomes the command (`exec`): same process number, same
+//! Without `--stats`, `--progress` and `--explain` the process becomes the command (`exec`): same process number, same
 //! parent, nothing of ours left. With them it stays as the command's parent and hands everything on ([`supervise`]).
 
 mod doing;
@@ -15,14 +15,16 @@ mod verdict;
 mod watch;
 
 use std::ffi::{CString, OsString};
+use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::process::ExitCode;
 
 use millstream_sys::executable::{self, Kind};
 use millstream_sys::process::{self, Program};
-use millstream_sys::settings::{self, LedgerAddress, Settings};
+use millstream_sys::settings::{self, LedgerAddress, OLDER_PIPES, Ring, Settings};
 use millstream_sys::{Errno, pipe};
 
 use crate::args::RunOptions;
@@ -32,12 +34,12 @@ use size::Plan;
 
 /// The run as the options describe it.
 pub(crate) fn run(options: RunOptions) -> Result<ExitCode, Failure> {
+    let ring = options.joins_after().map(this_run).transpose()?;
     let plan = options.pipe_size.map_or_else(Plan::for_this_machine, Plan::fixed);
     let wants_stats = options.stats.is_some() || options.stats_file.is_some();
     let output = wants_stats.then(|| report::Output::open(options.stats, options.stats_file.as_deref())).transpose()?;
-    let (ring, progress, explain) = (options.ring, options.progress, options.explain);
-    let wanted = supervise::Wanted { ring, output, progress, explain };
-    let command = Command { words: command_words(options)?, plan };
+    let wanted = supervise::Wanted { output, progress: options.progress, explain: options.explain };
+    let command = Command { words: command_words(options)?, plan, ring };
     enlarge_standing_pipes(plan);
     match wanted.needs_supervisor() {
         false => Err(command.exec()),
@@ -49,15 +51,16 @@ pub(crate) fn run(options: RunOptions) -> Result<ExitCode, Failure> {
 struct Command {
     words: Vec<OsString>,
     plan: Plan,
+    /// Its pipes may go through shared memory.
+    ring: Option<Ring>,
 }
 
 impl Command {
     fn exec(&self) -> Failure {
         let outer = std::env::var_os(settings::VARIABLE).and_then(|value| CString::new(value.into_vec()).ok());
         let outer_ledger = outer.as_deref().and_then(Settings::parse).and_then(|settings| settings.ledger);
-        // Inside a run that counts, this one counts for it.
-        let build = if outer_ledger.is_some() { Build::Counting } else { Build::Plain };
-        match self.program(build, &self.plan.settings(outer_ledger, None)) {
+        // Inside a run that counts, this one counts for it, and what is joined has its token.
+        match self.program(outer_ledger) {
             Ok(program) => self.explain(program.exec()),
             Err(failure) => failure,
         }
@@ -65,7 +68,14 @@ impl Command {
 
     /// The command with the library in its environment, or without where that is no use or harmful: see
     /// [`Kind`] and the library's own `exec`, which decides likewise for every further program.
-    fn program(&self, build: Build, settings: &Settings<'_>) -> Result<Program, Failure> {
+    fn program(&self, ledger: Option<LedgerAddress<'_>>) -> Result<Program, Failure> {
+        let build = match (ledger, self.ring) {
+            (None, None) => Build::Plain,
+            (Some(_), None) => Build::Counting,
+            (None, Some(_)) => Build::Joining,
+            (Some(_), Some(_)) => Build::JoiningAndCounting,
+        };
+        let settings = self.plan.settings(ledger, self.ring);
         let mut environment = process::environment();
         let takes_library = match (self.kind(), build) {
             (Kind::Foreign, _) | (Kind::Leaf, Build::Plain) => false,
@@ -123,9 +133,46 @@ fn set(environment: &mut Vec<CString>, name: &str, value: Option<OsString>) {
 }
 
 impl Plan {
-    fn settings<'a>(&self, ledger: Option<LedgerAddress<'a>>, arena: Option<LedgerAddress<'a>>) -> Settings<'a> {
-        Settings { pipe_bytes: self.bytes, descriptor_limit: self.descriptor_limit, ledger, arena }
+    fn settings<'a>(&self, ledger: Option<LedgerAddress<'a>>, ring: Option<Ring>) -> Settings<'a> {
+        Settings { pipe_bytes: self.bytes, descriptor_limit: self.descriptor_limit, ledger, ring }
     }
+}
+
+/// What tells this run's processes and pipes from others.
+fn this_run(after: u64) -> Result<Ring, Failure> {
+    Ok(Ring {
+        token: token()?,
+        after,
+        first: u64::from(std::process::id()),
+        // 0 is no namespace: every process will be looked at.
+        namespace: millstream_sys::own_pid_namespace().unwrap_or(0),
+        ticks: millstream_sys::clock::ticks(),
+        older: older_pipes(),
+    })
+}
+
+/// The pipes that this process was started with.
+fn older_pipes() -> [u64; OLDER_PIPES] {
+    let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let files = open.filter_map(|entry| std::fs::metadata(entry.path()).ok());
+    let mut inodes: Vec<u64> = files.filter(|file| file.file_type().is_fifo()).map(|file| file.ino()).collect();
+    inodes.sort_unstable();
+    inodes.dedup();
+    let mut older = [0; OLDER_PIPES];
+    match older.get_mut(..inodes.len()) {
+        Some(places) => places.copy_from_slice(&inodes),
+        None => older[0] = u64::MAX,
+    }
+    older
+}
+
+/// Tells this run's memory from that of others, and from whatever else may stand at a path in another namespace.
+fn token() -> Result<u64, Failure> {
+    let mut bytes = [0; 8];
+    std::fs::File::open("/dev/urandom")
+        .and_then(|mut file| file.read_exact(&mut bytes))
+        .map_err(|error| Failure::own(format!("cannot read /dev/urandom: {error}")))?;
+    Ok(u64::from_ne_bytes(bytes))
 }
 
 /// The command as given, or the shell with the script.

@@ -87,6 +87,42 @@ fn every_script_does_the_same_under_run() {
     });
 }
 
+/// A part of the corpus in which much is done to pipes while bytes are on their way, and that takes seconds.
+const OVER_RING: [&str; 16] = [
+    "exec-redirections",
+    "gzip-chain",
+    "head-leaves",
+    "large-copy",
+    "log-report",
+    "many-stages",
+    "nobody-reads",
+    "perl-pipes",
+    "python-producer-consumer",
+    "python-subprocess",
+    "shared-end",
+    "sort-helpers",
+    "swap-outputs",
+    "tar-to-tar",
+    "tee-readers",
+    "two-pipes-one-reader",
+];
+
+#[test]
+fn scripts_do_the_same_with_pipes_that_are_joined_at_their_first_byte() {
+    let mut scripts = script::all("corpus");
+    scripts.retain(|script| {
+        OVER_RING.iter().any(|name| script.name.split_once('.').is_some_and(|(stem, _)| stem == *name))
+    });
+    assert!(scripts.len() == OVER_RING.len() || std::env::var_os("MILLSTREAM_SCRIPT").is_some(), "{}", scripts.len());
+    for_each(&scripts, |script, scratch| {
+        let bare = script.left(Way::Bare, scratch, &[], |_| ())?;
+        match script.left(Way::RunOverRing, scratch, &[], |_| ())?.difference(&bare) {
+            Some(difference) => Err(difference),
+            None => Ok(()),
+        }
+    });
+}
+
 /// Kills a stage that has written its process number into the file `victim`, so long after it has.
 struct Killer {
     delay: Duration,

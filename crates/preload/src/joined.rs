@@ -12,6 +12,8 @@ mod alone;
 mod guard;
 mod kernel;
 mod meet;
+mod newer;
+mod offer;
 mod promised;
 mod retreat;
 mod signals;
@@ -29,7 +31,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, 
 use millstream_sys::fate::Fate;
 use millstream_sys::ledger::Direction;
 use millstream_sys::pipe;
-use millstream_sys::settings::{LedgerAddress, Settings};
+use millstream_sys::settings::{OLDER_PIPES, Ring, Settings};
 
 use crate::descriptor::borrow;
 use crate::glibc::{self, Behind};
@@ -38,8 +40,11 @@ use slot::Slot;
 const READER_FD: c_int = 0;
 const WRITER_FD: c_int = 1;
 
-/// Nothing is done for a pipe before so much has gone through it: about a millisecond of a kernel's pipe.
-const WORTH_IT: u64 = 2 << 20;
+/// Nothing is done for a pipe before so much has gone through it: less than a millisecond of a kernel's pipe. On one CPU what is
+/// done then costs about as much as is gained with 4 MB.
+const WORTH_IT: u64 = 1 << 20;
+/// And this, if all processes of the machine have to be looked at, which may take milliseconds.
+const WORTH_A_LONG_LOOK: u64 = 6 << 20;
 
 /// What an end of this process is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,6 +54,8 @@ enum Stage {
     Kernel,
     /// A kernel's pipe whose bytes are counted.
     Counted,
+    /// A writer that has made a slot for its reader to find. No guards yet.
+    Offers,
     /// It has a slot, and the guards are up.
     Wants,
     /// Nobody else holds it.
@@ -84,7 +91,7 @@ impl End {
             stage: AtomicU8::new(Stage::Kernel as u8),
             slot: AtomicPtr::new(core::ptr::null_mut()),
             passed: AtomicU64::new(0),
-            try_at: AtomicU64::new(WORTH_IT),
+            try_at: AtomicU64::new(0),
             tries: AtomicU32::new(0),
             turns: AtomicU32::new(0),
             is_in_kernel: AtomicBool::new(false),
@@ -109,9 +116,10 @@ impl End {
     fn stage(&self) -> Stage {
         match self.stage.load(Relaxed) {
             1 => Stage::Counted,
-            2 => Stage::Wants,
-            3 => Stage::Ready,
-            4 => Stage::Ring,
+            2 => Stage::Offers,
+            3 => Stage::Wants,
+            4 => Stage::Ready,
+            5 => Stage::Ring,
             _ => Stage::Kernel,
         }
     }
@@ -181,10 +189,8 @@ static ARE_REDIRECTED: AtomicBool = AtomicBool::new(false);
 /// A page that is wiped in every forked child; 1 in the process that put its guards up. Null before that: a child may join as well.
 static OWN: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
 
-/// The run's arena: the token, and the path, bytes in the environment.
-static TOKEN: AtomicU64 = AtomicU64::new(0);
-static PATH: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
-static PATH_LEN: AtomicUsize = AtomicUsize::new(0);
+/// Which run this is.
+static RUN: [AtomicU64; 5 + OLDER_PIPES] = [const { AtomicU64::new(0) }; 5 + OLDER_PIPES];
 
 // With several threads the call goes on in glibc as if it had not been redirected, and so stays a point of cancellation.
 global_asm!(
@@ -222,21 +228,24 @@ unsafe extern "C" {
     fn write_jump();
 }
 
-/// Begins to count what passes, if the standard input or output is a pipe of a run with an arena.
+/// Begins to count what passes, if the standard input or output is a pipe of a run whose pipes are to be joined.
 pub(crate) fn start(settings: &Settings<'_>) {
-    let Some(arena) = settings.arena else { return };
+    let Some(run) = settings.ring else { return };
     let is_pipe = |fd: c_int| borrow(&fd).and_then(pipe::identity).is_some();
     let ends = [is_pipe(READER_FD), is_pipe(WRITER_FD)];
     if ends == [false, false] {
         return;
     }
-    TOKEN.store(arena.token, Relaxed);
-    PATH.store(arena.path.as_ptr().cast_mut(), Relaxed);
-    PATH_LEN.store(arena.path.len(), Relaxed);
+    for (word, value) in
+        RUN.iter().zip([run.token, run.after, run.first, run.namespace, run.ticks].iter().chain(&run.older))
+    {
+        word.store(*value, Relaxed);
+    }
     let is_known = redirect().is_some();
     ARE_REDIRECTED.store(is_known, Relaxed);
     for (end, _) in [&READER, &WRITER].into_iter().zip(ends).filter(|&(_, is_pipe)| is_pipe) {
         if is_known {
+            end.try_at.store(worth_it(), Relaxed);
             end.set_stage(Stage::Counted);
         } else {
             end.tally.begin(end);
@@ -333,16 +342,24 @@ fn glibc_code() -> usize {
     unsafe { READ.function::<usize>() }
 }
 
-/// The run's arena.
-fn address() -> Option<LedgerAddress<'static>> {
-    let path = PATH.load(Relaxed);
-    if path.is_null() {
-        return None;
-    }
-    // SAFETY: a part of an entry of the environment that the program was started with, whose memory is never given back. A
-    // program that has written something else there gets no arena: the path leads nowhere, or the token is not there.
-    let path = unsafe { core::slice::from_raw_parts(path, PATH_LEN.load(Relaxed)) };
-    Some(LedgerAddress { token: TOKEN.load(Relaxed), path })
+/// The run that this process belongs to.
+fn own_run() -> Ring {
+    let words: [u64; 5 + OLDER_PIPES] = core::array::from_fn(|at| RUN[at].load(Relaxed));
+    let [token, after, first, namespace, ticks, older @ ..] = words;
+    Ring { token, after, first, namespace, ticks, older }
+}
+
+/// What the user has said instead of both below.
+fn after() -> Option<u64> {
+    Some(own_run().after).filter(|&after| after > 0)
+}
+
+fn worth_it() -> u64 {
+    after().unwrap_or(WORTH_IT)
+}
+
+fn worth_a_long_look() -> u64 {
+    after().unwrap_or(WORTH_A_LONG_LOOK)
 }
 
 fn has_one_thread() -> bool {
@@ -393,6 +410,7 @@ fn leave_if_not_alone(end: &End) {
     } else if !has_one_thread() {
         retreat::all(Fate::Threads);
     } else if !is_own_process() {
+        meet::forget_offer_of_parent();
         retreat::all(Fate::Forked);
     }
 }
@@ -401,7 +419,7 @@ fn leave_if_not_alone(end: &End) {
 fn read_input(buffer: *mut u8, len: usize, bell: Option<c_int>) -> isize {
     leave_if_not_alone(&READER);
     match (READER.stage(), READER.slot()) {
-        (Stage::Counted, _) if READER.is_due() => meet::want(&READER),
+        (Stage::Counted, _) if READER.is_due() => meet::accept(),
         (Stage::Wants, Some(slot)) => meet::prove(&READER, slot),
         (Stage::Ready, Some(slot)) if !READER.is_in_kernel() => meet::meet_writer(slot),
         _ => {}
@@ -421,7 +439,8 @@ fn read_input(buffer: *mut u8, len: usize, bell: Option<c_int>) -> isize {
 fn write_output(buffer: *const u8, len: usize) -> isize {
     leave_if_not_alone(&WRITER);
     match (WRITER.stage(), WRITER.slot()) {
-        (Stage::Counted, _) if WRITER.is_due() => meet::want(&WRITER),
+        (Stage::Counted, _) if WRITER.is_due() => meet::offer(),
+        (Stage::Offers, Some(slot)) if meet::is_accepted(slot) => meet::want(slot),
         (Stage::Wants, Some(slot)) if WRITER.is_due() => meet::prove(&WRITER, slot),
         _ => {}
     }

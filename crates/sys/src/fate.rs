@@ -27,7 +27,7 @@ pub enum Fate {
     Descriptors,
     /// There is code in the process that calls the kernel itself, or that belongs to no file.
     Code,
-    /// The arena had no slot, or could not be opened.
+    /// Its shared memory could not be made or opened, or another process had it first.
     Slot,
     /// Another process holds this end.
     Shared,

@@ -1,9 +1,10 @@
 //! What `millstream run` tells every program of its tree, in one environment variable.
 //!
 //! The variable is read by the library inside each program as it starts, so its form is part of the agreement between
-//! the two: `1:SIZE:FDS`, `1:SIZE:FDS:TOKEN:LEDGER` (a run that counts) or `1:SIZE:FDS:TOKEN:LEDGER:ARENA` (a run whose pipes may go
-//! through shared memory; it counts if LEDGER is not empty), sizes in decimal, the token in hexadecimal, the rest paths. The first
-//! field is the version; a library that does not know it leaves every pipe alone.
+//! the two: `1:SIZE:FDS`, `1:SIZE:FDS:TOKEN:LEDGER` (a run that counts) or `1:SIZE:FDS:TOKEN:LEDGER:AFTER:FIRST:NAMESPACE:TICKS` and six times
+//! `:OLDER`
+//! (a run whose pipes may go through shared memory, see [`Ring`]; it counts if LEDGER is not empty). The token is in hexadecimal, LEDGER a
+//! path, all else numbers in decimal. The first field is the version; a library that does not know it leaves every pipe alone.
 
 use core::ffi::CStr;
 use core::fmt;
@@ -35,11 +36,32 @@ pub struct Settings<'a> {
     pub descriptor_limit: u64,
     /// Where to count what passes, if the run counts.
     pub ledger: Option<LedgerAddress<'a>>,
-    /// Where the shared memory of pipes is, if the run has some. With a ledger both have one token.
-    pub arena: Option<LedgerAddress<'a>>,
+    /// What programs must know that move the bytes of pipes through shared memory, if the run has such. With a ledger both have
+    /// one token.
+    pub ring: Option<Ring>,
 }
 
-/// Where the ledger or the arena of a run is found.
+/// How many pipes a run may be given and still be known not to have made.
+pub const OLDER_PIPES: usize = 6;
+
+/// What tells the processes and pipes of one run from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ring {
+    /// Stands in the memory of each pipe too.
+    pub token: u64,
+    /// Bytes after which a pipe is to be joined; 0: when it is worth it.
+    pub after: u64,
+    /// The number of the process that began the run. Its descendants have higher ones, until numbers are used again.
+    pub first: u64,
+    /// Inode of the namespace in which it has that number.
+    pub namespace: u64,
+    /// The processor's clock when it began.
+    pub ticks: u64,
+    /// Inodes of pipes that it was given and did not make, 0 for none; all ones in the first: there are more.
+    pub older: [u64; OLDER_PIPES],
+}
+
+/// Where the ledger of a run is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LedgerAddress<'a> {
     /// Stands at the head of the ledger too. In another process-number namespace the path may lead to somebody else's
@@ -67,15 +89,14 @@ impl<'a> Settings<'a> {
         let (version, rest) = number(value, 10)?;
         let (pipe_bytes, rest) = number(after_colon(rest)?, 10)?;
         let (descriptor_limit, rest) = number(after_colon(rest)?, 10)?;
-        let mut settings = Settings { pipe_bytes, descriptor_limit, ledger: None, arena: None };
+        let mut settings = Settings { pipe_bytes, descriptor_limit, ledger: None, ring: None };
         if !rest.is_empty() {
             let (token, rest) = number(after_colon(rest)?, 16)?;
             let paths = after_colon(rest)?.to_bytes();
             let end = paths.iter().position(|&byte| byte == b':').unwrap_or(paths.len());
-            let (ledger, rest) = paths.split_at_checked(end)?;
-            let address = |path: &'a [u8]| (!path.is_empty()).then_some(LedgerAddress { token, path });
-            settings.ledger = address(ledger);
-            settings.arena = rest.split_first().and_then(|(_, arena)| address(arena));
+            let (path, _) = paths.split_at_checked(end)?;
+            settings.ledger = (!path.is_empty()).then_some(LedgerAddress { token, path });
+            settings.ring = ring(token, CStr::from_bytes_until_nul(after_ledger(rest, end)?).ok()?)?;
         }
         (version == VERSION).then_some(settings)
     }
@@ -84,16 +105,37 @@ impl<'a> Settings<'a> {
 impl fmt::Display for Settings<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{VERSION}:{}:{}", self.pipe_bytes, self.descriptor_limit)?;
-        let Some(LedgerAddress { token, .. }) = self.ledger.or(self.arena) else { return Ok(()) };
+        let token = self.ledger.map(|ledger| ledger.token).or(self.ring.map(|ring| ring.token));
+        let Some(token) = token else { return Ok(()) };
         write!(f, ":{token:x}:")?;
         if let Some(ledger) = self.ledger {
             f.write_str(core::str::from_utf8(ledger.path).map_err(|_| fmt::Error)?)?;
         }
-        if let Some(arena) = self.arena {
-            write!(f, ":{}", core::str::from_utf8(arena.path).map_err(|_| fmt::Error)?)?;
+        if let Some(Ring { after, first, namespace, ticks, older, .. }) = self.ring {
+            write!(f, ":{after}:{first}:{namespace}:{ticks}")?;
+            older.iter().try_for_each(|inode| write!(f, ":{inode}"))?;
         }
         Ok(())
     }
+}
+
+/// What follows the path of the ledger.
+fn after_ledger(after_token: &CStr, path_len: usize) -> Option<&[u8]> {
+    after_token.to_bytes_with_nul().get(1 + path_len..)
+}
+
+/// Nothing, or `:AFTER:FIRST:NAMESPACE:TICKS` and the older pipes.
+#[expect(clippy::option_option, reason = "what is not there, and what is not understood")]
+fn ring(token: u64, mut text: &CStr) -> Option<Option<Ring>> {
+    if text.is_empty() {
+        return Some(None);
+    }
+    let mut numbers = [0; 4 + OLDER_PIPES];
+    for place in &mut numbers {
+        (*place, text) = number(after_colon(text)?, 10)?;
+    }
+    let [after, first, namespace, ticks, older @ ..] = numbers;
+    text.is_empty().then_some(Some(Ring { token, after, first, namespace, ticks, older }))
 }
 
 /// The number that `text` begins with, and what follows it. Written out because the library that runs this carries
@@ -128,27 +170,31 @@ mod tests {
     use std::ffi::CString;
     use std::string::ToString;
 
+    const RING: Ring = Ring {
+        token: 0xabc,
+        after: 1,
+        first: 12,
+        namespace: 4_026_531_836,
+        ticks: 99,
+        older: [0, 7, u64::MAX, 0, 0, 1],
+    };
+
     #[test]
     fn what_is_written_is_read_back() {
         for settings in [
-            Settings { pipe_bytes: 262_144, descriptor_limit: 128, ledger: None, arena: None },
+            Settings { pipe_bytes: 262_144, descriptor_limit: 128, ledger: None, ring: None },
             Settings {
                 pipe_bytes: 0,
                 descriptor_limit: u64::MAX,
                 ledger: Some(LedgerAddress { token: u64::MAX, path: b"/proc/1/fd/3" }),
-                arena: None,
+                ring: None,
             },
-            Settings {
-                pipe_bytes: 1,
-                descriptor_limit: 2,
-                ledger: None,
-                arena: Some(LedgerAddress { token: 0xabc, path: b"/proc/12/fd/3" }),
-            },
+            Settings { pipe_bytes: 1, descriptor_limit: 2, ledger: None, ring: Some(RING) },
             Settings {
                 pipe_bytes: 1,
                 descriptor_limit: 2,
                 ledger: Some(LedgerAddress { token: 0xabc, path: b"/proc/12/fd/3" }),
-                arena: Some(LedgerAddress { token: 0xabc, path: b"/proc/12/fd/4" }),
+                ring: Some(RING),
             },
         ] {
             let value = CString::new(settings.to_string()).unwrap();
@@ -186,6 +232,8 @@ mod tests {
             c"1:5:6:r",
             c"1:5:6:r:",
             c"1:5:6:r7:/p",
+            c"1:5:6:7:/p:1:2:3",
+            c"1:5:6:7:/p:1:2:3:4:5:6:7:8:9:x",
             c"1:-5:6",
             c"1:5:6 ",
             c"1::6",

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
+use millstream_sys::joint;
+
 /// Threads of one process that are looked at.
 const THREADS: usize = 16;
 /// The unit of times in `/proc/PID/stat`: `USER_HZ` in `time(7)`.
@@ -77,7 +79,7 @@ fn of_thread(pid: u32, thread: u32, pipes: &BTreeMap<u32, u64>) -> Option<Doing>
         () if calls::CHILD.contains(&call) => Doing::Child,
         () if calls::SEVERAL.contains(&call) => Doing::Several,
         // So the writer of a joined pipe waits for room; it is the standard output.
-        () if call == calls::FUTEX && is_in_arena(pid, argument) => {
+        () if call == calls::FUTEX && is_of_joined_pipe(pid, argument) => {
             pipes.get(&1).map_or(Doing::Else, |pipe| Doing::Writes(*pipe))
         }
         () => Doing::Else,
@@ -91,10 +93,10 @@ fn parsed(text: &str) -> Option<(u64, u64)> {
     Some((call, u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?))
 }
 
-/// Whether the address is in a mapping of the run's shared memory for pipes.
-fn is_in_arena(pid: u32, address: u64) -> bool {
+/// Whether the address is in the shared memory of a joined pipe.
+fn is_of_joined_pipe(pid: u32, address: u64) -> bool {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    maps.lines().filter(|line| line.contains("/memfd:millstream-arena")).any(|line| {
+    maps.lines().filter(|line| line.contains(joint::NAME)).any(|line| {
         let range = line.split_whitespace().next().and_then(|range| range.split_once('-'));
         range.is_some_and(|(start, end)| {
             let number = |text| u64::from_str_radix(text, 16).unwrap_or(0);

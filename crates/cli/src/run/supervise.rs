@@ -1,7 +1,7 @@
 //! The run with a supervisor: the command is a child, and this process behaves as the command would.
 //!
 //! ```text
-//!   shell ──starts──▶ millstream (waits, holds the memory) ──starts──▶ command ──▶ the tree
+//!   shell ──starts──▶ millstream (waits, counts)          ──starts──▶ command ──▶ the tree
 //!     ▲                  │  ▲                                             │
 //!     └── same status ───┘  └──────── exits, dies, stops, continues ──────┘
 //! ```
@@ -12,12 +12,11 @@
 //! signal, this process dies of the same. If this process is killed, the kernel kills the command. The standard input
 //! and output are let go of as soon as the command has them, so closing them means what it meant.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use millstream_sys::arena;
 use millstream_sys::ledger::{self, Ledger, Origin};
 use millstream_sys::pipe;
 use millstream_sys::process::{self, Pid, WaitStatus};
@@ -27,12 +26,11 @@ use millstream_sys::signals::{self, Held, Received, Sender};
 use super::meter::Meter;
 use super::report::{End, Output, Summary};
 use super::watch::{Seen, Watcher};
-use super::{Build, Command, explain};
+use super::{Command, explain, token};
 use crate::failure::{Failure, warn};
 
 /// What is to be done beside running it.
 pub(super) struct Wanted {
-    pub(super) ring: bool,
     pub(super) output: Option<Output>,
     pub(super) progress: bool,
     pub(super) explain: bool,
@@ -40,49 +38,31 @@ pub(super) struct Wanted {
 
 impl Wanted {
     pub(super) fn needs_supervisor(&self) -> bool {
-        self.ring || self.is_watched()
-    }
-
-    fn is_watched(&self) -> bool {
         self.output.is_some() || self.progress || self.explain
     }
 }
 
 pub(super) fn run(command: &Command, wanted: Wanted) -> Result<ExitCode, Failure> {
-    let token = token()?;
-    let ledger =
-        wanted.is_watched().then(|| ledger::create(token)).transpose().map_err(|errno| no_memory("counting", errno))?;
-    let arena = wanted.ring.then(|| arena::create(token)).transpose().map_err(|errno| no_memory("--ring", errno))?;
-    if let Some((_, ledger)) = ledger {
-        record_standing_pipes(ledger);
-    }
-    let [ledger_path, arena_path] =
-        [ledger.as_ref().map(|(file, _)| file), arena.as_ref()].map(|file| file.map(path_of));
-    let [ledger_at, arena_at] =
-        [&ledger_path, &arena_path].map(|path| Some(LedgerAddress { token, path: path.as_ref()?.as_bytes() }));
-    let build = match (ledger_at, arena_at) {
-        (Some(_), None) => Build::Counting,
-        (Some(_), Some(_)) => Build::JoiningAndCounting,
-        (None, _) => Build::Joining,
-    };
-    let program = command.program(build, &command.plan.settings(ledger_at, arena_at))?;
+    let token = command.ring.map_or_else(token, |ring| Ok(ring.token))?;
+    let (file, ledger) = ledger::create(token)
+        .map_err(|errno| Failure::own(format!("cannot make the shared memory for counting: {errno}")))?;
+    record_standing_pipes(ledger);
+    let path = path_of(&file);
+    let program = command.program(Some(LedgerAddress { token, path: path.as_bytes() }))?;
 
     let held = Held::hold();
     let start = Instant::now();
     let child = program.spawn(&held).map_err(|errno| command.explain(errno))?;
     // Should it fail, an end of a pipe stays open longer than without us; no reason to stop the command.
     let _ = process::let_go_of_input_and_output();
-    let ledger = ledger.as_ref().map(|&(_, ledger)| ledger);
     // Its thread has every signal blocked, as this one.
-    let watcher = ledger.and_then(|ledger| watch(child, ledger, wanted.progress));
+    let watcher = watch(child, ledger, wanted.progress);
     let end = see_through(child, &held)?;
     let duration = start.elapsed();
     let seen = watcher.map(Watcher::stop).unwrap_or_default();
     held.release();
 
-    if let Some(ledger) = ledger {
-        tell(command, wanted, Outcome { end, duration }, ledger, &seen);
-    }
+    tell(command, wanted, Outcome { end, duration }, ledger, &seen);
     Ok(end_like(end))
 }
 
@@ -95,7 +75,7 @@ pub(super) struct Outcome {
 
 fn tell(command: &Command, wanted: Wanted, outcome: Outcome, ledger: &Ledger, seen: &Seen) {
     if let Some(output) = wanted.output {
-        let summary = Summary::new(&command.words, command.plan, wanted.ring, outcome, ledger, seen);
+        let summary = Summary::new(&command.words, command.plan, command.ring.is_some(), outcome, ledger, seen);
         if let Err(failure) = output.write(&summary) {
             warn(failure);
         }
@@ -115,22 +95,9 @@ fn watch(child: Pid, ledger: &'static Ledger, with_meter: bool) -> Option<Watche
     })
 }
 
-fn no_memory(what_for: &str, errno: millstream_sys::Errno) -> Failure {
-    Failure::own(format!("cannot make the shared memory for {what_for}: {errno}"))
-}
-
 /// Where the programs of the run find a file of this process.
 fn path_of(file: &OwnedFd) -> String {
     format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd())
-}
-
-/// Tells this run's ledger from whatever else may stand at its path in another namespace.
-fn token() -> Result<u64, Failure> {
-    let mut bytes = [0; 8];
-    std::fs::File::open("/dev/urandom")
-        .and_then(|mut file| file.read_exact(&mut bytes))
-        .map_err(|error| Failure::own(format!("cannot read /dev/urandom: {error}")))?;
-    Ok(u64::from_ne_bytes(bytes))
 }
 
 fn record_standing_pipes(ledger: &Ledger) {

@@ -44,6 +44,8 @@ pub(crate) enum Way {
     Bare,
     Run,
     RunWithStatistics,
+    /// Every pipe that can be joined is, at its first byte.
+    RunOverRing,
 }
 
 /// Everything that a script left.
@@ -121,6 +123,7 @@ impl Script {
             Way::Bare => &[],
             Way::Run => &["run", "--"],
             Way::RunWithStatistics => &["run", "--stats", "--stats-file", "/dev/null", "--"],
+            Way::RunOverRing => &["run", "--ring-after", "1", "--"],
         };
         let mut words: Vec<&str> = if prefix.is_empty() { Vec::new() } else { vec![common::program()] };
         words.extend(prefix);

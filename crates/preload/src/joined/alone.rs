@@ -5,7 +5,7 @@ use core::ffi::CStr;
 use super::kernel;
 
 /// A mark of ours on an end lies here, or one byte further for the writer.
-const MARK: i64 = 0x6d73_6a6f_696e_0000;
+pub(super) const MARK: i64 = 0x6d73_6a6f_696e_0000;
 
 /// More links than this are not looked at: on a machine with that many open files the look would cost more than is gained.
 const LINKS_MAX: u32 = 20_000;
@@ -28,17 +28,34 @@ impl<'a> Holders<'a> {
         self.descriptors(c"/proc/self/fd", fd) == Some(Found::Only)
     }
 
-    /// Whether every process of the machine that can be looked at holds nothing of the pipe, but process `peer`, which
-    /// has just its descriptor `fd`.
-    pub(super) fn elsewhere_is_only(&mut self, peer: u32, fd: i32) -> bool {
+    /// Whether every process that can be looked at and has at least the number `lowest` holds nothing of the pipe, but process
+    /// `peer`, which has just its descriptor `fd`.
+    pub(super) fn elsewhere_is_only(&mut self, peer: u32, fd: i32, lowest: u32) -> bool {
         let processes = kernel::open(c"/proc", kernel::O_RDONLY | kernel::O_DIRECTORY | kernel::O_CLOEXEC);
         if processes < 0 {
             return false;
         }
+        let (mut positions, mut is_only) = (Positions::Strange, false);
+        if lowest > 0 && kernel::seek(processes as i32, position_of(lowest)) {
+            positions = Positions::Unseen;
+            is_only = self.listed_is_only(processes as i32, peer, fd, &mut positions);
+        }
+        if positions == Positions::Strange && kernel::seek(processes as i32, 0) {
+            is_only = self.listed_is_only(processes as i32, peer, fd, &mut Positions::Any);
+        }
+        kernel::close(processes as i32);
+        is_only
+    }
+
+    /// The same for the processes that are still to be listed.
+    fn listed_is_only(&mut self, processes: i32, peer: u32, fd: i32, positions: &mut Positions) -> bool {
         let own = millstream_sys::own_pid();
         let mut has_seen_peer = false;
-        let outcome = each_entry(processes as i32, |name| {
+        let outcome = each_entry(processes, |name, next| {
             let Some(pid) = number(name) else { return true };
+            if !positions.are_as_expected(pid, next) {
+                return false;
+            }
             if pid == own {
                 return true;
             }
@@ -54,7 +71,6 @@ impl<'a> Holders<'a> {
                 Some(_) => false,
             }
         });
-        kernel::close(processes as i32);
         outcome && has_seen_peer
     }
 
@@ -65,7 +81,7 @@ impl<'a> Holders<'a> {
             return None;
         }
         let mut found = Found::Nothing;
-        let is_complete = each_entry(opened as i32, |name| {
+        let is_complete = each_entry(opened as i32, |name, _| {
             let mut target = [0; 64];
             let len = kernel::link(opened as i32, name, &mut target);
             let target = target.get(..len.max(0) as usize).unwrap_or(&[]);
@@ -90,6 +106,29 @@ enum Found {
     Others,
 }
 
+/// Where processes stand in `/proc`, as long as those with low numbers are left out: that is no promise of the kernel, so it is
+/// checked with each.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Positions {
+    /// All processes are listed.
+    Any,
+    Unseen,
+    /// The next stands here, as the one before it said.
+    Next(i64),
+    Strange,
+}
+
+impl Positions {
+    fn are_as_expected(&mut self, pid: u32, next: i64) -> bool {
+        *self = match *self {
+            Positions::Any => Positions::Any,
+            Positions::Next(expected) if expected != position_of(pid) => Positions::Strange,
+            _ => Positions::Next(next),
+        };
+        *self != Positions::Strange
+    }
+}
+
 fn descriptors_of<'a>(process: &CStr, room: &'a mut [u8; 32]) -> Option<&'a CStr> {
     let path = b"/proc/".iter().chain(process.to_bytes()).chain(b"/fd\0");
     room.iter_mut().zip(path).for_each(|(place, &byte)| *place = byte);
@@ -104,8 +143,14 @@ fn number(name: &CStr) -> Option<u32> {
     })
 }
 
-/// Calls `visit` for each entry until it says no; whether it never did and the directory could be read.
-fn each_entry(directory: i32, mut visit: impl FnMut(&CStr) -> bool) -> bool {
+/// Where a process stands in `/proc` (`TGID_OFFSET` of Linux).
+fn position_of(process: u32) -> i64 {
+    258 + i64::from(process)
+}
+
+/// Calls `visit` for each entry, with the position of the next, until it says no; whether it never did and the directory could be
+/// read.
+fn each_entry(directory: i32, mut visit: impl FnMut(&CStr, i64) -> bool) -> bool {
     let mut buffer = [0; 2048];
     loop {
         let len = kernel::entries(directory, &mut buffer);
@@ -119,7 +164,8 @@ fn each_entry(directory: i32, mut visit: impl FnMut(&CStr) -> bool) -> bool {
             let Some(name) = rest.get(19..len).and_then(|name| CStr::from_bytes_until_nul(name).ok()) else {
                 return false;
             };
-            if !visit(name) {
+            let next = rest.get(8..16).and_then(|bytes| bytes.try_into().ok()).map_or(0, i64::from_ne_bytes);
+            if !visit(name, next) {
                 return false;
             }
             rest = rest.get(len..).unwrap_or(&[]);

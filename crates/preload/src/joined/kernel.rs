@@ -78,6 +78,23 @@ pub(super) fn open(path: &CStr, flags: usize) -> isize {
     unsafe { any(k::__NR_openat, [k::AT_FDCWD as usize, path.as_ptr() as usize, flags, 0, 0, 0]) }
 }
 
+/// Inode of what a path leads to.
+pub(super) fn inode_of(path: &CStr) -> Option<u64> {
+    // `struct stat`: the device, then the inode.
+    let mut status = [0_u64; 18];
+    // SAFETY: a C string, and room for the kernel's `struct stat`, 144 bytes.
+    let result = unsafe {
+        any(k::__NR_newfstatat, [k::AT_FDCWD as usize, path.as_ptr() as usize, status.as_mut_ptr() as usize, 0, 0, 0])
+    };
+    (result == 0).then_some(status[1])
+}
+
+/// Whether a directory is read from this position next.
+pub(super) fn seek(fd: i32, position: i64) -> bool {
+    // SAFETY: touches no memory.
+    unsafe { any(k::__NR_lseek, [fd as usize, position as usize, 0, 0, 0, 0]) == position as isize }
+}
+
 pub(super) fn dup3(from: i32, to: i32, flags: usize) -> isize {
     // SAFETY: touches no memory; whose descriptors these are is the caller's business.
     unsafe { any(k::__NR_dup3, [from as usize, to as usize, flags, 0, 0, 0]) }
@@ -120,6 +137,30 @@ pub(super) const WRITE_LOCK: i16 = 1;
 const NO_LOCK: i16 = 2;
 const F_OFD_GETLK: u32 = 36;
 const F_OFD_SETLK: u32 = 37;
+
+const F_GETLK: u32 = 5;
+const F_SETLK: u32 = 6;
+
+/// Marks a place of the pipe as this process's: a lock that goes with the process, or when it closes a descriptor of the pipe.
+/// `false`: another process has that place.
+pub(super) fn post(fd: i32, place: i64) -> bool {
+    let lock = Lock { kind: WRITE_LOCK, whence: 0, start: place, len: 1, pid: 0 };
+    fcntl(fd, F_SETLK, (&raw const lock) as usize) == 0
+}
+
+/// Takes that mark away.
+pub(super) fn unpost(fd: i32, place: i64) {
+    let lock = Lock { kind: NO_LOCK, whence: 0, start: place, len: 1, pid: 0 };
+    fcntl(fd, F_SETLK, (&raw const lock) as usize);
+}
+
+/// Another process's mark of that kind in `len` places from `start`, and the process.
+pub(super) fn posted(fd: i32, start: i64, len: i64) -> Option<(i64, u32)> {
+    let mut lock = Lock { kind: WRITE_LOCK, whence: 0, start, len, pid: 0 };
+    let is_asked = fcntl(fd, F_GETLK, (&raw mut lock) as usize) == 0;
+    let process = u32::try_from(lock.pid).ok().filter(|&pid| is_asked && lock.kind != NO_LOCK && pid != 0)?;
+    Some((lock.start, process))
+}
 
 /// Puts a mark on the open file description: a lock of one byte.
 pub(super) fn mark(fd: i32, kind: i16, start: i64) -> bool {

@@ -1,30 +1,32 @@
 //! How a writer and a reader agree on the ring.
 //!
 //! ```text
-//!             wants (guarded)      proved alone           agreed
-//!   writer  ───── wants ──▶ looks who else holds the pipe ──▶ ready ──▶ waits ─┐
-//!                   │             exactly these two                            ├──▶ ring
-//!   reader  ───── wants ─────────────────────────────▶ ready ──▶ shadow empty ─┘
+//!            nearly free      wants (guarded)      proved alone           agreed
+//!   writer ───── offers ──┐   ┌─ wants ──▶ looks who else holds the pipe ──▶ ready ──▶ waits ─┐
+//!                         ▼   │                 exactly these two                             ├──▶ ring
+//!   reader ─────────── finds ─┴─ wants ──────────────────────────────▶ ready ──▶ shadow empty ─┘
 //! ```
 //!
-//! Whoever wants to join first puts the guards up: from then on it cannot fork, exec, pass an end on or watch one without
-//! leaving; or it has promised not to. Only then others are looked for. The ring begins at an instant at which the reader is in here, so that it is not
-//! asleep in the kernel, the writer is in here too, and the shadow is empty.
+//! The writer makes a slot, and a lock on the pipe says where it is ([`super::offer`]). Whoever wants to join first puts the guards
+//! up: from then on it cannot fork, exec, pass an end on or watch one without leaving; or it has promised not to. Only then others are looked for. The ring
+//! begins at an instant at which the reader is in here, so that it is not asleep in the kernel, the writer is in here too, and the
+//! shadow is empty.
 
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use millstream_sys::arena;
 use millstream_sys::fate::Fate;
 
 use super::signals::{self, Held};
 use super::slot::{READER_GONE, RING_LIMIT, Slot, WRITER_WAITS, carrier, meeting};
-use super::{End, READER, READER_FD, Stage, WRITER, WRITER_FD, address, alone, guard, kernel, retreat};
+use super::{
+    End, READER, READER_FD, Stage, WRITER, WRITER_FD, alone, guard, kernel, newer, offer, retreat, worth_a_long_look,
+    worth_it,
+};
 
 /// A writer waits this long for its reader to come, and a reader for its writer.
 const MEETING_NS: u64 = 2_000_000;
-/// The look at who else holds the pipe costs some milliseconds where many files are open. It is made when so many times as much has
-/// passed as when the guards went up.
-const LOOK_AFTER: u64 = 3;
+/// A reader that finds no offer asks the kernel for one again after so many bytes.
+const ASK_AGAIN: u64 = 256 << 10;
 /// So often it waits after one write.
 const MEETINGS: u32 = 3;
 /// What the write before it is at most: it fits into a pipe of the usual size, and so mostly ends without the reader.
@@ -43,45 +45,109 @@ fn later(end: &End, why_not: Fate) {
     }
 }
 
-/// Enough has passed to be worth it: puts the guards up and says that this end wants to join.
-pub(super) fn want(end: &End) {
-    if !end.is_promised() && signals::may_be_in_handler() {
-        end.tally.begin(end);
-        return later(end, Fate::Handler);
-    }
+/// Enough has passed to be worth it: makes a slot and lets the reader find it. That is cheap, and the reader may never come.
+pub(super) fn offer() {
     let _held = Held::all();
-    end.tally.begin(end);
-    match guarded_slot(end) {
+    WRITER.tally.begin(&WRITER);
+    let mut room = [0; 64];
+    // If something else stands at this number by now there is no pipe.
+    match pipe_of(&WRITER, &mut room).ok_or(Fate::Untold).and_then(|(_, inode)| offer::make(inode)) {
         Ok(slot) => {
-            end.set_slot(slot);
-            let first_look = if end.is_reader() { 0 } else { end.passed.load(Relaxed) * LOOK_AFTER };
-            end.try_at.store(first_look, Relaxed);
-            end.set_stage(Stage::Wants);
-            end.tally.tell(Fate::Waits);
+            WRITER.set_slot(slot);
+            WRITER.set_stage(Stage::Offers);
+            WRITER.tally.tell(Fate::Waits);
         }
         Err(why_not) => {
-            end.set_stage(Stage::Kernel);
-            end.tally.tell(why_not);
+            WRITER.set_stage(Stage::Kernel);
+            WRITER.tally.tell(why_not);
+        }
+    }
+}
+
+/// Before a write: whether the reader has found the slot, and is guarded.
+pub(super) fn is_accepted(slot: &Slot) -> bool {
+    slot.agreement.0.reader.load(SeqCst) != 0
+}
+
+/// The same as for the reader in [`accept`], and the slot need not be found any more.
+pub(super) fn want(slot: &'static Slot) {
+    if !WRITER.is_promised() && signals::may_be_in_handler() {
+        return;
+    }
+    let _held = Held::all();
+    if WRITER.stage() != Stage::Offers {
+        return;
+    }
+    match guarded(&WRITER) {
+        Ok(()) => {
+            slot.agreement.0.writer.store(millstream_sys::own_pid(), SeqCst);
+            WRITER.try_at.store(0, Relaxed);
+            WRITER.set_stage(Stage::Wants);
+            prove(&WRITER, slot);
+        }
+        Err(why_not) => {
+            offer::withdraw(slot);
+            WRITER.set_stage(Stage::Kernel);
+            WRITER.tally.tell(why_not);
             guard::lift_if_unused();
         }
     }
 }
 
-/// The guards are up and the slot says that this end wants to join, or why not.
-fn guarded_slot(end: &End) -> Result<&'static Slot, Fate> {
+/// Enough has passed for a reader to be worth it: looks for the writer's offer, and if there is one that pays puts the guards up and
+/// says that this end wants to join.
+pub(super) fn accept() {
+    READER.tally.begin(&READER);
+    let passed = READER.passed.load(Relaxed);
+    let Some(found) = offer::find() else {
+        READER.try_at.store(passed + ASK_AGAIN.min(worth_it()), Relaxed);
+        return READER.tally.tell(Fate::Waits);
+    };
+    if !READER.is_promised() && signals::may_be_in_handler() {
+        return later(&READER, Fate::Handler);
+    }
+    let _held = Held::all();
+    match accepted(&found) {
+        Ok(slot) => {
+            READER.set_slot(slot);
+            READER.set_stage(Stage::Wants);
+            READER.tally.tell(Fate::Waits);
+        }
+        Err(why_not) => {
+            READER.set_stage(Stage::Kernel);
+            READER.tally.tell(why_not);
+            guard::lift_if_unused();
+        }
+    }
+}
+
+fn accepted(found: &offer::Found) -> Result<&'static Slot, Fate> {
+    guarded(&READER)?;
+    let mut room = [0; 64];
+    let (_, inode) = pipe_of(&READER, &mut room).ok_or(Fate::Untold)?;
+    let slot = offer::open(found, inode).ok_or(Fate::Slot)?;
+    let (wanted, own) = (&slot.agreement.0.reader, millstream_sys::own_pid());
+    match wanted.compare_exchange(0, own, SeqCst, SeqCst) {
+        Ok(_) => Ok(slot),
+        Err(other) if !kernel::is_alive(other) => {
+            wanted.compare_exchange(other, own, SeqCst, SeqCst).map(|_| slot).map_err(|_| Fate::Slot)
+        }
+        Err(_) => Err(Fate::Slot),
+    }
+}
+
+/// The guards are up, or why not.
+fn guarded(end: &End) -> Result<(), Fate> {
     let mut room = [0; 64];
     // Something else stands at this number by now.
-    let (pipe, inode) = pipe_of(end, &mut room).ok_or(Fate::Untold)?;
+    let (pipe, _) = pipe_of(end, &mut room).ok_or(Fate::Untold)?;
     if !is_plain(end) {
         return Err(Fate::Mode);
     }
     if !alone::Holders::of(pipe).here_is_only(end.fd()) {
         return Err(Fate::Descriptors);
     }
-    if !end.is_promised() && !guard::raise() {
-        return Err(Fate::Code);
-    }
-    slot_for(end, inode).ok_or(Fate::Slot)
+    if end.is_promised() || guard::raise() { Ok(()) } else { Err(Fate::Code) }
 }
 
 /// `pipe:[INODE]` and the inode, for a pipe without a name.
@@ -104,59 +170,6 @@ fn is_plain(end: &End) -> bool {
     const O_LARGEFILE: isize = 0o100_000;
     let access = if end.is_reader() { kernel::O_RDONLY } else { kernel::O_WRONLY };
     kernel::fcntl(end.fd(), F_GETFL, 0) & !O_LARGEFILE == access as isize && kernel::fcntl(end.fd(), F_GETOWN, 0) == 0
-}
-
-/// Finds or takes the pipe's slot, and says there that this process wants to join.
-fn slot_for(end: &End, inode: u64) -> Option<&'static Slot> {
-    let (arena, directory) = arena::open(address()?)?;
-    // Held for microseconds, unless its holder is stopped just then.
-    if !(0..50).any(|_| arena.try_lock().is_ok() || kernel::poll(-1, 0, 1) != 0) {
-        return None;
-    }
-    let found = directory.keys.iter().position(|key| key.load(Relaxed) == inode);
-    let mut all = 0..arena::SLOTS;
-    let slot = |index: usize| {
-        // SAFETY: a mapping of a slot that lasts; every field is an atomic integer.
-        arena.map_slot(index).ok().map(|at| unsafe { at.cast::<Slot>().as_ref() })
-    };
-    let is_free = |slot: &Slot| {
-        [&slot.agreement.0.writer, &slot.agreement.0.reader].iter().all(|pid| {
-            let pid = pid.load(SeqCst);
-            pid == 0 || !kernel::is_alive(pid)
-        })
-    };
-    let (slot, is_new) = match found {
-        Some(index) => {
-            let slot = slot(index)?;
-            (slot, is_free(slot))
-        }
-        None => {
-            let unused = all.find(|&index| directory.keys.get(index).is_some_and(|key| key.load(Relaxed) == 0));
-            let index = unused.or_else(|| all_slots_until_free(&slot, is_free))?;
-            directory.keys.get(index)?.store(inode, Relaxed);
-            (slot(index)?, true)
-        }
-    };
-    if is_new {
-        slot.clear();
-    }
-    let wanted = slot.wanted_word(end);
-    let is_taken = wanted.load(SeqCst) != 0 && kernel::is_alive(wanted.load(SeqCst));
-    if is_taken || slot.agreement.0.carrier.load(SeqCst) != carrier::KERNEL {
-        return None;
-    }
-    slot.ready_word(end).store(0, SeqCst);
-    wanted.store(millstream_sys::own_pid(), SeqCst);
-    Some(slot)
-}
-
-fn all_slots_until_free(
-    slot: &impl Fn(usize) -> Option<&'static Slot>,
-    is_free: impl Fn(&Slot) -> bool,
-) -> Option<usize> {
-    // Mapping each would cost more than the pipe gains: a few are looked at.
-    const LOOKED_AT: usize = 16;
-    (0..LOOKED_AT).find(|&index| slot(index).is_some_and(&is_free))
 }
 
 /// Before a read or write of an end that wants to join: proves that it is alone, when the other side is there.
@@ -184,9 +197,15 @@ pub(super) fn prove(end: &End, slot: &Slot) {
         }
     } else {
         let mut room = [0; 64];
-        let is_alone = pipe_of(end, &mut room).is_some_and(|(pipe, _)| {
+        let found = pipe_of(end, &mut room);
+        let lowest = found.map_or(0, |(_, inode)| newer::lowest_holder(inode, peer));
+        if lowest == 0 && end.passed.load(Relaxed) < worth_a_long_look() {
+            end.try_at.store(worth_a_long_look(), Relaxed);
+            return;
+        }
+        let is_alone = found.is_some_and(|(pipe, _)| {
             let mut holders = alone::Holders::of(pipe);
-            holders.here_is_only(WRITER_FD) && holders.elsewhere_is_only(peer, READER_FD)
+            holders.here_is_only(WRITER_FD) && holders.elsewhere_is_only(peer, READER_FD, lowest)
         });
         if !is_alone {
             later(end, Fate::Shared);
@@ -195,6 +214,7 @@ pub(super) fn prove(end: &End, slot: &Slot) {
             }
             return;
         }
+        offer::withdraw(slot);
         if !alone::has_own_file(end.fd(), true) {
             retreat::because_of(end, Fate::Shared);
             return;
@@ -203,6 +223,14 @@ pub(super) fn prove(end: &End, slot: &Slot) {
     slot.ready_word(end).store(millstream_sys::own_pid(), SeqCst);
     end.set_stage(Stage::Ready);
     end.tally.tell(Fate::Unmet);
+}
+
+/// In a forked child: what its parent has offered is not its own. It has no guards yet.
+pub(super) fn forget_offer_of_parent() {
+    if WRITER.stage() == Stage::Offers {
+        WRITER.set_stage(Stage::Kernel);
+        WRITER.tally.tell(Fate::Forked);
+    }
 }
 
 /// From now on the kernel marks the slot when this thread ends, and wakes the writer.

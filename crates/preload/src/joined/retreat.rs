@@ -54,6 +54,9 @@ fn of(end: &End, why: Fate) -> bool {
             return false;
         }
     } else {
+        if !end.is_reader() {
+            super::offer::withdraw(slot);
+        }
         slot.ready_word(end).store(0, SeqCst);
         slot.wanted_word(end).store(0, SeqCst);
     }

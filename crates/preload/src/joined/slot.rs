@@ -8,7 +8,7 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
-use millstream_sys::arena::{HEADER_BYTES, RING_BYTES};
+use millstream_sys::joint::{HEADER_BYTES, LABEL_BYTES, RING_BYTES};
 
 use super::wait::Found;
 
@@ -63,9 +63,11 @@ pub(super) const READER_GONE: u32 = 1 << 30;
 #[repr(C, align(128))]
 pub(super) struct Line<T>(pub(super) T);
 
-/// The header of a slot. Zeros are a valid beginning.
+/// What the memory of a pipe begins with. Zeros are a valid beginning.
 #[repr(C)]
 pub(super) struct Slot {
+    /// Not ours to touch.
+    label: Line<[AtomicU32; LABEL_BYTES / 4]>,
     pub(super) agreement: Line<Agreement>,
     written: Line<Position>,
     read: Line<Position>,
@@ -124,20 +126,6 @@ pub(super) enum Moved {
 }
 
 impl Slot {
-    /// As new. Only while nobody uses the slot.
-    pub(super) fn clear(&self) {
-        let Agreement { carrier, meeting, writer_waits, writer, reader, .. } = &self.agreement.0;
-        let Agreement { writer_ready, reader_ready, is_settled, taken_early, bytes, .. } = &self.agreement.0;
-        for word in [carrier, meeting, writer_waits, writer, reader, writer_ready, reader_ready, is_settled] {
-            word.store(0, Relaxed);
-        }
-        for word in [taken_early, bytes, &self.written.0.cpu, &self.read.0.cpu, &self.sleep.0, &self.space.0] {
-            word.store(0, Relaxed);
-        }
-        self.written.0.bytes.store(0, Relaxed);
-        self.read.0.bytes.store(0, SeqCst);
-    }
-
     fn capacity(&self) -> usize {
         // Whoever else writes here: the mask stays inside the mapping.
         let bytes = self.agreement.0.bytes.load(Relaxed) as usize;
