@@ -93,7 +93,13 @@ fn stdio_inside_the_c_library_is_reached() {
 #[test]
 fn whatever_one_side_does_in_mid_stream_no_byte_is_lost() {
     for what in ["fork", "poll", "dup", "readv", "signals", "nowhere", "none"] {
-        for (after, options) in [(3 << 20, &[][..]), (12 << 20, &[]), (12 << 20, &["--stats-file", "/dev/null"])] {
+        for (after, options) in [
+            (3 << 20, &[][..]),
+            (4 << 20, &[]),
+            (4_500_000, &[]),
+            (12 << 20, &[]),
+            (12 << 20, &["--stats-file", "/dev/null"]),
+        ] {
             let seen = |script: &str| output(&mut over_ring_with(options, script));
             assert_arrived(&seen(&format!("$E write {MANY} call | $E read 0 call {after} {what}")), MANY);
             let writer = seen(&format!("$E write {MANY} call {after} {what} | $E read 0 call"));

@@ -29,7 +29,7 @@ pub const NAME: &str = "memfd:millstream-joined";
 pub const RING_BYTES: usize = 512 << 10;
 /// Before the ring.
 pub const HEADER_BYTES: usize = 4096;
-/// Of these, at the beginning, [`Label`].
+/// Of these at the beginning, for the label.
 pub const LABEL_BYTES: usize = 64;
 
 const FILE_BYTES: usize = HEADER_BYTES + RING_BYTES;
