@@ -131,12 +131,18 @@ fn write_in_place(writer: &Writer, bytes: &[u8]) -> io::Result<usize> {
 
 /// As a whole, where there is a buffer to be had; with a handle of its own, too.
 fn lend(writer: &Writer, bytes: &[u8]) -> io::Result<usize> {
+    lend_counted(writer, bytes).map(|(written, _)| written)
+}
+
+/// Returns also how many bytes were not copied.
+pub(crate) fn lend_counted(writer: &Writer, bytes: &[u8]) -> io::Result<(usize, u64)> {
     let mut writer = writer.try_clone()?;
     // SAFETY: as above.
     unsafe { writer.trust_peers() };
     let mut buffer = writer.buffer(bytes.len())?;
     buffer.copy_from_slice(bytes);
-    writer.lend(&mut buffer, bytes.len())
+    let written = writer.lend(&mut buffer, bytes.len())?;
+    Ok((written, writer.statistics().bytes_lent))
 }
 
 /// Copies out of what is borrowed; with a handle of its own, too.

@@ -16,6 +16,10 @@ mod ours_in_place {
     millstream_conformance::contract!(processes: millstream_conformance::in_place::InPlace<true>);
 }
 
+mod ours_lent {
+    millstream_conformance::contract!(processes: millstream_conformance::lent::Lent);
+}
+
 mod ours_reserved_and_borrowed_by_copy {
     millstream_conformance::contract!(processes: millstream_conformance::in_place::InPlace<false>);
 }
