@@ -193,6 +193,29 @@ fn standard_files_that_are_closed_are_not_taken_for_empty_ones() {
 }
 
 #[test]
+fn a_file_that_a_standard_stream_leads_to_is_written_on_and_not_replaced() {
+    let scratch = Scratch::new();
+    let (text, program) = (scratch.file("text", "text"), common::program());
+    let log = scratch.path("log");
+    for (line, redirected, says) in [
+        (
+            format!("read '{text}' | sha256 /dev/stderr | write /dev/null"),
+            "2",
+            "982d9e3eb996f559e633f4d194def3761d909f5a3b647d1a851fead67c32c9d1",
+        ),
+        (format!("read '{text}' | upper | write /dev/stdout"), "1", "TEXT"),
+        (format!("read '{text}' | upper | write /dev/fd/3"), "3", "TEXT"),
+    ] {
+        let script = format!("echo before >&{redirected}; '{program}' net \"{line}\"; echo after >&{redirected}");
+        let script = format!("exec {redirected}>'{}'; {script}", log.display());
+        let seen = output(Command::new("sh").args(["-c", &script]));
+        let logged = fs::read_to_string(&log).unwrap();
+        assert!(logged.starts_with("before\n") && logged.contains(says), "{line}: {logged:?} {seen:?}");
+        assert!(logged.ends_with("after\n"), "{line}: {logged:?}");
+    }
+}
+
+#[test]
 fn what_is_wrong_is_said_in_words() {
     let plain = "not random, and more than a few bytes\n".repeat(100);
     // Where the bytes are wrong; at the end if it is negative.

@@ -137,6 +137,36 @@ fn absolute(path: &Path) -> PathBuf {
     })
 }
 
+/// The descriptor of this process that a name stands for, as `/dev/stderr`, `/dev/fd/2` and `/proc/self/fd/2` do. What is open
+/// there is written on, for it is somebody else's too; a file of another name is replaced.
+pub(crate) fn descriptor_named(path: &Path) -> Option<i32> {
+    let own = std::fs::canonicalize("/proc/self/fd").ok()?;
+    let mut path = PathBuf::from(path);
+    // As many links as the kernel follows.
+    for _ in 0..40 {
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let directory = std::fs::canonicalize(directory).ok()?;
+        if directory == own {
+            return path.file_name()?.to_str()?.parse().ok();
+        }
+        path = directory.join(std::fs::read_link(&path).ok()?);
+    }
+    None
+}
+
 fn is_device(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_descriptors_are_told_from_names_of_files() {
+        let named = |path: &str| descriptor_named(Path::new(path));
+        assert_eq!(["/dev/stdin", "/dev/stdout", "/dev/stderr"].map(named), [Some(0), Some(1), Some(2)]);
+        assert_eq!(["/dev/fd/2", "/proc/self/fd/7", "/dev/../proc/self/fd/1"].map(named), [Some(2), Some(7), Some(1)]);
+        assert_eq!(["/dev/null", "/etc/passwd", "/proc/1/fd/2", "2", "", "/"].map(named), [None; 6]);
+    }
 }

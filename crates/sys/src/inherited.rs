@@ -6,7 +6,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use rustix::fd::OwnedFd;
+use rustix::fd::{FromRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 
 use crate::Errno;
@@ -37,6 +37,19 @@ pub fn replace_output_by_nothing() -> Result<(), Errno> {
 
 fn nothing(access: OFlags) -> Result<OwnedFd, Errno> {
     rustix::fs::open(c"/dev/null", access | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// A copy of the descriptor of this number, with the same offset.
+///
+/// # Errors
+/// `EBADF`: none is open. `EMFILE`.
+pub fn copy_of(fd: i32) -> Result<OwnedFd, Errno> {
+    // SAFETY: F_DUPFD_CLOEXEC takes numbers and touches no memory.
+    match unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) } {
+        // SAFETY: new, so nobody else's.
+        copy if copy >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(copy) }),
+        _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::BADF)),
+    }
 }
 
 /// Which of the descriptors 0, 1 and 2 were closed when the process started.

@@ -8,12 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use millstream_pipe::Writer;
 use millstream_sys::whole_file::WholeFile;
-use millstream_sys::{Errno, promised};
+use millstream_sys::{Errno, inherited, promised};
 
 use super::count::Counter;
 use super::{Flow, Push, is_closed, pipes, target_called};
 use crate::chunk::Chunk;
 use crate::failure::Failure;
+use crate::files::descriptor_named;
 use crate::graph::Target;
 
 /// Files of a run that are not what they will be in the end.
@@ -147,6 +148,9 @@ impl Sink {
             Target::File(path) => match std::fs::metadata(path) {
                 Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => {
                     stream(OpenOptions::new().write(true).open(path)?)
+                }
+                Ok(_) if let Some(descriptor) = descriptor_named(path) => {
+                    stream(inherited::copy_of(descriptor)?.into())
                 }
                 _ => Ok(To::Whole(Some(WholeFile::create(path)?))),
             },
