@@ -11,7 +11,8 @@
 //! The bytes `x` mean nothing. The kernel wakes sleepers and reports hang-ups and errors, as for every pipe. Nobody pays
 //! for it while nobody sleeps: the mirror is brought up to date only for those who wait, by whoever changes the ring, and
 //! by a sleeper before it sleeps. Only writers can add bytes and only readers can take them; each corrects its own
-//! direction, under one lock, so that two corrections never cross.
+//! direction, under one lock, so that two corrections never cross. One byte is counted under that lock and put in after it,
+//! under the writers': the one that wakes a reader ([`Bell::raise_before_unlocking`]). It may be late, and then wakes in vain.
 //!
 //! Whoever waits does: count itself, fence, correct the mirror, look at the ring again, sleep. Whoever changes the ring
 //! does: store the position, fence, look at the count, correct the mirror. This is edge E3.
