@@ -1,8 +1,19 @@
 //! The data banks: addresses that are copied to and from, never borrowed.
 #![allow(unsafe_code)]
 
-#[cfg(not(loom))]
+#[cfg(all(not(loom), target_arch = "x86_64"))]
 mod lines;
+/// On a processor of which nothing is known.
+#[cfg(all(not(loom), not(target_arch = "x86_64")))]
+mod lines {
+    /// # Safety
+    /// As for [`core::ptr::copy_nonoverlapping`].
+    #[inline]
+    pub(super) unsafe fn copy(source: *const u8, target: *mut u8, len: usize, _: super::Travelling) {
+        // SAFETY: as promised.
+        unsafe { core::ptr::copy_nonoverlapping(source, target, len) }
+    }
+}
 
 /// Where the cache lines of the ring are that are copied to or from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,13 +24,22 @@ pub(crate) enum Lines {
     Away,
 }
 
+/// Which side of a copy lies in the ring.
+#[cfg(not(loom))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Travelling {
+    /// Read by the other side, and about to be overwritten here.
+    Target,
+    /// Written by the other side.
+    Source,
+}
+
 #[cfg(not(loom))]
 mod memory {
     use core::marker::PhantomData;
     use core::ptr::{NonNull, copy_nonoverlapping};
 
-    use super::Lines;
-    use super::lines::{self, Travelling};
+    use super::{Lines, Travelling, lines};
 
     /// Two banks of bytes that another process may change at any time.
     ///
@@ -73,25 +93,15 @@ mod memory {
         }
     }
 
-    /// Copies, and asks for the lines of the ring that come next while it does, if they are away.
-    ///
     /// # Safety
     /// As for [`copy_nonoverlapping`].
     #[inline]
     unsafe fn copy(source: *const u8, target: *mut u8, len: usize, lines: Lines, travelling: Travelling) {
-        if lines == Lines::Near || len > lines::LONGEST {
+        match lines {
             // SAFETY: as promised.
-            return unsafe { copy_nonoverlapping(source, target, len) };
-        }
-        let mut done = 0;
-        while done < len {
-            let piece = lines::AHEAD.min(len - done);
-            // SAFETY: both pieces lie in what the caller has promised.
-            let (from, to) = unsafe { (source.add(done), target.add(done)) };
-            lines::ask_for_next(if travelling == Travelling::Target { to } else { from }, piece, travelling);
+            Lines::Near => unsafe { copy_nonoverlapping(source, target, len) },
             // SAFETY: as promised.
-            unsafe { copy_nonoverlapping(from, to, piece) };
-            done += piece;
+            Lines::Away => unsafe { lines::copy(source, target, len, travelling) },
         }
     }
 }
