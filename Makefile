@@ -1,4 +1,4 @@
-# make build    the program and its library, in target/release
+# make build    the programs and their library, in target/release
 # make test     every check and every test, with all of their set-up
 # make demo     every measurement in short, real pipelines too: a table of verdicts and a page, in two minutes
 # make check-models, check-asan, check-tsan, check-fuzz
@@ -44,14 +44,18 @@ setup-test:
 setup-rivals:
 	@scripts/setup rivals
 
-# The library is built by itself, four times, because it must not get the features of dependencies that the program needs.
+# The library is built by itself, four times, and the program that a run begins with: they must not get the features of dependencies
+# that the whole program needs. cargo puts the whole program where the small one goes, so it is moved on first.
 build: setup-build
 	$(CARGO) build --release -p millstream
 	$(CARGO) build --profile preload -p millstream-preload --target-dir target/plain
 	$(CARGO) build --profile preload -p millstream-preload --features count --target-dir target/count
 	$(CARGO) build --profile preload -p millstream-preload --features ring --target-dir target/ring
 	$(CARGO) build --profile preload -p millstream-preload --features ring,count --target-dir target/ring-count
+	$(CARGO) build --profile preload -p millstream-launch --target-dir target/launch
 	@mkdir -p $(LIBRARY)
+	@install -m 755 $(BUILD)/millstream $(LIBRARY)/millstream
+	@install -m 755 target/launch/preload/millstream $(BUILD)/millstream
 	@install -m 755 target/plain/preload/libmillstream_preload.so $(LIBRARY)/libmillstream_preload.so
 	@install -m 755 target/count/preload/libmillstream_preload.so $(LIBRARY)/libmillstream_count.so
 	@install -m 755 target/ring/preload/libmillstream_preload.so $(LIBRARY)/libmillstream_ring.so
@@ -81,6 +85,7 @@ check-lints: setup-test
 	$(CARGO) clippy -p millstream-preload --target-dir target/count --features count -- -D warnings
 	$(CARGO) clippy -p millstream-preload --target-dir target/ring --features ring -- -D warnings
 	$(CARGO) clippy -p millstream-preload --target-dir target/ring-count --features ring,count -- -D warnings
+	$(CARGO) clippy --profile preload -p millstream-launch --target-dir target/launch -- -D warnings
 
 check-licences: setup-test
 	$(CARGO) deny check licenses bans sources
@@ -124,8 +129,8 @@ check-rivals: setup-rivals
 
 install: build
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/lib/millstream"
-	install -m 755 $(BUILD)/millstream "$(DESTDIR)$(PREFIX)/bin/millstream"
-	install -m 755 $(LIBRARY)/*.so "$(DESTDIR)$(PREFIX)/lib/millstream/"
+	install -m 755 target/launch/preload/millstream "$(DESTDIR)$(PREFIX)/bin/millstream"
+	install -m 755 $(LIBRARY)/* "$(DESTDIR)$(PREFIX)/lib/millstream/"
 
 uninstall:
 	rm -f "$(DESTDIR)$(PREFIX)/bin/millstream"

@@ -5,7 +5,7 @@
 //! of data; without start files, notes and a page of its own for read-only data, loading it costs what an empty library
 //! costs.
 
-const LINK_ARGUMENTS: [&str; 9] = [
+const LINK_ARGUMENTS: [&str; 10] = [
     // The other linker that rustc may choose keeps constants and code in separate mappings.
     "-fuse-ld=bfd",
     "-nostartfiles",
@@ -13,6 +13,8 @@ const LINK_ARGUMENTS: [&str; 9] = [
     // Imports are bound when they are first called, see `glibc.rs`.
     "-Wl,-z,lazy",
     "-Wl,-z,noseparate-code",
+    // What calls itself need not be looked up, and calls itself as glibc does, whoever else stands in front of it.
+    "-Wl,-Bsymbolic",
     "-Wl,--hash-style=gnu",
     "-Wl,--build-id=none",
     // Unwind tables of precompiled parts of `core` name the personality routine. Nothing here unwinds (panic = abort),

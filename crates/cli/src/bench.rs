@@ -97,7 +97,11 @@ fn measure_and_show(parts: Vec<Part>, outputs: Outputs, render: fn(&Document) ->
     Ok(if all_valid { ExitCode::SUCCESS } else { ExitCode::from(INVALID) })
 }
 
-/// The program itself, which some methods start again.
+/// The program as users start it, which some methods start again: the small one, if that stands where it is installed.
 fn own_path() -> Result<PathBuf, Failure> {
-    std::env::current_exe().map_err(|error| Failure::own(format!("cannot find its own file: {error}")))
+    let own = std::env::current_exe().map_err(|error| Failure::own(format!("cannot find its own file: {error}")))?;
+    let beside_lib =
+        own.parent().filter(|directory| directory.ends_with("lib/millstream")).and_then(|at| at.ancestors().nth(2));
+    let candidates = beside_lib.map(|prefix| [prefix.join("bin/millstream"), prefix.join("millstream")]);
+    Ok(candidates.into_iter().flatten().find(|path| path.is_file()).unwrap_or(own))
 }

@@ -9,38 +9,33 @@ mod library;
 mod meter;
 mod reach;
 mod report;
-mod size;
 mod supervise;
 mod verdict;
 mod watch;
 
 use std::ffi::{CString, OsString};
-use std::io::Read;
-use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::process::ExitCode;
 
+use millstream_run::{Build, Plan, ring};
+use millstream_sys::Errno;
 use millstream_sys::executable::{self, Kind};
 use millstream_sys::process::{self, Program};
-use millstream_sys::settings::{self, LedgerAddress, OLDER_PIPES, Ring, Settings};
-use millstream_sys::{Errno, pipe};
+use millstream_sys::settings::{self, LedgerAddress, Ring, Settings};
 
 use crate::args::RunOptions;
 use crate::failure::Failure;
-use library::Build;
-use size::Plan;
 
 /// The run as the options describe it.
 pub(crate) fn run(options: RunOptions) -> Result<ExitCode, Failure> {
-    let ring = options.joins_after().map(this_run).transpose()?;
+    let ring = options.joins_after().map(ring::of_this_run).transpose().map_err(no_random)?;
     let plan = options.pipe_size.map_or_else(Plan::for_this_machine, Plan::fixed);
     let wants_stats = options.stats.is_some() || options.stats_file.is_some();
     let output = wants_stats.then(|| report::Output::open(options.stats, options.stats_file.as_deref())).transpose()?;
     let wanted = supervise::Wanted { output, progress: options.progress, explain: options.explain };
     let command = Command { words: command_words(options)?, plan, ring };
-    enlarge_standing_pipes(plan);
+    plan.enlarge_standing_pipes();
     match wanted.needs_supervisor() {
         false => Err(command.exec()),
         true => supervise::run(&command, wanted),
@@ -69,19 +64,10 @@ impl Command {
     /// The command with the library in its environment, or without where that is no use or harmful: see
     /// [`Kind`] and the library's own `exec`, which decides likewise for every further program.
     fn program(&self, ledger: Option<LedgerAddress<'_>>) -> Result<Program, Failure> {
-        let build = match (ledger, self.ring) {
-            (None, None) => Build::Plain,
-            (Some(_), None) => Build::Counting,
-            (None, Some(_)) => Build::Joining,
-            (Some(_), Some(_)) => Build::JoiningAndCounting,
-        };
+        let build = Build::for_run(ledger.is_some(), self.ring.is_some());
         let settings = self.plan.settings(ledger, self.ring);
         let mut environment = process::environment();
-        let takes_library = match (self.kind(), build) {
-            (Kind::Foreign, _) | (Kind::Leaf, Build::Plain) => false,
-            (Kind::Leaf | Kind::Other, _) => true,
-        };
-        let (settings, preload) = match takes_library {
+        let (settings, preload) = match build.is_for(self.kind()) {
             true => (Some(settings.to_string().into()), Some(library::preload_value(build)?)),
             false => (None, library::preloads_of_others()),
         };
@@ -132,47 +118,8 @@ fn set(environment: &mut Vec<CString>, name: &str, value: Option<OsString>) {
     }
 }
 
-impl Plan {
-    fn settings<'a>(&self, ledger: Option<LedgerAddress<'a>>, ring: Option<Ring>) -> Settings<'a> {
-        Settings { pipe_bytes: self.bytes, descriptor_limit: self.descriptor_limit, ledger, ring }
-    }
-}
-
-/// What tells this run's processes and pipes from others.
-fn this_run(after: u64) -> Result<Ring, Failure> {
-    Ok(Ring {
-        token: token()?,
-        after,
-        first: u64::from(std::process::id()),
-        // 0 is no namespace: every process will be looked at.
-        namespace: millstream_sys::own_pid_namespace().unwrap_or(0),
-        ticks: millstream_sys::clock::ticks(),
-        older: older_pipes(),
-    })
-}
-
-/// The pipes that this process was started with.
-fn older_pipes() -> [u64; OLDER_PIPES] {
-    let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
-    let files = open.filter_map(|entry| std::fs::metadata(entry.path()).ok());
-    let mut inodes: Vec<u64> = files.filter(|file| file.file_type().is_fifo()).map(|file| file.ino()).collect();
-    inodes.sort_unstable();
-    inodes.dedup();
-    let mut older = [0; OLDER_PIPES];
-    match older.get_mut(..inodes.len()) {
-        Some(places) => places.copy_from_slice(&inodes),
-        None => older[0] = u64::MAX,
-    }
-    older
-}
-
-/// Tells this run's memory from that of others, and from whatever else may stand at a path in another namespace.
-fn token() -> Result<u64, Failure> {
-    let mut bytes = [0; 8];
-    std::fs::File::open("/dev/urandom")
-        .and_then(|mut file| file.read_exact(&mut bytes))
-        .map_err(|error| Failure::own(format!("cannot read /dev/urandom: {error}")))?;
-    Ok(u64::from_ne_bytes(bytes))
+fn no_random(errno: Errno) -> Failure {
+    Failure::own(format!("the kernel gives no random numbers: {errno}"))
 }
 
 /// The command as given, or the shell with the script.
@@ -190,14 +137,4 @@ fn command_words(options: RunOptions) -> Result<Vec<OsString>, Failure> {
     let mut words = vec![shell.unwrap_or_else(|| "/bin/sh".into()), "-c".into(), script];
     words.extend(options.command);
     Ok(words)
-}
-
-/// Pipes that were on the standard input and output before us. Others may have chosen their size: then it stays.
-fn enlarge_standing_pipes(plan: Plan) {
-    let (stdin, stdout) = (std::io::stdin(), std::io::stdout());
-    for end in [stdin.as_fd(), stdout.as_fd()] {
-        if plan.bytes > 0 && pipe::is_untouched(end) {
-            pipe::request_capacity(end, plan.bytes as usize);
-        }
-    }
 }

@@ -27,5 +27,6 @@ mod exec;
 mod glibc;
 #[cfg(all(feature = "ring", target_arch = "x86_64"))]
 mod joined;
+mod memory;
 mod pipes;
 mod start;

@@ -45,29 +45,12 @@ pub fn give_way() {
     rustix::thread::sched_yield();
 }
 
-/// Whether the kernel lets this process exceed the quotas on pipe memory (`CAP_SYS_RESOURCE` or `CAP_SYS_ADMIN`). Inside
-/// a user namespace the answer may be yes and the kernel still refuse.
-pub fn may_exceed_pipe_quota() -> bool {
-    use rustix::thread::CapabilitySet;
-    rustix::thread::capabilities(None)
-        .is_ok_and(|sets| sets.effective.intersects(CapabilitySet::SYS_RESOURCE | CapabilitySet::SYS_ADMIN))
-}
-
 /// Whether the kernel lets this process make a pipe larger than `/proc/sys/fs/pipe-max-size`: with `CAP_SYS_RESOURCE`,
 /// which, other than for the quotas, nothing replaces, and not inside a user namespace.
 pub fn may_exceed_pipe_max_size() -> bool {
     use rustix::thread::CapabilitySet;
-    // Nothing but its own map of users tells a process which namespace it is in.
-    let is_initial = |map: std::string::String| map.split_whitespace().eq(["0", "0", "4294967295"]);
     rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_RESOURCE))
-        && std::fs::read_to_string("/proc/self/uid_map").is_ok_and(is_initial)
-}
-
-/// Bytes of second-level cache of one CPU; `None` where the C library cannot tell.
-pub fn second_level_cache_bytes() -> Option<u64> {
-    // SAFETY: takes a number, returns one.
-    let bytes = unsafe { libc::sysconf(libc::_SC_LEVEL2_CACHE_SIZE) };
-    u64::try_from(bytes).ok().filter(|&bytes| bytes > 0)
+        && crate::machine::is_in_initial_user_namespace()
 }
 
 #[cfg(test)]

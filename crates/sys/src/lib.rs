@@ -14,7 +14,7 @@
 //!
 //! Two layers:
 //!
-//! - **without `std`** ([`pipe`], [`settings`], [`ledger`], [`fate`], [`joint`], [`executable`], [`raw`]): what the library inside other programs needs. It allocates
+//! - **without `std`** ([`pipe`], [`settings`], [`ledger`], [`fate`], [`joint`], [`executable`], [`machine`], [`raw`]): what the library inside other programs and the start of a run need. It allocates
 //!   nothing, never panics on the paths that library takes, and may be called from a signal handler.
 //! - **with `std`** (default; everything else): what the program itself, the pipe library and the measurements need.
 //!
@@ -25,18 +25,18 @@
 #[cfg(feature = "std")]
 extern crate std;
 
+pub mod clock;
 pub mod executable;
 pub mod fate;
 pub mod joint;
 pub mod ledger;
+pub mod machine;
 pub mod pipe;
 pub mod raw;
 pub mod settings;
 
 #[cfg(feature = "std")]
 pub mod child;
-#[cfg(feature = "std")]
-pub mod clock;
 #[cfg(feature = "std")]
 pub mod cpu;
 #[cfg(feature = "std")]

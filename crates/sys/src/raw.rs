@@ -8,8 +8,8 @@ use core::arch::asm;
 use core::ffi::{c_char, c_int};
 use core::mem::MaybeUninit;
 
-use linux_raw_sys::general::{__NR_execve, __NR_newfstatat, __NR_openat, __NR_pipe2, AT_FDCWD, stat};
-use rustix::fd::{FromRawFd, OwnedFd};
+use linux_raw_sys::general::{__NR_execve, __NR_exit_group, __NR_newfstatat, __NR_openat, __NR_pipe2, AT_FDCWD, stat};
+use rustix::fd::{BorrowedFd, FromRawFd, OwnedFd};
 use rustix::fs::{FileType, OFlags};
 
 use crate::Errno;
@@ -65,6 +65,20 @@ pub unsafe fn open_regular(path: *const c_char) -> Result<OwnedFd, Errno> {
     let fd = value(unsafe { call4(__NR_openat, here, path as usize, flags.bits() as usize, 0) })?;
     // SAFETY: the kernel has just handed out this number, to nobody else.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
+}
+
+/// Ends the process at once, for who has no C library to do it.
+pub fn exit(status: c_int) -> ! {
+    loop {
+        // SAFETY: touches no memory.
+        unsafe { call4(__NR_exit_group, status as usize, 0, 0, 0) };
+    }
+}
+
+/// Writes to the standard error output as far as that is possible.
+pub fn say(text: &[u8]) {
+    // SAFETY: a number that is only used for a call which is valid for any.
+    let _ = rustix::io::write(unsafe { BorrowedFd::borrow_raw(2) }, text);
 }
 
 /// Any system call, for who passes on what a C program asked for, or may not touch the C library: the kernel's answer as it

@@ -86,17 +86,17 @@ impl LedgerAddress<'_> {
 impl<'a> Settings<'a> {
     /// Reads what [`Display`](fmt::Display) wrote; `None` if it is anything else.
     pub fn parse(value: &'a CStr) -> Option<Settings<'a>> {
-        let (version, rest) = number(value, 10)?;
+        let (version, rest) = number(value.to_bytes(), 10)?;
         let (pipe_bytes, rest) = number(after_colon(rest)?, 10)?;
         let (descriptor_limit, rest) = number(after_colon(rest)?, 10)?;
         let mut settings = Settings { pipe_bytes, descriptor_limit, ledger: None, ring: None };
         if !rest.is_empty() {
             let (token, rest) = number(after_colon(rest)?, 16)?;
-            let paths = after_colon(rest)?.to_bytes();
-            let end = paths.iter().position(|&byte| byte == b':').unwrap_or(paths.len());
-            let (path, _) = paths.split_at_checked(end)?;
+            let rest = after_colon(rest)?;
+            let end = rest.iter().position(|&byte| byte == b':').unwrap_or(rest.len());
+            let (path, rest) = rest.split_at_checked(end)?;
             settings.ledger = (!path.is_empty()).then_some(LedgerAddress { token, path });
-            settings.ring = ring(token, CStr::from_bytes_until_nul(after_ledger(rest, end)?).ok()?)?;
+            settings.ring = ring(token, rest)?;
         }
         (version == VERSION).then_some(settings)
     }
@@ -119,14 +119,9 @@ impl fmt::Display for Settings<'_> {
     }
 }
 
-/// What follows the path of the ledger.
-fn after_ledger(after_token: &CStr, path_len: usize) -> Option<&[u8]> {
-    after_token.to_bytes_with_nul().get(1 + path_len..)
-}
-
 /// Nothing, or `:AFTER:FIRST:NAMESPACE:TICKS` and the older pipes.
 #[expect(clippy::option_option, reason = "what is not there, and what is not understood")]
-fn ring(token: u64, mut text: &CStr) -> Option<Option<Ring>> {
+fn ring(token: u64, mut text: &[u8]) -> Option<Option<Ring>> {
     if text.is_empty() {
         return Some(None);
     }
@@ -140,28 +135,20 @@ fn ring(token: u64, mut text: &CStr) -> Option<Option<Ring>> {
 
 /// The number that `text` begins with, and what follows it. Written out because the library that runs this carries
 /// none of the standard library's parsing and formatting.
-fn number(text: &CStr, radix: u32) -> Option<(u64, &CStr)> {
+fn number(text: &[u8], radix: u32) -> Option<(u64, &[u8])> {
     let mut value = 0_u64;
     let mut rest = text;
-    let mut digits = 0;
-    while let Some(digit) = first(rest).and_then(|byte| char::from(byte).to_digit(radix)) {
+    while let Some((digit, after)) =
+        rest.split_first().and_then(|(&byte, after)| Some((char::from(byte).to_digit(radix)?, after)))
+    {
         value = value.checked_mul(u64::from(radix))?.checked_add(u64::from(digit))?;
-        rest = without_first(rest)?;
-        digits += 1;
+        rest = after;
     }
-    (digits > 0).then_some((value, rest))
+    (rest.len() < text.len()).then_some((value, rest))
 }
 
-fn after_colon(text: &CStr) -> Option<&CStr> {
-    if first(text) == Some(b':') { without_first(text) } else { None }
-}
-
-fn first(text: &CStr) -> Option<u8> {
-    text.to_bytes().first().copied()
-}
-
-fn without_first(text: &CStr) -> Option<&CStr> {
-    CStr::from_bytes_until_nul(text.to_bytes_with_nul().get(1..)?).ok()
+fn after_colon(text: &[u8]) -> Option<&[u8]> {
+    text.strip_prefix(b":")
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use millstream_run::Build;
 use millstream_sys::settings;
 
 use crate::failure::Failure;
@@ -11,33 +12,9 @@ use crate::failure::Failure;
 /// The loader's variable.
 pub(super) const LD_PRELOAD: &str = "LD_PRELOAD";
 
-/// Where the library is, seen from the program: installed (`bin` beside `lib`), or in the build tree.
-const PLACES: [&str; 2] = ["../lib/millstream", "lib/millstream"];
-
-/// The builds of the library.
-#[derive(Clone, Copy)]
-pub(super) enum Build {
-    /// Makes pipes large.
-    Plain,
-    /// Counts what passes as well.
-    Counting,
-    /// Moves bytes through shared memory as well.
-    Joining,
-    /// Both.
-    JoiningAndCounting,
-}
-
-impl Build {
-    fn file_name(self) -> &'static str {
-        let [plain, counting, joining, both] = settings::LIBRARIES;
-        match self {
-            Build::Plain => plain,
-            Build::Counting => counting,
-            Build::Joining => joining,
-            Build::JoiningAndCounting => both,
-        }
-    }
-}
+/// Where the library is, seen from the directory of the program: installed without the small program that starts this one
+/// (`bin` beside `lib`), the same in the build tree, or both in one directory.
+const PLACES: [&str; 3] = ["../lib/millstream", "lib/millstream", "."];
 
 /// The value of `LD_PRELOAD` for the run: what the user has there, then our library.
 pub(super) fn preload_value(build: Build) -> Result<OsString, Failure> {
@@ -63,8 +40,10 @@ fn path_of(build: Build) -> Result<PathBuf, Failure> {
     let mut candidates = PLACES.iter().map(|place| beside.join(place).join(build.file_name()));
     let found = candidates.find_map(|candidate| candidate.canonicalize().ok()).ok_or_else(|| {
         Failure::own(format!(
-            "its library is missing: there is no {}; install millstream with 'make install', or build it with 'make build'",
-            beside.join(PLACES[0]).join(build.file_name()).display()
+            "its library is missing: there is no {} beside {}; install millstream with 'make install', or build it with \
+             'make build'",
+            build.file_name(),
+            program.display()
         ))
     })?;
     match found.as_os_str().as_bytes().iter().any(|byte| b" :$".contains(byte)) {

@@ -13,12 +13,12 @@ use millstream_sys::signals::Signal;
 use serde::Serialize;
 
 use super::reach::NotReached;
-use super::size::Plan;
 use super::supervise::Outcome;
 use super::watch::Seen;
 use crate::args::StatsFormat;
 use crate::bytes;
 use crate::failure::Failure;
+use millstream_run::Plan;
 use pipes::{Pipe, PipeEnd};
 
 /// Where the statistics go and in which form.

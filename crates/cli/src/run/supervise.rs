@@ -18,15 +18,15 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use millstream_sys::ledger::{self, Ledger, Origin};
-use millstream_sys::pipe;
 use millstream_sys::process::{self, Pid, WaitStatus};
 use millstream_sys::settings::LedgerAddress;
 use millstream_sys::signals::{self, Held, Received, Sender};
+use millstream_sys::{machine, pipe};
 
 use super::meter::Meter;
 use super::report::{End, Output, Summary};
 use super::watch::{Seen, Watcher};
-use super::{Command, explain, token};
+use super::{Command, explain, no_random};
 use crate::failure::{Failure, warn};
 
 /// What is to be done beside running it.
@@ -43,7 +43,7 @@ impl Wanted {
 }
 
 pub(super) fn run(command: &Command, wanted: Wanted) -> Result<ExitCode, Failure> {
-    let token = command.ring.map_or_else(token, |ring| Ok(ring.token))?;
+    let token = command.ring.map_or_else(machine::random, |ring| Ok(ring.token)).map_err(no_random)?;
     let (file, ledger) = ledger::create(token)
         .map_err(|errno| Failure::own(format!("cannot make the shared memory for counting: {errno}")))?;
     record_standing_pipes(ledger);

@@ -144,10 +144,8 @@ impl Scratch {
         // open for writing anywhere cannot be executed (ETXTBSY).
         let copied = Command::new("cp").arg(program()).arg(bin.join("millstream")).status().unwrap();
         assert!(copied.success());
-        for entry in fs::read_dir(Path::new(program()).with_file_name("lib/millstream")).unwrap() {
-            let entry = entry.unwrap();
-            fs::copy(entry.path(), lib.join(entry.file_name())).unwrap();
-        }
+        let ours = Path::new(program()).with_file_name("lib/millstream");
+        assert!(Command::new("cp").arg("-r").arg(ours.join(".")).arg(&lib).status().unwrap().success());
         bin.join("millstream")
     }
 }

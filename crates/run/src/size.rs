@@ -12,9 +12,8 @@
 //!   past that, new pipes get two pages, also in programs that have nothing to do with us. So a run looks how much is
 //!   free, plans with half of that, and leaves the pipes of a process that holds many descriptors alone.
 
-use std::fs;
-
-use millstream_sys::{cpu, pipe};
+use millstream_sys::settings::{LedgerAddress, Ring, Settings};
+use millstream_sys::{machine, pipe};
 
 /// See above.
 const LEAST: u64 = 256 << 10;
@@ -28,24 +27,38 @@ const EXPLORED: usize = 8;
 /// Standard input, output and error come before the pipes.
 const STANDARD_DESCRIPTORS: u64 = 3;
 
-/// What the programs are told.
+/// What the programs are told about pipes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Plan {
+pub struct Plan {
     /// Bytes of each pipe; 0 leaves them alone.
-    pub(super) bytes: u64,
+    pub bytes: u64,
     /// Pipes at this descriptor and above are left alone.
-    pub(super) descriptor_limit: u64,
+    pub descriptor_limit: u64,
 }
 
 impl Plan {
     /// The user said how large.
-    pub(super) fn fixed(bytes: u64) -> Plan {
+    pub fn fixed(bytes: u64) -> Plan {
         Plan { bytes, descriptor_limit: u64::MAX }
     }
 
     /// For this machine and user, as they are now.
-    pub(super) fn for_this_machine() -> Plan {
+    pub fn for_this_machine() -> Plan {
         plan(&Machine::look())
+    }
+
+    /// What the programs of the run are told.
+    pub fn settings<'a>(&self, ledger: Option<LedgerAddress<'a>>, ring: Option<Ring>) -> Settings<'a> {
+        Settings { pipe_bytes: self.bytes, descriptor_limit: self.descriptor_limit, ledger, ring }
+    }
+
+    /// Pipes that were on the standard input and output before us. Others may have chosen their size: then it stays.
+    pub fn enlarge_standing_pipes(&self) {
+        for end in machine::standing_ends() {
+            if self.bytes > 0 && pipe::is_untouched(end) {
+                pipe::request_capacity(end, self.bytes as usize);
+            }
+        }
     }
 }
 
@@ -76,30 +89,24 @@ fn previous_power_of_two(number: u64) -> u64 {
 impl Machine {
     fn look() -> Machine {
         Machine {
-            cache_bytes: cpu::second_level_cache_bytes(),
-            pipe_bytes_max: number_in("/proc/sys/fs/pipe-max-size").unwrap_or(MOST),
+            cache_bytes: machine::second_level_cache_bytes(),
+            pipe_bytes_max: machine::number_in(c"/proc/sys/fs/pipe-max-size").unwrap_or(MOST),
             quota_left: quota_left(),
         }
     }
 }
 
-fn number_in(path: &str) -> Option<u64> {
-    fs::read_to_string(path).ok()?.trim().parse().ok()
-}
-
 /// How much more this user's pipes may hold, found by taking it and giving it back; the kernel has no other way to ask.
 fn quota_left() -> Option<u64> {
-    let has_limit = |path| number_in(path).unwrap_or(0) != 0;
-    let is_limited = has_limit("/proc/sys/fs/pipe-user-pages-soft") || has_limit("/proc/sys/fs/pipe-user-pages-hard");
-    // Root of a user namespace has the capability and is refused all the same; nothing but its own id map tells.
-    let is_initial_namespace =
-        fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| map.split_whitespace().eq(["0", "0", "4294967295"]));
-    if !is_limited || (cpu::may_exceed_pipe_quota() && is_initial_namespace) {
+    let has_limit = |path| machine::number_in(path).unwrap_or(0) != 0;
+    let is_limited = has_limit(c"/proc/sys/fs/pipe-user-pages-soft") || has_limit(c"/proc/sys/fs/pipe-user-pages-hard");
+    // Root of a user namespace has the capability and is refused all the same.
+    if !is_limited || (machine::may_exceed_pipe_quota() && machine::is_in_initial_user_namespace()) {
         return None;
     }
-    let mut held = Vec::with_capacity(EXPLORED);
+    let mut held = [const { None }; EXPLORED];
     let mut left = 0;
-    while held.len() < EXPLORED {
+    for place in &mut held {
         let Ok(ends) = pipe::create() else { break };
         let had = pipe::capacity(&ends.0).unwrap_or(0);
         match pipe::set_capacity(&ends.0, MOST as usize) {
@@ -110,7 +117,7 @@ fn quota_left() -> Option<u64> {
                 break;
             }
         }
-        held.push(ends);
+        *place = Some(ends);
     }
     Some(left)
 }
