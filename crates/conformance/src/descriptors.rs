@@ -190,15 +190,16 @@ pub fn an_end_that_is_not_closed_on_exec_is_a_programs_too<I: BetweenProcesses>(
 }
 
 pub fn a_read_end_travels_over_a_socket<I: BetweenProcesses>() {
-    let ((child, here), (reader, writer)) = (stranger(read_the_rest::<kernel::Reader>), going::<I>());
-    send(&here, reader.into_descriptor().unwrap());
-    write_stream(&writer, WAITING..TOTAL, 3000);
-    drop(writer);
-    child.succeed();
+    a_read_end_travels::<I, kernel::Reader>();
 }
 
 pub fn a_read_end_travels_over_a_socket_and_is_an_end_again<I: BetweenProcesses>() {
-    let ((child, here), (reader, writer)) = (stranger(read_the_rest::<I::Reader>), going::<I>());
+    a_read_end_travels::<I, I::Reader>();
+}
+
+/// `There`: what it is taken for where it arrives.
+fn a_read_end_travels<I: BetweenProcesses, There: ReadEnd + Polled>() {
+    let ((child, here), (reader, writer)) = (stranger(read_the_rest::<There>), going::<I>());
     send(&here, reader.into_descriptor().unwrap());
     write_stream(&writer, WAITING..TOTAL, 3000);
     drop(writer);
@@ -206,14 +207,15 @@ pub fn a_read_end_travels_over_a_socket_and_is_an_end_again<I: BetweenProcesses>
 }
 
 pub fn a_write_end_travels_over_a_socket<I: BetweenProcesses>() {
-    let ((child, here), (reader, writer)) = (stranger(write_the_rest::<kernel::Writer>), going::<I>());
-    send(&here, writer.into_descriptor().unwrap());
-    assert_eq!(read_stream(&reader, 0, 5000), TOTAL);
-    child.succeed();
+    a_write_end_travels::<I, kernel::Writer>();
 }
 
 pub fn a_write_end_travels_over_a_socket_and_is_an_end_again<I: BetweenProcesses>() {
-    let ((child, here), (reader, writer)) = (stranger(write_the_rest::<I::Writer>), going::<I>());
+    a_write_end_travels::<I, I::Writer>();
+}
+
+fn a_write_end_travels<I: BetweenProcesses, There: WriteEnd + Polled>() {
+    let ((child, here), (reader, writer)) = (stranger(write_the_rest::<There>), going::<I>());
     send(&here, writer.into_descriptor().unwrap());
     assert_eq!(read_stream(&reader, 0, 5000), TOTAL);
     child.succeed();

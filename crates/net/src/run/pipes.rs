@@ -2,7 +2,7 @@
 //! other side is one of ours too.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
@@ -37,22 +37,22 @@ pub(super) fn writer(path: &Path) -> io::Result<Writer> {
 /// The standard input, if it is the end of a pipe of the library whose memory can be found. There is nothing at its number
 /// afterwards: while a plain descriptor of the end is open anywhere the kernel carries the bytes.
 pub(super) fn input() -> Option<Reader> {
-    let stdin = io::stdin();
-    if !is_given(stdin.as_fd(), Access::Read) {
-        return None;
-    }
-    let reader = Reader::attach(stdin.as_fd().try_clone_to_owned().ok()?).ok()?;
+    let reader = given(io::stdin(), Access::Read, Reader::attach)?;
     (reader.has_ring() && inherited::replace_input_by_nothing().is_ok()).then_some(reader)
 }
 
 /// The same of the standard output.
 pub(super) fn output() -> Option<Writer> {
-    let stdout = io::stdout();
-    if !is_given(stdout.as_fd(), Access::Write) {
+    let writer = given(io::stdout(), Access::Write, Writer::attach)?;
+    (writer.has_ring() && inherited::replace_output_by_nothing().is_ok()).then_some(writer)
+}
+
+/// A standard stream as an end of the library, if it is one that the library gave away.
+fn given<End, E>(stream: impl AsFd, access: Access, attach: impl FnOnce(OwnedFd) -> Result<End, E>) -> Option<End> {
+    if !is_given(stream.as_fd(), access) {
         return None;
     }
-    let writer = Writer::attach(stdout.as_fd().try_clone_to_owned().ok()?).ok()?;
-    (writer.has_ring() && inherited::replace_output_by_nothing().is_ok()).then_some(writer)
+    attach(stream.as_fd().try_clone_to_owned().ok()?).ok()
 }
 
 /// Whether this is an end that the library gave away: those have a mark, which only another open file can see. Every other program
