@@ -63,11 +63,20 @@ fn why(checked: &Checked<'_>, plan: &Plan, place: usize) -> String {
         }
         Place::SameThread => format!(
             "one copy, into a buffer of its own, in the thread of the stage before it: {}{}",
-            if node.from.len() > 1 { "several streams meet here" } else { "no thread is left" },
+            why_not_apart(checked, plan, place),
             size(checked, place)
         ),
     };
     what + &split
+}
+
+fn why_not_apart(checked: &Checked<'_>, plan: &Plan, place: usize) -> &'static str {
+    let has_threads = checked.stages[place].as_ref().is_some_and(|(_, stage)| stage.has_threads);
+    match checked.network.nodes[place].from.len() {
+        2.. => "several streams meet here",
+        _ if has_threads && plan.threads_allowed > 1 => "it has threads of its own",
+        _ => "no thread is left",
+    }
 }
 
 fn state(checked: &Checked<'_>, place: usize) -> &'static str {

@@ -111,7 +111,7 @@ impl Plan {
                     // Several inputs meet in it: it is reached from several threads already.
                     let can_be_apart = threads < options.threads && node.from.len() == 1;
                     threads += usize::from(can_be_apart);
-                    if can_be_apart { Place::OwnThread } else { Place::SameThread }
+                    if can_be_apart && !stage.has_threads { Place::OwnThread } else { Place::SameThread }
                 }
                 (_, Some((_, stage))) if matches!(stage.kind, Kind::Buffer(_)) => {
                     // It is nothing without one.

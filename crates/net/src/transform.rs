@@ -125,6 +125,8 @@ pub struct Stage {
     pub inverse: Option<String>,
     /// Bytes that it has to keep beside its buffers, and those that it may keep if there are as many.
     pub keeps: RangeInclusive<usize>,
+    /// Whether it starts threads of its own, as many as it [may](Rewrite::use_threads): it needs no other to run in.
+    pub has_threads: bool,
     /// A file that a transform in place writes beside the stream. Like every output it appears whole, when the network has
     /// done its work, and tests of a network leave it as it is.
     pub beside: Option<PathBuf>,
@@ -150,13 +152,21 @@ impl Stage {
             size: Size::Same,
             inverse: None,
             keeps: 0..=0,
+            has_threads: false,
             beside: None,
         }
     }
 
     /// A transform that writes other bytes than it reads.
     pub fn rewrite(size: Size, transform: impl Rewrite + 'static) -> Stage {
-        Stage { kind: Kind::Rewrite(Box::new(transform)), size, inverse: None, keeps: 0..=0, beside: None }
+        Stage {
+            kind: Kind::Rewrite(Box::new(transform)),
+            size,
+            inverse: None,
+            keeps: 0..=0,
+            has_threads: false,
+            beside: None,
+        }
     }
 
     /// A transform that works outside of this program. How much it writes is known when it has been written.
@@ -166,13 +176,21 @@ impl Stage {
             size: Size::Unknown,
             inverse: None,
             keeps: 0..=0,
+            has_threads: false,
             beside: None,
         }
     }
 
     /// Keeps at most so many bytes, as they are, until what follows takes them.
     pub fn buffer(bytes: usize) -> Stage {
-        Stage { kind: Kind::Buffer(bytes), size: Size::Same, inverse: None, keeps: 0..=0, beside: None }
+        Stage {
+            kind: Kind::Buffer(bytes),
+            size: Size::Same,
+            inverse: None,
+            keeps: 0..=0,
+            has_threads: false,
+            beside: None,
+        }
     }
 
     /// The same, with the transform that undoes it.
@@ -187,6 +205,13 @@ impl Stage {
     #[must_use]
     pub fn keeping(mut self, bytes: RangeInclusive<usize>) -> Stage {
         self.keeps = bytes;
+        self
+    }
+
+    /// The same, for a transform that starts threads of its own where there may be more than one.
+    #[must_use]
+    pub fn with_threads(mut self) -> Stage {
+        self.has_threads = true;
         self
     }
 }

@@ -1,12 +1,14 @@
 //! Zstandard (RFC 8878).
 
+mod frames;
 mod seekable;
 
 use millstream_net::{Data, Entry, Fault, Next, Rewrite, Size, Stage, Step};
 use zstd::stream::raw::{CParameter, Decoder, Encoder, InBuffer, Operation, OutBuffer};
 
 use crate::arguments;
-use seekable::Seekable;
+use frames::Frames;
+use seekable::{Body, Seekable, Streams};
 
 /// `zstd`
 pub(crate) static ZSTD: Entry = Entry {
@@ -28,14 +30,47 @@ pub(crate) static ZSTD: Entry = Entry {
             [_] => return Err("SIZE has to follow '-s'".into()),
         };
         let level = arguments::level(&[levels, more].concat(), 1, 19, 3)?;
-        let encoder = encoder(level).map_err(|error| format!("zstd cannot begin: {error}"))?;
-        let stage = match size {
-            None => Stage::rewrite(Size::Unknown, Compress(encoder)),
-            Some(size) => Stage::rewrite(Size::Unknown, Seekable::new(encoder, size as u32)).keeping(seekable::MEMORY),
+        let encoder = || encoder(level).map_err(|error| format!("zstd cannot begin: {error}"));
+        let stage = match (size, piece_bytes(level)) {
+            (None, Some(bytes)) => Stage::rewrite(Size::Unknown, InPieces(Frames::new(level, bytes))),
+            (None, None) => Stage::rewrite(Size::Unknown, Compress(encoder()?)),
+            (Some(size), _) if size <= IN_PIECES_MAX as u64 => {
+                let frames = Frames::new(level, size as usize).without_empty();
+                Stage::rewrite(Size::Unknown, Seekable::new(Body::Pieces(frames))).keeping(seekable::MEMORY)
+            }
+            (Some(size), _) => {
+                let body = Body::Streams(Streams::new(encoder()?, size as u32));
+                Stage::rewrite(Size::Unknown, Seekable::new(body)).keeping(seekable::MEMORY)
+            }
         };
-        Ok(stage.undone_by("unzstd"))
+        Ok(stage.with_threads().undone_by("unzstd"))
     },
 };
+
+/// Bytes of the pieces that become frames: at higher levels the matches are worth more that lie far back. From 10 on the stream is
+/// one frame: there more would be lost by the cuts than is won.
+fn piece_bytes(level: i32) -> Option<usize> {
+    match level {
+        ..=5 => Some(4 << 20),
+        6..=9 => Some(IN_PIECES_MAX),
+        _ => None,
+    }
+}
+
+/// Bytes of the longest pieces of which a thread keeps one.
+const IN_PIECES_MAX: usize = 8 << 20;
+
+struct InPieces(Frames);
+
+impl Rewrite for InPieces {
+    fn use_threads(&mut self, most: usize) {
+        self.0.use_threads(most);
+    }
+
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+        self.0.step(input, output, ends, |_| Ok(()))
+    }
+}
 
 /// Threads that the library starts, at most.
 const WORKERS_MAX: u32 = 64;

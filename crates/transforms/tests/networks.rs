@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use millstream_net::{Network, Options, Place, Plan, check, run};
+use millstream_net::{Network, Options, Place, Plan, check, explain, run};
 use millstream_transforms::ALL;
 
 /// A directory that is gone with the value.
@@ -261,12 +261,14 @@ fn zstd_writes_the_same_bytes_however_many_threads_it_has() {
         let network = Network::from_line(line).unwrap();
         run::in_memory(&network, ALL, &input, &Options { threads, ..Options::default() }).unwrap()
     };
-    let one = packed("zstd -1", 1);
-    assert!(input.len() > 16 << 20 && one.len() < input.len() / 2);
-    for (line, threads) in
-        [("zstd -1", 2), ("zstd -1", 5), ("short 70001 | zstd -1", 1), ("short 1000000 | zstd -1", 3)]
-    {
-        assert!(packed(line, threads) == one, "{line}, {threads} threads");
+    assert!(input.len() > 16 << 20);
+    // Frames of 4 MiB, of 8 MiB, and one.
+    for level in [1, 6, 10] {
+        let one = packed(&format!("zstd -{level}"), 1);
+        assert!(one.len() < input.len() / 2);
+        for (before, threads) in [("", 2), ("", 5), ("short 70001 | ", 1), ("short 1000000 | ", 3)] {
+            assert!(packed(&format!("{before}zstd -{level}"), threads) == one, "{before}-{level}, {threads} threads");
+        }
     }
 }
 
@@ -299,6 +301,24 @@ fn the_plan_keeps_to_the_memory_and_the_threads() {
     }
     let error = plan(10_000, 1).unwrap_err().to_string();
     assert!(error.contains("needs 5 buffers of at least 4096 bytes"), "{error}");
+}
+
+#[test]
+fn a_stage_with_threads_of_its_own_gets_no_other() {
+    let network = Network::from_line("zstd | unzstd | zstd -s 1M").unwrap();
+    let checked = check::check(&network, ALL).unwrap();
+    use Place::{OwnThread, SameThread, Sink, Source};
+    for (threads, second, why) in [
+        (1, SameThread, ["no thread is left"; 3]),
+        (3, OwnThread, ["threads of its own", "in a thread of its own", "threads of its own"]),
+    ] {
+        let plan = Plan::of(&checked, &Options { threads, ..Options::default() }).unwrap();
+        assert_eq!(plan.places, [Source, SameThread, second, SameThread, Sink]);
+        let explained = explain(&checked, &plan);
+        for (line, why) in explained.lines().skip(1).zip(why) {
+            assert!(line.contains(why), "{why:?} in {explained}");
+        }
+    }
 }
 
 #[test]

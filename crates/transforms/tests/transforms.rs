@@ -315,6 +315,11 @@ fn arguments_that_mean_nothing_are_refused() {
 fn zstd_names_the_block_that_is_wrong() {
     let text: Vec<u8> = (0..900_000_u32).flat_map(|number| number.to_string().into_bytes()).collect();
     let packed = done("zstd", &text);
+    let mut ends = vec![0];
+    while let Some(rest) = packed.get(ends[ends.len() - 1]..).filter(|rest| !rest.is_empty()) {
+        ends.push(ends[ends.len() - 1] + zstd::zstd_safe::find_frame_compressed_size(rest).unwrap());
+    }
+    assert!(ends.len() > 2, "several frames: {ends:?}");
     for place in (1000..packed.len()).step_by(packed.len() / 7) {
         let error = run(&format!("corrupt {place} | unzstd"), &packed, &Options::default()).unwrap_err();
         let offset =
@@ -322,7 +327,8 @@ fn zstd_names_the_block_that_is_wrong() {
         let offset = offset.unwrap_or_else(|| panic!("{error}"));
         // A block has at most 128 KiB; what is wrong with its bytes may show as late as in the checksum of the frame.
         let is_in_block = offset <= place && place - offset <= 128 << 10;
-        assert!(is_in_block || offset == packed.len() - 4, "byte {place} of {}: {error}", packed.len());
+        let end_of_frame = *ends.iter().find(|&&end| end > place).unwrap();
+        assert!(is_in_block || offset == end_of_frame - 4, "byte {place} of {}: {error}", packed.len());
     }
 }
 
@@ -360,10 +366,21 @@ fn a_large_stream_is_compressed_to_the_same_bytes_however_it_is_cut() {
 
 #[test]
 fn a_seekable_stream_says_where_its_frames_are() {
-    let text: Vec<u8> = (0..60_000_u32).flat_map(|number| number.to_string().into_bytes()).collect();
-    for size in [0, 1, 65_535, 65_536, 65_537, 200_000] {
+    let text: Vec<u8> = (0..3_000_000_u32).flat_map(|number| number.to_string().into_bytes()).collect();
+    // The last frames are longer than those of which threads keep whole ones.
+    for (option, frame_bytes, size) in [
+        ("64K", 65_536, 0),
+        ("64K", 65_536, 1),
+        ("64K", 65_536, 65_535),
+        ("64K", 65_536, 65_536),
+        ("64K", 65_536, 65_537),
+        ("64K", 65_536, 2_000_000),
+        ("8M", 8 << 20, 17_000_000),
+        ("9M", 9 << 20, 18 << 20),
+        ("9M", 9 << 20, 19_500_000),
+    ] {
         let text = &text[..size];
-        let packed = done("zstd -3 -s 64K", text);
+        let packed = done(&format!("zstd -1 -s {option}"), text);
         assert!(done("unzstd", &packed) == text && program(&["zstd", "-dqc"], &packed) == text, "{size} bytes");
         let number = |at: usize| u32::from_le_bytes(packed[at..at + 4].try_into().unwrap()) as usize;
         // From the end, as a reader finds it.
@@ -372,14 +389,14 @@ fn a_seekable_stream_says_where_its_frames_are() {
         let frames = number(end - 9);
         let table = end - 9 - 12 * frames;
         assert_eq!((number(table - 4), number(table - 8)), (12 * frames + 9, 0x184d_2a5e), "{size} bytes");
-        assert_eq!(frames, size.div_ceil(65_536), "{size} bytes");
+        assert_eq!(frames, size.div_ceil(frame_bytes), "{size} bytes");
         let (mut at, mut from) = (0, 0);
         for entry in (table..end - 9).step_by(12) {
             let part = &text[from..from + number(entry + 4)];
             assert!(done("unzstd", &packed[at..at + number(entry)]) == part, "the frame at {at}, {size} bytes");
             let hash = twox_hash::XxHash64::oneshot(0, part);
             assert_eq!(number(entry + 8) as u64, hash & 0xffff_ffff);
-            assert!(part.len() == 65_536 || entry + 12 == end - 9);
+            assert!(part.len() == frame_bytes || entry + 12 == end - 9);
             (at, from) = (at + number(entry), from + part.len());
         }
         assert_eq!((at, from), (table - 8, size));

@@ -16,6 +16,7 @@ use millstream_net::{Fault, Next, Rewrite, Step};
 use twox_hash::XxHash64;
 use zstd::stream::raw::{Encoder, InBuffer, Operation, OutBuffer};
 
+use super::frames::Frames;
 use crate::kept::{Kept, SLACK};
 
 /// Bytes of what is in a frame. The format has 1 GiB at most; below 64 KiB the table would be large, and little be compressed.
@@ -35,31 +36,79 @@ const HAS_CHECKSUMS: u8 = 0x80;
 const FOOTER: usize = 9;
 
 pub(super) struct Seekable {
+    body: Body,
+    table: Table,
+    is_table_begun: bool,
+}
+
+/// How frames are made.
+pub(super) enum Body {
+    /// By several threads, each of a piece that is kept as a whole.
+    Pieces(Frames),
+    /// One after the other, for pieces too large for that.
+    Streams(Streams),
+}
+
+/// The entries, and room for more.
+struct Table {
+    bytes: Kept,
+    frames: usize,
+    frames_max: usize,
+}
+
+impl Table {
+    fn add(&mut self, written: usize, read: usize, checksum: u32) -> Result<(), Fault> {
+        if self.frames == self.frames_max {
+            return Err(Fault::new(format!(
+                "there is memory for a table of {} frames, and more are needed; larger frames need fewer",
+                self.frames_max
+            )));
+        }
+        // Neither is longer than a frame, which is compressed to little more than it has.
+        [written as u32, read as u32, checksum].iter().for_each(|number| self.bytes.push(&number.to_le_bytes()));
+        self.frames += 1;
+        Ok(())
+    }
+}
+
+/// Frames that are written while they are read.
+pub(super) struct Streams {
     encoder: Encoder<'static>,
     frame_bytes: u32,
     /// Of the frame that is being written.
     read: u32,
     written: u32,
     hash: XxHash64,
-    table: Kept,
-    frames: usize,
-    frames_max: usize,
-    part: Part,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
-    Frame,
     /// All of it was read.
-    EndOfFrame,
-    Table,
+    is_end_of_frame: bool,
 }
 
-impl Seekable {
-    pub(super) fn new(encoder: Encoder<'static>, frame_bytes: u32) -> Seekable {
-        let frames_max = (MEMORY.start() - SLACK) / ENTRY;
-        let (hash, table) = (XxHash64::with_seed(0), Kept::default());
-        Seekable { encoder, frame_bytes, read: 0, written: 0, hash, table, frames: 0, frames_max, part: Part::Frame }
+impl Streams {
+    pub(super) fn new(encoder: Encoder<'static>, frame_bytes: u32) -> Streams {
+        let hash = XxHash64::with_seed(0);
+        Streams { encoder, frame_bytes, read: 0, written: 0, hash, is_end_of_frame: false }
+    }
+
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool, table: &mut Table) -> Result<Step, Fault> {
+        let (mut consumed, mut produced) = (0, 0);
+        loop {
+            let (rest, room) = (&input[consumed..], &mut output[produced..]);
+            let (read, written) = if self.is_end_of_frame {
+                (0, self.end_frame(room, table)?)
+            } else if !rest.is_empty() {
+                self.compress(rest, room)?
+            } else if ends && self.read > 0 {
+                self.is_end_of_frame = true;
+                continue;
+            } else {
+                return Ok(Step { consumed, produced, next: if ends { Next::Done } else { Next::More } });
+            };
+            (consumed, produced) = (consumed + read, produced + written);
+            let is_idle = (read, written) == (0, 0) && self.read > 0;
+            if is_idle || produced == output.len() {
+                return Ok(Step { consumed, produced, next: Next::More });
+            }
+        }
     }
 
     /// Compresses bytes of one frame. Returns how many were read and written.
@@ -70,16 +119,13 @@ impl Seekable {
         self.encoder.run(&mut from, &mut to)?;
         let (read, written) = (from.pos(), to.pos());
         self.hash.write(&input[..read]);
-        // Neither is longer than a frame, which is compressed to little more than it has.
         self.read += read as u32;
         self.written += written as u32;
-        if self.read == self.frame_bytes {
-            self.part = Part::EndOfFrame;
-        }
+        self.is_end_of_frame = self.read == self.frame_bytes;
         Ok((read, written))
     }
 
-    fn end_frame(&mut self, output: &mut [u8]) -> Result<usize, Fault> {
+    fn end_frame(&mut self, output: &mut [u8], table: &mut Table) -> Result<usize, Fault> {
         let mut to = OutBuffer::around(output);
         // Its threads may still be busy and nothing be ready.
         let mut left = self.encoder.finish(&mut to, true)?;
@@ -89,67 +135,71 @@ impl Seekable {
         let written = to.pos();
         self.written += written as u32;
         if left == 0 {
-            if self.frames == self.frames_max {
-                return Err(Fault::new(format!(
-                    "there is memory for a table of {} frames, and more are needed; larger frames need fewer",
-                    self.frames_max
-                )));
-            }
-            let checksum = self.hash.finish() as u32;
-            [self.written, self.read, checksum].iter().for_each(|number| self.table.push(&number.to_le_bytes()));
-            self.frames += 1;
+            table.add(self.written as usize, self.read as usize, self.hash.finish() as u32)?;
             (self.read, self.written, self.hash) = (0, 0, XxHash64::with_seed(0));
-            self.part = Part::Frame;
+            self.is_end_of_frame = false;
         }
         Ok(written)
+    }
+}
+
+impl Seekable {
+    pub(super) fn new(body: Body) -> Seekable {
+        let frames_max = (MEMORY.start() - SLACK) / ENTRY;
+        Seekable { body, table: Table { bytes: Kept::default(), frames: 0, frames_max }, is_table_begun: false }
     }
 
     /// Returns how much of what stands before the table was written: all of it, or nothing for lack of room.
     fn begin_table(&mut self, output: &mut [u8]) -> usize {
-        let bytes = self.table.len() + FOOTER;
+        let Table { bytes: table, frames, .. } = &mut self.table;
+        let bytes = table.len() + FOOTER;
         let start = [SKIPPABLE.to_le_bytes(), (bytes as u32).to_le_bytes()].concat();
         let Some(room) = output.get_mut(..start.len()) else { return 0 };
         room.copy_from_slice(&start);
-        self.table.push(&(self.frames as u32).to_le_bytes());
-        self.table.push(&[HAS_CHECKSUMS]);
-        self.table.push(&SEEKABLE.to_le_bytes());
-        self.part = Part::Table;
+        table.push(&(*frames as u32).to_le_bytes());
+        table.push(&[HAS_CHECKSUMS]);
+        table.push(&SEEKABLE.to_le_bytes());
+        self.is_table_begun = true;
         start.len()
+    }
+
+    fn compress(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+        let table = &mut self.table;
+        match &mut self.body {
+            Body::Streams(streams) => streams.step(input, output, ends, table),
+            Body::Pieces(frames) => frames.step(input, output, ends, |frame| {
+                let checksum = frame.bytes.last_chunk().map_or(0, |last| u32::from_le_bytes(*last));
+                table.add(frame.bytes.len(), frame.piece_bytes, checksum)
+            }),
+        }
     }
 }
 
 impl Rewrite for Seekable {
     fn may_keep(&mut self, bytes: usize) {
-        self.frames_max = (bytes.saturating_sub(SLACK) / ENTRY).min(FRAMES_MAX);
+        self.table.frames_max = (bytes.saturating_sub(SLACK) / ENTRY).min(FRAMES_MAX);
     }
 
     fn use_threads(&mut self, most: usize) {
-        super::use_threads(&mut self.encoder, most);
+        match &mut self.body {
+            Body::Pieces(frames) => frames.use_threads(most),
+            Body::Streams(streams) => super::use_threads(&mut streams.encoder, most),
+        }
     }
 
     fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
-        let (mut consumed, mut produced) = (0, 0);
-        loop {
-            let (rest, room, part) = (&input[consumed..], &mut output[produced..], self.part);
-            let (read, written) = match self.part {
-                Part::Frame if !rest.is_empty() => self.compress(rest, room)?,
-                Part::Frame if ends && self.read > 0 => {
-                    self.part = Part::EndOfFrame;
-                    continue;
-                }
-                Part::Frame if ends => (0, self.begin_table(room)),
-                Part::Frame => (0, 0),
-                Part::EndOfFrame => (0, self.end_frame(room)?),
-                Part::Table => (0, self.table.take(room)),
-            };
-            (consumed, produced) = (consumed + read, produced + written);
-            if self.part == Part::Table && self.table.len() == 0 {
-                return Ok(Step { consumed, produced, next: Next::Done });
+        let mut step = Step { consumed: 0, produced: 0, next: Next::Done };
+        if !self.is_table_begun {
+            step = self.compress(input, output, ends)?;
+            if step.next == Next::More {
+                return Ok(step);
             }
-            let is_idle = (read, written, self.part) == (0, 0, part);
-            if is_idle || produced == output.len() {
-                return Ok(Step { consumed, produced, next: Next::More });
-            }
+            step.produced += self.begin_table(&mut output[step.produced..]);
         }
+        if self.is_table_begun {
+            step.produced += self.table.bytes.take(&mut output[step.produced..]);
+        }
+        let is_done = self.is_table_begun && self.table.bytes.len() == 0;
+        Ok(Step { next: if is_done { Next::Done } else { Next::More }, ..step })
     }
 }
