@@ -18,6 +18,9 @@
 //! - **A look is interrupted**: this thread lost its CPU to somebody for a while. The other side had all that time; if it
 //!   has done nothing it is not running, and one sleeps. This teaches nothing about how long it pays to look.
 //!
+//! A reader that finds bytes and was only waiting for them may wait some microseconds more, while more of them come: see
+//! `gathering`.
+//!
 //! How long a wake-up takes is measured: who rings the bell leaves the time, and who is woken compares.
 //!
 //! # Waking
@@ -29,10 +32,11 @@
 //! The pages of a ring are made as they are first used, and given back by a reader that has waited for a whole nap in
 //! vain. The capacity is not the policy's to change.
 //!
-//! `decisions` is pure: numbers in, numbers out, no clock. `patience` does what it says. `simulation` runs it in a world of
+//! `decisions` and `gathering` are pure: numbers in, numbers out, no clock. `patience` does what it says. `simulation` runs it in a world of
 //! two CPUs with a clock of its own.
 
 mod decisions;
+mod gathering;
 mod patience;
 #[cfg(test)]
 mod simulation;

@@ -349,9 +349,14 @@ impl Reader {
             let is_over = || has_bytes(ring) || ring.closes() != closes || ring.route() != Route::Ring;
             let mut effort = Effort::default();
             let look = self.end.patience.look(ring.writers_cpu(), is_over, &mut effort);
+            let is_found = look == Look::Found && has_bytes(ring);
+            if is_found {
+                let (waiting, half) = (|| ring.readable().unwrap_or(0), ring.capacity().unwrap_or(0) / 2);
+                self.end.patience.let_gather(ring.writers_cpu(), waiting, half, &mut effort);
+            }
             self.end.counters.waited(effort);
             match look {
-                Look::Found if has_bytes(ring) => return Ok(Outcome::TryAgain),
+                _ if is_found => return Ok(Outcome::TryAgain),
                 Look::KeepLooking if self.end.is_blocking()? => {
                     return Ok(self.ask_kernel(ring)?.unwrap_or(Outcome::TryAgain));
                 }

@@ -38,6 +38,8 @@ pub struct Statistics {
     pub yields: u64,
     /// Times that the CPU was not offered, because somebody else had been seen to take it.
     pub yields_withheld: u64,
+    /// Times that this end, a reader, found bytes and let more gather before it went on, for some microseconds.
+    pub gathered: u64,
     /// Times that this end went to sleep.
     pub sleeps: u64,
     /// Times that this end woke the other side, or told somebody who watches it.
@@ -64,6 +66,7 @@ pub(crate) struct Counters {
     spins: AtomicU64,
     yields: AtomicU64,
     yields_withheld: AtomicU64,
+    gathered: AtomicU64,
     sleeps: AtomicU64,
     wakes: AtomicU64,
     pages_given_back: AtomicU64,
@@ -139,6 +142,7 @@ impl Counters {
         self.spins.fetch_add(effort.looks, Relaxed);
         self.yields.fetch_add(effort.offers, Relaxed);
         self.yields_withheld.fetch_add(effort.withheld, Relaxed);
+        self.gathered.fetch_add(effort.gathered, Relaxed);
     }
 
     pub(crate) fn slept(&self) {
@@ -167,6 +171,7 @@ impl Counters {
             spins: self.spins.load(Relaxed),
             yields: self.yields.load(Relaxed),
             yields_withheld: self.yields_withheld.load(Relaxed),
+            gathered: self.gathered.load(Relaxed),
             sleeps: self.sleeps.load(Relaxed),
             wakes: self.wakes.load(Relaxed),
             pages_given_back: self.pages_given_back.load(Relaxed),

@@ -6,6 +6,7 @@ use millstream_sys::{clock, cpu};
 
 use super::WaitPolicy;
 use super::decisions::{Act, End, Lessons, UNMEASURED_WAKE, Wait};
+use super::gathering::{Gathering, PAUSE};
 
 /// How waiting before sleep went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,7 @@ pub(crate) struct Effort {
     pub(crate) looks: u64,
     pub(crate) offers: u64,
     pub(crate) withheld: u64,
+    pub(crate) gathered: u64,
 }
 
 /// What a wake-up costs, as this process has measured; 0 until then. All ends learn for all: a new one need not begin
@@ -47,11 +49,15 @@ pub(crate) struct Patience {
     policy: WaitPolicy,
     /// Ticks: how long it looks the next time.
     look: AtomicU32,
+    /// The two numbers of [`Gathering`].
+    gathering: [AtomicU32; 2],
 }
 
 impl Patience {
     pub(crate) fn new(policy: WaitPolicy) -> Patience {
-        Patience { policy, look: AtomicU32::new(Lessons::none().look) }
+        let Gathering { rest, next_rest } = Gathering::untried();
+        let gathering = [rest, next_rest].map(AtomicU32::new);
+        Patience { policy, look: AtomicU32::new(Lessons::none().look), gathering }
     }
 
     pub(crate) fn policy(&self) -> WaitPolicy {
@@ -111,6 +117,34 @@ impl Patience {
         }
     }
 
+    /// After a look that found bytes: waits a little longer while more come, if that pays. `waiting` counts them; with
+    /// `enough` of them the writer may soon have to wait.
+    pub(crate) fn let_gather(
+        &self,
+        peer_cpu: Option<u32>,
+        waiting: impl Fn() -> usize,
+        enough: usize,
+        effort: &mut Effort,
+    ) {
+        let [rest, next_rest] = &self.gathering;
+        let mut gathering = Gathering { rest: rest.load(Relaxed), next_rest: next_rest.load(Relaxed) };
+        if gathering.begins() && self.policy == WaitPolicy::Adaptive && !shares_cpu(peer_cpu) {
+            effort.gathered += 1;
+            let start = clock::ticks();
+            let (mut before, mut now) = (waiting(), start);
+            loop {
+                now = pause(now);
+                let seen = waiting();
+                if !gathering.goes_on(seen > before, now.wrapping_sub(start), seen >= enough) {
+                    break;
+                }
+                before = seen;
+            }
+        }
+        rest.store(gathering.rest, Relaxed);
+        next_rest.store(gathering.next_rest, Relaxed);
+    }
+
     /// After a sleep: the other side rang at `rung_at`, if it did.
     pub(crate) fn woke(&self, slept_at: u64, rung_at: u64, peer_cpu: Option<u32>) {
         let mut lessons = self.lessons();
@@ -157,6 +191,17 @@ fn looks(is_over: &impl Fn() -> bool, effort: &mut Effort) -> bool {
         std::hint::spin_loop();
     }
     false
+}
+
+/// Touches nothing that is shared for a while; returns the time.
+fn pause(since: u64) -> u64 {
+    loop {
+        (0..8).for_each(|_| std::hint::spin_loop());
+        let now = clock::ticks();
+        if now.wrapping_sub(since) >= PAUSE {
+            return now;
+        }
+    }
 }
 
 /// Whether the other side cannot be running at this moment. Where it has not been seen yet it is taken to be where this
