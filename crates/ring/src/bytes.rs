@@ -78,7 +78,21 @@ mod memory {
             unsafe { copy(source.as_ptr(), target.as_mut_ptr(), target.len(), lines, Travelling::Source) }
         }
 
+        /// The eight bytes at `offset`, the lowest first.
+        #[inline]
+        pub(crate) fn word(&self, offset: usize) -> u64 {
+            // SAFETY: as for `write`.
+            u64::from_le(unsafe { self.at(offset, size_of::<u64>()).cast::<u64>().read_unaligned() })
+        }
+
+        #[inline]
+        pub(crate) fn set_word(&self, offset: usize, word: u64) {
+            // SAFETY: as for `write`.
+            unsafe { self.at(offset, size_of::<u64>()).cast::<u64>().write_unaligned(word.to_le()) }
+        }
+
         /// The address of `len` bytes.
+        #[inline]
         pub(crate) fn at(&self, offset: usize, len: usize) -> NonNull<u8> {
             assert!(len <= self.len && offset <= self.len - len);
             // SAFETY: in the banks, or just behind them, by the line above.
@@ -140,6 +154,16 @@ mod model {
                 // SAFETY: loom stops the model if another thread writes the byte.
                 *byte = cell.with(|cell| unsafe { *cell });
             }
+        }
+
+        pub(crate) fn word(&self, offset: usize) -> u64 {
+            let mut bytes = [0; size_of::<u64>()];
+            self.read(offset, &mut bytes, Lines::Near);
+            u64::from_le_bytes(bytes)
+        }
+
+        pub(crate) fn set_word(&self, offset: usize, word: u64) {
+            self.write(offset, &word.to_le_bytes(), Lines::Near);
         }
 
         pub(crate) fn copy(&self, offset: usize, other: &Bytes<'_>, target: usize, len: usize) {

@@ -12,7 +12,14 @@ use crate::ring::{PIPE_BUF, ReadSide, Room, Waiting, WriteSide, split};
 /// Bits that lie in one byte.
 const BITS: usize = 8;
 
-static NOTHING: [u8; 512] = [0; 512];
+/// Notes are made a word at a time.
+const WORD_BYTES: usize = size_of::<u64>();
+const WORD_BITS: usize = BITS * WORD_BYTES;
+
+/// What the notes take of a bank, whatever the ring in the other.
+pub(crate) fn bytes_of_notes(bank_bytes: usize) -> usize {
+    bank_bytes / BITS
+}
 
 impl Room {
     /// Where it is noted how writes end.
@@ -35,38 +42,34 @@ impl<P: Parking> WriteSide<'_, P> {
     #[inline]
     pub fn note_end(&self, room: Room, len: usize) {
         let (start, first) = split(room.geometry, room.position, len);
-        self.clear(room, start, first);
-        self.clear(room, 0, len - first);
-        let last = if first < len { len - first - 1 } else { start + len - 1 };
-        self.change(room, last / BITS, |bits| bits | 1 << (last % BITS));
-    }
-
-    fn clear(&self, room: Room, start: usize, len: usize) {
-        let end = start + len;
-        let (first, past) = (start / BITS, end / BITS);
-        let (from_start, before_end) = (u8::MAX << (start % BITS), !(u8::MAX << (end % BITS)));
-        if first == past {
-            if len > 0 {
-                self.change(room, first, |bits| bits & !(from_start & before_end));
-            }
-            return;
-        }
-        self.change(room, first, |bits| bits & !from_start);
-        let mut at = first + 1;
-        while at < past {
-            let piece = &NOTHING[..NOTHING.len().min(past - at)];
-            self.ring.bytes.write(self.notes_of(room) + at, piece, Lines::Near);
-            at += piece.len();
-        }
-        if before_end != 0 {
-            self.change(room, past, |bits| bits & !before_end);
+        if first < len {
+            self.note(room, start, first, 0);
+            self.note(room, 0, len - first, 1);
+        } else {
+            self.note(room, start, len, 1);
         }
     }
 
-    fn change(&self, room: Room, at: usize, change: impl Fn(u8) -> u8) {
-        let (offset, mut byte) = (self.notes_of(room) + at, [0]);
-        self.ring.bytes.read(offset, &mut byte, Lines::Near);
-        self.ring.bytes.write(offset, &[change(byte[0])], Lines::Near);
+    /// That nothing ends in the `len` bytes from `start` on, or, if `last` is 1 and not 0, only with the last of them.
+    #[inline]
+    fn note(&self, room: Room, start: usize, len: usize, last: u64) {
+        let (notes, end) = (self.notes_of(room), start + len - 1);
+        let (first_word, last_word) = (start / WORD_BITS, end / WORD_BITS);
+        // What others have noted: bits before the first and behind the last.
+        let mut kept = !(u64::MAX << (start % WORD_BITS));
+        for word in first_word..last_word {
+            self.keep(notes + word * WORD_BYTES, kept, 0);
+            kept = 0;
+        }
+        kept |= !(u64::MAX >> (WORD_BITS - 1 - end % WORD_BITS));
+        self.keep(notes + last_word * WORD_BYTES, kept, last << (end % WORD_BITS));
+    }
+
+    /// Leaves of the word at `offset` the bits `kept`, and sets those of `more`.
+    #[inline]
+    fn keep(&self, offset: usize, kept: u64, more: u64) {
+        let before = if kept == 0 { 0 } else { self.ring.bytes.word(offset) & kept };
+        self.ring.bytes.set_word(offset, before | more);
     }
 
     fn notes_of(&self, room: Room) -> usize {
@@ -150,5 +153,30 @@ mod tests {
         }
         assert_eq!(pieces_of(&[10_000, 10]), [4096, 4096, 1818]);
         assert_eq!(pieces_of(&[4000, 4096, 200, 100]), [4000, 4096, 300]);
+    }
+
+    #[test]
+    fn a_note_changes_the_bits_of_its_own_bytes_and_no_others() {
+        let header = Header::new();
+        let mut memory = vec![0_u8; 2 * 4096];
+        // SAFETY: the vector, which outlives the ring and is not used otherwise while that is.
+        let bytes = unsafe { Bytes::new(NonNull::from(&mut memory[..]).cast(), memory.len()) };
+        let ring = Ring::new(&header, bytes);
+        ring.found_for_fifo(Whose::default(), Geometry::of(4096).unwrap(), 7);
+        let steady = somebody(1);
+        let (writers, readers) = (ring.lock_writers(&steady).unwrap(), ring.lock_readers(&steady).unwrap());
+        let mut expected = [false; 4096];
+        let mut position = 0;
+        // Every alignment to a word, and around the end.
+        for len in (1..200).chain([512, 1000, 4095, 4096]).cycle().take(1000) {
+            writers.note_end(writers.room(len).unwrap(), len);
+            writers.write(writers.room(len).unwrap(), [vec![0; len].as_slice()].into_iter(), 0);
+            readers.discard(readers.waiting(usize::MAX).unwrap());
+            (0..len).for_each(|index| expected[(position + index) % 4096] = index == len - 1);
+            position += len;
+            let noted: Vec<bool> =
+                (0..4096).map(|at| ring.bytes.word(4096 + at / 64 * 8) >> (at % 64) & 1 != 0).collect();
+            assert_eq!(noted, expected, "{len} bytes up to {position}");
+        }
     }
 }
