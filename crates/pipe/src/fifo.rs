@@ -2,6 +2,7 @@
 
 mod company;
 mod doorbell;
+mod lookout;
 pub(crate) mod reading;
 pub(crate) mod routes;
 pub(crate) mod writing;

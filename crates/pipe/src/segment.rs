@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64};
 use millstream_ring::{Bytes, Extent, Foreign, Geometry, HEADER_BYTES, Header, Ring, Route, Whose};
 use millstream_sys::memory::{self, SharedMapping};
 use millstream_sys::pipe::Identity;
+use millstream_sys::tripwire::{self, Tripwire, Words};
 use millstream_sys::{Errno, fd::BorrowedFd};
 
 use crate::parking::Parker;
@@ -78,6 +79,23 @@ impl Segment {
         // SAFETY: within the mapping, by the line above.
         let start = unsafe { self.mapping.start().add(HEADER_BYTES + range.start) };
         NonNull::slice_from_raw_parts(start, range.len())
+    }
+
+    /// A tripwire at `pipe`, with its words in the page at `offset`, which was taken for that.
+    pub(crate) fn tripwire(&self, offset: usize, pipe: BorrowedFd<'_>) -> Result<Tripwire, Errno> {
+        self.mapping.populate(offset, tripwire::PAGE)?;
+        // SAFETY: a page of the mapping, as `populate` has found, which nobody else uses. It is kept with the tripwire in a `Link`, in which the
+        // segment is dropped later.
+        unsafe { Tripwire::new(self.mapping.start().add(offset), pipe) }
+    }
+
+    /// Whether the tripwire is up that was put up at `count`, and whose `words` lie in the page at `offset`.
+    #[inline]
+    pub(crate) fn is_tripwire_up(&self, offset: usize, words: Words, count: u32) -> bool {
+        // SAFETY: a page of the mapping; words are within it.
+        offset.is_multiple_of(tripwire::PAGE)
+            && offset < self.mapping.len()
+            && unsafe { tripwire::is_up(self.mapping.start().add(offset), words, count) }
     }
 
     /// Sees to it that these bytes can be touched without a fault and without SIGBUS. Only with the lock of a side held,

@@ -58,6 +58,7 @@
 //!                                                                                           the copy is complete
 //! E11 Claims::end           swap 0, Release                <->  is_claimed      load, Acquire where the claim ended
 //! E12 WriteSide::lend       store geometry, then E1        <->  ReadSide::waiting   E1, then load where the bytes are
+//! E13 withdraw_lookout      store lookout; then the kernel  <->  lookout             load lookout, words, lookout
 //! ```
 #![no_std]
 
@@ -74,6 +75,7 @@ mod header;
 mod lock;
 #[cfg(not(loom))]
 mod look;
+mod lookout;
 mod offer;
 mod ring;
 mod route;
@@ -90,6 +92,7 @@ pub use header::{HEADER_BYTES, Header, MAGIC, VERSION};
 pub use lock::{Guard, Lock, Parked, Parking};
 #[cfg(not(loom))]
 pub use look::{Look, Tallies};
+pub use lookout::Lookout;
 pub use offer::{LARGEST_OFFER, Offer, Standing, Terms};
 pub use ring::{Foreign, PIPE_BUF, ReadSide, Resize, Ring, Room, Waiting, Whose, WriteSide};
 pub use route::Route;

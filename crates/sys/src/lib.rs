@@ -84,6 +84,8 @@ pub mod socket;
 #[cfg(feature = "std")]
 pub mod transfer;
 #[cfg(feature = "std")]
+pub mod tripwire;
+#[cfg(feature = "std")]
 pub mod usage;
 #[cfg(feature = "std")]
 pub mod vector;

@@ -11,6 +11,7 @@ use crate::Errno;
 
 /// Zeroed memory that this process and the children it forks from now on all see. Each unmaps its own view when the
 /// value is dropped; the memory goes with the last.
+#[derive(Debug)]
 pub struct Shared {
     start: NonNull<u8>,
     len: usize,
@@ -33,6 +34,11 @@ impl Shared {
             rustix::mm::mmap_anonymous(ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED)
         }?;
         Ok(Shared { start: NonNull::new(start.cast()).ok_or(Errno::NOMEM)?, len })
+    }
+
+    /// The first byte.
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
     }
 
     /// The word at byte `offset`.

@@ -21,6 +21,7 @@ use millstream_sys::transfer::{self, Access, Mark};
 use millstream_sys::{Errno, clock, cpu, fifo, memory, open_files, own_pid, pipe};
 
 use super::doorbell::Doorbell;
+use super::lookout::{self, Watch};
 use crate::end::{Counted, End, is_another_allowed, size_for};
 use crate::handover::{FIRST_OF_WRITERS, Place};
 use crate::parking::Parker;
@@ -196,6 +197,8 @@ impl Drop for Alone<'_> {
 /// A ring that this process shares.
 #[derive(Debug)]
 pub(crate) struct Link {
+    /// Before the segment, in which its words lie.
+    pub(super) watch: Watch,
     /// The FIFO opened once more, never blocking, with the mark.
     own: OwnedFd,
     bell: OwnedFd,
@@ -292,6 +295,13 @@ impl Link {
     }
 }
 
+impl Drop for Link {
+    fn drop(&mut self) {
+        // Before the descriptor goes that is watched.
+        lookout::withdraw(self);
+    }
+}
+
 /// Who else is in company.
 pub(super) struct Others {
     pub(super) readers: bool,
@@ -330,6 +340,7 @@ fn join(fd: BorrowedFd<'_>, access: Access, wish: Wish) -> io::Result<Link> {
     transfer::unlock_whole(&own)?;
     let never = || AtomicU64::new(0);
     Ok(Link {
+        watch: Watch::none(),
         own,
         bell,
         segment,

@@ -9,6 +9,7 @@ use millstream_ring::{ReadSide, Ring, Route};
 use millstream_sys::{Errno, clock, cpu, signals, transfer};
 
 use super::company::Link;
+use super::lookout;
 use super::routes::{self, is_half_full};
 use crate::end::{BothSides, End, broken, lock_both};
 use crate::parking::Parker;
@@ -60,7 +61,10 @@ pub(crate) fn read(
             Attempt::Moved(count) => return Ok(count),
             Attempt::EndOfStream => return Ok(0),
             Attempt::Again => {}
-            Attempt::EmptyRing => next = look(end, link, nap)?,
+            Attempt::EmptyRing => {
+                lookout::see_to_it(link);
+                next = look(end, link, nap)?;
+            }
             Attempt::Nothing => {
                 if next != Next::Ask {
                     wait(end, link, &mut false_wakes, &mut nap, bell)?;

@@ -35,6 +35,7 @@ use millstream_sys::transfer::{self, Access};
 use millstream_sys::{Errno, clock, pipe, signals};
 
 use super::company::Link;
+use super::lookout;
 use crate::end::{BothSides, End, broken, lock_both};
 use crate::parking::Parker;
 use crate::refusal::Refusal;
@@ -81,9 +82,9 @@ pub(super) fn way<'p>(
     let ring = link.ring();
     let is_in_use = is_ring_in_use(link) && !is_found_alone(link, now);
     match ring.route() {
-        // Asked each time: what a stranger, or this very thread before it knew of the ring, has put into the FIFO is read
+        // To be known each time: what a stranger, or this very thread before it knew of the ring, has put into the FIFO is read
         // before what is put into the ring from now on.
-        Route::Ring if is_in_use && transfer::bytes_waiting(link.fifo())? == 0 => return Ok(Way::Ring),
+        Route::Ring if is_in_use && lookout::is_free_of_strangers(link, now)? => return Ok(Way::Ring),
         Route::Shadow if !is_in_use || !is_time_to_return(link, now) => return Ok(Way::Fifo),
         Route::Ring | Route::Shadow | Route::Moving => {}
     }

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar, Mutex};
-use millstream_ring::sync::{AtomicU32, Ordering};
-use millstream_ring::{Bytes, Geometry, Header, ReadSide, Ring, Route, Shadow, Whose, WriteSide};
+use millstream_ring::sync::{AtomicU32, Ordering, fence};
+use millstream_ring::{Bytes, Geometry, Header, Lookout, ReadSide, Ring, Route, Shadow, Whose, WriteSide};
 
 use crate::world::Me;
 
@@ -31,6 +31,9 @@ unsafe impl Send for Fifo {}
 pub(crate) struct Kernel {
     state: Mutex<State>,
     changed: Condvar,
+    /// The words of the tripwire, which the kernel writes and everybody may look at.
+    tripped: AtomicU32,
+    count: AtomicU32,
 }
 
 #[derive(Default)]
@@ -41,6 +44,8 @@ struct State {
     writers: u32,
     marked_readers: u32,
     marked_writers: u32,
+    /// Whether the tripwire is in the way of who writes.
+    is_watched: bool,
 }
 
 /// How an attempt ended.
@@ -70,7 +75,37 @@ impl Kernel {
 
     /// What a program without millstream does, too.
     pub(crate) fn write(&self, bytes: &[u8]) {
-        self.change(|state| state.bytes.extend(bytes));
+        self.change(|state| {
+            state.bytes.extend(bytes);
+            if std::mem::take(&mut state.is_watched) {
+                self.tripped.store(1, Ordering::Relaxed);
+            }
+        });
+    }
+
+    /// `Tripwire::set`.
+    fn set_tripwire(&self) -> Option<u32> {
+        if self.look(|state| state.is_watched) {
+            return Some(self.count.load(Ordering::Relaxed));
+        }
+        fence(Ordering::SeqCst);
+        let mut count = self.count.load(Ordering::Relaxed);
+        if self.tripped.load(Ordering::Relaxed) != 0 {
+            self.tripped.store(0, Ordering::Relaxed);
+            count += 1;
+            self.count.store(count, Ordering::Relaxed);
+        }
+        self.change(|state| {
+            state.is_watched = state.bytes.is_empty();
+            if !state.is_watched {
+                self.count.store(count + 1, Ordering::Relaxed);
+            }
+            state.is_watched.then_some(count)
+        })
+    }
+
+    fn is_tripwire_up(&self, count: u32) -> bool {
+        self.tripped.load(Ordering::Acquire) == 0 && self.count.load(Ordering::Acquire) == count
     }
 
     /// Up to so many bytes; `None` if that would wait.
@@ -138,7 +173,12 @@ impl Fifo {
         let fifo = Fifo {
             header: Header::new(),
             cells: (0..4).map(|_| UnsafeCell::new(0)).collect(),
-            kernel: Kernel { state: Mutex::new(state), changed: Condvar::new() },
+            kernel: Kernel {
+                state: Mutex::new(state),
+                changed: Condvar::new(),
+                tripped: AtomicU32::new(0),
+                count: AtomicU32::new(0),
+            },
             clock: AtomicU32::new(1000),
         };
         fifo.ring().found_for_fifo(Whose::default(), Geometry::of(2).unwrap(), 1);
@@ -163,12 +203,33 @@ impl Fifo {
         self.ring().readable() != Ok(0)
     }
 
-    /// `routes::way`, which asks before each write.
+    /// `lookout::try_to_look_out`, of the one reader that does.
+    pub(crate) fn look_out(&self) {
+        let ring = self.ring();
+        if let Some(lookout) = ring.lookout() {
+            if self.kernel.is_tripwire_up(lookout.count) {
+                return;
+            }
+            ring.withdraw_lookout(lookout);
+        }
+        if let Some(count) = self.kernel.set_tripwire() {
+            assert!(ring.post_lookout(None, Lookout { page: 0, flags: 36, count_at: 12, count }));
+        }
+    }
+
+    /// `lookout::is_looked_out_for`.
+    fn is_looked_out_for(&self) -> bool {
+        let ring = self.ring();
+        let is_up = |lookout: &Lookout| self.kernel.is_tripwire_up(lookout.count);
+        ring.lookout().filter(is_up).is_some_and(|lookout| ring.lookout() == Some(lookout))
+    }
+
+    /// `routes::way`, which knows before each write whether strangers have written.
     fn way(&self, me: &Me, writers: &WriteSide<'_, Me>) -> Way {
         let ring = self.ring();
         let is_in_use = ring.is_attended(self.now(), ATTENTION) && !ring.is_kept_to_kernel();
         match ring.route() {
-            Route::Ring if is_in_use && self.kernel.waiting() == 0 => return Way::Ring,
+            Route::Ring if is_in_use && (self.is_looked_out_for() || self.kernel.waiting() == 0) => return Way::Ring,
             Route::Shadow if !is_in_use => return Way::Fifo,
             _ => {}
         }

@@ -1,7 +1,9 @@
 //! A FIFO that ends of ours and plain programs share: who moves between the ring and the kernel, while company comes and
 //! goes. Bytes below 10 are ours, the others strangers'.
 
+use loom::sync::Arc;
 use loom::thread;
+use millstream_ring::sync::{AtomicU32, Ordering};
 
 use crate::fifo_world::{Attempt, Fifo};
 use crate::world::{Me, OCCASIONAL, check};
@@ -235,5 +237,81 @@ fn who_sleeps_at_the_fifo_is_woken_when_the_stream_goes_to_the_ring() {
         (0..2).for_each(|_| assert!(fifo.read(&READER, &mut got)));
         writer.join().unwrap();
         assert_eq!(got, [1, 2]);
+    });
+}
+
+#[test]
+fn bytes_around_a_strangers_keep_their_order_beside_a_lookout() {
+    check(3, || {
+        let fifo = Fifo::with(1, 1, true);
+        fifo.look_out();
+        let theirs = fifo.clone();
+        let writers = thread::spawn(move || {
+            theirs.write(&WRITER, 1);
+            theirs.kernel.write(&[11]);
+            theirs.write(&WRITER, 2);
+        });
+        let mut got = Vec::new();
+        for _ in 0..3 {
+            assert!(fifo.read(&READER, &mut got));
+            fifo.look_out();
+        }
+        writers.join().unwrap();
+        assert_eq!(got, [1, 11, 2]);
+    });
+}
+
+#[test]
+fn who_was_told_of_a_strangers_write_comes_behind_it_also_while_the_lookout_begins_anew() {
+    check(2, || {
+        let fifo = Fifo::with(1, 1, true);
+        fifo.look_out();
+        fifo.write(&WRITER, 1);
+        let told = Arc::new(AtomicU32::new(0));
+        let (theirs, tells) = (fifo.clone(), told.clone());
+        let stranger = thread::spawn(move || {
+            theirs.kernel.write(&[11]);
+            tells.store(1, Ordering::Release);
+        });
+        let theirs = fifo.clone();
+        let writer = thread::spawn(move || {
+            let was_told = told.load(Ordering::Acquire) == 1;
+            theirs.write(&WRITER, 2);
+            was_told
+        });
+        let mut got = Vec::new();
+        let _ = fifo.try_read(&READER, &mut got);
+        fifo.look_out();
+        stranger.join().unwrap();
+        let was_told = writer.join().unwrap();
+        fifo.look_out();
+        read_all(&fifo, &READER, &mut got);
+        let place = |byte| got.iter().position(|&other| other == byte).unwrap();
+        assert!(got.len() == 3 && place(1) < place(2), "{got:?}");
+        assert!(!was_told || place(11) < place(2), "{got:?}");
+    });
+}
+
+#[test]
+fn what_is_written_in_between_is_not_missed_by_a_lookout_that_begins_anew() {
+    check(3, || {
+        let fifo = Fifo::with(1, 1, true);
+        fifo.look_out();
+        fifo.write(&WRITER, 1);
+        fifo.kernel.write(&[11]);
+        let theirs = fifo.clone();
+        let writer = thread::spawn(move || {
+            // A plain reader is faster than ours, and so the FIFO is empty again.
+            let taken = theirs.kernel.read(1).unwrap_or_default();
+            theirs.kernel.write(&[12]);
+            theirs.write(&WRITER, 2);
+            taken
+        });
+        fifo.look_out();
+        let taken = writer.join().unwrap();
+        assert_eq!(taken, [11]);
+        let mut got = Vec::new();
+        read_all(&fifo, &READER, &mut got);
+        assert_eq!(got, [1, 12, 2]);
     });
 }

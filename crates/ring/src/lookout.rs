@@ -1,0 +1,139 @@
+//! Who looks out for strangers that write into a FIFO, so that writers need not ask the kernel before each write.
+//!
+//! A reader of ours has the kernel change a word when somebody writes into the FIFO, before that write returns, and says here where
+//! the word is and what it is while nobody has. That is in a page that it takes for itself, behind the notes of where writes end
+//! ([`crate::whole`]), and that nobody takes again: the kernel may write there for a while after its owner is gone.
+
+use crate::ring::Ring;
+use crate::sync::{AtomicU64, Ordering};
+
+/// Pages that are taken at most: of readers that look out, as long as the ring lives.
+const PAGES_MAX: u32 = 16;
+
+const PAGE_BYTES: usize = 4096;
+
+/// Where it is said whether a stranger has written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lookout {
+    /// Which page.
+    pub page: u8,
+    /// Where in it flags lie that are 0 as long as nobody has written: below 4096.
+    pub flags: u16,
+    /// Where in it a count lies: below 4096.
+    pub count_at: u16,
+    /// What that is as long as the owner of the page looks out. Another each time that it begins again.
+    pub count: u32,
+}
+
+impl Lookout {
+    fn word(self) -> u64 {
+        let (flags, count_at) = (u64::from(self.flags & 0xfff), u64::from(self.count_at & 0xfff));
+        (u64::from(self.page) + 1) << 56 | count_at << 44 | flags << 32 | u64::from(self.count)
+    }
+
+    fn of(word: u64) -> Option<Lookout> {
+        let page = (word >> 56).checked_sub(1)? as u8;
+        let (flags, count_at) = ((word >> 32) as u16 & 0xfff, (word >> 44) as u16 & 0xfff);
+        Some(Lookout { page, flags, count_at, count: word as u32 })
+    }
+}
+
+impl Ring<'_> {
+    /// Who looks out, as far as was said.
+    #[inline]
+    pub fn lookout(&self) -> Option<Lookout> {
+        // E13 with `post_lookout`; and with `withdraw_lookout` where it is asked again after its words were looked at.
+        Lookout::of(self.lookout_word().load(Ordering::Acquire))
+    }
+
+    /// Says that `next` looks out in place of `before`. Returns false, and changes nothing, if another was faster.
+    pub fn post_lookout(&self, before: Option<Lookout>, next: Lookout) -> bool {
+        // E13: who sees it sees its words as they were when nobody had written yet.
+        let before = before.map_or(0, Lookout::word);
+        self.lookout_word().compare_exchange(before, next.word(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Says that `lookout` looks out no longer. Returns false if it was another that did.
+    pub fn withdraw_lookout(&self, lookout: Lookout) -> bool {
+        // E13: sequentially consistent, for what its owner does next to the words must not be seen before this.
+        self.lookout_word().compare_exchange(lookout.word(), 0, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+    }
+
+    /// Takes a page for looking out, all zeros; `None` if there is none left.
+    pub fn take_lookout_page(&self) -> Option<u8> {
+        let page = self.header.state.0.lookout_pages.fetch_add(1, Ordering::Relaxed);
+        let page = u8::try_from(page).ok().filter(|&page| u32::from(page) < PAGES_MAX)?;
+        self.lookout_page(page).map(|_| page)
+    }
+
+    /// Where a page for looking out lies, from the start of the segment; `None`: nowhere.
+    #[inline]
+    pub fn lookout_page(&self, page: u8) -> Option<usize> {
+        let notes = self.geometry().ok()?.extent_beside(0);
+        let first = crate::whole::bytes_of_notes(self.bank_bytes()).next_multiple_of(PAGE_BYTES);
+        let at = first + usize::from(page) * PAGE_BYTES;
+        (at + PAGE_BYTES <= self.bank_bytes()).then(|| self.bank_offset(notes.bank) + at)
+    }
+
+    /// Says that writers wish for somebody who looks out.
+    pub fn want_lookout(&self) {
+        self.header.state.0.lookout_wanted.store(1, Ordering::Relaxed);
+    }
+
+    /// Whether they do.
+    #[inline]
+    pub fn is_lookout_wanted(&self) -> bool {
+        self.header.state.0.lookout_wanted.load(Ordering::Relaxed) != 0
+    }
+
+    fn lookout_word(&self) -> &AtomicU64 {
+        &self.header.state.0.lookout
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(unsafe_code)]
+mod tests {
+    use super::*;
+    use crate::{Bytes, Geometry, Header, Whose};
+    use core::ptr::NonNull;
+
+    #[test]
+    fn a_word_says_what_was_put_into_it() {
+        for (page, flags, count_at, count) in [(0, 0, 0, 0), (15, 4092, 36, u32::MAX), (7, 12, 4092, 1)] {
+            let lookout = Lookout { page, flags, count_at, count };
+            assert_eq!(Lookout::of(lookout.word()), Some(lookout));
+        }
+        assert_eq!(Lookout::of(0), None);
+    }
+
+    #[test]
+    fn pages_lie_behind_the_notes_and_are_taken_once() {
+        let header = Header::new();
+        for (bank_bytes, pages) in [(4096, 0), (65_536, 14), (1 << 20, 16)] {
+            // SAFETY: none of the bytes is touched.
+            let ring = Ring::new(&header, unsafe { Bytes::new(NonNull::dangling(), 2 * bank_bytes) });
+            ring.header.state.0.geometry.store(0, Ordering::Relaxed);
+            ring.header.state.0.lookout_pages.store(0, Ordering::Relaxed);
+            ring.found_for_fifo(Whose::default(), Geometry::of(4096).unwrap(), 7);
+            let taken = (0..40).filter_map(|_| ring.take_lookout_page()).count();
+            assert_eq!(taken, pages, "{bank_bytes}");
+            let places = (0..=u8::MAX).filter_map(|page| ring.lookout_page(page));
+            let notes_end = ring.bank_offset(1) + bank_bytes / 8;
+            assert!(places.into_iter().all(|at| at >= notes_end && at + 4096 <= ring.bank_offset(2)));
+        }
+    }
+
+    #[test]
+    fn one_looks_out_at_a_time() {
+        let header = Header::new();
+        // SAFETY: no bytes.
+        let ring = Ring::new(&header, unsafe { Bytes::new(NonNull::dangling(), 0) });
+        let lookout = |page, count| Lookout { page, flags: 36, count_at: 12, count };
+        assert!(ring.post_lookout(None, lookout(0, 5)) && !ring.post_lookout(None, lookout(1, 9)));
+        assert!(!ring.withdraw_lookout(lookout(0, 4)) && ring.post_lookout(Some(lookout(0, 5)), lookout(1, 9)));
+        assert_eq!(ring.lookout(), Some(lookout(1, 9)));
+        assert!(ring.withdraw_lookout(lookout(1, 9)));
+        assert_eq!(ring.lookout(), None);
+    }
+}
