@@ -108,6 +108,25 @@ fn whatever_one_side_does_in_mid_stream_no_byte_is_lost() {
     }
 }
 
+/// Joining takes system calls that such a program does not make by itself, and may be killed for.
+#[test]
+fn a_program_that_confines_itself_makes_no_calls_that_it_would_not_make_by_itself() {
+    for how in ["confine-prctl", "confine-syscall"] {
+        for after in [0, 1 << 20, 12 << 20] {
+            let reader = seen(&format!("$E write {MANY} call | $E read 0 call {after} {how}"));
+            assert_arrived(&reader, MANY);
+            let writer = seen(&format!("set -o pipefail; $E write {MANY} call {after} {how} | $E read 0 call"));
+            assert_eq!(
+                (writer.code, said(&writer, "read "), said(&writer, "wrote ")[0]),
+                (Some(0), vec![MANY], MANY),
+                "{writer:?}"
+            );
+            let both = format!("set -o pipefail; $E write {MANY} call {after} {how} | $E read 0 call {after} {how}");
+            assert_eq!(seen(&both).code, Some(0), "{how} after {after}");
+        }
+    }
+}
+
 #[test]
 fn a_program_that_cannot_join_takes_over_in_mid_stream() {
     // The static program begins where the first stopped, and both are told exactly where.

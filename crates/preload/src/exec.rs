@@ -16,6 +16,7 @@ use millstream_sys::{raw, settings};
 
 use crate::descriptor::borrow;
 use crate::glibc::{self, Behind};
+use crate::start::value_of;
 
 type Strings = *const *const c_char;
 
@@ -209,7 +210,7 @@ impl Room {
                 break;
             }
             // SAFETY: an entry of the list is a C string.
-            if !is_ours(unsafe { CStr::from_ptr(entry) }.to_bytes()) {
+            if !unsafe { is_ours(entry) } {
                 place.write(entry);
                 kept += 1;
             }
@@ -224,11 +225,16 @@ fn is_beside_a_pipe() -> bool {
 }
 
 /// Whether an entry of the environment is one that `millstream run` made, and nobody's addition is in it.
-fn is_ours(entry: &[u8]) -> bool {
-    let is_settings = entry.strip_prefix(settings::VARIABLE.as_bytes()).is_some_and(|rest| rest.starts_with(b"="));
-    let is_preload = entry.strip_prefix(b"LD_PRELOAD=").is_some_and(|libraries| {
-        let is_one = !libraries.iter().any(|&byte| byte == b':' || byte == b' ');
-        is_one && settings::is_library(libraries)
-    });
-    is_settings || is_preload
+///
+/// # Safety
+/// `entry` is a C string.
+unsafe fn is_ours(entry: *const c_char) -> bool {
+    // SAFETY: the caller's promise.
+    let value = |name| unsafe { value_of(name, entry) };
+    value(settings::VARIABLE).is_some()
+        || value("LD_PRELOAD").is_some_and(|libraries| {
+            let libraries = libraries.to_bytes();
+            let is_one = !libraries.iter().any(|&byte| byte == b':' || byte == b' ');
+            is_one && settings::is_library(libraries)
+        })
 }

@@ -2,13 +2,14 @@
 //! such processes, and nobody else holds an end.
 //!
 //! `docs/joining.md` has the reasons. In reading order: [`text`] puts jumps into glibc's code; `guard` makes a
-//! process leave before it does anything that the ring cannot carry; `alone` proves that nobody else is there; `meet` is how two
+//! process leave before it does anything that the ring cannot carry, `confined` before it confines itself; `alone` proves that nobody else is there; `meet` is how two
 //! sides agree; [`slot`] is the ring; `stream` reads and writes; `retreat` gives everything back to the kernel.
 //!
 //! Only processes with one thread: the flag by which glibc itself knows that is looked at in every call. And programs that
 //! know this library and make a promise instead: [`promised`].
 
 mod alone;
+mod confined;
 mod guard;
 mod kernel;
 mod meet;

@@ -49,7 +49,7 @@ unsafe fn settings_in<'a>(mut environment: *const *const c_char) -> Option<Setti
 ///
 /// # Safety
 /// `entry` is a C string that outlives the result.
-unsafe fn value_of<'a>(name: &str, entry: *const c_char) -> Option<&'a CStr> {
+pub(crate) unsafe fn value_of<'a>(name: &str, entry: *const c_char) -> Option<&'a CStr> {
     let mut at = entry;
     for &expected in name.as_bytes().iter().chain(b"=") {
         // SAFETY: every byte before was one of the name's, so the string has not ended.

@@ -28,6 +28,21 @@ const FUNCTIONS: [&[u8]; 12] = [
 ];
 /// The same for whole families.
 const PREFIXES: [&[u8]; 2] = [b"exec", b"posix_spawn"];
+
+/// Whether one of these may begin with the two letters. A `match`, because it is a few instructions for each name of a program.
+fn may_begin(first: u8, second: u8) -> bool {
+    matches!(
+        (first, second),
+        (b'p', b'i' | b'o')
+            | (b'_', b'_')
+            | (b'f', b'o' | b'e')
+            | (b'v', b'f')
+            | (b'c', b'l')
+            | (b's', b'y')
+            | (b'd', b'l')
+            | (b'e', b'x')
+    )
+}
 /// The libraries of small tools that do none of it for them, whatever else they might do for others.
 const INERT_LIBRARIES: [&[u8]; 8] = [
     b"libc.so.6",
@@ -180,10 +195,39 @@ fn kind_by_links(file: impl AsFd, outline: &Outline, room: &mut [MaybeUninit<u8>
     })
 }
 
+/// Goes over the names once, and compares those that begin as one of ours does: a shell's child does this before each tool.
 fn imports_nothing_of_interest(strings: &[u8]) -> bool {
-    strings
-        .split(|&byte| byte == 0)
-        .all(|name| !FUNCTIONS.contains(&name) && !PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
+    let mut rest = strings;
+    loop {
+        let (name, after) = rest.split_at(first_zero(rest));
+        if is_of_interest(name) {
+            return false;
+        }
+        match after {
+            [] => return true,
+            [_zero, others @ ..] => rest = others,
+        }
+    }
+}
+
+fn is_of_interest(name: &[u8]) -> bool {
+    let [first, second, ..] = name else { return false };
+    may_begin(*first, *second) && (FUNCTIONS.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
+}
+
+/// Where the first zero is, or the end. Eight bytes at a time: subtracting one from each borrows where there is a zero.
+fn first_zero(bytes: &[u8]) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (word, at) in words.iter().zip((0..).step_by(8)) {
+        let word = u64::from_le_bytes(*word);
+        let zeros = word.wrapping_sub(ONES) & !word & ONES << 7;
+        if zeros != 0 {
+            return at + zeros.trailing_zeros() as usize / 8;
+        }
+    }
+    let whole = bytes.len() - rest.len();
+    whole + rest.iter().position(|&byte| byte == 0).unwrap_or(rest.len())
 }
 
 /// What the dynamic section says about other files.
@@ -294,6 +338,39 @@ mod tests {
         assert_eq!(look_in_path(c"", c"no such program"), Kind::Other);
         let long = CString::new([b'x'; 5000]).unwrap();
         assert_eq!(look_in_path(c"/bin", &long), Kind::Other);
+    }
+
+    #[test]
+    fn names_of_interest_are_found_wherever_they_stand() {
+        for name in FUNCTIONS.iter().chain(&[b"execl".as_slice(), b"posix_spawnp"]) {
+            assert!(may_begin(name[0], name[1]));
+            for before in [b"".as_slice(), b"\0", b"\0printf\0exit\0"] {
+                for after in [b"".as_slice(), b"\0", b"\0read\0"] {
+                    assert!(!imports_nothing_of_interest(&[before, name, after].concat()));
+                    assert!(imports_nothing_of_interest(&[before, b"x", name, after].concat()));
+                }
+            }
+            if !PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
+                assert!(imports_nothing_of_interest(&[name, b"_".as_slice()].concat()));
+            }
+        }
+        assert!(imports_nothing_of_interest(b"") && imports_nothing_of_interest(b"\0\0"));
+    }
+
+    #[test]
+    fn the_first_zero_is_found_at_every_place() {
+        for len in 0..40 {
+            for zero in 0..len {
+                let mut bytes = std::vec![0xff_u8; len];
+                bytes[zero] = 0;
+                assert_eq!(first_zero(&bytes), zero);
+                bytes[zero..].fill(0);
+                assert_eq!(first_zero(&bytes), zero);
+                bytes[..zero].fill(1);
+                assert_eq!(first_zero(&bytes), zero);
+            }
+            assert_eq!(first_zero(&std::vec![0x80_u8; len]), len);
+        }
     }
 
     #[test]

@@ -118,6 +118,10 @@ pub(super) fn raise() -> bool {
     all_fit
 }
 
+pub(super) fn are_up() -> bool {
+    ARE_UP.load(Relaxed)
+}
+
 /// Takes them down.
 pub(super) fn lift() {
     let [start, end] = [CODE[0].load(Relaxed), CODE[1].load(Relaxed)];
