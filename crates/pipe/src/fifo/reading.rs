@@ -233,6 +233,10 @@ fn look(end: &End, link: &Link, nap: Duration) -> io::Result<Next> {
     };
     let mut effort = Effort::default();
     let look = end.patience.look_for_much(ring.writers_cpu(), is_over, || is_half_full(ring), &mut effort);
+    if look == Look::Found && has_bytes(ring) {
+        let (waiting, half) = (|| ring.readable().unwrap_or(0), ring.capacity().unwrap_or(0) / 2);
+        end.patience.let_gather(ring.writers_cpu(), waiting, half, &mut effort);
+    }
     end.counters.waited(effort);
     Ok(match look {
         Look::Found => Next::Look,
