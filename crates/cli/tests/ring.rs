@@ -237,6 +237,11 @@ fn long_pipelines_and_runs_beside_each_other() {
 
 /// What the statistics of such a run say of its first pipe.
 fn told(script: &str) -> serde_json::Value {
+    told_of_all(script).remove(0)
+}
+
+/// The same of each pipe that was made in it.
+fn told_of_all(script: &str) -> Vec<serde_json::Value> {
     let scratch = Scratch::new();
     let file = scratch.path("stats.json");
     let mut command = millstream(["run", "--ring", "--stats=json", "--stats-file", file.to_str().unwrap()]);
@@ -244,8 +249,7 @@ fn told(script: &str) -> serde_json::Value {
     assert_eq!(output(&mut command).code, Some(0));
     let stats: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
     assert_eq!(stats["ring"], true);
-    let mut pipes = stats["pipes"].as_array().unwrap().iter();
-    pipes.find(|pipe| pipe["origin"] == "pipe").unwrap().clone()
+    stats["pipes"].as_array().unwrap().iter().filter(|pipe| pipe["origin"] == "pipe").cloned().collect()
 }
 
 #[test]
@@ -352,4 +356,38 @@ fn a_forked_child_joins_as_any_other_program() {
     let fork = "import os\nif os.fork(): os.close(0); os.wait()\nelse:\n while os.read(0, 65536): pass";
     let script = format!("$E write {MANY} call | python3 -c '{fork}'");
     assert_eq!(joins(&script), can_join());
+}
+
+/// As programs in Python connect others: the parent makes the pipe, and gives one end to each of two children.
+#[test]
+fn two_children_of_a_python_program_join() {
+    let scratch = Scratch::new();
+    let producer = "import os\nblock = bytes(range(256)) * 256\nfor _ in range(384): os.write(1, block)";
+    let consumer = "import os, sys\nblock = os.read(0, 65536)\ntotal = 0\nwhile block:\n total += len(block)\n block = os.read(0, 65536)\nsys.exit(total != 384 << 16)";
+    for (what, first, second) in [
+        ("programs", format!("[e, 'write', '{MANY}', 'call']"), "[e, 'read', '0', 'call']".to_owned()),
+        (
+            "interpreters",
+            format!("[sys.executable, '-c', {producer:?}]"),
+            format!("[sys.executable, '-c', {consumer:?}]"),
+        ),
+    ] {
+        let parent = format!(
+            "import os, subprocess, sys\n\
+             e = os.environ['E']\n\
+             first = subprocess.Popen({first}, stdout=subprocess.PIPE)\n\
+             second = subprocess.Popen({second}, stdin=first.stdout)\n\
+             first.stdout.close()\n\
+             sys.exit(second.wait() or first.wait())\n"
+        );
+        let script = format!("exec python3 {}", scratch.file("parent.py", &parent));
+        let is_in_memory = (0..10).any(|_| {
+            // What is called `python3` may be a script with pipes of its own.
+            let pipe = told_of_all(&script).into_iter().max_by_key(|pipe| pipe["bytes"].as_u64()).unwrap();
+            let counted = [&pipe["written"], &pipe["read"]].map(|end| end["bytes"].as_u64());
+            assert_eq!(counted, [Some(MANY); 2], "{what}: {pipe}");
+            pipe["path"] == "ring"
+        });
+        assert_eq!(is_in_memory, can_join(), "{what}");
+    }
 }
