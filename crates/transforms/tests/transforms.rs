@@ -426,9 +426,9 @@ fn a_line_may_be_as_long_as_there_is_memory_for() {
         assert!(done(stage, &largest) == largest, "{stage}");
         let error = run(stage, &line_of((16 << 20) + 1), &Options::default()).unwrap_err();
         assert!(error.ends_with("a line is longer than 16777216 bytes"), "{error}");
-        // Three buffers of 128 KiB, and half of the rest for a line.
-        let small = Options { memory: 1 << 20, threads: 1 };
-        let most = (640 << 10) / 2;
+        // Three buffers of 256 KiB, and half of the rest for a line.
+        let small = Options { memory: 2 << 20, threads: 1 };
+        let most = (1280 << 10) / 2;
         assert!(run(stage, &line_of(most), &small).unwrap() == line_of(most), "{stage}");
         let error = run(stage, &line_of(most + 1), &small).unwrap_err();
         assert!(
