@@ -2,7 +2,6 @@
 
 use std::io::{self, IoSliceMut, Read};
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::time::Duration;
 
 use millstream_ring::{Ring, Route};
 use millstream_sys::{Errno, clock, cpu, ready, signals, transfer};
@@ -12,7 +11,7 @@ use crate::direct;
 use crate::end::{End, broken};
 use crate::fifo;
 use crate::handover;
-use crate::policy::{Effort, FIRST_NAP, Look, longer};
+use crate::policy::{Effort, Look};
 use crate::refusal::Refusal;
 use crate::segment::Segment;
 use crate::statistics::Statistics;
@@ -22,11 +21,13 @@ mod ahead;
 mod borrowed;
 mod copy_to;
 mod relay;
+mod waits;
 
 use ahead::Ahead;
 pub use borrowed::Borrowed;
 use borrowed::InPlace;
-pub(crate) use copy_to::{Step, Waits};
+pub(crate) use copy_to::Step;
+pub(crate) use waits::Waits;
 
 /// The read end of a pipe.
 ///
@@ -230,7 +231,7 @@ impl Reader {
             return Ok(count);
         }
         let Some(segment) = self.end.segment()? else { return self.read_from_kernel(buffers, bell) };
-        let (mut false_wakes, mut nap) = (0, FIRST_NAP);
+        let mut waits = Waits::beside(bell);
         loop {
             match self.attempt(segment, buffers, wanted)? {
                 Attempt::Moved(count) => return Ok(count),
@@ -241,7 +242,7 @@ impl Reader {
                     continue;
                 }
             }
-            match self.wait(segment, &mut false_wakes, &mut nap, bell)? {
+            match self.wait(segment, &mut waits)? {
                 Outcome::TryAgain => {}
                 Outcome::EndOfStream => return Ok(0),
             }
@@ -335,24 +336,16 @@ impl Reader {
         }
     }
 
-    fn wait(
-        &self,
-        segment: &Segment,
-        false_wakes: &mut u32,
-        nap: &mut Duration,
-        other: Option<BorrowedFd<'_>>,
-    ) -> io::Result<Outcome> {
+    fn wait(&self, segment: &Segment, waits: &mut Waits<'_>) -> io::Result<Outcome> {
         let ring = segment.ring();
-        // Who has slept a whole nap in vain sleeps on.
-        if *nap == FIRST_NAP && ring.route() == Route::Ring && self.end.was_blocking()? {
+        if !waits.has_slept() && ring.route() == Route::Ring && self.end.was_blocking()? {
             let closes = ring.closes();
             let is_over = || has_bytes(ring) || ring.closes() != closes || ring.route() != Route::Ring;
             let mut effort = Effort::default();
             let look = self.end.patience.look(ring.writers_cpu(), is_over, &mut effort);
             let is_found = look == Look::Found && has_bytes(ring);
             if is_found {
-                let (waiting, half) = (|| ring.readable().unwrap_or(0), ring.capacity().unwrap_or(0) / 2);
-                self.end.patience.let_gather(ring.writers_cpu(), waiting, half, &mut effort);
+                let_gather(&self.end, ring, &mut effort);
             }
             self.end.counters.waited(effort);
             match look {
@@ -363,7 +356,7 @@ impl Reader {
                 Look::Found | Look::KeepLooking | Look::AskKernel => {}
             }
         }
-        if self.end.is_blocking()? { self.sleep(segment, false_wakes, nap, other) } else { self.must_not_sleep(ring) }
+        if self.end.is_blocking()? { self.sleep(segment, waits) } else { self.must_not_sleep(ring) }
     }
 
     fn must_not_sleep(&self, ring: Ring<'_>) -> io::Result<Outcome> {
@@ -389,17 +382,11 @@ impl Reader {
         Ok(ready.peer_gone.then_some(Outcome::EndOfStream))
     }
 
-    fn sleep(
-        &self,
-        segment: &Segment,
-        false_wakes: &mut u32,
-        nap: &mut Duration,
-        other: Option<BorrowedFd<'_>>,
-    ) -> io::Result<Outcome> {
+    fn sleep(&self, segment: &Segment, waits: &mut Waits<'_>) -> io::Result<Outcome> {
         let ring = segment.ring();
         let (bell, parker, mirror) = (ring.bell(), self.end.parker(), self.end.mirror());
         let route = ring.route();
-        if *false_wakes > 0 && route == Route::Ring {
+        if waits.false_wakes > 0 && route == Route::Ring {
             // A byte that rang too late, or one of somebody who should not have written into the shadow.
             handover::clear_strange_bytes(&self.end, ring)?;
         }
@@ -408,7 +395,7 @@ impl Reader {
             Ok(()) if !has_bytes(ring) && ring.route() == route => {
                 self.end.counters.slept();
                 let slept_at = clock::ticks();
-                let slept = transfer::sleep_until_readable_unless(self.end.fd(), None, other, *nap);
+                let slept = transfer::sleep_until_readable_unless(self.end.fd(), None, waits.bell, waits.nap);
                 self.end.patience.woke(slept_at, bell.rung_at(), ring.writers_cpu());
                 Some(slept)
             }
@@ -421,8 +408,7 @@ impl Reader {
             Some(Ok(ready)) => {
                 // In this order, as in `ask_kernel`.
                 let (has_bytes, same_route) = (has_bytes(ring), ring.route() == route);
-                *false_wakes += u32::from(!has_bytes && ready.readable && route == Route::Ring);
-                *nap = longer(*nap);
+                waits.slept(!has_bytes && ready.readable && route == Route::Ring);
                 let is_idle = ready.is_nothing() && free_if_dead(&self.end, ring).unwrap_or(false);
                 if is_idle && segment.give_pages_back(&parker) {
                     self.end.counters.gave_pages_back();
@@ -456,6 +442,12 @@ impl Reader {
 pub(crate) fn filled_by_one_call<'b>(buffers: &'b mut [IoSliceMut<'_>]) -> Vec<IoSliceMut<'b>> {
     let filled = buffers.iter_mut().filter(|buffer| !buffer.is_empty()).take(transfer::BUFFERS_MAX);
     filled.map(|buffer| IoSliceMut::new(buffer)).collect()
+}
+
+/// After a look that found bytes.
+pub(crate) fn let_gather(end: &End, ring: Ring<'_>, effort: &mut Effort) {
+    let (waiting, half) = (|| ring.readable().unwrap_or(0), ring.capacity().unwrap_or(0) / 2);
+    end.patience.let_gather(ring.writers_cpu(), waiting, half, effort);
 }
 
 /// Also true if the ring is broken: the next attempt says so.

@@ -1,9 +1,8 @@
 //! Reading a FIFO whose ring this process shares.
 
 use std::io::{self, IoSliceMut};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use millstream_ring::{ReadSide, Ring, Route};
 use millstream_sys::{Errno, clock, cpu, signals, transfer};
@@ -13,8 +12,8 @@ use super::lookout;
 use super::routes::{self, is_half_full};
 use crate::end::{BothSides, End, broken, lock_both};
 use crate::parking::Parker;
-use crate::policy::{Effort, FIRST_NAP, Look, longer};
-use crate::reader::{filled_by_one_call, has_bytes};
+use crate::policy::{Effort, Look};
+use crate::reader::{Waits, filled_by_one_call, has_bytes, let_gather};
 
 /// Between two looks at the ring. A writer asks the kernel before each write, so bytes come more slowly than through a pipe; and
 /// each look takes from it the cache line that it needs for the next.
@@ -54,7 +53,7 @@ pub(crate) fn read(
     if wanted == 0 {
         return Ok(0);
     }
-    let (mut false_wakes, mut nap, mut next) = (0, FIRST_NAP, Next::Look);
+    let (mut waits, mut next) = (Waits::beside(bell), Next::Look);
     loop {
         link.ring().attend(clock::coarse_milliseconds());
         match attempt(end, link, buffers, wanted, next)? {
@@ -63,11 +62,11 @@ pub(crate) fn read(
             Attempt::Again => {}
             Attempt::EmptyRing => {
                 lookout::see_to_it(link);
-                next = look(end, link, nap)?;
+                next = look(end, link, &waits)?;
             }
             Attempt::Nothing => {
                 if next != Next::Ask {
-                    wait(end, link, &mut false_wakes, &mut nap, bell)?;
+                    wait(end, link, &mut waits)?;
                 }
                 next = Next::Look;
             }
@@ -221,10 +220,9 @@ fn lower_bell(end: &End, link: &Link) {
 }
 
 /// Looks at the ring, as long as it pays to wait for bytes there without sleeping.
-fn look(end: &End, link: &Link, nap: Duration) -> io::Result<Next> {
+fn look(end: &End, link: &Link, waits: &Waits<'_>) -> io::Result<Next> {
     let ring = link.ring();
-    // Who has slept a whole nap in vain sleeps on.
-    if nap != FIRST_NAP || !end.was_blocking()? {
+    if waits.has_slept() || !end.was_blocking()? {
         return Ok(Next::AskAndSleep);
     }
     let is_over = || {
@@ -234,8 +232,7 @@ fn look(end: &End, link: &Link, nap: Duration) -> io::Result<Next> {
     let mut effort = Effort::default();
     let look = end.patience.look_for_much(ring.writers_cpu(), is_over, || is_half_full(ring), &mut effort);
     if look == Look::Found && has_bytes(ring) {
-        let (waiting, half) = (|| ring.readable().unwrap_or(0), ring.capacity().unwrap_or(0) / 2);
-        end.patience.let_gather(ring.writers_cpu(), waiting, half, &mut effort);
+        let_gather(end, ring, &mut effort);
     }
     end.counters.waited(effort);
     Ok(match look {
@@ -245,16 +242,10 @@ fn look(end: &End, link: &Link, nap: Duration) -> io::Result<Next> {
     })
 }
 
-fn wait(
-    end: &End,
-    link: &Link,
-    false_wakes: &mut u32,
-    nap: &mut Duration,
-    other: Option<BorrowedFd<'_>>,
-) -> io::Result<()> {
+fn wait(end: &End, link: &Link, waits: &mut Waits<'_>) -> io::Result<()> {
     let ring = link.ring();
     link.see_to_mark();
-    if end.is_blocking()? { sleep(end, link, false_wakes, nap, other) } else { must_not_sleep(end, link, ring) }
+    if end.is_blocking()? { sleep(end, link, waits) } else { must_not_sleep(end, link, ring) }
 }
 
 fn must_not_sleep(end: &End, link: &Link, ring: Ring<'_>) -> io::Result<()> {
@@ -265,17 +256,11 @@ fn must_not_sleep(end: &End, link: &Link, ring: Ring<'_>) -> io::Result<()> {
     if has_bytes(ring) { Ok(()) } else { Err(Errno::AGAIN.into()) }
 }
 
-fn sleep(
-    end: &End,
-    link: &Link,
-    false_wakes: &mut u32,
-    nap: &mut Duration,
-    other: Option<BorrowedFd<'_>>,
-) -> io::Result<()> {
+fn sleep(end: &End, link: &Link, waits: &mut Waits<'_>) -> io::Result<()> {
     let ring = link.ring();
     let (bell, parker, doorbell) = (ring.bell(), link.parker(&end.counters), link.doorbell());
     let route = ring.route();
-    if *false_wakes > 3 {
+    if waits.false_wakes > 3 {
         // Somebody has rung who should not have.
         bell.expel(&parker, &doorbell).map_err(broken)?;
     }
@@ -284,7 +269,7 @@ fn sleep(
         Ok(()) if !has_bytes(ring) && ring.route() == route => {
             end.counters.slept();
             let slept_at = clock::ticks();
-            let slept = transfer::sleep_until_readable_unless(link.fifo(), Some(link.bell_fd().as_fd()), other, *nap);
+            let slept = transfer::sleep_until_readable_unless(link.fifo(), Some(link.bell_fd()), waits.bell, waits.nap);
             end.patience.woke(slept_at, bell.rung_at(), ring.writers_cpu());
             Some(slept)
         }
@@ -295,8 +280,7 @@ fn sleep(
     match slept {
         None => Ok(()),
         Some(Ok(ready)) => {
-            *false_wakes += u32::from(!has_bytes(ring) && !ready.readable && !ready.peer_gone);
-            *nap = longer(*nap);
+            waits.slept(!has_bytes(ring) && !ready.readable && !ready.peer_gone);
             Ok(())
         }
         Some(Err(Errno::INTR)) if signals::handlers_ask_for_restart() => Ok(()),

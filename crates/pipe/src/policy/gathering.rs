@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn one_silence_ends_it_and_a_stream_is_soon_found_again() {
         let mut gathering = Gathering::untried();
-        (0..100).for_each(|_| drop(wait(&mut gathering, u64::MAX)));
+        (0..100).for_each(|_| _ = wait(&mut gathering, u64::MAX));
         assert_eq!(wait(&mut gathering, 0), 1);
         assert_eq!((0..16).map(|_| wait(&mut gathering, u64::MAX)).sum::<u64>(), 0);
         assert_eq!(wait(&mut gathering, u64::MAX), LONGEST / PAUSE);

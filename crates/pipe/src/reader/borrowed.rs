@@ -14,7 +14,7 @@ use millstream_sys::transfer::Access;
 use super::{Outcome, Reader};
 use crate::claim::{self, Claimant, Trust};
 use crate::end::broken;
-use crate::policy::FIRST_NAP;
+use crate::reader::Waits;
 
 /// Of the ring, the part that is shown at once: while the program looks at it, its place is not free, and a writer that
 /// keeps up should not have to wait.
@@ -178,10 +178,10 @@ impl Reader {
     /// Waits until there is something.
     #[cold]
     fn find(&mut self, claimant: Claimant, most: Option<usize>) -> io::Result<Found> {
-        let (mut false_wakes, mut nap) = (0, FIRST_NAP);
+        let mut waits = Waits::default();
         loop {
             let Some(segment) = self.end.segment()? else { return Ok(Found::Elsewhere) };
-            if let Outcome::EndOfStream = self.wait(segment, &mut false_wakes, &mut nap, None)? {
+            if let Outcome::EndOfStream = self.wait(segment, &mut waits)? {
                 return Ok(Found::EndOfStream);
             }
             match self.find_now(claimant, most)? {

@@ -7,11 +7,10 @@ use millstream_ring::{PIPE_BUF, Ring, Route};
 use millstream_sys::transfer::{self, Access};
 use millstream_sys::{Errno, cpu, signals};
 
-use super::{Outcome, Reader};
+use super::{Outcome, Reader, Waits};
 use crate::end::broken;
 use crate::foreign::{Foreign, PIECE};
 use crate::handover;
-use crate::policy::{FIRST_NAP, longer};
 use crate::segment::Segment;
 
 /// What one attempt to move bytes from one place to another came to.
@@ -165,32 +164,20 @@ impl Reader {
         }
     }
 
-    pub(super) fn wait_for_bytes(&self, segment: Option<&Segment>, waits: &mut Waits) -> io::Result<Outcome> {
+    pub(super) fn wait_for_bytes(&self, segment: Option<&Segment>, waits: &mut Waits<'_>) -> io::Result<Outcome> {
         match segment {
             Some(segment) => {
                 self.decline_offer(segment.ring())?;
-                self.wait(segment, &mut waits.false_wakes, &mut waits.nap, None)
+                self.wait(segment, waits)
             }
             None if self.end.is_blocking()? => {
                 let ready = transfer::sleep_until_readable(self.end.fd(), waits.nap)?;
-                waits.nap = longer(waits.nap);
+                waits.slept(false);
                 let is_over = ready.peer_gone && !ready.readable;
                 Ok(if is_over { Outcome::EndOfStream } else { Outcome::TryAgain })
             }
             None => Err(Errno::AGAIN.into()),
         }
-    }
-}
-
-/// What is remembered from one wait to the next, until something was moved.
-pub(crate) struct Waits {
-    false_wakes: u32,
-    pub(crate) nap: std::time::Duration,
-}
-
-impl Default for Waits {
-    fn default() -> Waits {
-        Waits { false_wakes: 0, nap: FIRST_NAP }
     }
 }
 

@@ -9,7 +9,8 @@ use millstream_sys::foreign::{splice_now, tee_now};
 use millstream_sys::transfer::{self, Access};
 use millstream_sys::{Errno, cpu, pipe};
 
-use super::copy_to::{Step, Waits};
+use super::copy_to::Step;
+use super::waits::Waits;
 use super::{Outcome, Reader};
 use crate::end::broken;
 use crate::foreign::{Detour, Foreign, PIECE};

@@ -12,7 +12,6 @@ use super::{Stop, Writer};
 use crate::end::broken;
 use crate::foreign::{Foreign, PIECE};
 use crate::handover;
-use crate::policy::longer;
 use crate::reader::{Step, Waits};
 use crate::segment::Segment;
 
@@ -177,13 +176,13 @@ impl Writer {
         &self,
         segment: Option<&Segment>,
         wanted: usize,
-        waits: &mut Waits,
+        waits: &mut Waits<'_>,
     ) -> Result<(), Stop> {
         match segment {
             Some(segment) => self.wait(segment, wanted.min(PIPE_BUF), &mut waits.nap),
             None if self.end.is_blocking()? => {
                 let slept = transfer::sleep_until_writable(self.end.fd(), waits.nap);
-                waits.nap = longer(waits.nap);
+                waits.slept(false);
                 match slept {
                     Ok(ready) if ready.peer_gone => Err(Stop::NoReader),
                     Ok(_) => Ok(()),
