@@ -15,8 +15,8 @@ use crate::parking::Parker;
 use crate::policy::{Effort, Look};
 use crate::reader::{Waits, filled_by_one_call, has_bytes, let_gather};
 
-/// Between two looks at the ring. A writer asks the kernel before each write, so bytes come more slowly than through a pipe; and
-/// each look takes from it the cache line that it needs for the next.
+/// Between two looks at the ring. A writer that asks the kernel before each write is slower than at a pipe, and each look takes from
+/// it the cache line that it needs for the next.
 const PAUSES: u32 = 8;
 
 /// What one attempt came to.
