@@ -109,6 +109,30 @@ alone! {
         assert_eq!(read_exact(&plain, 9), b"committed");
     }
 
+    fn what_comes_after_a_strangers_write_does_so_when_who_looked_out_was_killed() {
+        for _ in 0..10 {
+            let name = Name::new().unwrap();
+            let (reader, writer) = acquainted(&name);
+            let stranger = plain_writer(&name);
+            let path = name.path().to_owned();
+            let (child, writer) = fork(writer, |writer| {
+                drop(writer);
+                let busy = Ours::reader(&path, false).unwrap();
+                while busy.read(&mut [0; 64]).is_ok() {}
+            });
+            // Many small writes, so that writers wish for somebody who looks out, and only the child is there to do it.
+            for _ in 0..5000 {
+                write_all(&writer, b"........");
+            }
+            child.kill();
+            write_all(&stranger, b"plain");
+            write_all(&writer, b"ours");
+            drop((writer, stranger));
+            let text = read_to_end(&reader);
+            assert!(position(&text, b"plain") < position(&text, b"ours"));
+        }
+    }
+
     fn a_writer_that_goes_leaves_its_bytes_where_anybody_finds_them() {
         let name = Name::new().unwrap();
         let (reader, writer) = acquainted(&name);
