@@ -202,7 +202,11 @@ mod tests {
             while read_some(&watched.reader, &mut text) || text.is_empty() {}
             assert!(sent < 1_000_000, "nobody looks out");
         }
-        reader_sees(&watched.reader).map(|_| watched)
+        if reader_sees(&watched.reader).is_none() {
+            eprintln!("NOT TESTED: no io_uring of the kind that a lookout needs");
+            return None;
+        }
+        Some(watched)
     }
 
     /// Whether somebody looks out; `None` if that is impossible.
