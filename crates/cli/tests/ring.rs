@@ -10,6 +10,7 @@ use std::time::Duration;
 use common::{Scratch, Seen, children, kill, millstream, output, wait_for};
 
 const ENDS: &str = include_str!("ring/ends.c");
+const ABSENT: &str = include_str!("ring/absent.c");
 /// Much more than it takes until a pipe is joined.
 const MANY: u64 = 24 << 20;
 
@@ -19,13 +20,16 @@ struct Programs {
     ends: String,
     /// The same without shared libraries: it cannot join.
     alone: String,
+    /// What is given memory that is not there.
+    absent: String,
 }
 
 static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| {
     let scratch = Scratch::new();
     let ends = scratch.c_program("ends", ENDS, &[]);
     let alone = scratch.c_program("alone", ENDS, &["-static"]);
-    Programs { _scratch: scratch, ends, alone }
+    let absent = scratch.c_program("absent", ABSENT, &[]);
+    Programs { _scratch: scratch, ends, alone, absent }
 });
 
 fn over_ring(script: &str) -> Command {
@@ -34,7 +38,12 @@ fn over_ring(script: &str) -> Command {
 
 fn over_ring_with(options: &[&str], script: &str) -> Command {
     let mut command = millstream([&["run", "--ring"], options, &["--shell", "/bin/bash", "-c", script]].concat());
-    command.env("E", &PROGRAMS.ends).env("A", &PROGRAMS.alone).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .env("E", &PROGRAMS.ends)
+        .env("A", &PROGRAMS.alone)
+        .env("B", &PROGRAMS.absent)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     command
 }
 
@@ -105,6 +114,84 @@ fn whatever_one_side_does_in_mid_stream_no_byte_is_lost() {
             let writer = seen(&format!("$E write {MANY} call {after} {what} | $E read 0 call"));
             assert_arrived(&writer, MANY);
         }
+    }
+}
+
+/// A pipeline of two ends that do something with memory that is not there, and what both said, in order.
+fn absent(writer: &str, reader: &str) -> (String, String) {
+    let script = format!("$B write {writer} 2>$W | $B read {reader} 2>$R; echo ${{PIPESTATUS[@]}}");
+    let scratch = Scratch::new();
+    let said = |mut command: Command| {
+        let (wrote, read) = (scratch.path("wrote"), scratch.path("read"));
+        let seen = output(command.env("W", &wrote).env("R", &read));
+        let [wrote, read] = [wrote, read].map(|file| std::fs::read_to_string(file).unwrap());
+        format!("{}writer: {wrote}reader: {read}", seen.stdout)
+    };
+    let mut bare = Command::new("/bin/bash");
+    bare.args(["-c", &script]).env("B", &PROGRAMS.absent).stdout(Stdio::piped()).stderr(Stdio::piped());
+    (said(bare), said(over_ring(&script)))
+}
+
+const WITH_MEMORY: [&str; 18] = [
+    "unmapped",
+    "none",
+    "read-only",
+    "truncated",
+    "far",
+    "long",
+    "masked",
+    "masks-others",
+    "fills-mask",
+    "ignored",
+    "own",
+    "own-late",
+    "own-before",
+    "own-sent",
+    "query",
+    "replace",
+    "overflow",
+    "interrupted",
+];
+
+#[test]
+fn memory_that_is_not_there_is_answered_as_by_the_kernel() {
+    let turns = (1..5).map(|turn| format!("unmapped {turn}"));
+    for what in WITH_MEMORY.iter().map(|what| (*what).to_owned()).chain(turns) {
+        // Beside a writer that pauses the reader sleeps when it is to give its memory.
+        for (writer, reader) in [(&*what, "nothing"), ("nothing", &what), ("pause", &what)] {
+            let (bare, ours) = absent(writer, reader);
+            assert!(bare.starts_with("0 0\n") && bare.contains(&format!("read {MANY}\n")), "{what}: {bare}");
+            assert_eq!(ours, bare, "{writer} | {reader}");
+        }
+    }
+}
+
+#[test]
+fn memory_that_is_not_there_takes_a_joined_pipe_back() {
+    let ends = |what: &'static str| [("written", what, "nothing"), ("read", "nothing", what)];
+    // No reader finds as much as the long one has room for.
+    let cases = ["unmapped", "none", "read-only", "truncated", "masks-others", "own-before"].into_iter().flat_map(ends);
+    for (end, writer, reader) in cases.chain([("written", "long", "nothing"), ("read", "pause", "read-only")]) {
+        let script = format!("$B write {writer} | $B read {reader}");
+        let is_told = (0..10).any(|_| {
+            let pipe = told(&script);
+            pipe["path"] == "ring" && pipe[end]["why_not"] == "nowhere"
+        });
+        assert_eq!(is_told, can_join(), "{script}");
+    }
+}
+
+#[test]
+fn a_crash_is_the_crash_that_it_was() {
+    for (what, status) in
+        [("crash", 139), ("crash-bus", 135), ("crash-general", 139), ("crash-sent", 139), ("crash-raised", 135)]
+    {
+        let (bare, ours) = absent(what, "nothing");
+        assert_eq!(bare, format!("{status} 0\nwriter: reader: read {}\n", MANY / 2), "{what}");
+        assert_eq!(ours, bare, "{what}");
+        let (bare, ours) = absent("nothing", what);
+        assert_eq!(bare, format!("141 {status}\nwriter: reader: "), "{what}");
+        assert_eq!(ours, bare, "{what}");
     }
 }
 
@@ -245,7 +332,11 @@ fn told_of_all(script: &str) -> Vec<serde_json::Value> {
     let scratch = Scratch::new();
     let file = scratch.path("stats.json");
     let mut command = millstream(["run", "--ring", "--stats=json", "--stats-file", file.to_str().unwrap()]);
-    command.args(["--shell", "/bin/bash", "-c", script]).env("E", &PROGRAMS.ends).env("A", &PROGRAMS.alone);
+    command
+        .args(["--shell", "/bin/bash", "-c", script])
+        .env("E", &PROGRAMS.ends)
+        .env("A", &PROGRAMS.alone)
+        .env("B", &PROGRAMS.absent);
     assert_eq!(output(&mut command).code, Some(0));
     let stats: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
     assert_eq!(stats["ring"], true);

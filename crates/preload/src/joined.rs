@@ -10,6 +10,7 @@
 
 mod alone;
 mod confined;
+mod faults;
 mod guard;
 mod kernel;
 mod meet;
@@ -427,7 +428,7 @@ fn read_input(buffer: *mut u8, len: usize, bell: Option<c_int>) -> isize {
     }
     if let (Stage::Ring, Some(slot)) = (READER.stage(), READER.slot())
         && len > 0
-        && can_be_memory(buffer)
+        && can_be_memory(buffer, len)
     {
         return stream::read(slot, buffer, len, bell);
     }
@@ -447,7 +448,7 @@ fn write_output(buffer: *const u8, len: usize) -> isize {
     }
     if let (Stage::Ring, Some(slot)) = (WRITER.stage(), WRITER.slot())
         && len > 0
-        && can_be_memory(buffer)
+        && can_be_memory(buffer, len)
     {
         return stream::write(slot, buffer, len);
     }
@@ -468,10 +469,11 @@ fn write_output(buffer: *const u8, len: usize) -> isize {
 }
 
 /// Where no memory can be the kernel is to say `EFAULT`, so the pipe goes back to it first.
-fn can_be_memory(buffer: *const u8) -> bool {
+fn can_be_memory(buffer: *const u8, len: usize) -> bool {
     /// The first page is never mapped, and above this are no addresses of programs, unless they ask for some.
     const ADDRESSES: core::ops::Range<usize> = 4096..1 << 47;
-    let can_be = ADDRESSES.contains(&(buffer as usize));
+    let start = buffer as usize;
+    let can_be = ADDRESSES.contains(&start) && len <= ADDRESSES.end - start;
     if !can_be {
         retreat::all(Fate::Nowhere);
     }

@@ -41,14 +41,18 @@ pub enum Fate {
     Renamed,
     /// It uses the pipe under a number that is not 0 or 1.
     Number,
-    /// It gave an address at which no memory can be.
+    /// It gave an address at which there was no memory.
     Nowhere,
+    /// It ignores SIGSEGV or SIGBUS, or holds one of them back.
+    Signals,
+    /// SIGSEGV or SIGBUS came to a handler of its own.
+    Fault,
     /// It called this one of [`GUARDED`].
     Called(u16),
 }
 
 /// All but [`Fate::Called`], by their words.
-const PLAIN: [Fate; 19] = [
+const PLAIN: [Fate; 21] = [
     Fate::Untold,
     Fate::Joined,
     Fate::Waits,
@@ -68,6 +72,8 @@ const PLAIN: [Fate; 19] = [
     Fate::Renamed,
     Fate::Number,
     Fate::Nowhere,
+    Fate::Signals,
+    Fate::Fault,
 ];
 const CALLED: u32 = 1 << 16;
 
@@ -97,13 +103,15 @@ impl Fate {
 }
 
 /// The functions of glibc before which a process gives its joined pipes back, because the kernel alone can carry what they
-/// do. One that a glibc does not have is passed over; one that has several versions is met in all of them. The first four
+/// do. One that a glibc does not have is passed over; one that has several versions is met in all of them. The first six
 /// have exceptions, which the library knows by their places.
-pub const GUARDED: [&CStr; 79] = [
+pub const GUARDED: [&CStr; 85] = [
     c"close",
     c"__close_nocancel",
     c"fcntl",
     c"ioctl",
+    c"sigprocmask",
+    c"pthread_sigmask",
     // Other ways to move bytes.
     c"readv",
     c"writev",
@@ -182,6 +190,11 @@ pub const GUARDED: [&CStr; 79] = [
     c"initgroups",
     c"chroot",
     c"pivot_root",
+    // What hides signals from the library, or the library's handler from the program.
+    c"sigaction",
+    c"sigsuspend",
+    c"setcontext",
+    c"swapcontext",
     // The thread's end, on which `meet` relies.
     c"pthread_cancel",
     c"pthread_mutexattr_setrobust",

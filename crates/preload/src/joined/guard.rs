@@ -11,16 +11,18 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use millstream_sys::fate::{Fate, GUARDED};
 
 use super::text::{self, Names, Place};
-use super::{READER, READER_FD, Stage, WRITER, WRITER_FD, alone, kernel, meet, retreat};
+use super::{READER, READER_FD, Stage, WRITER, WRITER_FD, alone, faults, kernel, meet, retreat};
 use crate::glibc;
 
 /// Places in [`GUARDED`].
 const CLOSES: [usize; 2] = [0, 1];
 const FCNTL: usize = 2;
 const IOCTL: usize = 3;
+const SIGPROCMASK: usize = 4;
+const PTHREAD_SIGMASK: usize = 5;
 
 /// Some names have two versions.
-const PLACES: usize = 96;
+const PLACES: usize = 112;
 static AT: [Place; PLACES] = [const { Place::new() }; PLACES];
 /// Which of [`GUARDED`] a place is.
 static OF: [AtomicUsize; PLACES] = [const { AtomicUsize::new(0) }; PLACES];
@@ -112,6 +114,7 @@ pub(super) fn raise() -> bool {
     CODE[0].store(code.start, Relaxed);
     CODE[1].store(code.end, Relaxed);
     ARE_UP.store(true, Relaxed);
+    all_fit &= faults::stand_in_front();
     if !all_fit {
         lift();
     }
@@ -129,6 +132,7 @@ pub(super) fn lift() {
         AT.iter().for_each(Place::restore);
         super::restore_bare();
         text::open(start, end, false);
+        faults::step_aside();
         ARE_UP.store(false, Relaxed);
     }
 }
@@ -148,6 +152,12 @@ extern "C" fn goes_on_at(place: usize, first: usize, second: usize) -> usize {
         _ if CLOSES.contains(&of) => return close as *const () as usize,
         FCNTL if is_harmless_fcntl(concerns_an_end, second as u32) => return fcntl as *const () as usize,
         IOCTL if is_harmless_ioctl(concerns_an_end, second) => return ioctl as *const () as usize,
+        // SAFETY: what the program passed as a set, or null.
+        SIGPROCMASK if unsafe { faults::are_let_through(first, second) } => return sigprocmask as *const () as usize,
+        // SAFETY: as above.
+        PTHREAD_SIGMASK if unsafe { faults::are_let_through(first, second) } => {
+            return pthread_sigmask as *const () as usize;
+        }
         _ => {}
     }
     if !retreat::all(u16::try_from(of).map_or(Fate::Untold, Fate::Called)) {
@@ -203,6 +213,28 @@ extern "C" fn fcntl(fd: c_int, command: u32, argument: usize) -> c_int {
 
 extern "C" fn ioctl(fd: c_int, request: usize, argument: usize) -> c_int {
     glibc::returned_from_kernel(kernel::ioctl(fd, request, argument)) as c_int
+}
+
+extern "C" fn sigprocmask(how: usize, set: *const u64, before: *mut u64) -> c_int {
+    // SAFETY: the caller's arguments.
+    glibc::returned_from_kernel(unsafe { change_mask(how, set, before) }) as c_int
+}
+
+extern "C" fn pthread_sigmask(how: usize, set: *const u64, before: *mut u64) -> c_int {
+    // SAFETY: the caller's arguments.
+    -unsafe { change_mask(how, set, before) } as c_int
+}
+
+/// As glibc does it: two signals are its own, and never held back.
+///
+/// # Safety
+/// As for `pthread_sigmask(3)`.
+unsafe fn change_mask(how: usize, set: *const u64, before: *mut u64) -> isize {
+    const GLIBCS: u64 = 1 << (32 - 1) | 1 << (33 - 1);
+    // SAFETY: null, or a set; of the program's 128 bytes the kernel knows the first eight.
+    let set = unsafe { set.as_ref() }.map(|set| set & !GLIBCS);
+    let set_at = set.as_ref().map_or(0, |set| core::ptr::from_ref(set) as usize);
+    kernel::change_program_mask(how, set_at, before as usize)
 }
 
 /// The pipe could not be given back, because no further file could be opened: that is what the call then says.

@@ -9,6 +9,7 @@ use millstream_sys::raw::any;
 
 pub(super) const EINTR: isize = -4;
 pub(super) const EAGAIN: isize = -11;
+pub(super) const EFAULT: isize = -14;
 pub(super) const EPIPE: isize = -32;
 pub(super) const ECANCELED: isize = -125;
 
@@ -252,12 +253,41 @@ pub(super) fn forget_sigpipe() {
     }
 }
 
-/// The handler of a signal, and the code by which it returns.
-pub(super) fn action_of(signal: usize) -> (usize, usize) {
-    let mut action = [0_u64; 4];
-    // SAFETY: room for the kernel's `struct sigaction`: handler, flags, restorer, mask.
-    unsafe { any(k::__NR_rt_sigaction, [signal, 0, action.as_mut_ptr() as usize, 8, 0, 0]) };
-    (action[0] as usize, action[2] as usize)
+/// What is done about a signal: `struct sigaction` of a 64-bit kernel.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct Action {
+    /// 0: the default; 1: nothing.
+    pub(super) handler: u64,
+    pub(super) flags: u64,
+    /// The code by which the handler returns.
+    pub(super) restorer: u64,
+    pub(super) mask: u64,
+}
+
+pub(super) fn action_of(signal: usize) -> Action {
+    let mut action = Action { handler: 0, flags: 0, restorer: 0, mask: 0 };
+    // SAFETY: room for the kernel's structure, and the size of its set.
+    unsafe { any(k::__NR_rt_sigaction, [signal, 0, (&raw mut action) as usize, 8, 0, 0]) };
+    action
+}
+
+pub(super) fn set_action(signal: usize, action: &Action) -> bool {
+    // SAFETY: the kernel's structure; what the handler does is the caller's business.
+    unsafe { any(k::__NR_rt_sigaction, [signal, core::ptr::from_ref(action) as usize, 0, 8, 0, 0]) == 0 }
+}
+
+/// Sends this thread a signal with what it came with.
+pub(super) fn send_again(signal: i32, info: *const [i32; 32]) {
+    let (process, thread) = (millstream_sys::own_pid() as usize, own_thread() as usize);
+    // SAFETY: a `siginfo_t` that the kernel has made, as the caller got it.
+    unsafe { any(k::__NR_rt_tgsigqueueinfo, [process, thread, signal as usize, info as usize, 0, 0]) };
+}
+
+/// `rt_sigprocmask(2)` with the program's own numbers and addresses.
+pub(super) fn change_program_mask(how: usize, set: usize, before: usize) -> isize {
+    // SAFETY: what the program passed.
+    unsafe { any(k::__NR_rt_sigprocmask, [how, set, before, 8, 0, 0]) }
 }
 
 pub(super) fn entries(directory: i32, buffer: &mut [u8]) -> isize {

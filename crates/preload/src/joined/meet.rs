@@ -19,8 +19,8 @@ use millstream_sys::fate::Fate;
 use super::signals::{self, Held};
 use super::slot::{READER_GONE, RING_LIMIT, Slot, WRITER_WAITS, carrier, meeting};
 use super::{
-    End, READER, READER_FD, Stage, WRITER, WRITER_FD, alone, guard, kernel, newer, offer, retreat, worth_a_long_look,
-    worth_it,
+    End, READER, READER_FD, Stage, WRITER, WRITER_FD, alone, faults, guard, kernel, newer, offer, retreat,
+    worth_a_long_look, worth_it,
 };
 
 /// A writer waits this long for its reader to come, and a reader for its writer.
@@ -74,11 +74,12 @@ pub(super) fn want(slot: &'static Slot) {
     if !WRITER.is_promised() && signals::may_be_in_handler() {
         return;
     }
+    let is_caught = WRITER.is_promised() || faults::can_be_caught();
     let _held = Held::all();
     if WRITER.stage() != Stage::Offers {
         return;
     }
-    match guarded(&WRITER) {
+    match if is_caught { guarded(&WRITER) } else { Err(Fate::Signals) } {
         Ok(()) => {
             slot.agreement.0.writer.store(millstream_sys::own_pid(), SeqCst);
             WRITER.try_at.store(0, Relaxed);
@@ -105,6 +106,9 @@ pub(super) fn accept() {
     };
     if !READER.is_promised() && signals::may_be_in_handler() {
         return later(&READER, Fate::Handler);
+    }
+    if !READER.is_promised() && !faults::can_be_caught() {
+        return later(&READER, Fate::Signals);
     }
     let _held = Held::all();
     match accepted(&found) {

@@ -52,8 +52,10 @@ pub(super) fn copying<T>(end: &End, copy: impl FnOnce() -> T) -> T {
 pub(super) fn may_be_in_handler() -> bool {
     let (mut has_handlers, mut returns) = (false, [0; 2]);
     for signal in 1..=64 {
+        let action = kernel::action_of(signal);
         // 0 and 1: the default, and ignored.
-        if let (2.., restorer) = kernel::action_of(signal) {
+        if action.handler > 1 {
+            let restorer = action.restorer as usize;
             has_handlers = true;
             if !returns.contains(&restorer) {
                 match returns.iter_mut().find(|place| **place == 0) {

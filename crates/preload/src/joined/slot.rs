@@ -10,6 +10,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 use millstream_sys::joint::{HEADER_BYTES, LABEL_BYTES, RING_BYTES};
 
+use super::faults::copy;
 use super::wait::Found;
 
 /// Set in both positions when no more bytes go through the ring.
@@ -123,6 +124,8 @@ pub(super) enum Moved {
     Nothing,
     /// The ring carries nothing any more.
     Frozen,
+    /// The program's memory is not there. Nothing was counted.
+    Absent,
 }
 
 impl Slot {
@@ -144,10 +147,9 @@ impl Slot {
         }
         let len = len.min(room).min(PIECE);
         let [(first, first_len), (rest, rest_len)] = self.stretches(at, len);
-        // SAFETY: the stretches are inside this slot's ring; the source is the program's buffer.
-        unsafe {
-            copy(source, first, first_len);
-            copy(source.wrapping_add(first_len), rest, rest_len);
+        // SAFETY: the stretches are inside this slot's ring, which no reference covers.
+        if !unsafe { copy(source, first, first_len) && copy(source.wrapping_add(first_len), rest, rest_len) } {
+            return Moved::Absent;
         }
         match self.written.0.bytes.compare_exchange(at, at + len as u64, SeqCst, Relaxed) {
             Ok(_) => Moved::Bytes(len),
@@ -167,10 +169,9 @@ impl Slot {
         }
         let len = len.min(waiting).min(PIECE);
         let [(first, first_len), (rest, rest_len)] = self.stretches(at, len);
-        // SAFETY: the stretches are inside this slot's ring; the target is the program's buffer.
-        unsafe {
-            copy(first, target, first_len);
-            copy(rest, target.wrapping_add(first_len), rest_len);
+        // SAFETY: the stretches are inside this slot's ring; the target is what the program gave for the purpose.
+        if !unsafe { copy(first, target, first_len) && copy(rest, target.wrapping_add(first_len), rest_len) } {
+            return Moved::Absent;
         }
         match self.read.0.bytes.compare_exchange(at, at + len as u64, SeqCst, Relaxed) {
             Ok(_) => Moved::Bytes(len),
@@ -244,18 +245,5 @@ impl Slot {
 
     pub(super) fn reader_is_on(&self, cpu: u32) -> bool {
         self.read.0.cpu.load(Relaxed) == cpu + 1
-    }
-}
-
-/// Copies as one instruction: the C library's `memcpy` is not ours to call from everywhere, and what another process may
-/// change at any time must not become a reference.
-///
-/// # Safety
-/// `from` can be read and `to` written for `len` bytes.
-unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: by the caller's promise; the direction flag is clear (System V ABI).
-    unsafe {
-        core::arch::asm!("rep movsb", inout("rcx") len => _, inout("rsi") from => _, inout("rdi") to => _,
-            options(nostack, preserves_flags));
     }
 }

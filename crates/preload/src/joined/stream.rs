@@ -11,6 +11,7 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use millstream_sys::fate::Fate;
 use millstream_sys::ledger::Direction;
 
+use super::faults::copy;
 use super::signals::{Held, copying};
 use super::slot::{Moved, READER_GONE, Slot, WRITER_WAITS, sleep};
 use super::wait::Found;
@@ -53,7 +54,10 @@ pub(super) fn write(slot: &Slot, source: *const u8, len: usize) -> isize {
                     return if done > 0 { done as isize } else { kernel::EINTR };
                 }
             }
-            Moved::Frozen => {
+            left @ (Moved::Frozen | Moved::Absent) => {
+                if matches!(left, Moved::Absent) {
+                    retreat::all(Fate::Nowhere);
+                }
                 retreat::follow(&WRITER);
                 let moved = write_to_kernel(WRITER_FD, from, rest);
                 return match usize::try_from(moved) {
@@ -114,6 +118,9 @@ pub(super) fn read(slot: &Slot, target: *mut u8, len: usize, bell: Option<c_int>
                 break Moved::Nothing;
             }
         };
+        if matches!(last, Moved::Absent) {
+            return read_in_vain(target, len, done);
+        }
         if done > 0 {
             return done as isize;
         }
@@ -124,10 +131,23 @@ pub(super) fn read(slot: &Slot, target: *mut u8, len: usize, bell: Option<c_int>
             }
             return read_from_kernel(READER_FD, target, len);
         }
-        if let Some(result) = wait_for_bytes(slot, target, bell) {
-            return result;
+        match wait_for_bytes(slot, target, bell) {
+            None => {}
+            Some(kernel::EFAULT) => return read_in_vain(target, len, 0),
+            Some(result) => return result,
         }
     }
+}
+
+/// Some of the target is not there: the kernel is asked how much of it gets what is behind the first `done` bytes.
+fn read_in_vain(target: *mut u8, len: usize, done: usize) -> isize {
+    retreat::all(Fate::Nowhere);
+    retreat::follow(&READER);
+    if done > 0 && kernel::bytes_in(READER_FD) == 0 {
+        return done as isize;
+    }
+    let moved = read_from_kernel(READER_FD, target.wrapping_add(done), len - done);
+    if moved < 0 && done > 0 { done as isize } else { done as isize + moved }
 }
 
 fn let_writer_know(slot: &Slot) {
@@ -154,24 +174,29 @@ fn wait_for_bytes(slot: &Slot, target: *mut u8, bell: Option<c_int>) -> Option<i
         return None;
     }
     READER.tally.slept();
-    let mut byte = 0;
+    // The byte goes straight to the program's memory: if it is one of the stream, and that memory is not there, it stays in the
+    // shadow.
+    let mut before = 0;
+    // SAFETY: one byte to a variable of its own.
+    let is_there = unsafe { copy(target, &raw mut before, 1) };
     let result = match bell {
-        None => kernel::read(READER_FD, &raw mut byte, 1),
+        _ if !is_there => kernel::EFAULT,
+        None => kernel::read(READER_FD, target, 1),
         Some(_) if promised::is_only_rung(bell) => promised::RUNG,
         // What was there a moment ago may be gone: a writer that moves the stream takes its own byte out.
-        Some(_) => kernel::read_input_now(&raw mut byte),
+        Some(_) => kernel::read_input_now(target),
     };
     match (result, state.load(SeqCst)) {
         (1, sleep::RUNG) => {
             state.store(sleep::AWAKE, SeqCst);
+            // SAFETY: what the program gave for the purpose. Should it be gone by now nothing has to be put back.
+            unsafe { copy(&raw const before, target, 1) };
             None
         }
         // Of the stream: the content has been moved meanwhile, or somebody we know nothing of writes to the shadow.
         (1, _) => {
             let _ = state.compare_exchange(sleep::ASLEEP, sleep::AWAKE, SeqCst, Relaxed);
             slot.agreement.0.taken_early.fetch_add(1, SeqCst);
-            // SAFETY: the program's buffer holds at least one byte, or the call would not be here.
-            unsafe { target.write(byte) };
             Some(tally::count(READER_FD, Direction::Read, 1))
         }
         (result, _) => {

@@ -180,6 +180,8 @@ fn word(fate: Fate) -> Option<String> {
         Fate::Renamed => "renumbered",
         Fate::Number => "number",
         Fate::Nowhere => "nowhere",
+        Fate::Signals => "signals",
+        Fate::Fault => "fault",
     };
     Some(word.to_owned())
 }

@@ -1,0 +1,193 @@
+//! Memory that is not there. The kernel answers `EFAULT` for it; a copy of ours is stopped by a signal instead.
+//!
+//! All copies between a program's memory and a ring are one instruction ([`copy`]), so the signal says whose it is: at that
+//! instruction the copy is abandoned, and the call goes to the kernel, whose answer it then is. Any other SIGSEGV or SIGBUS is the
+//! program's own. Its own action is put back first and the instruction done again, so that all is as without this library, down to
+//! the core dump; what was sent is sent once more.
+//!
+//! The handler stands where the program's is while the guards are up. They see to it that the program neither finds nor replaces
+//! it, and does not hold these signals back.
+
+use core::arch::global_asm;
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use millstream_sys::fate::Fate;
+
+use super::kernel::{self, Action};
+use super::retreat;
+
+const SIGBUS: usize = 7;
+const SIGSEGV: usize = 11;
+const SIGNALS: [usize; 2] = [SIGSEGV, SIGBUS];
+/// Both, as a set.
+const BOTH: u64 = 1 << (SIGSEGV - 1) | 1 << (SIGBUS - 1);
+
+const DEFAULT: u64 = 0;
+const IGNORED: u64 = 1;
+
+// Copies as one instruction: the C library's `memcpy` is not ours to call from everywhere, and what another process may change at
+// any time must not become a reference. The direction flag is clear (System V ABI). What is left when the handler has stepped over
+// the instruction is what was not copied. Debuggers know the way back from a handler by these very bytes.
+global_asm!(
+    ".pushsection .text.millstream_copy,\"ax\",@progbits",
+    ".globl millstream_copy",
+    ".hidden millstream_copy",
+    ".balign 16",
+    "millstream_copy:",
+    "mov rcx, rdx",
+    ".globl millstream_copies_here",
+    ".hidden millstream_copies_here",
+    "millstream_copies_here:",
+    "rep movsb",
+    ".globl millstream_copied",
+    ".hidden millstream_copied",
+    "millstream_copied:",
+    "mov rax, rcx",
+    "ret",
+    ".balign 16",
+    ".globl millstream_return",
+    ".hidden millstream_return",
+    "millstream_return:",
+    "mov rax, 15",
+    "syscall",
+    ".popsection",
+);
+
+unsafe extern "C" {
+    fn millstream_copy(to: *mut u8, from: *const u8, len: usize) -> usize;
+    fn millstream_copies_here();
+    fn millstream_copied();
+    fn millstream_return();
+}
+
+/// Copies bytes. `false`: some of them cannot be read or written. Where it is not caught, see [`stand_in_front`], that is the
+/// program's end.
+///
+/// # Safety
+/// Nobody holds a reference to what is at `to`, and nothing of Rust's own is there but room for `len` bytes.
+#[inline]
+pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { millstream_copy(to, from, len) == 0 }
+}
+
+/// Whether the handler would be called for each fault of the calling code, and nobody would miss it: these signals are neither
+/// held back nor ignored, nor held back while another handler runs.
+pub(super) fn can_be_caught() -> bool {
+    kernel::block(0) & BOTH == 0
+        && (1..=64).all(|signal| {
+            let action = kernel::action_of(signal);
+            match SIGNALS.contains(&signal) {
+                true => action.handler != IGNORED,
+                false => action.handler <= IGNORED || action.mask & BOTH == 0,
+            }
+        })
+}
+
+/// Whether a change of the mask leaves these signals as they are, which are let through.
+///
+/// # Safety
+/// `set` is null or a set of signals, as for `sigprocmask(2)`.
+pub(super) unsafe fn are_let_through(how: usize, set: usize) -> bool {
+    const SIG_UNBLOCK: usize = 1;
+    // SAFETY: the caller's promise.
+    how as u32 as usize == SIG_UNBLOCK || unsafe { (set as *const u64).as_ref() }.is_none_or(|set| set & BOTH == 0)
+}
+
+static IS_IN_FRONT: AtomicBool = AtomicBool::new(false);
+/// The program's own actions.
+static OWN: [Kept; 2] = [const { Kept::new() }; 2];
+
+/// Takes the place of the program's actions.
+pub(super) fn stand_in_front() -> bool {
+    const SA_ONSTACK: u64 = 0x0800_0000;
+    const SA_RESTORER: u64 = 0x0400_0000;
+    const SA_RESTART: u64 = 0x1000_0000;
+    const SA_SIGINFO: u64 = 4;
+    IS_IN_FRONT.store(true, Relaxed);
+    SIGNALS.into_iter().zip(&OWN).all(|(signal, own)| {
+        let action = kernel::action_of(signal);
+        own.keep(&action);
+        let ours = Action {
+            handler: on_fault as *const () as u64,
+            // A call that is interrupted goes on, or does not, as the program has it.
+            flags: SA_SIGINFO | SA_ONSTACK | SA_RESTORER | (action.flags & SA_RESTART),
+            restorer: millstream_return as *const () as u64,
+            mask: u64::MAX,
+        };
+        kernel::set_action(signal, &ours)
+    })
+}
+
+/// Puts them back.
+pub(super) fn step_aside() {
+    if IS_IN_FRONT.swap(false, Relaxed) {
+        for (signal, own) in SIGNALS.into_iter().zip(&OWN) {
+            kernel::set_action(signal, &own.action());
+        }
+    }
+}
+
+/// The handler. All signals are held back.
+///
+/// # Safety
+/// Called by the kernel, with what it gives to handlers that want to know (`SA_SIGINFO`).
+unsafe extern "C" fn on_fault(signal: c_int, info: *const [c_int; 32], context: *mut [u64; 22]) {
+    /// In `ucontext_t` of x86-64, in words.
+    const INSTRUCTION: usize = 21;
+    // SAFETY: `siginfo_t` is 128 bytes, number, errno and code first; the context is this large and lives until the return.
+    let (code, instruction) = unsafe { ((*info)[2], (&raw mut (*context)[INSTRUCTION])) };
+    // SAFETY: as above.
+    let is_at_copy = unsafe { *instruction } == millstream_copies_here as *const () as u64;
+    if is_at_copy && is_fault(code) {
+        // SAFETY: the instruction behind, which finds the registers as this one has left them.
+        unsafe { *instruction = millstream_copied as *const () as u64 };
+        return;
+    }
+    let place = usize::from(signal as usize == SIGBUS);
+    let own = OWN[place].action();
+    // If the program goes on it does so unprotected, so nothing is left that would need this.
+    if own.handler == DEFAULT || !retreat::all(Fate::Fault) {
+        kernel::set_action(signal as usize, &own);
+    }
+    if !comes_again(place, code) {
+        kernel::send_again(signal, info);
+    }
+}
+
+/// Whether an instruction has led to it, and nobody has sent it.
+fn is_fault(code: c_int) -> bool {
+    const SI_KERNEL: c_int = 0x80;
+    /// Memory that failed, found by somebody else.
+    const BUS_MCEERR_AO: c_int = 5;
+    (1..BUS_MCEERR_AO).contains(&code) || code == SI_KERNEL
+}
+
+/// Whether the instruction, done again, brings the same once more.
+fn comes_again(place: usize, code: c_int) -> bool {
+    /// No mapping, and no right; a place that is not aligned, not in the file, or failed.
+    const LAST_CODE: [c_int; 2] = [2, 3];
+    (1..=LAST_CODE[place]).contains(&code)
+}
+
+/// An [`Action`] that handlers may read.
+struct Kept {
+    words: [AtomicU64; 4],
+}
+
+impl Kept {
+    const fn new() -> Kept {
+        Kept { words: [const { AtomicU64::new(0) }; 4] }
+    }
+
+    fn keep(&self, action: &Action) {
+        let Action { handler, flags, restorer, mask } = *action;
+        self.words.iter().zip([handler, flags, restorer, mask]).for_each(|(word, value)| word.store(value, Relaxed));
+    }
+
+    fn action(&self) -> Action {
+        let [handler, flags, restorer, mask] = core::array::from_fn(|at| self.words[at].load(Relaxed));
+        Action { handler, flags, restorer, mask }
+    }
+}
