@@ -29,7 +29,7 @@ use crate::failure::Failure;
 
 /// The run as the options describe it.
 pub(crate) fn run(options: RunOptions) -> Result<ExitCode, Failure> {
-    let ring = options.joins_after().map(ring::of_this_run).transpose().map_err(no_random)?;
+    let ring = options.joins_after().and_then(|after| ring::of_this_run(after).ok());
     let plan = options.pipe_size.map_or_else(Plan::for_this_machine, Plan::fixed);
     let wants_stats = options.stats.is_some() || options.stats_file.is_some();
     let output = wants_stats.then(|| report::Output::open(options.stats, options.stats_file.as_deref())).transpose()?;

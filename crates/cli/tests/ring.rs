@@ -11,6 +11,7 @@ use common::{Scratch, Seen, children, kill, millstream, output, wait_for};
 
 const ENDS: &str = include_str!("ring/ends.c");
 const ABSENT: &str = include_str!("ring/absent.c");
+const CONFINE: &str = include_str!("ring/confine.c");
 /// Much more than it takes until a pipe is joined.
 const MANY: u64 = 24 << 20;
 
@@ -22,6 +23,8 @@ struct Programs {
     alone: String,
     /// What is given memory that is not there.
     absent: String,
+    /// What runs another under filters of system calls.
+    confine: String,
 }
 
 static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| {
@@ -29,7 +32,8 @@ static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| {
     let ends = scratch.c_program("ends", ENDS, &[]);
     let alone = scratch.c_program("alone", ENDS, &["-static"]);
     let absent = scratch.c_program("absent", ABSENT, &[]);
-    Programs { _scratch: scratch, ends, alone, absent }
+    let confine = scratch.c_program("confine", CONFINE, &[]);
+    Programs { _scratch: scratch, ends, alone, absent, confine }
 });
 
 fn over_ring(script: &str) -> Command {
@@ -42,6 +46,7 @@ fn over_ring_with(options: &[&str], script: &str) -> Command {
         .env("E", &PROGRAMS.ends)
         .env("A", &PROGRAMS.alone)
         .env("B", &PROGRAMS.absent)
+        .env("C", &PROGRAMS.confine)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     command
@@ -128,7 +133,11 @@ fn absent(writer: &str, reader: &str) -> (String, String) {
         format!("{}writer: {wrote}reader: {read}", seen.stdout)
     };
     let mut bare = Command::new("/bin/bash");
-    bare.args(["-c", &script]).env("B", &PROGRAMS.absent).stdout(Stdio::piped()).stderr(Stdio::piped());
+    bare.args(["-c", &script])
+        .env("B", &PROGRAMS.absent)
+        .env("C", &PROGRAMS.confine)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     (said(bare), said(over_ring(&script)))
 }
 
@@ -212,6 +221,33 @@ fn a_program_that_confines_itself_makes_no_calls_that_it_would_not_make_by_itsel
             assert_eq!(seen(&both).code, Some(0), "{how} after {after}");
         }
     }
+}
+
+/// A filter that somebody else has made may kill for these calls as well.
+#[test]
+fn a_program_that_was_confined_before_it_began_makes_none_of_them_either() {
+    for (writer, reader) in [("$C few $E", "$E"), ("$E", "$C few $E"), ("$C few $E", "$C few $E")] {
+        let script = format!("set -o pipefail; {writer} write {MANY} call | {reader} read 0 call");
+        assert_arrived(&seen(&script), MANY);
+    }
+}
+
+#[test]
+fn a_run_under_filters_joins_only_where_they_allow_it() {
+    let mut least = [u64::MAX; 3];
+    for (how, least) in ["kill", "refuse", "harmless"].into_iter().zip(&mut least) {
+        for _ in 0..10 {
+            let mut command = Command::new(&PROGRAMS.confine);
+            command.args([how, common::program(), "run", "--ring", "--shell", "/bin/bash", "-c"]);
+            command.arg(format!("$E write {MANY} call | $E read 0 call")).env("E", &PROGRAMS.ends);
+            command.env_remove("LD_PRELOAD").env_remove("MILLSTREAM_RUN").stdout(Stdio::piped()).stderr(Stdio::piped());
+            *least = assert_arrived(&output(&mut command), MANY).min(*least);
+            if *least < MANY / 2 {
+                break;
+            }
+        }
+    }
+    assert_eq!(least.map(|bytes| bytes < MANY / 2), [false, false, can_join()], "{least:?}");
 }
 
 #[test]
@@ -336,7 +372,8 @@ fn told_of_all(script: &str) -> Vec<serde_json::Value> {
         .args(["--shell", "/bin/bash", "-c", script])
         .env("E", &PROGRAMS.ends)
         .env("A", &PROGRAMS.alone)
-        .env("B", &PROGRAMS.absent);
+        .env("B", &PROGRAMS.absent)
+        .env("C", &PROGRAMS.confine);
     assert_eq!(output(&mut command).code, Some(0));
     let stats: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
     assert_eq!(stats["ring"], true);
@@ -388,6 +425,8 @@ fn why_a_pipe_stays_with_the_kernel_is_told() {
         (format!("$E write {MANY} call | python3 -c '{threads}'"), "read", "threads"),
         ("$E write 1000 call | $E read 0 call".to_owned(), "written", "little"),
         ("$E write 1000 call | $E read 0 call".to_owned(), "read", "little"),
+        (format!("$C harmless $E write {MANY} call | $E read 0 call"), "written", "seccomp"),
+        (format!("$E write {MANY} call | $C kill $E read 0 call"), "read", "seccomp"),
         (
             format!("exec 3< <($E write {MANY} call); python3 -c 'import os\nwhile os.read(3, 65536): pass'"),
             "read",

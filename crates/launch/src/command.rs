@@ -25,7 +25,7 @@ pub(crate) fn become_it(request: &Request, start: &Start, place: &Place<'_>) -> 
     let name = name_and_words(request, start, &mut words)?;
     let path = variable(start, "PATH");
     let plan = Plan::for_this_machine();
-    let ring = if request.joins { Some(ring::of_this_run(0).ok()?) } else { None };
+    let ring = if request.joins { ring::of_this_run(0).ok() } else { None };
     plan.enlarge_standing_pipes();
     let build = Build::for_run(false, ring.is_some());
 

@@ -192,7 +192,7 @@ static ARE_REDIRECTED: AtomicBool = AtomicBool::new(false);
 static OWN: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Which run this is.
-static RUN: [AtomicU64; 5 + OLDER_PIPES] = [const { AtomicU64::new(0) }; 5 + OLDER_PIPES];
+static RUN: [AtomicU64; 6 + OLDER_PIPES] = [const { AtomicU64::new(0) }; 6 + OLDER_PIPES];
 
 // With several threads the call goes on in glibc as if it had not been redirected, and so stays a point of cancellation.
 global_asm!(
@@ -238,9 +238,8 @@ pub(crate) fn start(settings: &Settings<'_>) {
     if ends == [false, false] {
         return;
     }
-    for (word, value) in
-        RUN.iter().zip([run.token, run.after, run.first, run.namespace, run.ticks].iter().chain(&run.older))
-    {
+    let words = [run.token, run.after, run.first, run.namespace, run.ticks, u64::from(run.filters)];
+    for (word, value) in RUN.iter().zip(words.iter().chain(&run.older)) {
         word.store(*value, Relaxed);
     }
     let is_known = redirect().is_some();
@@ -346,9 +345,9 @@ fn glibc_code() -> usize {
 
 /// The run that this process belongs to.
 fn own_run() -> Ring {
-    let words: [u64; 5 + OLDER_PIPES] = core::array::from_fn(|at| RUN[at].load(Relaxed));
-    let [token, after, first, namespace, ticks, older @ ..] = words;
-    Ring { token, after, first, namespace, ticks, older }
+    let words: [u64; 6 + OLDER_PIPES] = core::array::from_fn(|at| RUN[at].load(Relaxed));
+    let [token, after, first, namespace, ticks, filters, older @ ..] = words;
+    Ring { token, after, first, namespace, ticks, filters: filters as u32, older }
 }
 
 /// What the user has said instead of both below.

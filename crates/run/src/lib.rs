@@ -12,4 +12,5 @@ pub mod ring;
 mod size;
 
 pub use build::Build;
+pub use ring::Obstacle;
 pub use size::Plan;

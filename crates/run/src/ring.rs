@@ -1,20 +1,40 @@
 //! What tells the processes and pipes of one run from others, for pipes in shared memory.
 
 use millstream_sys::settings::{OLDER_PIPES, Ring};
-use millstream_sys::{Errno, clock, machine, own_pid, own_pid_namespace};
+use millstream_sys::{clock, confinement, machine, own_pid, own_pid_namespace};
+
+/// Why a run is one whose pipes stay with the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// It knows x86-64 only.
+    Processor,
+    /// It is under filters of system calls (seccomp) that do not allow what joining takes.
+    Seccomp,
+    /// The kernel is older than files in memory, Linux 3.17.
+    Kernel,
+}
 
 /// The run that this process begins, whose pipes are joined after so many bytes; 0: when it is worth it.
 ///
 /// # Errors
-/// `ENOSYS`: the kernel has no random numbers.
-pub fn of_this_run(after: u64) -> Result<Ring, Errno> {
+/// What is in the way.
+pub fn of_this_run(after: u64) -> Result<Ring, Obstacle> {
+    if !cfg!(target_arch = "x86_64") {
+        return Err(Obstacle::Processor);
+    }
+    let filters = confinement::filters();
+    if filters > 0 && (filters == u32::MAX || !confinement::allow_joining()) {
+        return Err(Obstacle::Seccomp);
+    }
     Ok(Ring {
-        token: machine::random()?,
+        // As old as files in memory.
+        token: machine::random().map_err(|_| Obstacle::Kernel)?,
         after,
         first: u64::from(own_pid()),
         // 0 is no namespace: every process will be looked at.
         namespace: own_pid_namespace().unwrap_or(0),
         ticks: clock::ticks(),
+        filters,
         older: older_pipes(),
     })
 }

@@ -43,6 +43,8 @@ pub enum Fate {
     Number,
     /// It gave an address at which there was no memory.
     Nowhere,
+    /// Its process is under filters of system calls of its own (seccomp).
+    Confined,
     /// It ignores SIGSEGV or SIGBUS, or holds one of them back.
     Signals,
     /// SIGSEGV or SIGBUS came to a handler of its own.
@@ -52,7 +54,7 @@ pub enum Fate {
 }
 
 /// All but [`Fate::Called`], by their words.
-const PLAIN: [Fate; 21] = [
+const PLAIN: [Fate; 22] = [
     Fate::Untold,
     Fate::Joined,
     Fate::Waits,
@@ -72,6 +74,7 @@ const PLAIN: [Fate; 21] = [
     Fate::Renamed,
     Fate::Number,
     Fate::Nowhere,
+    Fate::Confined,
     Fate::Signals,
     Fate::Fault,
 ];

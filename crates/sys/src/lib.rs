@@ -14,7 +14,7 @@
 //!
 //! Two layers:
 //!
-//! - **without `std`** ([`pipe`], [`settings`], [`ledger`], [`fate`], [`joint`], [`executable`], [`machine`], [`raw`]): what the library inside other programs and the start of a run need. It allocates
+//! - **without `std`** ([`pipe`], [`settings`], [`ledger`], [`fate`], [`joint`], [`executable`], [`machine`], [`confinement`], [`raw`]): what the library inside other programs and the start of a run need. It allocates
 //!   nothing, never panics on the paths that library takes, and may be called from a signal handler.
 //! - **with `std`** (default; everything else): what the program itself, the pipe library and the measurements need.
 //!
@@ -26,6 +26,7 @@
 extern crate std;
 
 pub mod clock;
+pub mod confinement;
 pub mod executable;
 pub mod fate;
 pub mod joint;

@@ -1,7 +1,7 @@
 //! What `millstream run` tells every program of its tree, in one environment variable.
 //!
 //! The variable is read by the library inside each program as it starts, so its form is part of the agreement between
-//! the two: `1:SIZE:FDS`, `1:SIZE:FDS:TOKEN:LEDGER` (a run that counts) or `1:SIZE:FDS:TOKEN:LEDGER:AFTER:FIRST:NAMESPACE:TICKS` and six times
+//! the two: `1:SIZE:FDS`, `1:SIZE:FDS:TOKEN:LEDGER` (a run that counts) or `1:SIZE:FDS:TOKEN:LEDGER:AFTER:FIRST:NAMESPACE:TICKS:FILTERS` and six times
 //! `:OLDER`
 //! (a run whose pipes may go through shared memory, see [`Ring`]; it counts if LEDGER is not empty). The token is in hexadecimal, LEDGER a
 //! path, all else numbers in decimal. The first field is the version; a library that does not know it leaves every pipe alone.
@@ -57,6 +57,8 @@ pub struct Ring {
     pub namespace: u64,
     /// The processor's clock when it began.
     pub ticks: u64,
+    /// Seccomp filters that its processes are under and which let them join pipes. Others may kill for it.
+    pub filters: u32,
     /// Inodes of pipes that it was given and did not make, 0 for none; all ones in the first: there are more.
     pub older: [u64; OLDER_PIPES],
 }
@@ -111,26 +113,27 @@ impl fmt::Display for Settings<'_> {
         if let Some(ledger) = self.ledger {
             f.write_str(core::str::from_utf8(ledger.path).map_err(|_| fmt::Error)?)?;
         }
-        if let Some(Ring { after, first, namespace, ticks, older, .. }) = self.ring {
-            write!(f, ":{after}:{first}:{namespace}:{ticks}")?;
+        if let Some(Ring { after, first, namespace, ticks, filters, older, .. }) = self.ring {
+            write!(f, ":{after}:{first}:{namespace}:{ticks}:{filters}")?;
             older.iter().try_for_each(|inode| write!(f, ":{inode}"))?;
         }
         Ok(())
     }
 }
 
-/// Nothing, or `:AFTER:FIRST:NAMESPACE:TICKS` and the older pipes.
+/// Nothing, or `:AFTER:FIRST:NAMESPACE:TICKS:FILTERS` and the older pipes.
 #[expect(clippy::option_option, reason = "what is not there, and what is not understood")]
 fn ring(token: u64, mut text: &[u8]) -> Option<Option<Ring>> {
     if text.is_empty() {
         return Some(None);
     }
-    let mut numbers = [0; 4 + OLDER_PIPES];
+    let mut numbers = [0; 5 + OLDER_PIPES];
     for place in &mut numbers {
         (*place, text) = number(after_colon(text)?, 10)?;
     }
-    let [after, first, namespace, ticks, older @ ..] = numbers;
-    text.is_empty().then_some(Some(Ring { token, after, first, namespace, ticks, older }))
+    let [after, first, namespace, ticks, filters, older @ ..] = numbers;
+    let filters = u32::try_from(filters).ok()?;
+    text.is_empty().then_some(Some(Ring { token, after, first, namespace, ticks, filters, older }))
 }
 
 /// The number that `text` begins with, and what follows it. Written out because the library that runs this carries
@@ -163,6 +166,7 @@ mod tests {
         first: 12,
         namespace: 4_026_531_836,
         ticks: 99,
+        filters: 3,
         older: [0, 7, u64::MAX, 0, 0, 1],
     };
 
@@ -220,7 +224,8 @@ mod tests {
             c"1:5:6:r:",
             c"1:5:6:r7:/p",
             c"1:5:6:7:/p:1:2:3",
-            c"1:5:6:7:/p:1:2:3:4:5:6:7:8:9:x",
+            c"1:5:6:7:/p:1:2:3:4:5:6:7:8:9:10:x",
+            c"1:5:6:7:/p:1:2:3:4:99999999999:6:7:8:9:10:11",
             c"1:-5:6",
             c"1:5:6 ",
             c"1::6",

@@ -2,21 +2,37 @@
 //! kernel may kill it for one. So its pipes stay with the kernel, or go back to it, before it does so: by `prctl`, or by
 //! `syscall`, as libseccomp does.
 //!
-//! Both are here as they are in glibc, one system call each, so nothing has to be looked up for them. That goes past glibc's, whose
+//! A program that was confined before it began is asked about when a pipe is to be joined: if it is under more filters than those
+//! under which the run has tried what joining takes, it never joins.
+//!
+//! Both functions are here as they are in glibc, one system call each, so nothing has to be looked up for them. That goes past glibc's, whose
 //! guards ([`super::guard`]) these two therefore stand for.
 
 use core::arch::naked_asm;
 use core::ffi::c_int;
+use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use millstream_sys::fate::Fate;
-use millstream_sys::raw;
+use millstream_sys::{confinement, raw};
 
-use super::{guard, retreat};
+use super::{guard, own_run, retreat};
 use crate::glibc;
 
 const NR_PRCTL: usize = 157;
 const NR_SECCOMP: usize = 317;
 const PR_SET_SECCOMP: usize = 22;
+
+/// Whether a filter that nobody has tried may forbid what joining takes. Asked once: one that is added later is seen as it comes.
+pub(super) fn may_not_join() -> bool {
+    const ALLOWED: u8 = 1;
+    const FORBIDDEN: u8 = 2;
+    static ANSWER: AtomicU8 = AtomicU8::new(0);
+    if ANSWER.load(Relaxed) == 0 {
+        let may = confinement::filters() <= own_run().filters;
+        ANSWER.store(if may { ALLOWED } else { FORBIDDEN }, Relaxed);
+    }
+    ANSWER.load(Relaxed) == FORBIDDEN
+}
 
 /// `prctl(2)`, whose further arguments are in registers, however many there are.
 ///

@@ -19,7 +19,7 @@ use millstream_sys::fate::Fate;
 use super::signals::{self, Held};
 use super::slot::{READER_GONE, RING_LIMIT, Slot, WRITER_WAITS, carrier, meeting};
 use super::{
-    End, READER, READER_FD, Stage, WRITER, WRITER_FD, alone, faults, guard, kernel, newer, offer, retreat,
+    End, READER, READER_FD, Stage, WRITER, WRITER_FD, alone, confined, faults, guard, kernel, newer, offer, retreat,
     worth_a_long_look, worth_it,
 };
 
@@ -47,8 +47,12 @@ fn later(end: &End, why_not: Fate) {
 
 /// Enough has passed to be worth it: makes a slot and lets the reader find it. That is cheap, and the reader may never come.
 pub(super) fn offer() {
-    let _held = Held::all();
     WRITER.tally.begin(&WRITER);
+    if confined::may_not_join() {
+        WRITER.set_stage(Stage::Kernel);
+        return WRITER.tally.tell(Fate::Confined);
+    }
+    let _held = Held::all();
     let mut room = [0; 64];
     // If something else stands at this number by now there is no pipe.
     match pipe_of(&WRITER, &mut room).ok_or(Fate::Untold).and_then(|(_, inode)| offer::make(inode)) {
@@ -99,6 +103,10 @@ pub(super) fn want(slot: &'static Slot) {
 /// says that this end wants to join.
 pub(super) fn accept() {
     READER.tally.begin(&READER);
+    if confined::may_not_join() {
+        READER.set_stage(Stage::Kernel);
+        return READER.tally.tell(Fate::Confined);
+    }
     let passed = READER.passed.load(Relaxed);
     let Some(found) = offer::find() else {
         READER.try_at.store(passed + ASK_AGAIN.min(worth_it()), Relaxed);

@@ -180,6 +180,7 @@ fn word(fate: Fate) -> Option<String> {
         Fate::Renamed => "renumbered",
         Fate::Number => "number",
         Fate::Nowhere => "nowhere",
+        Fate::Confined => "seccomp",
         Fate::Signals => "signals",
         Fate::Fault => "fault",
     };
