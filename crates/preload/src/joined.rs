@@ -14,6 +14,7 @@ mod faults;
 mod guard;
 mod kernel;
 mod meet;
+mod nap;
 mod newer;
 mod offer;
 mod promised;

@@ -4,13 +4,14 @@
 //   write BYTES CALL [AFTER DO]      read BEGIN CALL [AFTER DO]
 //
 // CALL: call (read, write), stdio. After AFTER bytes it does DO once: none, exec PROGRAM ARGS, fork, nowhere, poll, dup, signals,
-// close, readv, confine-prctl, confine-syscall. A writer reports "wrote BYTES WCHAR STATUS" on stderr, a reader "read BYTES" when every byte was right.
+// close, readv, robust, confine-prctl, confine-syscall. A writer reports "wrote BYTES WCHAR STATUS" on stderr, a reader "read BYTES" when every byte was right.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <signal.h>
 #include <stdio.h>
@@ -61,6 +62,8 @@ static int confine(int by_prctl) {
                     : syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
 }
 
+static pthread_mutex_t robust;
+
 static void act(char **what, int fd) {
     if (!strcmp(what[0], "exec")) {
         execv(what[1], what + 1);
@@ -97,6 +100,12 @@ static void act(char **what, int fd) {
     } else if (!strcmp(what[0], "close")) {
         close(fd);
         _exit(0);
+    } else if (!strcmp(what[0], "robust")) {
+        // The kernel is told of such a mutex where it could be told of another word. Then the writer sleeps, and this one ends.
+        pthread_mutex_lock(&robust);
+        pthread_mutex_unlock(&robust);
+        usleep(50000);
+        _exit(0);
     } else if (!strncmp(what[0], "confine-", 8)) {
         if (confine(!strcmp(what[0], "confine-prctl"))) _exit(95);
     } else if (!strcmp(what[0], "readv")) {
@@ -111,6 +120,10 @@ int main(int count, char **arguments) {
     unsigned long long first = strtoull(arguments[2], 0, 10), at = writes ? 0 : first, steps = 1;
     unsigned long long after = count > 5 ? strtoull(arguments[4], 0, 10) : ~0ull;
     static unsigned char bytes[200000];
+    pthread_mutexattr_t kind;
+    pthread_mutexattr_init(&kind);
+    pthread_mutexattr_setrobust(&kind, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(&robust, &kind);
     signal(SIGPIPE, getenv("IGNORE_SIGPIPE") ? SIG_IGN : SIG_DFL);
     for (;; steps = steps * 6364136223846793005ull + 1442695040888963407ull) {
         size_t size = 1 + (steps >> 33) % ((steps >> 60) ? 40000 : sizeof bytes);

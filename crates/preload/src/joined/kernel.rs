@@ -11,6 +11,7 @@ pub(super) const EINTR: isize = -4;
 pub(super) const EAGAIN: isize = -11;
 pub(super) const EFAULT: isize = -14;
 pub(super) const EPIPE: isize = -32;
+pub(super) const ETIMEDOUT: isize = -110;
 pub(super) const ECANCELED: isize = -125;
 
 pub(super) const O_RDONLY: usize = k::O_RDONLY as usize;
@@ -21,6 +22,7 @@ pub(super) const O_DIRECTORY: usize = k::O_DIRECTORY as usize;
 
 pub(super) const POLLIN: i16 = 1;
 pub(super) const POLLHUP: i16 = 16;
+const POLLERR: i16 = 8;
 
 const NANOSECONDS: u64 = 1_000_000_000;
 
@@ -192,6 +194,35 @@ pub(super) fn wait(word: &AtomicU32, value: u32, limit_ns: Option<u64>) -> isize
     unsafe { any(k::__NR_futex, [word.as_ptr() as usize, 0, value as usize, time_at, 0, 0]) }
 }
 
+/// The same with a limit after which it is `ETIMEDOUT`, and resumed after such a handler as if there were none. Before Linux 5.16
+/// there is no limit.
+pub(super) fn wait_resumed(word: &AtomicU32, value: u32, limit_ns: u64) -> isize {
+    const ENOSYS: isize = -38;
+    const FUTEX2_SIZE_U32: u32 = 2;
+    let (mut until, clock) = (Time { seconds: 0, nanoseconds: 0 }, k::CLOCK_MONOTONIC as usize);
+    // SAFETY: room for a time.
+    unsafe { any(k::__NR_clock_gettime, [clock, (&raw mut until) as usize, 0, 0, 0, 0]) };
+    let nanoseconds = until.nanoseconds as u64 + limit_ns;
+    until.seconds += (nanoseconds / NANOSECONDS) as i64;
+    until.nanoseconds = (nanoseconds % NANOSECONDS) as i64;
+    let waiter = Waiter { value: u64::from(value), address: word.as_ptr() as u64, flags: FUTEX2_SIZE_U32, reserved: 0 };
+    let (waiter_at, until_at) = ((&raw const waiter) as usize, (&raw const until) as usize);
+    // SAFETY: one entry, as the count says, of an aligned integer; the time lives until the call returns.
+    match unsafe { any(k::__NR_futex_waitv, [waiter_at, 1, 0, until_at, clock, 0]) } {
+        ENOSYS => wait(word, value, None),
+        outcome => outcome,
+    }
+}
+
+/// `struct futex_waitv`.
+#[repr(C)]
+struct Waiter {
+    value: u64,
+    address: u64,
+    flags: u32,
+    reserved: u32,
+}
+
 pub(super) fn wake_all(word: &AtomicU32) {
     // SAFETY: the word is an aligned integer.
     unsafe { any(k::__NR_futex, [word.as_ptr() as usize, 1, i32::MAX as usize, 0, 0, 0]) };
@@ -224,6 +255,11 @@ pub(super) fn poll(fd: i32, events: i16, limit_ms: i32) -> i16 {
     // SAFETY: one entry, as the count says.
     unsafe { any(k::__NR_poll, [(&raw mut asked) as usize, 1, limit_ms as usize, 0, 0, 0]) };
     asked.answer
+}
+
+/// Whether nobody has the read end of the pipe of this write end.
+pub(super) fn has_no_reader(fd: i32) -> bool {
+    poll(fd, 0, 0) & POLLERR != 0
 }
 
 /// Blocks what `set` has and returns what was blocked.

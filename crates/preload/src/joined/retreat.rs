@@ -13,7 +13,7 @@ use millstream_sys::fate::Fate;
 
 use super::signals::Held;
 use super::slot::{Agreement, READER_GONE, Slot, WRITER_WAITS, carrier, sleep};
-use super::{End, READER, READER_FD, Stage, WRITER, WRITER_FD, guard, kernel};
+use super::{End, READER, READER_FD, Stage, WRITER, WRITER_FD, guard, kernel, nap};
 
 /// Every pipe of this process that is joined, or about to be, goes back to the kernel and stays there, but for those of which it
 /// is promised that nothing will happen to them that asks for that; glibc's functions are its own again; `why` is told to who asked for statistics. `false`: that could not be done, because the process may open no
@@ -120,12 +120,12 @@ fn give_back(slot: &Slot, end: &End) -> bool {
     true
 }
 
-/// Whether the other side is gone, as the kernel has it: a writer looks at the word that is marked when the reader's thread ends, a
-/// reader asks whether its end hangs.
+/// Whether the other side is gone, as the kernel has it: a writer looks at the word that is marked when the reader's thread ends, and
+/// asks for the reader's end in case that mark was lost; a reader asks whether its end hangs.
 fn is_gone(slot: &Slot, end: &End) -> bool {
     match end.is_reader() {
         true => kernel::poll(READER_FD, 0, 0) & kernel::POLLHUP != 0,
-        false => slot.space.0.load(SeqCst) & READER_GONE != 0,
+        false => slot.space.0.load(SeqCst) & READER_GONE != 0 || kernel::has_no_reader(WRITER_FD),
     }
 }
 
@@ -184,6 +184,10 @@ fn settle(slot: &Slot, end: &End) -> bool {
     while state.compare_exchange(sleep::ASLEEP, sleep::STREAM, SeqCst, SeqCst) == Err(sleep::RUNG) {
         // One byte is on its way, or there, or was just taken by the reader, which knows what it was.
         match (kernel::bytes_in(fd), end.is_reader()) {
+            (0, true) if nap::has_bell() => {
+                let _ = state.compare_exchange(sleep::RUNG, sleep::STREAM, SeqCst, SeqCst);
+                break;
+            }
             (0, true) if is_gone(slot, end) && kernel::bytes_in(fd) == 0 => break,
             (0, true) => {
                 kernel::poll(fd, kernel::POLLIN, 1);

@@ -16,13 +16,15 @@ use super::signals::{Held, copying};
 use super::slot::{Moved, READER_GONE, Slot, WRITER_WAITS, sleep};
 use super::wait::Found;
 use super::{
-    READER, READER_FD, WRITER, WRITER_FD, kernel, promised, read_from_kernel, retreat, tally, wait, write_to_kernel,
+    READER, READER_FD, WRITER, WRITER_FD, kernel, nap, promised, read_from_kernel, retreat, tally, wait,
+    write_to_kernel,
 };
 
 /// The most that one call of the kernel moves.
 const LARGEST: usize = 0x7fff_f000;
-/// Longer than any sleep. A sleep with a limit is not resumed after a signal handler, whatever its flags.
-const FOR_EVER: u64 = 1 << 60;
+/// So long a writer sleeps before it asks the kernel for the reader's end. A robust mutex that the reader has locked since it joined
+/// has taken the place of the mark of its death.
+const TRUST_NS: u64 = 500_000_000;
 
 /// `write(2)` to the ring; what does not get there any more goes to the shadow.
 pub(super) fn write(slot: &Slot, source: *const u8, len: usize) -> isize {
@@ -77,7 +79,7 @@ fn ring(slot: &Slot) {
     if state.load(SeqCst) == sleep::ASLEEP {
         let _held = Held::all();
         if state.compare_exchange(sleep::ASLEEP, sleep::RUNG, SeqCst, Relaxed).is_ok() {
-            kernel::write(WRITER_FD, c"!".as_ptr().cast(), 1);
+            kernel::write(WRITER_FD, [nap::BELL].as_ptr(), 1);
             WRITER.tally.woke();
         }
     }
@@ -96,12 +98,22 @@ fn wait_for_room(slot: &Slot, len: usize, has_written: bool) -> isize {
     }
     WRITER.tally.slept();
     // Once something was written a signal ends the call; before, it is as if the call had not been made.
-    kernel::wait(word, value, has_written.then_some(FOR_EVER))
+    let outcome = match has_written {
+        true => kernel::wait(word, value, Some(TRUST_NS)),
+        false => kernel::wait_resumed(word, value, TRUST_NS),
+    };
+    if outcome == kernel::ETIMEDOUT && kernel::has_no_reader(WRITER_FD) {
+        word.fetch_or(READER_GONE, SeqCst);
+    }
+    outcome
 }
 
 /// `read(2)` from the ring; from the shadow when the ring has nothing to say any more. Does not sleep while the bell rings.
 pub(super) fn read(slot: &Slot, target: *mut u8, len: usize, bell: Option<c_int>) -> isize {
     let len = len.min(LARGEST);
+    if nap::is_kept() {
+        return tally::count(READER_FD, Direction::Read, nap::deliver(target));
+    }
     slot.note_readers_cpu(kernel::cpu());
     loop {
         let mut done = 0;
@@ -133,7 +145,7 @@ pub(super) fn read(slot: &Slot, target: *mut u8, len: usize, bell: Option<c_int>
         }
         match wait_for_bytes(slot, target, bell) {
             None => {}
-            Some(kernel::EFAULT) => return read_in_vain(target, len, 0),
+            Some(kernel::EFAULT) if !nap::is_kept() => return read_in_vain(target, len, 0),
             Some(result) => return result,
         }
     }
@@ -166,6 +178,16 @@ fn wait_for_bytes(slot: &Slot, target: *mut u8, bell: Option<c_int>) -> Option<i
     if wait::without_sleep(&READER, || slot.bytes_waiting(), slot.writer_is_on(cpu)) {
         return None;
     }
+    if !nap::begin() {
+        retreat::all(Fate::Handler);
+        return None;
+    }
+    let result = sleep_for_bytes(slot, target, bell);
+    nap::end();
+    result
+}
+
+fn sleep_for_bytes(slot: &Slot, target: *mut u8, bell: Option<c_int>) -> Option<isize> {
     let state = &slot.sleep.0;
     // A byte that was sent for an earlier sleep may still be there; it then ends this one.
     let _ = state.compare_exchange(sleep::AWAKE, sleep::ASLEEP, SeqCst, Relaxed);
@@ -174,36 +196,42 @@ fn wait_for_bytes(slot: &Slot, target: *mut u8, bell: Option<c_int>) -> Option<i
         return None;
     }
     READER.tally.slept();
-    // The byte goes straight to the program's memory: if it is one of the stream, and that memory is not there, it stays in the
-    // shadow.
+    // A byte of the stream stays in the shadow, if the program's memory is not there.
     let mut before = 0;
     // SAFETY: one byte to a variable of its own.
     let is_there = unsafe { copy(target, &raw mut before, 1) };
     let result = match bell {
         _ if !is_there => kernel::EFAULT,
-        None => kernel::read(READER_FD, target, 1),
+        None => kernel::read(READER_FD, nap::room(), 1),
         Some(_) if promised::is_only_rung(bell) => promised::RUNG,
         // What was there a moment ago may be gone: a writer that moves the stream takes its own byte out.
-        Some(_) => kernel::read_input_now(target),
+        Some(_) => kernel::read_input_now(nap::room()),
     };
+    // The state is looked at before the note is: a handler makes the note first.
     match (result, state.load(SeqCst)) {
         (1, sleep::RUNG) => {
             state.store(sleep::AWAKE, SeqCst);
-            // SAFETY: what the program gave for the purpose. Should it be gone by now nothing has to be put back.
-            unsafe { copy(&raw const before, target, 1) };
             None
         }
+        (1, _) if nap::is_noted() => None,
         // Of the stream: the content has been moved meanwhile, or somebody we know nothing of writes to the shadow.
         (1, _) => {
             let _ = state.compare_exchange(sleep::ASLEEP, sleep::AWAKE, SeqCst, Relaxed);
             slot.agreement.0.taken_early.fetch_add(1, SeqCst);
-            Some(tally::count(READER_FD, Direction::Read, 1))
+            Some(tally::count(READER_FD, Direction::Read, nap::deliver(target)))
         }
         (result, _) => {
             // If it was rung meanwhile, the byte ends the next sleep.
             let _ = state.compare_exchange(sleep::ASLEEP, sleep::AWAKE, SeqCst, Relaxed);
-            // Its last bytes, and the writer was gone before it rang.
-            if result == kernel::EAGAIN || slot.bytes_waiting() != Found::Nothing { None } else { Some(result) }
+            let is_more = slot.bytes_waiting() != Found::Nothing;
+            match result {
+                // Whatever the handler has done.
+                kernel::EINTR => Some(result),
+                kernel::EAGAIN => None,
+                // Its last bytes, and the writer was gone before it rang.
+                _ if is_more => None,
+                _ => Some(result),
+            }
         }
     }
 }
