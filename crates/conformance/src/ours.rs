@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::path::PathBuf;
+use std::time::Duration;
 
-use millstream_pipe::{Builder, DirectPolicy};
+use millstream_pipe::{Builder, DirectPolicy, WaitPolicy};
 use rustix::fd::{BorrowedFd, OwnedFd};
 
 use crate::paths::{READ_PATHS, WRITE_PATHS};
@@ -51,6 +52,47 @@ impl Implementation for Direct {
 }
 
 impl BetweenProcesses for Direct {}
+
+/// millstream's pipe, whose reader has fallen asleep so often, and for so little, that its stream goes
+/// through the shadow while it sleeps. If it `DOZES` it sleeps there whenever it waits.
+#[derive(Debug)]
+pub enum Quiet<const DOZES: bool> {}
+
+impl<const DOZES: bool> Implementation for Quiet<DOZES> {
+    type Reader = Reader;
+    type Writer = Writer;
+
+    fn pipe() -> io::Result<(Reader, Writer)> {
+        let policy = if DOZES { WaitPolicy::Block } else { WaitPolicy::Adaptive };
+        let (reader, writer) = Builder::new().wait(policy).create()?;
+        become_quiet(&reader, &writer)?;
+        Ok((Reader(reader), Writer(writer)))
+    }
+}
+
+impl<const DOZES: bool> BetweenProcesses for Quiet<DOZES> {}
+
+/// Has a reader that sleeps get byte after byte, until one goes through the kernel.
+///
+/// # Errors
+/// Those of reading and writing.
+///
+/// # Panics
+/// When none does.
+pub fn become_quiet(mut reader: &millstream_pipe::Reader, mut writer: &millstream_pipe::Writer) -> io::Result<()> {
+    std::thread::scope(|scope| {
+        for _ in 0..1000 {
+            let sleeper = scope.spawn(move || reader.read(&mut [0]));
+            std::thread::sleep(Duration::from_micros(300));
+            let _ = writer.write(&[0])?;
+            sleeper.join().expect("a reader")?;
+            if reader.statistics().bytes_through_kernel > 0 {
+                return Ok(());
+            }
+        }
+        panic!("a pipe whose reader always sleeps does not become quiet: {:?}", reader.statistics());
+    })
+}
 
 /// The shared memory of every pipe that this process has a descriptor for, opened once more, as a hostile process would.
 ///

@@ -20,6 +20,14 @@ mod ours_lent {
     millstream_conformance::contract!(processes: millstream_conformance::lent::Lent);
 }
 
+mod ours_quiet {
+    millstream_conformance::contract!(processes: millstream_conformance::ours::Quiet<false>);
+}
+
+mod ours_quiet_and_dozing {
+    millstream_conformance::contract!(processes: millstream_conformance::ours::Quiet<true>);
+}
+
 mod ours_reserved_and_borrowed_by_copy {
     millstream_conformance::contract!(processes: millstream_conformance::in_place::InPlace<false>);
 }

@@ -14,6 +14,7 @@ use std::io::{Read, Write};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use millstream_conformance::ours::become_quiet;
 use millstream_conformance::paths::{READ_PATHS, WRITE_PATHS};
 use millstream_conformance::pattern::{self, Random};
 use millstream_conformance::process::{Child, fork, private_directories};
@@ -51,17 +52,20 @@ struct Case {
     stop: Duration,
     /// Whether survivors dawdle, so that the child finds the ring full, or empty, and sleeps.
     dawdles: bool,
+    /// Whether readers that sleep do so in the kernel's pipe from the beginning.
+    is_quiet: bool,
     random: Random,
 }
 
 impl Case {
     fn of(seed: u64) -> Case {
         let mut random = Random::from_seed(seed);
+        let policy = [WaitPolicy::Adaptive, WaitPolicy::Block, WaitPolicy::Spin][random.within(0..3)];
         Case {
             seed,
             blow: [Blow::Kill, Blow::Kill, Blow::StopAndContinue, Blow::StopAndKill][random.within(0..4)],
             capacity: [4096, 8192, 65_536, millstream_pipe::DEFAULT_CAPACITY][random.within(0..4)],
-            policy: [WaitPolicy::Adaptive, WaitPolicy::Block, WaitPolicy::Spin][random.within(0..3)],
+            policy,
             direct: [DirectPolicy::Adaptive, DirectPolicy::Always][random.within(0..2)],
             largest: [64, 1000, PIPE_BUF, 65_536][random.within(0..4)],
             moment: Duration::from_nanos(
@@ -69,12 +73,19 @@ impl Case {
             ),
             stop: Duration::from_nanos(random.within(0..500_000) as u64),
             dawdles: random.within(0..2) == 0,
+            // Who spins never sleeps.
+            is_quiet: policy != WaitPolicy::Spin && random.within(0..4) == 0,
             random,
         }
     }
 
     fn pipe(&self) -> (Reader, Writer) {
-        Builder::new().capacity(self.capacity).wait(self.policy).direct(self.direct).create().unwrap()
+        let builder = Builder::new().capacity(self.capacity).wait(self.policy).direct(self.direct);
+        let (reader, writer) = builder.create().unwrap();
+        if self.is_quiet {
+            become_quiet(&reader, &writer).unwrap();
+        }
+        (reader, writer)
     }
 
     fn size(&mut self) -> usize {

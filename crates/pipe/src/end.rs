@@ -291,7 +291,7 @@ impl End {
 
     pub(crate) fn capacity(&self) -> io::Result<usize> {
         match self.segment()?.map(|segment| (segment.ring(), segment.ring().route())) {
-            Some((ring, Route::Ring)) => ring.capacity().map_err(broken),
+            Some((ring, route)) if is_of_the_ring(ring, route) => ring.capacity().map_err(broken),
             _ => Ok(pipe::capacity(self.fd())?),
         }
     }
@@ -309,7 +309,7 @@ impl End {
         let (granted, both) = {
             let parker = self.parker();
             let sides = lock_both(ring, &parker)?;
-            if ring.route() != Route::Ring {
+            if !is_of_the_ring(ring, ring.route()) {
                 return Ok(pipe::set_capacity(self.fd(), bytes)?);
             }
             if sides.are_claimed() {
@@ -321,6 +321,9 @@ impl End {
             sides.writers.return_offers(&sides.readers).map_err(broken)?;
             // What can fail is done first: an error says that nothing has happened.
             let both = somebody_waits().then(both_ends).transpose()?;
+            if ring.route() == Route::Shadow {
+                resize_shadow(self.fd(), wished)?;
+            }
             if wished != now {
                 resize(segment, &sides, wished)?;
             }
@@ -374,6 +377,19 @@ pub(crate) fn lock_both<'a>(ring: Ring<'a>, parker: &'a Parker<'a>) -> io::Resul
     let writers = ring.lock_writers(parker).map_err(broken)?;
     let readers = ring.lock_readers(parker).map_err(broken)?;
     Ok(BothSides { readers, writers })
+}
+
+/// Whether the ring says how much the pipe holds: also while it is only quiet.
+fn is_of_the_ring(ring: Ring<'_>, route: Route) -> bool {
+    route == Route::Ring || (route == Route::Shadow && !ring.was_ever_given())
+}
+
+/// Sees to it that the shadow of a quiet pipe holds no more than the pipe is to hold, nor less than waits in it.
+fn resize_shadow(shadow: BorrowedFd<'_>, bytes: usize) -> Result<(), Errno> {
+    if transfer::bytes_waiting(shadow)? > bytes {
+        return Err(Errno::BUSY);
+    }
+    if pipe::capacity(shadow)? > bytes { pipe::set_capacity(shadow, bytes).map(drop) } else { Ok(()) }
 }
 
 fn resize(segment: &Segment, sides: &BothSides<'_>, bytes: usize) -> io::Result<()> {

@@ -159,8 +159,14 @@ impl<'a> Foreign<'a> {
     }
 
     /// Moves at most `len` bytes from the shadow to here by `splice(2)`; where that is impossible, through memory, and takes
-    /// off the shadow what was written. 0 at the end of the stream.
-    pub(crate) fn take_from_shadow(&self, shadow: BorrowedFd<'_>, len: usize) -> Result<usize, Errno> {
+    /// off the shadow what was written. 0 at the end of the stream. Not through memory while somebody else may take the bytes in
+    /// between: `EAGAIN`.
+    pub(crate) fn take_from_shadow(
+        &self,
+        shadow: BorrowedFd<'_>,
+        len: usize,
+        is_only_reader: bool,
+    ) -> Result<usize, Errno> {
         if !self.cannot_splice.get() {
             match self.splice(len, |fd, len| foreign::splice_now(shadow, fd, len)) {
                 Err(Errno::INVAL) => self.cannot_splice.set(true),
@@ -169,6 +175,9 @@ impl<'a> Foreign<'a> {
                     return outcome;
                 }
             }
+        }
+        if !is_only_reader {
+            return Err(Errno::AGAIN);
         }
         let mut detour = self.detour.borrow_mut();
         let peeked = detour.peek(shadow, len)?;

@@ -10,7 +10,7 @@
 //! without a mark, and closes what it was given.
 //!
 //! **Returning to the ring** is tried by who attaches, and by writers now and then. With both sides locked it needs all
-//! three: as many ends have come back as were given away, there is no mark, and the shadow is empty. After a given end was
+//! of these: as many ends have come back as were given away, there is no mark, the shadow is empty, and no reader sleeps in it. After a given end was
 //! closed instead of attached that is never so, and the pipe stays with the kernel.
 //!
 //! **Moving the content.** What waits in the ring when an end is given away is copied to the shadow first, under both
@@ -84,11 +84,12 @@ pub(crate) fn return_to_ring(end: &End, segment: &Segment) -> io::Result<()> {
             let parker = end.parker();
             let BothSides { readers, writers } = &lock_both(ring, &parker)?;
             // Again, now that no byte of ours can come in between.
-            let is_clear = ring.all_have_returned()
+            let is_clear = ring.sleeper().is_none()
+                && ring.all_have_returned()
                 && transfer::any_mark(end.fd())?.is_none()
                 && transfer::bytes_waiting(end.fd())? == 0;
             if ring.route() == Route::Shadow && is_clear {
-                writers.set_route(readers, Route::Ring);
+                writers.return_to_ring(readers);
             }
             return Ok(());
         }

@@ -60,6 +60,11 @@ impl<'a> Parker<'a> {
     pub(crate) fn at(shadow: BorrowedFd<'a>, counters: &'a Counters) -> Parker<'a> {
         Parker { thread: Thread::current(), shadow, counters, held: Cell::default() }
     }
+
+    /// The number of this thread.
+    pub(crate) fn thread(&self) -> u32 {
+        self.thread.id()
+    }
 }
 
 impl Parking for Parker<'_> {

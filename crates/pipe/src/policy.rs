@@ -21,6 +21,8 @@
 //! A reader that finds bytes and was only waiting for them may wait some microseconds more, while more of them come: see
 //! `gathering`.
 //!
+//! A reader that falls asleep again and again for a few bytes sleeps in the kernel's pipe, where they go then: see `quiet`.
+//!
 //! How long a wake-up takes is measured: who rings the bell leaves the time, and who is woken compares.
 //!
 //! # Waking
@@ -32,12 +34,13 @@
 //! The pages of a ring are made as they are first used, and given back by a reader that has waited for a whole nap in
 //! vain. The capacity is not the policy's to change.
 //!
-//! `decisions` and `gathering` are pure: numbers in, numbers out, no clock. `patience` does what it says. `simulation` runs it in a world of
+//! `decisions`, `gathering` and `quiet` are pure: numbers in, numbers out, no clock. `patience` does what it says. `simulation` runs it in a world of
 //! two CPUs with a clock of its own.
 
 mod decisions;
 mod gathering;
 mod patience;
+mod quiet;
 #[cfg(test)]
 mod simulation;
 

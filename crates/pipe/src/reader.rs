@@ -18,6 +18,7 @@ use crate::statistics::Statistics;
 use crate::writer::free_if_dead;
 
 mod ahead;
+mod asleep;
 mod borrowed;
 mod copy_to;
 mod relay;
@@ -67,6 +68,14 @@ enum Attempt {
 enum Outcome {
     TryAgain,
     EndOfStream,
+}
+
+/// What looking, before it would sleep, came to.
+enum Looked {
+    Knows(Outcome),
+    InVain,
+    /// No bytes, but an end was closed, or the stream goes another way.
+    FoundAnotherWorld,
 }
 
 impl Reader {
@@ -232,6 +241,9 @@ impl Reader {
         }
         let Some(segment) = self.end.segment()? else { return self.read_from_kernel(buffers, bell) };
         let mut waits = Waits::beside(bell);
+        if let Some(count) = self.read_if_quiet(segment, buffers, &waits)? {
+            return Ok(count);
+        }
         loop {
             match self.attempt(segment, buffers, wanted)? {
                 Attempt::Moved(count) => return Ok(count),
@@ -242,9 +254,16 @@ impl Reader {
                     continue;
                 }
             }
-            match self.wait(segment, &mut waits)? {
-                Outcome::TryAgain => {}
-                Outcome::EndOfStream => return Ok(0),
+            let outcome = match self.look_for_bytes(segment.ring(), &waits)? {
+                Looked::Knows(outcome) => outcome,
+                Looked::InVain => match self.read_asleep(segment, buffers, &waits)? {
+                    Some(count) => return Ok(count),
+                    None => self.sleep_if_it_may(segment, &mut waits)?,
+                },
+                Looked::FoundAnotherWorld => self.sleep_if_it_may(segment, &mut waits)?,
+            };
+            if let Outcome::EndOfStream = outcome {
+                return Ok(0);
             }
         }
     }
@@ -337,26 +356,41 @@ impl Reader {
     }
 
     fn wait(&self, segment: &Segment, waits: &mut Waits<'_>) -> io::Result<Outcome> {
-        let ring = segment.ring();
-        if !waits.has_slept() && ring.route() == Route::Ring && self.end.was_blocking()? {
-            let closes = ring.closes();
-            let is_over = || has_bytes(ring) || ring.closes() != closes || ring.route() != Route::Ring;
-            let mut effort = Effort::default();
-            let look = self.end.patience.look(ring.writers_cpu(), is_over, &mut effort);
-            let is_found = look == Look::Found && has_bytes(ring);
-            if is_found {
-                let_gather(&self.end, ring, &mut effort);
-            }
-            self.end.counters.waited(effort);
-            match look {
-                _ if is_found => return Ok(Outcome::TryAgain),
-                Look::KeepLooking if self.end.is_blocking()? => {
-                    return Ok(self.ask_kernel(ring)?.unwrap_or(Outcome::TryAgain));
-                }
-                Look::Found | Look::KeepLooking | Look::AskKernel => {}
-            }
+        match self.look_for_bytes(segment.ring(), waits)? {
+            Looked::Knows(outcome) => Ok(outcome),
+            Looked::InVain | Looked::FoundAnotherWorld => self.sleep_if_it_may(segment, waits),
         }
-        if self.end.is_blocking()? { self.sleep(segment, waits) } else { self.must_not_sleep(ring) }
+    }
+
+    /// Waits without sleeping, as long as that pays.
+    fn look_for_bytes(&self, ring: Ring<'_>, waits: &Waits<'_>) -> io::Result<Looked> {
+        let route = ring.route();
+        // What goes through the shadow is not seen; but whoever writes goes back to the ring when nobody sleeps.
+        let may_see = route == Route::Ring || (route == Route::Shadow && ring.all_have_returned());
+        if waits.has_slept() || !may_see || !self.end.was_blocking()? {
+            return Ok(Looked::InVain);
+        }
+        let closes = ring.closes();
+        let is_over = || has_bytes(ring) || ring.closes() != closes || ring.route() != route;
+        let mut effort = Effort::default();
+        let look = self.end.patience.look(ring.writers_cpu(), is_over, &mut effort);
+        let is_found = look == Look::Found && has_bytes(ring);
+        if is_found {
+            let_gather(&self.end, ring, &mut effort);
+        }
+        self.end.counters.waited(effort);
+        Ok(match look {
+            _ if is_found => Looked::Knows(Outcome::TryAgain),
+            Look::KeepLooking if self.end.is_blocking()? => {
+                Looked::Knows(self.ask_kernel(ring)?.unwrap_or(Outcome::TryAgain))
+            }
+            Look::AskKernel => Looked::InVain,
+            Look::Found | Look::KeepLooking => Looked::FoundAnotherWorld,
+        })
+    }
+
+    fn sleep_if_it_may(&self, segment: &Segment, waits: &mut Waits<'_>) -> io::Result<Outcome> {
+        if self.end.is_blocking()? { self.sleep(segment, waits) } else { self.must_not_sleep(segment.ring()) }
     }
 
     fn must_not_sleep(&self, ring: Ring<'_>) -> io::Result<Outcome> {
@@ -409,6 +443,9 @@ impl Reader {
                 // In this order, as in `ask_kernel`.
                 let (has_bytes, same_route) = (has_bytes(ring), ring.route() == route);
                 waits.slept(!has_bytes && ready.readable && route == Route::Ring);
+                if ready.is_nothing() {
+                    self.forget_dead_sleeper(ring);
+                }
                 let is_idle = ready.is_nothing() && free_if_dead(&self.end, ring).unwrap_or(false);
                 if is_idle && segment.give_pages_back(&parker) {
                     self.end.counters.gave_pages_back();

@@ -126,6 +126,11 @@ impl Segment {
         Ok(())
     }
 
+    /// Pages of the ring that this process has had made and that were not given back, as far as it knows.
+    pub(crate) fn pages_made(&self) -> usize {
+        self.populated.iter().map(|known| known.load(Relaxed) as u32 as usize / PAGE).sum()
+    }
+
     /// Gives the pages of the ring back to the system, if it is empty and nobody uses it at this moment. Returns whether
     /// it did. The capacity stays: whoever uses the ring next has its pages made again.
     pub(crate) fn give_pages_back(&self, parker: &Parker<'_>) -> bool {

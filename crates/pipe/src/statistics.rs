@@ -58,6 +58,11 @@ pub(crate) struct Counters {
     bytes_spliced: AtomicU64,
     bytes_direct: AtomicU64,
     transfers_direct: AtomicU64,
+    bytes_asleep: AtomicU64,
+    transfers_asleep: AtomicU64,
+    sleeps_inside: AtomicU64,
+    bytes_to_sleepers: AtomicU64,
+    wakes_of_sleepers: AtomicU64,
     direct_refused: AtomicU64,
     bytes_in_place: AtomicU64,
     bytes_lent: AtomicU64,
@@ -76,15 +81,15 @@ impl Counters {
     /// Only with the lock of the side held: that makes load and store as good as one atomic step, and cheaper.
     #[inline]
     pub(crate) fn moved(&self, bytes: usize) {
-        self.bytes.store(self.bytes.load(Relaxed) + bytes as u64, Relaxed);
-        self.transfers.store(self.transfers.load(Relaxed) + 1, Relaxed);
+        add(&self.bytes, bytes as u64);
+        add(&self.transfers, 1);
     }
 
     /// Only with a claim, which keeps others away as the lock does.
     #[inline]
     pub(crate) fn moved_in_place(&self, bytes: usize) {
         self.moved(bytes);
-        self.bytes_in_place.store(self.bytes_in_place.load(Relaxed) + bytes as u64, Relaxed);
+        add(&self.bytes_in_place, bytes as u64);
     }
 
     pub(crate) fn moved_through_kernel(&self, bytes: usize) {
@@ -104,6 +109,29 @@ impl Counters {
         self.bytes_spliced.fetch_add(bytes as u64, Relaxed);
     }
 
+    /// By a reader that slept in the kernel's pipe: with no lock held, and therefore counted apart. Only as the pipe's one
+    /// sleeper there, which keeps others away as a lock does.
+    pub(crate) fn moved_asleep(&self, bytes: usize) {
+        add(&self.sleeps_inside, 1);
+        if bytes > 0 {
+            add(&self.bytes_asleep, bytes as u64);
+            add(&self.transfers_asleep, 1);
+        }
+    }
+
+    /// As [`Counters::moved`], into a kernel's pipe in which a reader sleeps.
+    pub(crate) fn moved_to_sleeper(&self, bytes: usize) {
+        self.moved(bytes);
+        add(&self.bytes_to_sleepers, bytes as u64);
+        add(&self.wakes_of_sleepers, 1);
+    }
+
+    /// All bytes moved so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        let ways = [&self.bytes, &self.bytes_direct, &self.bytes_asleep];
+        ways.map(|bytes| bytes.load(Relaxed)).iter().sum()
+    }
+
     /// With no lock held, and therefore counted apart. Once for each copy at the reader.
     pub(crate) fn moved_directly(&self, bytes: usize) {
         self.bytes_direct.fetch_add(bytes as u64, Relaxed);
@@ -120,7 +148,7 @@ impl Counters {
     /// As [`Counters::moved_in_place`], with the lock.
     pub(crate) fn lent(&self, bytes: usize) {
         self.moved_in_place(bytes);
-        self.bytes_lent.store(self.bytes_lent.load(Relaxed) + bytes as u64, Relaxed);
+        add(&self.bytes_lent, bytes as u64);
     }
 
     pub(crate) fn was_refused_a_loan(&self) {
@@ -134,7 +162,7 @@ impl Counters {
     /// Whether the handle moves so often for each time that it sleeps or wakes that a lock of its own pays, for which
     /// every sleeper has to have the other CPUs pass a fence.
     pub(crate) fn move_without_waking(&self) -> bool {
-        let interruptions = self.sleeps.load(Relaxed) + self.wakes.load(Relaxed);
+        let interruptions = self.sleeps() + self.wakes();
         self.transfers.load(Relaxed) / 32 > interruptions
     }
 
@@ -143,6 +171,14 @@ impl Counters {
         self.yields.fetch_add(effort.offers, Relaxed);
         self.yields_withheld.fetch_add(effort.withheld, Relaxed);
         self.gathered.fetch_add(effort.gathered, Relaxed);
+    }
+
+    fn sleeps(&self) -> u64 {
+        self.sleeps.load(Relaxed) + self.sleeps_inside.load(Relaxed)
+    }
+
+    fn wakes(&self) -> u64 {
+        self.wakes.load(Relaxed) + self.wakes_of_sleepers.load(Relaxed)
     }
 
     pub(crate) fn slept(&self) {
@@ -159,23 +195,34 @@ impl Counters {
 
     pub(crate) fn snapshot(&self) -> Statistics {
         Statistics {
-            bytes: self.bytes.load(Relaxed) + self.bytes_direct.load(Relaxed),
-            bytes_through_kernel: self.bytes_through_kernel.load(Relaxed),
+            bytes: self.bytes(),
+            bytes_through_kernel: [&self.bytes_through_kernel, &self.bytes_asleep, &self.bytes_to_sleepers]
+                .map(|bytes| bytes.load(Relaxed))
+                .iter()
+                .sum(),
             bytes_spliced: self.bytes_spliced.load(Relaxed),
             bytes_in_place: self.bytes_in_place.load(Relaxed),
             bytes_lent: self.bytes_lent.load(Relaxed),
             loans_refused: self.loans_refused.load(Relaxed),
             bytes_direct: self.bytes_direct.load(Relaxed),
             direct_refused: self.direct_refused.load(Relaxed),
-            transfers: self.transfers.load(Relaxed) + self.transfers_direct.load(Relaxed),
+            transfers: [&self.transfers, &self.transfers_direct, &self.transfers_asleep]
+                .map(|transfers| transfers.load(Relaxed))
+                .iter()
+                .sum(),
             spins: self.spins.load(Relaxed),
             yields: self.yields.load(Relaxed),
             yields_withheld: self.yields_withheld.load(Relaxed),
             gathered: self.gathered.load(Relaxed),
-            sleeps: self.sleeps.load(Relaxed),
-            wakes: self.wakes.load(Relaxed),
+            sleeps: self.sleeps(),
+            wakes: self.wakes(),
             pages_given_back: self.pages_given_back.load(Relaxed),
             wake_nanoseconds: policy::wake_ticks().map_or(0, |ticks| clock::nanoseconds_of(ticks.into())),
         }
     }
+}
+
+/// Where nobody else adds at the same time: a load and a store, cheaper than one atomic step.
+fn add(counter: &AtomicU64, more: u64) {
+    counter.store(counter.load(Relaxed) + more, Relaxed);
 }

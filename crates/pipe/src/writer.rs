@@ -3,7 +3,7 @@
 use std::io::{self, IoSlice, Write};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use millstream_ring::{PIPE_BUF, Ring, Route, WriteSide};
@@ -24,18 +24,17 @@ use crate::statistics::Statistics;
 mod buffer;
 mod copy_from;
 mod reservation;
+mod shadow;
 
 pub use buffer::Buffer;
 pub(crate) use buffer::free_if_dead;
 pub use reservation::Reservation;
 use reservation::Reserved;
+pub(crate) use shadow::RETURN_EVERY;
 
 /// Between two questions to the kernel whether a reader is left, in ticks: 10 to 20 microseconds, less than it takes to
 /// learn of another process's death in any other way. A reader that closes tells us itself.
 pub(crate) const ASK_EVERY: u64 = 40_000;
-
-/// Between two attempts to leave the shadow for the ring, in ticks: about a millisecond.
-pub(crate) const RETURN_EVERY: u64 = 3_000_000;
 
 /// The write end of a pipe.
 ///
@@ -62,6 +61,8 @@ pub struct Writer {
     readers_seen_at: AtomicU64,
     closes_seen: AtomicU32,
     return_tried_at: AtomicU64,
+    /// Since a reader was last found asleep in the shadow.
+    written_to_dozer: AtomicUsize,
     trust: Trust,
     reserved: Reserved,
     /// For what is reserved where no others can be trusted with it.
@@ -108,6 +109,7 @@ impl Writer {
             readers_seen_at: AtomicU64::new(0),
             closes_seen: AtomicU32::new(0),
             return_tried_at: AtomicU64::new(0),
+            written_to_dozer: AtomicUsize::new(0),
             trust: Trust::No,
             reserved: Reserved::Nothing,
             private: Vec::new(),
@@ -262,14 +264,17 @@ impl Writer {
         }
         match ring.route() {
             Route::Ring => {}
-            Route::Shadow if self.should_try_to_return() => {
+            Route::Shadow if self.wakes_the_ring(ring, &writers, &parker, total - done)? => {
+                return Ok(Attempt::Moved(0));
+            }
+            Route::Shadow if self.should_try_to_return(ring) => {
                 drop(writers);
                 // Before anything of this write is in the shadow: if this very thread is the one that reads, nobody will
                 // take it out meanwhile. Only saves time: what keeps the pipe with the kernel is no reason to fail.
                 let _ = handover::return_to_ring(&self.end, segment);
                 return Ok(Attempt::Moved(0));
             }
-            Route::Shadow => return self.attempt_shadow(buffers, done, total),
+            Route::Shadow => return self.attempt_shadow(ring, &writers, buffers, (done, total)),
             Route::Moving => {
                 drop(writers);
                 handover::finish_moving(&self.end, segment)?;
@@ -306,24 +311,14 @@ impl Writer {
         Ok(Attempt::Moved(count))
     }
 
-    /// With the writers locked: none of ours can come between.
-    fn attempt_shadow<'b>(&self, buffers: &[IoSlice<'_>], done: usize, total: usize) -> Result<Attempt<'b>, Stop> {
-        let mut gathered = Vec::new();
-        match transfer::write_now(self.end.fd(), &gathered_for_one_call(buffers, done, total, &mut gathered)) {
-            Ok(0) => Ok(Attempt::NoRoom),
-            Ok(count) => {
-                self.end.counters.moved_through_kernel(count);
-                Ok(Attempt::Moved(count))
-            }
-            Err(Errno::AGAIN) => Ok(Attempt::NoRoom),
-            Err(error) => Err(error.into()),
-        }
-    }
-
     /// Asks the kernel now and then. A reader that waits will be rung for, and the kernel takes what rings the bell only
     /// while there is one: in that case the answer is false, and [`Writer::raise_bell`] sees to it.
     #[inline]
     pub(crate) fn see_that_a_reader_is_left(&self, ring: Ring<'_>) -> Result<bool, Stop> {
+        if ring.route() == Route::Shadow {
+            // There the kernel says so itself.
+            return Ok(false);
+        }
         let (now, closes) = (clock::ticks(), ring.closes());
         let is_recent = now.wrapping_sub(self.readers_seen_at.load(Relaxed)) < ASK_EVERY;
         if closes == self.closes_seen.load(Relaxed) {
@@ -379,15 +374,6 @@ impl Writer {
             self.ask_for_readers(clock::ticks(), ring.closes())?;
         }
         Ok(())
-    }
-
-    fn should_try_to_return(&self) -> bool {
-        let now = clock::ticks();
-        let is_time = now.wrapping_sub(self.return_tried_at.load(Relaxed)) >= RETURN_EVERY;
-        if is_time {
-            self.return_tried_at.store(now, Relaxed);
-        }
-        is_time
     }
 
     /// Until nobody fills the ring in place any more.

@@ -111,6 +111,12 @@ impl<'a> Bell<'a> {
         self.ring.header.bell.0.rung_at.load(Ordering::Relaxed)
     }
 
+    /// Somebody is about to write into the shadow, where a reader sleeps ([`Ring::sleeper`]): no bell, but it wakes as one.
+    pub fn is_rung_by_writing(&self, shadow: &impl Shadow) {
+        self.note_time(shadow);
+        count_one(&self.tally().reader_wakes);
+    }
+
     /// Before the system call that wakes: a sleeper may run before that returns. Not in models, as `count_one`.
     fn note_time(&self, shadow: &impl Shadow) {
         if cfg!(not(loom)) {

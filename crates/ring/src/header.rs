@@ -14,7 +14,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"mstream\n");
 
 /// The layout described here.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// Bytes before the first data bank.
 pub const HEADER_BYTES: usize = 4096;
@@ -200,6 +200,8 @@ pub(crate) struct BellWords {
     pub(crate) tally: Tally,
     /// When the bell was last rung.
     pub(crate) rung_at: AtomicU64,
+    /// The reader that sleeps in the shadow itself; see [`crate::sleeper`].
+    pub(crate) sleeper: AtomicU32,
 }
 
 /// How often something happened that takes a system call anyway; wrapping.
@@ -252,7 +254,7 @@ const _: () = {
     assert!(offset_of!(Side, claim) == 44 && offset_of!(Side, claims) == 48 && offset_of!(Side, peer_cpu) == 52);
     assert!(offset_of!(BellWords, lock) == 0 && offset_of!(BellWords, bytes) == 4);
     assert!(offset_of!(BellWords, tally) == 8 && size_of::<Tally>() == 16);
-    assert!(offset_of!(BellWords, rung_at) == 24);
+    assert!(offset_of!(BellWords, rung_at) == 24 && offset_of!(BellWords, sleeper) == 32);
     assert!(offset_of!(Tally, reader_sleeps) == 0 && offset_of!(Tally, writer_sleeps) == 4);
     assert!(offset_of!(Tally, reader_wakes) == 8 && offset_of!(Tally, writer_wakes) == 12);
     assert!(offset_of!(OfferWords, word) == 0 && offset_of!(OfferWords, address) == 8);
@@ -319,6 +321,7 @@ impl Header {
                     writer_wakes: AtomicU32::new(0),
                 },
                 rung_at: AtomicU64::new(0),
+                sleeper: AtomicU32::new(0),
             }),
             offer: Line(OfferWords::new()),
         }

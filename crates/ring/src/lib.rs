@@ -79,6 +79,7 @@ mod lookout;
 mod offer;
 mod ring;
 mod route;
+mod sleeper;
 mod spare;
 mod splice;
 pub mod sync;

@@ -203,6 +203,12 @@ impl<'a> Ring<'a> {
         state.given.load(Ordering::Relaxed) == state.returned.load(Ordering::Relaxed)
     }
 
+    /// Whether any end was ever made a plain descriptor.
+    #[inline]
+    pub fn was_ever_given(&self) -> bool {
+        self.header.state.0.given.load(Ordering::Relaxed) != 0
+    }
+
     /// The CPU that the writing side last ran on, if any did.
     #[inline]
     pub fn writers_cpu(&self) -> Option<u32> {

@@ -249,12 +249,15 @@ pub fn life_of(id: u32) -> Life {
                 _ => Life::Sleeps,
             }
         }
-        Err(_) => {
-            let id = i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw);
-            let exists = id.is_some_and(|id| rustix::process::test_kill_process(id) != Err(Errno::SRCH));
-            if exists { Life::Sleeps } else { Life::Dead }
-        }
+        Err(_) if exists(id) => Life::Sleeps,
+        Err(_) => Life::Dead,
     }
+}
+
+/// Whether there is a thread of this number, also one that is dead and was not waited for. A short call of the kernel.
+pub fn exists(id: u32) -> bool {
+    let id = i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw);
+    id.is_some_and(|id| rustix::process::test_kill_process(id) != Err(Errno::SRCH))
 }
 
 /// Of the numbers of `proc_pid_stat(5)` from the state on, the two that count ticks of a hundredth of a second in user mode and

@@ -167,6 +167,14 @@ pub fn read(end: impl AsFd, buffers: &mut [IoSliceMut<'_>]) -> Result<usize, Err
     rustix::io::readv(end, buffers)
 }
 
+/// `read(2)`.
+///
+/// # Errors
+/// Those of `read(2)`.
+pub fn read_one(end: impl AsFd, buffer: &mut [u8]) -> Result<usize, Errno> {
+    rustix::io::read(end, buffer)
+}
+
 /// `writev(2)`.
 ///
 /// # Errors

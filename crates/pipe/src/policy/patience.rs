@@ -7,6 +7,7 @@ use millstream_sys::{clock, cpu};
 use super::WaitPolicy;
 use super::decisions::{Act, End, Lessons, UNMEASURED_WAKE, Wait};
 use super::gathering::{Gathering, PAUSE};
+use super::quiet::Quiet;
 
 /// How waiting before sleep went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,13 +52,18 @@ pub(crate) struct Patience {
     look: AtomicU32,
     /// The two numbers of [`Gathering`].
     gathering: [AtomicU32; 2],
+    /// Those of [`Quiet`].
+    quiet_before: AtomicU64,
+    quiet_sleeps: AtomicU32,
 }
 
 impl Patience {
     pub(crate) fn new(policy: WaitPolicy) -> Patience {
         let Gathering { rest, next_rest } = Gathering::untried();
         let gathering = [rest, next_rest].map(AtomicU32::new);
-        Patience { policy, look: AtomicU32::new(Lessons::none().look), gathering }
+        let Quiet { before, sleeps } = Quiet::default();
+        let (quiet_before, quiet_sleeps) = (AtomicU64::new(before), AtomicU32::new(sleeps));
+        Patience { policy, look: AtomicU32::new(Lessons::none().look), gathering, quiet_before, quiet_sleeps }
     }
 
     pub(crate) fn policy(&self) -> WaitPolicy {
@@ -143,6 +149,31 @@ impl Patience {
         }
         rest.store(gathering.rest, Relaxed);
         next_rest.store(gathering.next_rest, Relaxed);
+    }
+
+    /// Whether the other side cannot be running at this moment, as far as it was seen.
+    #[inline]
+    pub(crate) fn shares_cpu(&self, peer_cpu: Option<u32>) -> bool {
+        shares_cpu(peer_cpu)
+    }
+
+    /// Whether a wait would begin with sleep: a look would only keep the other side from running, and so would an offer.
+    #[inline]
+    pub(crate) fn is_resting(&self, peer_cpu: Option<u32>) -> bool {
+        match self.policy {
+            WaitPolicy::Spin => false,
+            WaitPolicy::Block => true,
+            WaitPolicy::Adaptive => Wait::begin(&self.lessons(), shares_cpu(peer_cpu), clock::ticks).is_none(),
+        }
+    }
+
+    /// A reader to which so many bytes have come in all is about to sleep: whether its pipe is quiet.
+    pub(crate) fn finds_it_quiet(&self, bytes: u64) -> bool {
+        let mut quiet = Quiet { before: self.quiet_before.load(Relaxed), sleeps: self.quiet_sleeps.load(Relaxed) };
+        let is_quiet = quiet.will_sleep(bytes);
+        self.quiet_before.store(quiet.before, Relaxed);
+        self.quiet_sleeps.store(quiet.sleeps, Relaxed);
+        is_quiet
     }
 
     /// After a sleep: the other side rang at `rung_at`, if it did.

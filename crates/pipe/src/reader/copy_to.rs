@@ -104,7 +104,7 @@ impl Reader {
         wanted: usize,
         done: &mut u64,
     ) -> io::Result<Step> {
-        let Some(segment) = segment else { return self.splice_shadow(target, wanted, done) };
+        let Some(segment) = segment else { return self.splice_shadow(target, wanted, true, done) };
         let (ring, parker) = (segment.ring(), self.end.parker());
         let readers = ring.lock_readers(&parker).map_err(broken)?;
         if readers.is_claimed() {
@@ -119,8 +119,10 @@ impl Reader {
                 return Ok(Step::Moved);
             }
             Route::Ring if waiting.is_empty() => return Ok(Step::Empty),
-            // With the readers locked: no other of us takes bytes from the shadow now.
-            Route::Shadow if waiting.is_empty() => return self.splice_shadow(target, wanted, done),
+            // With the readers locked no other of us takes bytes from the shadow now, but for one that sleeps there.
+            Route::Shadow if waiting.is_empty() => {
+                return self.splice_shadow(target, wanted, ring.sleeper().is_none(), done);
+            }
             Route::Ring | Route::Shadow => {}
         }
         // Not all of a small ring at once: its writers go on with what is free.
@@ -141,8 +143,14 @@ impl Reader {
         Ok(Step::Moved)
     }
 
-    fn splice_shadow(&self, target: &Foreign<'_>, wanted: usize, done: &mut u64) -> io::Result<Step> {
-        match target.take_from_shadow(self.end.fd(), wanted) {
+    fn splice_shadow(
+        &self,
+        target: &Foreign<'_>,
+        wanted: usize,
+        is_only_reader: bool,
+        done: &mut u64,
+    ) -> io::Result<Step> {
+        match target.take_from_shadow(self.end.fd(), wanted, is_only_reader) {
             Ok(0) => Ok(Step::End),
             Ok(count) => {
                 self.end.counters.spliced_through_kernel(count);

@@ -134,7 +134,7 @@ impl Writer {
     pub(crate) fn tend_to_route(&self, segment: &Segment) -> io::Result<bool> {
         match segment.ring().route() {
             Route::Ring => return Ok(false),
-            Route::Shadow if !self.should_try_to_return() => return Ok(false),
+            Route::Shadow if !self.should_try_to_return(segment.ring()) => return Ok(false),
             // Only saves time: what keeps the pipe with the kernel is no reason to fail.
             Route::Shadow => _ = handover::return_to_ring(&self.end, segment),
             Route::Moving => handover::finish_moving(&self.end, segment)?,

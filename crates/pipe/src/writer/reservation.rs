@@ -257,7 +257,7 @@ impl Writer {
                 Route::Ring => {}
                 Route::Shadow => {
                     drop(writers);
-                    if self.should_try_to_return() {
+                    if self.should_try_to_return(ring) {
                         let _ = handover::return_to_ring(&self.end, segment);
                         continue;
                     }

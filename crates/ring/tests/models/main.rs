@@ -10,5 +10,6 @@ mod in_place;
 mod lending;
 mod locks;
 mod offers;
+mod quiet;
 mod stream;
 mod world;

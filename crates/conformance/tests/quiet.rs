@@ -1,0 +1,289 @@
+//! Quiet pipes: a reader that falls asleep again and again for little sleeps in the kernel's pipe, and the stream goes through there
+//! meanwhile. What is special to them; the contract runs over them too (`contract.rs`, `ours_quiet`).
+
+use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use millstream_conformance::alone;
+use millstream_conformance::ours::{become_quiet, segments};
+use millstream_conformance::pattern::Random;
+use millstream_conformance::process::{Child, fork};
+use millstream_conformance::seed::seed;
+use millstream_conformance::task::{start, start_and_wait_until_asleep, wait_until_asleep, wait_until_state};
+use millstream_pipe::{Builder, Reader, WaitPolicy, Writer, pipe};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::Signal;
+
+fn quiet_pipe() -> (Reader, Writer) {
+    quiet_pipe_of(millstream_pipe::DEFAULT_CAPACITY)
+}
+
+fn quiet_pipe_of(capacity: usize) -> (Reader, Writer) {
+    let (reader, writer) = Builder::new().capacity(capacity).create().unwrap();
+    become_quiet(&reader, &writer).unwrap();
+    (reader, writer)
+}
+
+/// A child that sleeps in the shadow of a quiet pipe for a byte, and then goes on as `body` says.
+fn sleeping_child(reader: Reader, writer: Writer, body: impl FnOnce(Reader)) -> (Child, Reader, Writer) {
+    let (child, (reader, writer)) = fork((reader, writer), |(mut reader, writer)| {
+        drop(writer);
+        reader.read_exact(&mut [0]).unwrap();
+        body(reader);
+    });
+    wait_until_asleep(child.id);
+    (child, reader, writer)
+}
+
+fn fill(writer: &Writer) -> usize {
+    writer.set_nonblocking(true).unwrap();
+    let (mut filled, mut writer) = (0, writer);
+    loop {
+        match writer.write(&[7; 1000]) {
+            Ok(count) => filled += count,
+            Err(error) => {
+                assert_eq!(error.raw_os_error(), Some(Errno::AGAIN.raw_os_error()));
+                return filled;
+            }
+        }
+    }
+}
+
+alone! {
+    fn a_stream_takes_the_ring_again() {
+        let (mut reader, mut writer) = quiet_pipe();
+        let task = start_and_wait_until_asleep(move || {
+            let mut bytes = vec![0; 8 << 20];
+            reader.read_exact(&mut bytes).unwrap();
+            (bytes, reader.statistics())
+        });
+        let sent: Vec<u8> = (0..8 << 20).map(|position: u32| (position % 251) as u8).collect();
+        writer.write_all(&sent).unwrap();
+        let (bytes, statistics) = task.join();
+        assert!(bytes == sent);
+        assert!(statistics.bytes_through_kernel < statistics.bytes / 2, "{statistics:?}");
+    }
+
+    fn what_a_reader_asleep_gets_has_gone_through_the_kernel_and_is_counted() {
+        let (mut reader, mut writer) = quiet_pipe();
+        let before = (reader.statistics(), writer.statistics());
+        let task = start_and_wait_until_asleep(move || {
+            reader.read_exact(&mut [0]).unwrap();
+            reader
+        });
+        writer.write_all(&[1]).unwrap();
+        let after = (task.join().statistics(), writer.statistics());
+        for (before, after) in [(before.0, after.0), (before.1, after.1)] {
+            let more = |what: fn(&millstream_pipe::Statistics) -> u64| what(&after) - what(&before);
+            assert_eq!((more(|of| of.bytes), more(|of| of.bytes_through_kernel), more(|of| of.transfers)), (1, 1, 1));
+        }
+        assert_eq!(after.0.sleeps - before.0.sleeps, 1);
+        assert_eq!(after.1.wakes - before.1.wakes, 1);
+    }
+
+    fn a_stopped_sleeper_does_not_make_the_pipe_smaller() {
+        for capacity in [4096, 65_536, millstream_pipe::DEFAULT_CAPACITY] {
+            let (reader, writer) = quiet_pipe_of(capacity);
+            let (child, reader, writer) = sleeping_child(reader, writer, |mut reader| {
+                let mut rest = Vec::new();
+                reader.read_to_end(&mut rest).unwrap();
+                assert!(rest.iter().all(|&byte| byte == 7), "{}", rest.len());
+            });
+            child.signal(Signal::STOP);
+            wait_until_state(child.id, 'T');
+            assert_eq!((reader.capacity().unwrap(), writer.capacity().unwrap()), (capacity, capacity));
+            let filled = fill(&writer);
+            // The kernel's pipe counts pages, of which writes of 1000 bytes fill four fifths to all.
+            assert!(filled <= capacity && filled >= capacity * 3 / 4, "{filled} of {capacity}");
+            assert_eq!(writer.bytes_readable().unwrap(), filled);
+            child.signal(Signal::CONT);
+            drop((reader, writer));
+            child.succeed();
+        }
+    }
+
+    fn who_is_killed_asleep_takes_nothing_along() {
+        let (reader, writer) = quiet_pipe();
+        let (child, mut reader, mut writer) = sleeping_child(reader, writer, drop);
+        child.kill();
+        writer.write_all(b"left").unwrap();
+        let mut bytes = [0; 4];
+        reader.read_exact(&mut bytes).unwrap();
+        assert_eq!(&bytes, b"left");
+        // A reader that waits for a whole nap in vain finds that the sleeper is dead; then the ring is there for a stream.
+        let began = Instant::now();
+        let task = start(move || {
+            let mut bytes = vec![0; 4 << 20];
+            reader.read_exact(&mut bytes).unwrap();
+            reader.statistics()
+        });
+        while began.elapsed() < Duration::from_millis(1500) {
+            thread::sleep(Duration::from_millis(10));
+        }
+        let before = writer.statistics();
+        writer.write_all(&vec![7; 4 << 20]).unwrap();
+        let through_kernel = writer.statistics().bytes_through_kernel - before.bytes_through_kernel;
+        assert!(through_kernel < 2 << 20, "{through_kernel}");
+        task.join();
+    }
+
+    fn the_end_of_the_stream_reaches_a_sleeper() {
+        let (mut reader, writer) = quiet_pipe();
+        let task = start_and_wait_until_asleep(move || reader.read(&mut [0; 9]).unwrap());
+        drop(writer);
+        assert_eq!(task.join(), 0);
+    }
+
+    fn a_writer_learns_that_the_sleeper_was_the_last_reader() {
+        let (reader, writer) = quiet_pipe();
+        let (child, reader, mut writer) = sleeping_child(reader, writer, drop);
+        drop(reader);
+        child.kill();
+        assert_eq!(writer.write(&[1]).unwrap_err().kind(), std::io::ErrorKind::BrokenPipe);
+    }
+
+    fn the_capacity_can_be_changed_while_the_reader_sleeps_and_stays_so() {
+        for capacity in [4096, 16_384, 262_144] {
+            let (mut reader, mut writer) = quiet_pipe();
+            let clone = reader.try_clone().unwrap();
+            let task = start_and_wait_until_asleep(move || reader.read(&mut [0; 9]).unwrap());
+            assert_eq!(writer.set_capacity(capacity).unwrap(), capacity);
+            assert_eq!((writer.capacity().unwrap(), clone.capacity().unwrap()), (capacity, capacity));
+            writer.write_all(&[1]).unwrap();
+            assert_eq!(task.join(), 1);
+            // Nobody is asleep: on the ring, which is as large as was asked for.
+            let filled = fill(&writer);
+            assert!(filled <= capacity && filled + 1000 > capacity, "{filled} of {capacity}");
+            assert_eq!(clone.capacity().unwrap(), capacity);
+        }
+    }
+
+    fn a_capacity_below_what_waits_for_a_stopped_sleeper_is_refused() {
+        let (reader, writer) = quiet_pipe();
+        let (child, reader, mut writer) = sleeping_child(reader, writer, |mut reader| {
+            assert_eq!(reader.read_to_end(&mut Vec::new()).unwrap(), 9999);
+        });
+        child.signal(Signal::STOP);
+        wait_until_state(child.id, 'T');
+        writer.write_all(&[7; 10_000]).unwrap();
+        let refused = writer.set_capacity(8192).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(Errno::BUSY.raw_os_error()));
+        assert_eq!(writer.set_capacity(65_536).unwrap(), 65_536);
+        child.signal(Signal::CONT);
+        drop((reader, writer));
+        child.succeed();
+    }
+
+    fn who_begins_to_watch_beside_a_sleeper_sees_what_comes() {
+        let (mut reader, mut writer) = quiet_pipe();
+        let watched = reader.try_clone().unwrap();
+        let task = start_and_wait_until_asleep(move || {
+            reader.read_exact(&mut [0; 1]).unwrap();
+            reader
+        });
+        let is_readable = |limit| {
+            let mut polled = [PollFd::from_borrowed_fd(watched.readiness().unwrap(), PollFlags::IN)];
+            let limit = rustix::time::Timespec::try_from(Duration::from_millis(limit)).unwrap();
+            poll(&mut polled, Some(&limit)).unwrap() > 0
+        };
+        assert!(!is_readable(0));
+        writer.write_all(&[1]).unwrap();
+        let mut reader = task.join();
+        assert!(!is_readable(0));
+        for _ in 0..100 {
+            writer.write_all(&[2, 3]).unwrap();
+            assert!(is_readable(10_000));
+            reader.read_exact(&mut [0; 2]).unwrap();
+            assert!(!is_readable(0));
+        }
+    }
+
+    fn an_end_can_leave_and_come_back_while_the_reader_sleeps() {
+        let (mut reader, writer) = quiet_pipe();
+        let other = writer.try_clone().unwrap();
+        let task = start_and_wait_until_asleep(move || {
+            let mut bytes = [0; 6];
+            reader.read_exact(&mut bytes).unwrap();
+            (bytes, reader)
+        });
+        let given = writer.into_fd().unwrap();
+        rustix::io::write(&given, b"abc").unwrap();
+        let mut writer = Writer::attach(given).unwrap();
+        writer.write_all(b"def").unwrap();
+        let (bytes, mut reader) = task.join();
+        assert_eq!(&bytes, b"abcdef");
+        writer.write_all(b"g").unwrap();
+        let mut byte = [0];
+        reader.read_exact(&mut byte).unwrap();
+        assert_eq!(&byte, b"g");
+        drop(other);
+    }
+
+    fn an_idle_quiet_pipe_keeps_little_memory() {
+        let (mut reader, mut writer) = pipe().unwrap();
+        let bulk = thread::spawn(move || {
+            writer.write_all(&vec![1; 1 << 20]).unwrap();
+            writer
+        });
+        reader.read_exact(&mut vec![0; 1 << 20]).unwrap();
+        let writer = bulk.join().unwrap();
+        become_quiet(&reader, &writer).unwrap();
+        let task = start_and_wait_until_asleep(move || reader.read(&mut [0]).unwrap());
+        let pages: u64 = segments().iter().map(|file| file.metadata().unwrap().blocks() / 8).sum();
+        // A page of header and at most two of the ring.
+        assert!(pages <= 3, "{pages} pages");
+        drop(writer);
+        assert_eq!(task.join(), 0);
+    }
+
+    fn several_readers_and_writers_in_bursts_and_pauses_lose_nothing() {
+        let mut random = Random::from_seed(seed());
+        for round in 0..12 {
+            let policy = [WaitPolicy::Adaptive, WaitPolicy::Block][round % 2];
+            let (reader, writer) = Builder::new().capacity([4096, 65_536, 1 << 19][round % 3]).wait(policy).create().unwrap();
+            become_quiet(&reader, &writer).unwrap();
+            let mut sum = 0;
+            let writers: Vec<_> = (0..2)
+                .map(|_| {
+                    let mut writer = writer.try_clone().unwrap();
+                    let writes: Vec<(usize, u64)> = (0..400)
+                        .map(|_| {
+                            let size = [1, 20, 4096, 5000, 70_000][random.within(0..5)];
+                            (1 + random.within(0..size), [0, 0, 0, 30, 200][random.within(0..5)])
+                        })
+                        .collect();
+                    sum += writes.iter().map(|&(size, _)| size as u64).sum::<u64>();
+                    thread::spawn(move || {
+                        for (size, pause) in writes {
+                            writer.write_all(&vec![1; size]).unwrap();
+                            thread::sleep(Duration::from_micros(pause));
+                        }
+                    })
+                })
+                .collect();
+            drop(writer);
+            let readers: Vec<_> = (0..=round % 2)
+                .map(|_| {
+                    let mut reader = reader.try_clone().unwrap();
+                    let size = [1, 100, 4096, 100_000][random.within(0..4)].max(if round % 2 == 0 { 50 } else { 1 });
+                    thread::spawn(move || {
+                        let (mut buffer, mut got) = (vec![0; size], 0);
+                        loop {
+                            match reader.read(&mut buffer).unwrap() {
+                                0 => return got,
+                                // A byte that only rings is 0.
+                                count => got += buffer[..count].iter().map(|&byte| u64::from(byte)).sum::<u64>(),
+                            }
+                        }
+                    })
+                })
+                .collect();
+            writers.into_iter().for_each(|writer| writer.join().unwrap());
+            let got: u64 = readers.into_iter().map(|reader| reader.join().unwrap()).sum();
+            assert_eq!(got, sum, "round {round}");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! A quiet pipe: its reader sleeps in `read(2)` of the shadow, and its stream goes through there meanwhile.
+//!
+//! A byte for a reader that sleeps beside the ring takes a write that rings, a `poll(2)` with a time limit that returns, and a
+//! read that takes the meaningless byte out. A reader that sleeps in the shadow gets what is written there by the one call that it
+//! slept in: what the kernel's own pipe takes, and nothing can be lost between a ring and its bell. The
+//! [policy](crate::policy) says when; [`sleeper`](millstream_ring) has the agreement with those who write.
+//!
+//! ```text
+//!                 a reader finds its pipe quiet, and the ring empty
+//!      Ring  ─────────────────────────────────────────────────────▶  Shadow
+//!        ▲         a writer finds no reader asleep there,               │
+//!        └───────── and nothing in it ──────────────────────────────────┘
+//! ```
+//!
+//! For everybody else it is a pipe whose stream the kernel carries, as if an end had been given away: so all that can be done to a
+//! pipe goes on working. The capacity stays what it was: the shadow has that of a new pipe of the kernel, which is all that a quiet
+//! one needs, and a writer that finds it full makes it as large as the ring, for which the kernel may refuse its user the pages.
+
+use std::io::{self, IoSliceMut};
+
+use millstream_ring::{Ring, Route};
+use millstream_sys::{Errno, clock, futex, pipe, transfer};
+
+use crate::end::broken;
+use crate::segment::Segment;
+
+use super::{Looked, Reader, Waits, filled_by_one_call};
+
+/// Pages of memory that an idle pipe may keep: its reader does not wake up to give more back.
+const PAGES_KEPT: usize = 2;
+
+impl Reader {
+    /// Reads what comes, asleep in the shadow, if it is time for that: nothing waits in the ring, and looking for it does not pay.
+    /// `None`: not there.
+    pub(super) fn read_asleep(
+        &self,
+        segment: &Segment,
+        buffers: &mut [IoSliceMut<'_>],
+        waits: &Waits<'_>,
+    ) -> io::Result<Option<usize>> {
+        let is_first_sleep = waits.bell.is_none() && !waits.has_slept();
+        if !is_first_sleep || !self.end.was_blocking()? || !self.lies_down(segment)? {
+            return Ok(None);
+        }
+        let ring = segment.ring();
+        let peer_is_elsewhere = !self.end.patience.shares_cpu(ring.writers_cpu());
+        let slept_at = if peer_is_elsewhere { clock::ticks() } else { 0 };
+        let outcome = match buffers {
+            [buffer] => transfer::read_one(self.end.fd(), buffer),
+            several => transfer::read(self.end.fd(), &mut filled_by_one_call(several)),
+        };
+        self.end.counters.moved_asleep(*outcome.as_ref().unwrap_or(&0));
+        ring.sleeper_woke(self.end.parker().thread(), self.end.patience.is_resting(ring.writers_cpu()));
+        if peer_is_elsewhere {
+            self.end.patience.woke(slept_at, ring.bell().rung_at(), ring.writers_cpu());
+        }
+        match outcome {
+            Ok(count) => Ok(Some(count)),
+            Err(error) => {
+                if error == Errno::AGAIN {
+                    self.end.is_blocking()?;
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    /// At the beginning of a read of a quiet pipe, before anything else was tried: waits for bytes and takes them, where both sides
+    /// share a CPU. What is in the shadow already is taken a moment later than it could be; there is seldom anything, because it is
+    /// written to while somebody sleeps there. `None`: it is not so quiet any more.
+    #[inline]
+    pub(super) fn read_if_quiet(
+        &self,
+        segment: &Segment,
+        buffers: &mut [IoSliceMut<'_>],
+        waits: &Waits<'_>,
+    ) -> io::Result<Option<usize>> {
+        let ring = segment.ring();
+        if ring.route() != Route::Shadow {
+            return Ok(None);
+        }
+        if ring.dozes(self.end.parker().thread()) {
+            return self.read_asleep(segment, buffers, waits);
+        }
+        if !self.end.patience.shares_cpu(ring.writers_cpu()) {
+            return Ok(None);
+        }
+        match self.look_for_bytes(ring, waits)? {
+            Looked::InVain => self.read_asleep(segment, buffers, waits),
+            Looked::Knows(_) | Looked::FoundAnotherWorld => Ok(None),
+        }
+    }
+
+    /// Says that this thread sleeps in the shadow, where the stream goes from here on, if it did not already.
+    fn lies_down(&self, segment: &Segment) -> io::Result<bool> {
+        let (ring, parker) = (segment.ring(), self.end.parker());
+        match ring.route() {
+            Route::Ring if self.end.patience.finds_it_quiet(self.end.counters.bytes()) => {
+                self.becomes_quiet(segment).map_err(io::Error::from)
+            }
+            Route::Shadow if ring.all_have_returned() => {
+                let readers = ring.lock_readers(&parker).map_err(broken)?;
+                let is_alone = !readers.is_claimed() && ring.readable() == Ok(0) && ring.all_have_returned();
+                Ok(is_alone && readers.note_sleeper(parker.thread()))
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Has the stream of an empty ring go through the shadow, with the ring's capacity, and lies down there. Where anything is
+    /// under way at the pipe, or somebody uses it at this moment, it stays as it is.
+    fn becomes_quiet(&self, segment: &Segment) -> Result<bool, Errno> {
+        let (ring, parker, mirror) = (segment.ring(), self.end.parker(), self.end.mirror());
+        if segment.pages_made() > PAGES_KEPT && segment.give_pages_back(&parker) {
+            self.end.counters.gave_pages_back();
+        }
+        let Some((writers, readers)) = ring.try_lock_both(&parker) else { return Ok(false) };
+        let is_watched = || ring.bell().is_watched_for_bytes() || ring.bell().is_watched_for_room();
+        let is_in_use = || writers.is_claimed() || readers.is_claimed() || ring.spare_owner() != Ok(None);
+        let has_nothing = || ring.readable() == Ok(0) && !ring.is_offered();
+        if ring.route() != Route::Ring || is_watched() || is_in_use() || !has_nothing() {
+            return Ok(false);
+        }
+        let wished = ring.capacity().map_or(0, |capacity| capacity.min(pipe::DEFAULT_CAPACITY));
+        if pipe::capacity(self.end.fd()) != Ok(wished) {
+            // Two pages of meaningless bytes would keep the shadow from becoming one.
+            let lowered = ring.bell().lower(&parker, &mirror);
+            if lowered.is_err() || pipe::set_capacity(self.end.fd(), wished) != Ok(wished) {
+                return Ok(false);
+            }
+        }
+        let silenced = ring.bell().silence(&parker, &mirror, Route::Shadow);
+        Ok(silenced.is_ok() && readers.note_sleeper(parker.thread()))
+    }
+
+    /// After a sleep beside a pipe in whose shadow somebody else sleeps: it may have been killed there.
+    pub(super) fn forget_dead_sleeper(&self, ring: Ring<'_>) {
+        if let Some(id) = ring.sleeper()
+            && !futex::exists(id)
+        {
+            ring.forget_sleeper(id);
+        }
+    }
+}

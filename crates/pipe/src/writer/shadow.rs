@@ -1,0 +1,106 @@
+//! Writing while the route leads through the shadow, and back from there to the ring.
+
+use std::io::IoSlice;
+use std::sync::atomic::Ordering::Relaxed;
+
+use millstream_ring::{Ring, WriteSide};
+use millstream_sys::{Errno, clock, cpu, pipe, transfer};
+
+use crate::end::broken;
+use crate::parking::Parker;
+
+use super::{Attempt, Stop, Writer, gathered_for_one_call};
+
+/// Between two attempts to leave the shadow for the ring, in ticks: about a millisecond.
+pub(crate) const RETURN_EVERY: u64 = 3_000_000;
+
+/// Bytes that a writer puts into the shadow of a quiet pipe without having found its reader asleep: more is no quiet pipe.
+const MOST_FOR_DOZER: usize = 1024;
+
+impl Writer {
+    /// With the writers locked: none of ours can come between.
+    pub(super) fn attempt_shadow<'b>(
+        &self,
+        ring: Ring<'_>,
+        writers: &WriteSide<'_, Parker<'_>>,
+        buffers: &[IoSlice<'_>],
+        (done, total): (usize, usize),
+    ) -> Result<Attempt<'b>, Stop> {
+        let has_sleeper = ring.sleeper().is_some();
+        if has_sleeper {
+            writers.note_cpu(cpu::current());
+            ring.bell().is_rung_by_writing(&self.end.mirror());
+        }
+        let mut gathered = Vec::new();
+        let outcome = match buffers {
+            [buffer] => transfer::write_now(self.end.fd(), &[IoSlice::new(&buffer[done..])]),
+            several => transfer::write_now(self.end.fd(), &gathered_for_one_call(several, done, total, &mut gathered)),
+        };
+        match outcome {
+            Ok(0) | Err(Errno::AGAIN) if self.makes_room(ring) => Ok(Attempt::Moved(0)),
+            Ok(0) | Err(Errno::AGAIN) => Ok(Attempt::NoRoom),
+            Ok(count) => {
+                if has_sleeper {
+                    self.end.counters.moved_to_sleeper(count);
+                } else {
+                    self.end.counters.moved_through_kernel(count);
+                }
+                Ok(Attempt::Moved(count))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The shadow of a quiet pipe is smaller than its ring. A reader that does not wake up must not be noticed earlier by that.
+    #[cold]
+    fn makes_room(&self, ring: Ring<'_>) -> bool {
+        let (Ok(capacity), Ok(now)) = (ring.capacity(), pipe::capacity(self.end.fd())) else { return false };
+        !ring.was_ever_given() && now < capacity && pipe::set_capacity(self.end.fd(), capacity).is_ok()
+    }
+
+    /// Goes back to the ring if nothing but quiet has brought the stream to the shadow: no reader sleeps there any more, and it
+    /// is empty.
+    pub(super) fn wakes_the_ring<'p>(
+        &self,
+        ring: Ring<'p>,
+        writers: &WriteSide<'p, Parker<'p>>,
+        parker: &'p Parker<'p>,
+        len: usize,
+    ) -> Result<bool, Stop> {
+        if ring.was_ever_given() {
+            return Ok(false);
+        }
+        if ring.sleeper().is_some() {
+            self.written_to_dozer.store(0, Relaxed);
+            return Ok(false);
+        }
+        let to_dozer = self.written_to_dozer.load(Relaxed).saturating_add(len);
+        if ring.has_dozer() && to_dozer <= MOST_FOR_DOZER {
+            self.written_to_dozer.store(to_dozer, Relaxed);
+            return Ok(false);
+        }
+        let is_empty = || transfer::bytes_waiting(self.end.fd()).map(|bytes| bytes == 0);
+        if !is_empty()? {
+            return Ok(false);
+        }
+        let readers = ring.lock_readers(parker).map_err(broken)?;
+        // Again, now that nobody can lie down there.
+        let is_clear = ring.sleeper().is_none() && is_empty()?;
+        if is_clear {
+            writers.return_to_ring(&readers);
+        }
+        Ok(is_clear)
+    }
+
+    pub(super) fn should_try_to_return(&self, ring: Ring<'_>) -> bool {
+        if ring.sleeper().is_some() {
+            return false;
+        }
+        let now = clock::ticks();
+        let is_time = now.wrapping_sub(self.return_tried_at.load(Relaxed)) >= RETURN_EVERY;
+        if is_time {
+            self.return_tried_at.store(now, Relaxed);
+        }
+        is_time
+    }
+}

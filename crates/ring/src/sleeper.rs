@@ -1,0 +1,92 @@
+//! A reader that sleeps in the shadow itself, in `read(2)`, and not beside it, in `poll(2)`.
+//!
+//! While the route leads through the shadow, a reader may wait for the stream there as for any pipe: whoever writes wakes it by
+//! writing, and nothing else has to be told, counted or taken out. The shadow must then not become a mirror again, or the
+//! reader would take a byte that means nothing for one of the stream. So it says so first, under the lock of the readers, and the
+//! route goes back to the ring, under both locks, only while nobody has said so:
+//!
+//! ```text
+//!    a reader                                    whoever goes back to the ring
+//!    ────────                                    ─────────────────────────────
+//!    lock the readers                            lock both sides
+//!    route is not the shadow? do not             somebody sleeps there? do not
+//!    sleeper = me                                bytes in the shadow? do not
+//!    unlock                                      route = ring
+//!    read(2) of the shadow, asleep               unlock
+//!    sleeper = 0, or me, dozing
+//! ```
+//!
+//! The locks order all of it. One reader at a time can; others sleep beside the shadow. Who is killed asleep leaves its number,
+//! and the pipe stays with the kernel, where everything works, until somebody finds out ([`Ring::forget_sleeper`]).
+//!
+//! Who *dozes* is awake, and will read the shadow next without looking anywhere else. Nothing depends on it: it only tells a writer
+//! that it need not go back to the ring at once.
+
+use crate::header::count_one;
+use crate::lock::Parking;
+use crate::ring::{ReadSide, Ring, WriteSide};
+use crate::route::Route;
+use crate::sync::{AtomicU32, Ordering};
+
+/// Beside the number of the thread.
+const DOZES: u32 = 1 << 31;
+
+impl<P: Parking> ReadSide<'_, P> {
+    /// Says that the thread `me` will sleep in the shadow. It calls [`Ring::sleeper_woke`] when it does no longer. Refused while
+    /// the stream does not go through the shadow, or somebody else sleeps or dozes there.
+    pub fn note_sleeper(&self, me: u32) -> bool {
+        let word = self.ring.sleeper_word();
+        let now = word.load(Ordering::Relaxed);
+        let may_sleep = self.ring.route() == Route::Shadow && (now == 0 || now == me | DOZES);
+        if may_sleep {
+            word.store(me, Ordering::Relaxed);
+            count_one(&self.ring.header.bell.0.tally.reader_sleeps);
+        }
+        may_sleep
+    }
+}
+
+impl<P: Parking> WriteSide<'_, P> {
+    /// Sends the stream back to the ring. Only with both sides locked, nothing in the shadow, and nobody asleep there.
+    pub fn return_to_ring(&self, _: &ReadSide<'_, P>) {
+        self.ring.sleeper_word().store(0, Ordering::Relaxed);
+        self.ring.set_route(Route::Ring);
+    }
+}
+
+impl Ring<'_> {
+    /// The thread that sleeps in the shadow, if one does.
+    #[inline]
+    pub fn sleeper(&self) -> Option<u32> {
+        Some(self.sleeper_word().load(Ordering::Acquire)).filter(|&word| word != 0 && word & DOZES == 0)
+    }
+
+    /// Whether a reader dozes.
+    #[inline]
+    pub fn has_dozer(&self) -> bool {
+        self.sleeper_word().load(Ordering::Relaxed) & DOZES != 0
+    }
+
+    /// Whether the thread `me` does.
+    #[inline]
+    pub fn dozes(&self, me: u32) -> bool {
+        self.sleeper_word().load(Ordering::Relaxed) == me | DOZES
+    }
+
+    /// The thread `me`, which sleeps in the shadow and calls this, does so no longer; it may go on to doze.
+    #[inline]
+    pub fn sleeper_woke(&self, me: u32, dozes: bool) {
+        self.sleeper_word().store(if dozes { me | DOZES } else { 0 }, Ordering::Release);
+    }
+
+    /// The thread `me` has died in its sleep, or dozes no longer.
+    pub fn forget_sleeper(&self, me: u32) {
+        for word in [me, me | DOZES] {
+            let _ = self.sleeper_word().compare_exchange(word, 0, Ordering::Release, Ordering::Relaxed);
+        }
+    }
+
+    fn sleeper_word(&self) -> &AtomicU32 {
+        &self.header.bell.0.sleeper
+    }
+}

@@ -1,0 +1,195 @@
+//! A reader that sleeps in the shadow, and a stream that goes there and back.
+
+use std::collections::VecDeque;
+
+use loom::sync::{Arc, Condvar, Mutex};
+use loom::thread;
+use millstream_ring::{Parking, Route, Shadow};
+
+use crate::world::{Me, OCCASIONAL, World, check, read_now, write_now};
+
+/// What rings and means nothing.
+const MEANINGLESS: u8 = 0;
+
+/// The kernel's pipe with what is in it, which a reader can sleep in.
+struct Content {
+    bytes: Mutex<VecDeque<u8>>,
+    changed: Condvar,
+}
+
+impl Content {
+    fn write(&self, byte: u8) {
+        self.bytes.lock().unwrap().push_back(byte);
+        self.changed.notify_all();
+    }
+
+    fn read_asleep(&self) -> u8 {
+        let mut bytes = self.bytes.lock().unwrap();
+        loop {
+            match bytes.pop_front() {
+                Some(byte) => return byte,
+                None => bytes = self.changed.wait(bytes).unwrap(),
+            }
+        }
+    }
+
+    fn sleep_until_readable(&self) {
+        let mut bytes = self.bytes.lock().unwrap();
+        while bytes.is_empty() {
+            bytes = self.changed.wait(bytes).unwrap();
+        }
+    }
+}
+
+impl Shadow for Content {
+    fn narrow(&self) {}
+
+    fn put(&self, bytes: u32) -> u32 {
+        (0..bytes).for_each(|_| self.write(MEANINGLESS));
+        bytes
+    }
+
+    fn take(&self, bytes: u32) -> u32 {
+        let mut inside = self.bytes.lock().unwrap();
+        let taken = inside.len().min(bytes as usize);
+        inside.drain(..taken);
+        taken as u32
+    }
+
+    fn bytes(&self) -> u32 {
+        self.bytes.lock().unwrap().len() as u32
+    }
+
+    fn now(&self) -> u64 {
+        0
+    }
+}
+
+struct Quiet {
+    world: Arc<World>,
+    shadow: Content,
+}
+
+impl Quiet {
+    fn new() -> Arc<Quiet> {
+        let shadow = Content { bytes: Mutex::new(VecDeque::new()), changed: Condvar::new() };
+        Arc::new(Quiet { world: World::of(4), shadow })
+    }
+
+    /// As `Writer::attempt`: back to the ring when nobody sleeps in the shadow and nothing is there.
+    fn write(&self, me: &Me, byte: u8) {
+        let ring = self.world.ring();
+        let writers = ring.lock_writers(me).unwrap();
+        if ring.route() == Route::Shadow && ring.sleeper().is_none() && self.shadow.bytes() == 0 {
+            let readers = ring.lock_readers(me).unwrap();
+            if ring.sleeper().is_none() && self.shadow.bytes() == 0 {
+                writers.return_to_ring(&readers);
+            }
+        }
+        if ring.route() == Route::Shadow {
+            return self.shadow.write(byte);
+        }
+        assert_eq!(write_now(&writers, &[byte]).unwrap(), 1);
+        let calls = ring.readers_wait_roughly();
+        if calls {
+            ring.bell().raise_before_unlocking(&writers, me, &self.shadow).unwrap();
+        }
+        drop(writers);
+        if !calls && ring.readers_wait() {
+            ring.bell().raise(me, &self.shadow).unwrap();
+        }
+    }
+
+    /// As `Reader::read_asleep`, for who finds nothing in the ring.
+    fn read(&self, me: &Me) -> u8 {
+        let ring = self.world.ring();
+        loop {
+            let readers = ring.lock_readers(me).unwrap();
+            let mut byte = [0];
+            if read_now(&readers, &mut byte).unwrap() == 1 {
+                return byte[0];
+            }
+            drop(readers);
+            if self.lies_down(me) {
+                let byte = self.shadow.read_asleep();
+                ring.sleeper_woke(me.owner(), false);
+                return byte;
+            }
+            self.sleep_beside(me);
+        }
+    }
+
+    /// As `Reader::lies_down`.
+    fn lies_down(&self, me: &Me) -> bool {
+        let ring = self.world.ring();
+        if ring.route() == Route::Shadow {
+            return ring.lock_readers(me).unwrap().note_sleeper(me.owner());
+        }
+        let Some((_writers, readers)) = ring.try_lock_both(me) else { return false };
+        if ring.route() != Route::Ring || ring.readable() != Ok(0) {
+            return false;
+        }
+        ring.bell().silence(me, &self.shadow, Route::Shadow).unwrap();
+        readers.note_sleeper(me.owner())
+    }
+
+    fn sleep_beside(&self, me: &Me) {
+        let ring = self.world.ring();
+        let route = ring.route();
+        ring.bell().reader_will_sleep(me, &self.shadow).unwrap();
+        if ring.readable() == Ok(0) && ring.route() == route {
+            self.shadow.sleep_until_readable();
+        }
+        ring.bell().reader_woke();
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn what_comes_to_a_sleeper_is_the_stream_and_nothing_else() {
+    check(2, || {
+        let quiet = Quiet::new();
+        let theirs = quiet.clone();
+        let writer = thread::spawn(move || (1..=3).for_each(|byte| theirs.write(&Me(OCCASIONAL), byte)));
+        let got = [(); 3].map(|()| quiet.read(&Me(OCCASIONAL + 1)));
+        writer.join().unwrap();
+        assert_eq!(got, [1, 2, 3]);
+    });
+}
+
+#[test]
+fn two_writers_send_one_sleeper_each_its_byte() {
+    check(1, || {
+        let quiet = Quiet::new();
+        let writers = [1, 2].map(|byte| {
+            let theirs = quiet.clone();
+            thread::spawn(move || theirs.write(&Me(OCCASIONAL + u32::from(byte)), byte))
+        });
+        let mut got = [(); 2].map(|()| quiet.read(&Me(OCCASIONAL)));
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        got.sort_unstable();
+        assert_eq!(got, [1, 2]);
+    });
+}
+
+#[test]
+fn the_stream_does_not_return_over_a_sleeper() {
+    check(3, || {
+        let quiet = Quiet::new();
+        let theirs = quiet.clone();
+        // Somebody else who sleeps beside the ring, for whom it would ring.
+        quiet.world.ring().bell().reader_will_sleep(&Me(OCCASIONAL + 9), &quiet.shadow).unwrap();
+        let reader = thread::spawn(move || {
+            let me = Me(OCCASIONAL + 1);
+            theirs.lies_down(&me).then(|| {
+                let byte = theirs.shadow.read_asleep();
+                theirs.world.ring().sleeper_woke(me.owner(), false);
+                byte
+            })
+        });
+        quiet.write(&Me(OCCASIONAL), 7);
+        if let Some(byte) = reader.join().unwrap() {
+            assert_eq!(byte, 7);
+        }
+    });
+}
