@@ -12,6 +12,7 @@ use millstream_conformance::pattern::Random;
 use millstream_conformance::process::{Child, fork};
 use millstream_conformance::seed::seed;
 use millstream_conformance::task::{start, start_and_wait_until_asleep, wait_until_asleep, wait_until_state};
+use millstream_pipe::live;
 use millstream_pipe::{Builder, Reader, WaitPolicy, Writer, pipe};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -82,6 +83,17 @@ alone! {
         }
         assert_eq!(after.0.sleeps - before.0.sleeps, 1);
         assert_eq!(after.1.wakes - before.1.wakes, 1);
+    }
+
+    fn who_looks_from_outside_sees_the_sleeper() {
+        let (mut reader, mut writer) = quiet_pipe();
+        let task = start_and_wait_until_asleep(move || reader.read(&mut [0]).unwrap());
+        let own = std::process::id();
+        let seen = live::look().unwrap().pipes;
+        let pipe = seen.iter().find(|pipe| pipe.holders.contains(&own)).unwrap();
+        assert_eq!((pipe.readers_asleep, pipe.path), (1, live::Path::Kernel));
+        writer.write_all(&[1]).unwrap();
+        task.join();
     }
 
     fn a_stopped_sleeper_does_not_make_the_pipe_smaller() {

@@ -12,6 +12,7 @@ use crate::header::{BellWords, HEADER_BYTES, Header, Identity, MAGIC, Published,
 use crate::offer::{OfferWords, offered};
 use crate::ring::{Foreign, Whose};
 use crate::route::Route;
+use crate::sleeper::is_asleep;
 use crate::spare::owner;
 
 /// A copy of the words that say how a pipe is doing.
@@ -87,6 +88,7 @@ impl Look {
         let asleep = |offset, is_watched| word32(page, state + offset).saturating_sub(u32::from(is_watched));
         let position = |side| word64(page, side + offset_of!(Published, position));
         let offer = offset_of!(Header, offer);
+        let sleeper = word32(page, offset_of!(Header, bell) + offset_of!(BellWords, sleeper));
         let offered_bytes = word32(page, offer + offset_of!(OfferWords, len));
         Ok(Look {
             whose: Whose {
@@ -100,7 +102,8 @@ impl Look {
             route: Route::from_word(word32(page, state + offset_of!(State, route))),
             written: position(offset_of!(Header, write_pos)),
             read: position(offset_of!(Header, read_pos)),
-            readers_asleep: asleep(offset_of!(State, readers_waiting), is_read_end_watched),
+            readers_asleep: asleep(offset_of!(State, readers_waiting), is_read_end_watched)
+                .saturating_add(u32::from(is_asleep(sleeper))),
             writers_asleep: asleep(offset_of!(State, writers_waiting), is_write_end_watched),
             is_read_end_watched,
             is_write_end_watched,

@@ -31,6 +31,11 @@ use crate::sync::{AtomicU32, Ordering};
 /// Beside the number of the thread.
 const DOZES: u32 = 1 << 31;
 
+/// Whether the word names a thread that sleeps.
+pub(crate) fn is_asleep(word: u32) -> bool {
+    word != 0 && word & DOZES == 0
+}
+
 impl<P: Parking> ReadSide<'_, P> {
     /// Says that the thread `me` will sleep in the shadow. It calls [`Ring::sleeper_woke`] when it does no longer. Refused while
     /// the stream does not go through the shadow, or somebody else sleeps or dozes there.
@@ -58,7 +63,7 @@ impl Ring<'_> {
     /// The thread that sleeps in the shadow, if one does.
     #[inline]
     pub fn sleeper(&self) -> Option<u32> {
-        Some(self.sleeper_word().load(Ordering::Acquire)).filter(|&word| word != 0 && word & DOZES == 0)
+        Some(self.sleeper_word().load(Ordering::Acquire)).filter(|&word| is_asleep(word))
     }
 
     /// Whether a reader dozes.
