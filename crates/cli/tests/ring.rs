@@ -278,13 +278,31 @@ fn the_writer_learns_that_the_reader_is_gone() {
     }
 }
 
+/// The shell has the write end too, for as long as the writer lives: the writer looks several times, and then no more.
+#[test]
+fn a_writer_that_gives_up_leaves_nothing_open() {
+    for _ in 0..3 {
+        let script = format!("set -o pipefail; (TIDY=1 $E write {MANY} call; exit $?) | $E read 0 call");
+        assert_arrived(&output(&mut over_ring_with(&["--ring-after", "1"], &script)), MANY);
+    }
+}
+
+/// It offers by then, and the reader cannot take it. What a child does that borrows the writer's memory is not the writer's.
+#[test]
+fn a_borrowing_child_takes_no_offer_back() {
+    let pipe = told(&format!("$E write {MANY} call 4500000 vfork | $A read 0 call"));
+    if can_join() {
+        assert_eq!(pipe["written"]["why_not"], "other_side", "{pipe}");
+    }
+}
+
 /// A signal comes when the reader has just been rung, or while its `read` sleeps and is resumed afterwards. Each run has one such
 /// moment, in a few tenths of them it is one of these.
 #[test]
 fn a_handler_that_interrupts_a_sleeping_reader_leaves_it_a_stream() {
     for what in ["leave", "leave-resumed", "read", "read-resumed", "jump"] {
-        for turn in 0..24 {
-            let script = format!("exec $H write 4000 | exec $H read {what} {}", 10 + 7 * turn);
+        for turn in 0..12 {
+            let script = format!("exec $H write 4000 | exec $H read {what} {}", 10 + 14 * turn);
             let seen = output(&mut over_ring_with(&["--ring-after", "1"], &script));
             assert_eq!(seen.code, Some(0), "{what}: {seen:?}");
             // A jump out of `read` leaves behind what that read had, as it does with a pipe of the kernel.

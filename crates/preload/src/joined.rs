@@ -318,7 +318,10 @@ fn mark_own_process() -> bool {
 /// Before this process becomes another program. `false`: a pipe could not be given back, because the process may open no
 /// further file.
 pub(crate) fn leave() -> bool {
-    (READER.slot().is_none() && WRITER.slot().is_none()) || retreat::all(Fate::called(c"execve"))
+    let has_nothing = READER.slot().is_none() && WRITER.slot().is_none();
+    // What a parent has offered goes with this program, which has a copy of the descriptor.
+    let has_parents = WRITER.stage() == Stage::Offers && !guard::are_up() && offer::is_of_parent();
+    has_nothing || has_parents || retreat::all(Fate::called(c"execve"))
 }
 
 /// Whether calls of `read` and `write` are counted in here, because they come here from wherever they are made.

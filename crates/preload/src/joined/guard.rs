@@ -188,17 +188,19 @@ extern "C" fn close(fd: c_int) -> c_int {
         WRITER_FD => Some(&WRITER),
         _ => None,
     };
+    // No handler is to find another file at this number and take it for the end.
+    let _held = end.map(|_| super::signals::Held::all());
     let result = kernel::close(fd);
     super::forget_name(fd);
     if let Some(end) = end
         && let Some(slot) = end.slot()
         && result == 0
     {
-        let _held = super::signals::Held::all();
-        if end.is_reader() && end.stage() == Stage::Ring {
+        if end.stage() != Stage::Ring {
+            retreat::want_no_more(slot, end);
+        } else if end.is_reader() {
             meet::reader_closes(slot);
         }
-        slot.ready_word(end).store(0, Relaxed);
         if end.is_reader() {
             meet::leave_robust();
         }

@@ -17,7 +17,7 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use millstream_sys::fate::Fate;
 
 use super::signals::{self, Held};
-use super::slot::{READER_GONE, RING_LIMIT, Slot, WRITER_WAITS, carrier, meeting};
+use super::slot::{READER_GONE, RING_LIMIT, Slot, Taken, WRITER_WAITS, carrier, meeting};
 use super::{
     End, READER, READER_FD, Stage, WRITER, WRITER_FD, alone, confined, faults, guard, kernel, newer, offer, retreat,
     worth_a_long_look, worth_it,
@@ -34,15 +34,13 @@ pub(super) const LAST_BYTES: usize = 64 << 10;
 /// So often a look that found too much is repeated, each time after twice as many bytes.
 const TRIES: u32 = 5;
 
-/// A first step that may succeed later: more must pass before the next.
-fn later(end: &End, why_not: Fate) {
+/// A first step that may succeed later: more must pass before the next. `false`: that was the last.
+fn later(end: &End, why_not: Fate) -> bool {
     end.tally.tell(why_not);
     let tries = end.tries.load(Relaxed) + 1;
     end.tries.store(tries, Relaxed);
     end.try_at.store(end.passed.load(Relaxed) * 2, Relaxed);
-    if tries >= TRIES {
-        end.set_stage(Stage::Kernel);
-    }
+    tries < TRIES
 }
 
 /// Enough has passed to be worth it: makes a slot and lets the reader find it. That is cheap, and the reader may never come.
@@ -70,7 +68,7 @@ pub(super) fn offer() {
 
 /// Before a write: whether the reader has found the slot, and is guarded.
 pub(super) fn is_accepted(slot: &Slot) -> bool {
-    slot.agreement.0.reader.load(SeqCst) != 0
+    Taken::of(slot.agreement.0.reader.load(SeqCst)).process != 0
 }
 
 /// The same as for the reader in [`accept`], and the slot need not be found any more.
@@ -80,12 +78,12 @@ pub(super) fn want(slot: &'static Slot) {
     }
     let is_caught = WRITER.is_promised() || faults::can_be_caught();
     let _held = Held::all();
-    if WRITER.stage() != Stage::Offers {
+    // A child that borrows its parent's memory (`vfork`) has nothing to want.
+    if WRITER.stage() != Stage::Offers || offer::is_of_parent() {
         return;
     }
     match if is_caught { guarded(&WRITER) } else { Err(Fate::Signals) } {
         Ok(()) => {
-            slot.agreement.0.writer.store(millstream_sys::own_pid(), SeqCst);
             WRITER.try_at.store(0, Relaxed);
             WRITER.set_stage(Stage::Wants);
             prove(&WRITER, slot);
@@ -113,10 +111,10 @@ pub(super) fn accept() {
         return READER.tally.tell(Fate::Waits);
     };
     if !READER.is_promised() && signals::may_be_in_handler() {
-        return later(&READER, Fate::Handler);
+        return accept_later(Fate::Handler);
     }
     if !READER.is_promised() && !faults::can_be_caught() {
-        return later(&READER, Fate::Signals);
+        return accept_later(Fate::Signals);
     }
     let _held = Held::all();
     match accepted(&found) {
@@ -133,19 +131,24 @@ pub(super) fn accept() {
     }
 }
 
+fn accept_later(why_not: Fate) {
+    if !later(&READER, why_not) {
+        READER.set_stage(Stage::Kernel);
+    }
+}
+
 fn accepted(found: &offer::Found) -> Result<&'static Slot, Fate> {
     guarded(&READER)?;
     let mut room = [0; 64];
     let (_, inode) = pipe_of(&READER, &mut room).ok_or(Fate::Untold)?;
     let slot = offer::open(found, inode).ok_or(Fate::Slot)?;
-    let (wanted, own) = (&slot.agreement.0.reader, millstream_sys::own_pid());
-    match wanted.compare_exchange(0, own, SeqCst, SeqCst) {
-        Ok(_) => Ok(slot),
-        Err(other) if !kernel::is_alive(other) => {
-            wanted.compare_exchange(other, own, SeqCst, SeqCst).map(|_| slot).map_err(|_| Fate::Slot)
-        }
-        Err(_) => Err(Fate::Slot),
+    let word = &slot.agreement.0.reader;
+    let before = Taken::of(word.load(SeqCst));
+    if before.process != 0 && kernel::is_alive(before.process) {
+        return Err(Fate::Slot);
     }
+    let now = before.next(millstream_sys::own_pid());
+    word.compare_exchange(before.word(), now.word(), SeqCst, SeqCst).map(|_| slot).map_err(|_| Fate::Slot)
 }
 
 /// The guards are up, or why not.
@@ -187,11 +190,9 @@ fn is_plain(end: &End) -> bool {
 /// Before a read or write of an end that wants to join: proves that it is alone, when the other side is there.
 pub(super) fn prove(end: &End, slot: &Slot) {
     let agreement = &slot.agreement.0;
-    let peer = match end.is_reader() {
-        true => agreement.writer_ready.load(SeqCst),
-        false => agreement.reader.load(SeqCst),
-    };
-    if peer == 0 {
+    let reader = Taken::of(agreement.reader.load(SeqCst));
+    let proved = agreement.writer_ready.load(SeqCst);
+    if reader.process == 0 || (end.is_reader() && proved == 0) {
         return;
     }
     let _held = Held::all();
@@ -199,6 +200,11 @@ pub(super) fn prove(end: &End, slot: &Slot) {
         return;
     }
     if end.is_reader() {
+        if proved != reader.time {
+            // The writer has looked at somebody who was here before.
+            retreat::because_of(end, Fate::Slot);
+            return;
+        }
         if !alone::has_own_file(end.fd(), false) {
             retreat::because_of(end, Fate::Shared);
             return;
@@ -210,18 +216,17 @@ pub(super) fn prove(end: &End, slot: &Slot) {
     } else {
         let mut room = [0; 64];
         let found = pipe_of(end, &mut room);
-        let lowest = found.map_or(0, |(_, inode)| newer::lowest_holder(inode, peer));
+        let lowest = found.map_or(0, |(_, inode)| newer::lowest_holder(inode, reader.process));
         if lowest == 0 && end.passed.load(Relaxed) < worth_a_long_look() {
             end.try_at.store(worth_a_long_look(), Relaxed);
             return;
         }
         let is_alone = found.is_some_and(|(pipe, _)| {
             let mut holders = alone::Holders::of(pipe);
-            holders.here_is_only(WRITER_FD) && holders.elsewhere_is_only(peer, READER_FD, lowest)
+            holders.here_is_only(WRITER_FD) && holders.elsewhere_is_only(reader.process, READER_FD, lowest)
         });
         if !is_alone {
-            later(end, Fate::Shared);
-            if end.stage() == Stage::Kernel {
+            if !later(end, Fate::Shared) {
                 retreat::because_of(end, Fate::Shared);
             }
             return;
@@ -232,14 +237,15 @@ pub(super) fn prove(end: &End, slot: &Slot) {
             return;
         }
     }
-    slot.ready_word(end).store(millstream_sys::own_pid(), SeqCst);
+    slot.ready_word(end).store(reader.time, SeqCst);
     end.set_stage(Stage::Ready);
     end.tally.tell(Fate::Unmet);
 }
 
-/// In a forked child: what its parent has offered is not its own. It has no guards yet.
+/// In a forked child: what its parent has offered is not its own, and neither are the words of that slot. It has no guards yet.
 pub(super) fn forget_offer_of_parent() {
-    if WRITER.stage() == Stage::Offers {
+    if let (Stage::Offers, Some(slot)) = (WRITER.stage(), WRITER.slot()) {
+        offer::forget(slot);
         WRITER.set_stage(Stage::Kernel);
         WRITER.tally.tell(Fate::Forked);
     }

@@ -6,8 +6,8 @@
 //! does not have the descriptor.
 
 use core::ptr::NonNull;
-use core::sync::atomic::AtomicI32;
 use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicI32, AtomicU32};
 
 use millstream_sys::fate::Fate;
 use millstream_sys::joint::{self, Owner};
@@ -22,6 +22,8 @@ const PLACES: i64 = 1 << 32;
 
 /// The descriptor of what this process offers; -1: none.
 static OFFERED: AtomicI32 = AtomicI32::new(-1);
+/// Which process that is.
+static OFFERER: AtomicU32 = AtomicU32::new(0);
 
 /// What somebody offers.
 pub(super) struct Found {
@@ -37,6 +39,7 @@ pub(super) fn make(inode: u64) -> Result<&'static Slot, Fate> {
     let (file, memory) = joint::create(owner(inode)).map_err(|_| Fate::Slot)?;
     let fd = joint::number_of(file);
     OFFERED.store(fd, Relaxed);
+    OFFERER.store(millstream_sys::own_pid(), Relaxed);
     // SAFETY: a mapping that lasts; every field is an atomic integer.
     let slot = unsafe { memory.cast::<Slot>().as_ref() };
     if !kernel::post(WRITER_FD, FIRST + i64::from(fd)) {
@@ -62,12 +65,25 @@ pub(super) fn open(found: &Found, inode: u64) -> Option<&'static Slot> {
 
 /// Nobody finds it any more. Who has it keeps it.
 pub(super) fn withdraw(slot: &Slot) {
-    let fd = OFFERED.swap(-1, Relaxed);
+    let fd = OFFERED.load(Relaxed);
     if fd >= 0 {
         kernel::unpost(WRITER_FD, FIRST + i64::from(fd));
+    }
+    forget(slot);
+}
+
+/// The descriptor is closed, in a forked child its copy of it.
+pub(super) fn forget(slot: &Slot) {
+    let fd = OFFERED.swap(-1, Relaxed);
+    if fd >= 0 {
         // SAFETY: the descriptor of this memory, which this module alone knows.
         unsafe { joint::close(fd, NonNull::from(slot).cast()) };
     }
+}
+
+/// Whether another process has made the offer, and this one is its child.
+pub(super) fn is_of_parent() -> bool {
+    OFFERER.load(Relaxed) != millstream_sys::own_pid()
 }
 
 fn owner(inode: u64) -> Owner {

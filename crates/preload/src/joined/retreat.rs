@@ -7,13 +7,14 @@
 //! Either side can do it alone, at any time, also when the other is stopped. A side that dies on the way leaves so many
 //! bytes in the shadow as it had moved; the other goes on from there.
 
+use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::SeqCst;
 
 use millstream_sys::fate::Fate;
 
 use super::signals::Held;
-use super::slot::{Agreement, READER_GONE, Slot, WRITER_WAITS, carrier, sleep};
-use super::{End, READER, READER_FD, Stage, WRITER, WRITER_FD, guard, kernel, nap};
+use super::slot::{Agreement, READER_GONE, Slot, Taken, WRITER_WAITS, carrier, sleep};
+use super::{End, READER, READER_FD, Stage, WRITER, WRITER_FD, guard, kernel, nap, offer};
 
 /// Every pipe of this process that is joined, or about to be, goes back to the kernel and stays there, but for those of which it
 /// is promised that nothing will happen to them that asks for that; glibc's functions are its own again; `why` is told to who asked for statistics. `false`: that could not be done, because the process may open no
@@ -53,12 +54,14 @@ fn of(end: &End, why: Fate) -> bool {
         if !give_back(slot, end) {
             return false;
         }
-    } else {
-        if !end.is_reader() {
-            super::offer::withdraw(slot);
+    } else if stage == Stage::Offers && offer::is_of_parent() {
+        // A child that borrows its parent's memory leaves everything as it is.
+        if !super::is_own_process() {
+            super::meet::forget_offer_of_parent();
         }
-        slot.ready_word(end).store(0, SeqCst);
-        slot.wanted_word(end).store(0, SeqCst);
+        return true;
+    } else {
+        want_no_more(slot, end);
     }
     if end.is_reader() {
         super::meet::leave_robust();
@@ -66,6 +69,21 @@ fn of(end: &End, why: Fate) -> bool {
     end.set_stage(Stage::Kernel);
     end.tally.tell(why);
     true
+}
+
+/// This end has not joined and never will.
+pub(super) fn want_no_more(slot: &Slot, end: &End) {
+    slot.ready_word(end).store(0, SeqCst);
+    if end.is_reader() {
+        let word = &slot.agreement.0.reader;
+        let taken = Taken::of(word.load(SeqCst));
+        let left = Taken { process: 0, ..taken };
+        if taken.process == millstream_sys::own_pid() {
+            let _ = word.compare_exchange(taken.word(), left.word(), SeqCst, SeqCst);
+        }
+    } else {
+        offer::withdraw(slot);
+    }
 }
 
 /// The stream has been frozen by somebody: waits until its content is in the shadow, and leaves the ring.
@@ -80,14 +98,9 @@ pub(super) fn follow(end: &End) {
 }
 
 impl Slot {
-    pub(super) fn ready_word(&self, end: &End) -> &core::sync::atomic::AtomicU32 {
+    pub(super) fn ready_word(&self, end: &End) -> &AtomicU32 {
         let Agreement { reader_ready, writer_ready, .. } = &self.agreement.0;
         if end.is_reader() { reader_ready } else { writer_ready }
-    }
-
-    pub(super) fn wanted_word(&self, end: &End) -> &core::sync::atomic::AtomicU32 {
-        let Agreement { reader, writer, .. } = &self.agreement.0;
-        if end.is_reader() { reader } else { writer }
     }
 }
 

@@ -86,11 +86,11 @@ pub(super) struct Agreement {
     pub(super) meeting: AtomicU32,
     /// The writer waits for the reader to meet it.
     pub(super) writer_waits: AtomicU32,
-    /// Processes that want to join; 0: none yet.
-    pub(super) writer: AtomicU32,
-    pub(super) reader: AtomicU32,
-    /// The same when they have proved that nobody shares their end.
+    /// [`Taken`]: the process that reads and wants to join. Only who is in it takes itself out.
+    pub(super) reader: AtomicU64,
+    /// The writer has proved that nobody shares its end, or the reader's since it came for the time that stands here; 0: it has not.
     pub(super) writer_ready: AtomicU32,
+    /// The reader has proved that nobody shares its end, since the time that stands here; 0: it has not.
     pub(super) reader_ready: AtomicU32,
     /// While the content moves: the shadow holds nothing else.
     pub(super) is_settled: AtomicU32,
@@ -98,6 +98,30 @@ pub(super) struct Agreement {
     pub(super) taken_early: AtomicU32,
     /// Bytes that the ring may hold: a power of two, never more than the shadow can take.
     pub(super) bytes: AtomicU32,
+}
+
+/// Who has come to a slot, and for the how manieth time somebody did: one process may come, give back, become another program and
+/// come again, and what was proved of it before is worth nothing then.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Taken {
+    /// 0: nobody.
+    pub(super) process: u32,
+    pub(super) time: u32,
+}
+
+impl Taken {
+    pub(super) fn of(word: u64) -> Taken {
+        Taken { process: word as u32, time: (word >> 32) as u32 }
+    }
+
+    pub(super) fn word(self) -> u64 {
+        u64::from(self.process) | u64::from(self.time) << 32
+    }
+
+    /// `process` comes after it.
+    pub(super) fn next(self, process: u32) -> Taken {
+        Taken { process, time: self.time.wrapping_add(1).max(1) }
+    }
 }
 
 #[repr(C)]
