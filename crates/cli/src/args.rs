@@ -76,7 +76,7 @@ Examples:
   millstream run --stats -c 'cat big | grep x | wc -l'
   millstream run --explain -c 'tar c dir | zstd -3 >dir.tar.zst'
   millstream run --progress -- ./nightly-backup.sh
-  millstream run --ring --stats=json --stats-file run.json -c 'cat big | wc'
+  millstream run --stats=json --stats-file run.json -c 'cat big | wc'
   tar c dir | millstream run --pipe-size 1M -- zstd -o dir.tar.zst
 
 Exit status: that of the command (128 + N if it died of signal N);
@@ -98,12 +98,16 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "SIZE", value_parser = bytes::parse_pipe_size)]
     pub(crate) pipe_size: Option<u64>,
 
-    /// Experimental: move the bytes of pipes between dynamic programs through shared memory, where one program writes and
-    /// one reads and nobody else holds the pipe (x86-64)
+    /// Move the bytes of pipes between dynamic programs through shared memory, where one program writes and one reads and
+    /// nobody else holds the pipe (x86-64); this is the default
     #[arg(long)]
     pub(crate) ring: bool,
 
-    /// As --ring, but join each pipe after SIZE bytes and not when it is worth what that costs: for tests and measurements
+    /// Leave all bytes to the kernel, in larger pipes
+    #[arg(long, conflicts_with_all = ["ring", "ring_after"])]
+    pub(crate) no_ring: bool,
+
+    /// Move each pipe to shared memory after SIZE bytes and not when it is worth what that costs: for tests and measurements
     #[arg(long, value_name = "SIZE", value_parser = bytes::parse)]
     pub(crate) ring_after: Option<u64>,
 
@@ -133,7 +137,7 @@ pub(crate) struct RunOptions {
 impl RunOptions {
     /// Bytes after which pipes are joined, 0 for when it is worth it; `None` if they never are.
     pub(crate) fn joins_after(&self) -> Option<u64> {
-        self.ring_after.or(self.ring.then_some(0))
+        (!self.no_ring).then_some(self.ring_after.unwrap_or(0))
     }
 }
 

@@ -18,7 +18,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::ExitCode;
 
-use millstream_run::{Build, Plan, ring};
+use millstream_run::{Build, Obstacle, Plan, ring};
 use millstream_sys::Errno;
 use millstream_sys::executable::{self, Kind};
 use millstream_sys::process::{self, Program};
@@ -29,7 +29,7 @@ use crate::failure::Failure;
 
 /// The run as the options describe it.
 pub(crate) fn run(options: RunOptions) -> Result<ExitCode, Failure> {
-    let ring = options.joins_after().and_then(|after| ring::of_this_run(after).ok());
+    let ring = options.joins_after().map_or(Err("asked"), |after| ring::of_this_run(after).map_err(why_not));
     let plan = options.pipe_size.map_or_else(Plan::for_this_machine, Plan::fixed);
     let wants_stats = options.stats.is_some() || options.stats_file.is_some();
     let output = wants_stats.then(|| report::Output::open(options.stats, options.stats_file.as_deref())).transpose()?;
@@ -46,8 +46,8 @@ pub(crate) fn run(options: RunOptions) -> Result<ExitCode, Failure> {
 struct Command {
     words: Vec<OsString>,
     plan: Plan,
-    /// Its pipes may go through shared memory.
-    ring: Option<Ring>,
+    /// Its pipes may go through shared memory, or why not.
+    ring: Result<Ring, &'static str>,
 }
 
 impl Command {
@@ -64,8 +64,8 @@ impl Command {
     /// The command with the library in its environment, or without where that is no use or harmful: see
     /// [`Kind`] and the library's own `exec`, which decides likewise for every further program.
     fn program(&self, ledger: Option<LedgerAddress<'_>>) -> Result<Program, Failure> {
-        let build = Build::for_run(ledger.is_some(), self.ring.is_some());
-        let settings = self.plan.settings(ledger, self.ring);
+        let build = Build::for_run(ledger.is_some(), self.ring.is_ok());
+        let settings = self.plan.settings(ledger, self.ring.ok());
         let mut environment = process::environment();
         let (settings, preload) = match build.is_for(self.kind()) {
             true => (Some(settings.to_string().into()), Some(library::preload_value(build)?)),
@@ -115,6 +115,14 @@ fn set(environment: &mut Vec<CString>, name: &str, value: Option<OsString>) {
         (Some(entry), Some(place)) => *place = entry,
         (Some(entry), None) => environment.push(entry),
         (None, _) => environment.retain(|entry| !is_it(entry)),
+    }
+}
+
+fn why_not(obstacle: Obstacle) -> &'static str {
+    match obstacle {
+        Obstacle::Processor => "processor",
+        Obstacle::Seccomp => "seccomp",
+        Obstacle::Kernel => "kernel",
     }
 }
 

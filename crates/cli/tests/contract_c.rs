@@ -25,11 +25,12 @@ const OPTIONS: [&str; 4] = ["-std=gnu11", "-O1", "-w", "-pthread"];
 
 /// Where the pipe of a program comes from.
 const KINDS: [&str; 3] = ["made", "inherited", "fifo"];
-const WAYS: [&[&str]; 5] = [
+const WAYS: [&[&str]; 6] = [
     &[],
     &["run", "--"],
     &["run", "--stats", "--stats-file", "/dev/null", "--"],
-    &["run", "--ring", "--stats", "--stats-file", "/dev/null", "--"],
+    &["run", "--no-ring", "--"],
+    &["run", "--no-ring", "--stats", "--stats-file", "/dev/null", "--"],
     &["run", "--ring-after", "1", "--"],
 ];
 

@@ -47,7 +47,7 @@ const SURROUNDINGS: &str = r#"
 
 #[test]
 fn arguments_mean_the_same() {
-    let cases: [&[&str]; 44] = [
+    let cases: [&[&str]; 48] = [
         &[],
         &["run"],
         &["run", "--"],
@@ -68,6 +68,10 @@ fn arguments_mean_the_same() {
         &["run", "-c", SURROUNDINGS, "--ring"],
         &["run", "-c", "echo a", "--ring", "b"],
         &["run", "--ring", "--ring", "--", "true"],
+        &["run", "--no-ring", "-c", SURROUNDINGS],
+        &["run", "--no-ring", "--no-ring", "--", "true"],
+        &["run", "--ring", "--no-ring", "--", "true"],
+        &["run", "--no-ring", "--", "cat", "/proc/self/comm", "/proc/self/limits"],
         &["run", "--shell", "bash", "-c", SURROUNDINGS],
         &["run", "--shell=bash", "-c", SURROUNDINGS],
         &["run", "--shell", "/nonexistent/sh", "-c", "echo a"],
@@ -232,6 +236,7 @@ fn the_usual_run_needs_only_the_small_one_and_its_library() {
     for arguments in [
         ["run", "-c", "seq 1000 | wc -l"].as_slice(),
         &["run", "--ring", "-c", "seq 1000 | wc -l"],
+        &["run", "--no-ring", "-c", "seq 1000 | wc -l"],
         &["run", "--", "sh", "-c", "seq 1000 | wc -l"],
         &["run", "sh", "-c", "seq 1000 | wc -l"],
     ] {

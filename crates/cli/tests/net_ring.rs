@@ -1,4 +1,4 @@
-//! `millstream net` over shared memory: under `millstream run --ring`, where it has several threads and promises what programs with
+//! `millstream net` over shared memory: under `millstream run`, where it has several threads and promises what programs with
 //! one are proved of; over FIFOs; and at pipes of the library.
 
 mod common;
@@ -24,7 +24,7 @@ static ENDS_PROGRAM: LazyLock<(Scratch, String)> = LazyLock::new(|| {
 });
 
 fn over_ring(options: &[&str], script: &str) -> Command {
-    let mut command = millstream([&["run", "--ring"], options, &["--shell", "/bin/bash", "-c", script]].concat());
+    let mut command = millstream([&["run"], options, &["--shell", "/bin/bash", "-c", script]].concat());
     command.env("E", &ENDS_PROGRAM.1).env("M", program()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

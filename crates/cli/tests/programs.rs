@@ -113,7 +113,8 @@ fn fortified_reads_are_checked_as_ever() {
     let scratch = Scratch::new();
     let program = scratch.c_program("program", source, &["-O2", "-D_FORTIFY_SOURCE=2", "-w"]);
     for (size, code, signal) in [("5", Some(0), None), ("9", None, Some(6))] {
-        for options in [&[][..], &["--stats-file", "/dev/null"], &["--ring", "--stats-file", "/dev/null"]] {
+        for options in [&["--no-ring"][..], &["--no-ring", "--stats-file", "/dev/null"], &["--stats-file", "/dev/null"]]
+        {
             let arguments = [&["run"], options, &["--", &program]].concat();
             let seen = output(millstream(arguments).env("SIZE", size));
             assert_eq!((seen.code, seen.signal), (code, signal), "{options:?} {seen:?}");
@@ -260,15 +261,18 @@ fn an_environment_too_large_to_copy_is_passed_on_whole() {
 /// The library is kept out of the small program's environment; what the user put there stays.
 #[test]
 fn programs_that_make_no_pipes_run_without_the_library() {
-    let seen = output(
-        millstream([
-            "run",
-            "-c",
-            "/bin/cat /proc/self/environ | tr '\\0' '\\n' | grep -E 'MINE|LD_PRELOAD|MILLSTREAM'",
-        ])
-        .env("MINE", "1"),
-    );
-    assert_eq!(seen.stdout, "MINE=1\n");
+    let scratch = Scratch::new();
+    let copy = scratch.path("environ");
+    let at_a_pipe = "/bin/cat /proc/self/environ | tr '\\0' '\\n' | grep -E 'MINE|LD_PRELOAD|MILLSTREAM'";
+    let at_none = format!("/bin/cat /proc/self/environ >{0}; tr '\\0' '\\n' <{0} >{0}.text", copy.display());
+    let at_none = format!("{at_none}; grep -E 'MINE|LD_PRELOAD|MILLSTREAM' {}.text", copy.display());
+    for arguments in [["run", "--no-ring", "-c", at_a_pipe].as_slice(), &["run", "-c", &at_none]] {
+        let seen = output(millstream(arguments).env("MINE", "1"));
+        assert_eq!(seen.stdout, "MINE=1\n", "{arguments:?}");
+    }
+    // At a pipe it moves the bytes.
+    let seen = output(&mut millstream(["run", "-c", at_a_pipe]));
+    assert_eq!(seen.stdout.contains("libmillstream_ring.so"), cfg!(target_arch = "x86_64"), "{seen:?}");
     let mapped = output(&mut millstream([
         "run",
         "-c",

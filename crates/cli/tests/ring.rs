@@ -1,4 +1,4 @@
-//! `millstream run --ring`: pipes of unmodified programs through shared memory, and back to the kernel when something
+//! `millstream run`: pipes of unmodified programs through shared memory, and back to the kernel when something
 //! happens that only the kernel can carry.
 
 mod common;
@@ -44,7 +44,7 @@ fn over_ring(script: &str) -> Command {
 }
 
 fn over_ring_with(options: &[&str], script: &str) -> Command {
-    let mut command = millstream([&["run", "--ring"], options, &["--shell", "/bin/bash", "-c", script]].concat());
+    let mut command = millstream([&["run"], options, &["--shell", "/bin/bash", "-c", script]].concat());
     let Programs { ends, alone, absent, confine, handlers, .. } = &*PROGRAMS;
     command.env("E", ends).env("A", alone).env("B", absent).env("C", confine).env("H", handlers);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -89,6 +89,14 @@ fn bytes_do_not_pass_through_the_kernel() {
         }
     }
     assert_eq!(least < MANY / 2, can_join(), "{least} of {MANY}");
+}
+
+#[test]
+fn without_the_ring_all_bytes_pass_through_the_kernel() {
+    for options in [&["--no-ring"][..], &["--no-ring", "--stats-file", "/dev/null"]] {
+        let seen = output(&mut over_ring_with(options, &format!("$E write {MANY} call | $E read 0 call")));
+        assert!(assert_arrived(&seen, MANY) >= MANY, "{seen:?}");
+    }
 }
 
 #[test]
@@ -237,7 +245,7 @@ fn a_run_under_filters_joins_only_where_they_allow_it() {
     for (how, least) in ["kill", "refuse", "harmless"].into_iter().zip(&mut least) {
         for _ in 0..10 {
             let mut command = Command::new(&PROGRAMS.confine);
-            command.args([how, common::program(), "run", "--ring", "--shell", "/bin/bash", "-c"]);
+            command.args([how, common::program(), "run", "--shell", "/bin/bash", "-c"]);
             command.arg(format!("$E write {MANY} call | $E read 0 call")).env("E", &PROGRAMS.ends);
             command.env_remove("LD_PRELOAD").env_remove("MILLSTREAM_RUN").stdout(Stdio::piped()).stderr(Stdio::piped());
             *least = assert_arrived(&output(&mut command), MANY).min(*least);
@@ -402,7 +410,7 @@ fn told(script: &str) -> serde_json::Value {
 fn told_of_all(script: &str) -> Vec<serde_json::Value> {
     let scratch = Scratch::new();
     let file = scratch.path("stats.json");
-    let mut command = millstream(["run", "--ring", "--stats=json", "--stats-file", file.to_str().unwrap()]);
+    let mut command = millstream(["run", "--stats=json", "--stats-file", file.to_str().unwrap()]);
     command
         .args(["--shell", "/bin/bash", "-c", script])
         .env("E", &PROGRAMS.ends)
@@ -486,7 +494,7 @@ fn why_a_pipe_stays_with_the_kernel_is_told() {
 fn the_status_is_that_of_the_command() {
     assert_eq!(seen("exit 3").code, Some(3));
     assert_eq!(seen("kill -TERM $$").signal, Some(15));
-    let counted = output(&mut millstream(["run", "--ring", "--stats", "--", "sh", "-c", "exit 3"]));
+    let counted = output(&mut millstream(["run", "--stats", "--", "sh", "-c", "exit 3"]));
     assert!(counted.code == Some(3) && counted.stderr.starts_with("millstream: "), "{counted:?}");
 }
 
@@ -555,4 +563,20 @@ fn two_children_of_a_python_program_join() {
         });
         assert_eq!(is_in_memory, can_join(), "{what}");
     }
+}
+
+/// A small program is started without the library where neither it nor its parent is at a pipe.
+#[test]
+fn what_is_spawned_with_other_descriptors_than_its_parents_has_the_library() {
+    let scratch = Scratch::new();
+    let maps = scratch.path("maps");
+    let spawn = "import os, sys\n\
+         action = (os.POSIX_SPAWN_OPEN, 1, sys.argv[1], os.O_WRONLY | os.O_CREAT, 0o600)\n\
+         words = ['cat', '/proc/self/maps']\n\
+         os.waitpid(os.posix_spawn('/bin/cat', words, os.environ, file_actions=[action]), 0)\n";
+    let parent = scratch.file("parent.py", spawn);
+    let script = format!("exec python3 {parent} {} </dev/null >/dev/null", maps.display());
+    assert_eq!(seen(&script).code, Some(0));
+    let maps = std::fs::read_to_string(maps).unwrap();
+    assert_eq!(maps.contains("libmillstream_ring"), cfg!(target_arch = "x86_64"), "{maps}");
 }

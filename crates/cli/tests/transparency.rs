@@ -6,7 +6,7 @@ use std::process::Command;
 
 use common::{Seen, millstream, output};
 
-/// Runs a script bare, under `run`, under `run --stats` and with `--ring` as well, and wants the same each time.
+/// Runs a script bare, under `run`, with `--stats` and with `--no-ring`, and wants the same each time.
 fn same_everywhere(shell: &str, script: &str) -> Seen {
     let bare = output(Command::new(shell).args(["-c", script]).stdin(std::process::Stdio::null()));
     let run = output(&mut millstream(["run", "--shell", shell, "-c", script]));
@@ -14,8 +14,10 @@ fn same_everywhere(shell: &str, script: &str) -> Seen {
     let stats =
         output(&mut millstream(["run", "--stats", "--stats-file", "/dev/null", "--shell", shell, "-c", script]));
     assert_eq!(bare, stats, "with --stats, {shell}: {script}");
-    let both = ["run", "--ring", "--stats", "--stats-file", "/dev/null", "--shell", shell, "-c", script];
-    assert_eq!(bare, output(&mut millstream(both)), "with --ring --stats, {shell}: {script}");
+    for options in [&["--no-ring"][..], &["--no-ring", "--stats", "--stats-file", "/dev/null"]] {
+        let without = [&["run"], options, &["--shell", shell, "-c", script]].concat();
+        assert_eq!(bare, output(&mut millstream(without)), "with {options:?}, {shell}: {script}");
+    }
     run
 }
 
@@ -185,7 +187,7 @@ fn a_preload_of_the_users_own_stays_and_comes_first() {
 #[test]
 fn a_run_inside_a_run_is_a_run() {
     let inner = format!(
-        "{} run -- python3 -c 'import os; print(os.environ[\"LD_PRELOAD\"].count(\"millstream_preload\"))'",
+        "{} run -- python3 -c 'import os; print(os.environ[\"LD_PRELOAD\"].count(\"libmillstream_\"))'",
         common::program()
     );
     let seen = output(&mut millstream(["run", "-c", &inner]));

@@ -27,6 +27,7 @@ pub(crate) fn understand(arguments: &'static [Text]) -> Option<Request> {
     while let Some((&first, others)) = rest.split_first() {
         match first.bytes() {
             b"--ring" => once(&mut ring, true)?,
+            b"--no-ring" => once(&mut ring, false)?,
             b"-c" => once(&mut script, value(others)?)?,
             b"--shell" => once(&mut shell, value(others)?)?,
             b"--" => {
@@ -36,13 +37,13 @@ pub(crate) fn understand(arguments: &'static [Text]) -> Option<Request> {
             [b'-', ..] => return None,
             _ => break,
         }
-        rest = if first.bytes() == b"--ring" { others } else { others.get(1..)? };
+        rest = if matches!(first.bytes(), b"--ring" | b"--no-ring") { others } else { others.get(1..)? };
     }
     let is_complete = match script {
         Some(_) => true,
         None => shell.is_none() && !rest.first()?.bytes().is_empty(),
     };
-    is_complete.then_some(Request { joins: ring.unwrap_or(false), shell, script, words: rest })
+    is_complete.then_some(Request { joins: ring.unwrap_or(true), shell, script, words: rest })
 }
 
 /// Given twice is a mistake.

@@ -88,7 +88,7 @@ pub fn run(network: &Network, catalogue: Catalogue<'_>, options: &Options) -> Re
 
 /// The same for a process that does nothing else, and says after each chunk how many bytes have been read. Only the main thread
 /// may call it, once, and nothing but the network may use the standard input and output, then and afterwards: under
-/// `millstream run --ring` their bytes go through shared memory, on the strength of that.
+/// `millstream run` their bytes go through shared memory, on the strength of that.
 ///
 /// # Errors
 /// As [`run`].

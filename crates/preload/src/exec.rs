@@ -120,7 +120,7 @@ pub unsafe extern "C" fn posix_spawn(
 ) -> c_int {
     // SAFETY: the type is that of glibc's function, and the caller's promises are the same.
     unsafe {
-        let kind = executable::look_at_raw_path(path);
+        let kind = beside_pipes_of_its_own(executable::look_at_raw_path(path), actions);
         let mut room = Room::new();
         let environment = room.environment_for(kind, environment);
         POSIX_SPAWN.function::<Spawn>()(pid, path, actions, attributes, arguments, environment)
@@ -142,11 +142,23 @@ pub unsafe extern "C" fn posix_spawnp(
 ) -> c_int {
     // SAFETY: the type is that of glibc's function, and the caller's promises are the same.
     unsafe {
-        let kind = kind_in_path(name);
+        let kind = beside_pipes_of_its_own(kind_in_path(name), actions);
         let mut room = Room::new();
         let environment = room.environment_for(kind, environment);
         POSIX_SPAWNP.function::<Spawn>()(pid, name, actions, attributes, arguments, environment)
     }
+}
+
+/// A program that is started with other descriptors than this process has may get pipes, whatever stands here now.
+///
+/// # Safety
+/// `actions` is null or what `posix_spawn_file_actions_init(3)` has made.
+unsafe fn beside_pipes_of_its_own(kind: Kind, actions: *const c_void) -> Kind {
+    /// In `posix_spawn_file_actions_t`, in words: how many there are.
+    const USED: usize = 1;
+    // SAFETY: the caller's promise.
+    let has_some = !actions.is_null() && unsafe { actions.cast::<c_int>().add(USED).read() } != 0;
+    if cfg!(feature = "ring") && has_some && kind == Kind::Leaf { Kind::Other } else { kind }
 }
 
 /// The first file called `name` in the directories of PATH, as `execvp` finds it.

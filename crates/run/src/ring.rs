@@ -22,7 +22,8 @@ pub fn of_this_run(after: u64) -> Result<Ring, Obstacle> {
     if !cfg!(target_arch = "x86_64") {
         return Err(Obstacle::Processor);
     }
-    let filters = confinement::filters();
+    // A run makes rarer calls than the one that this takes.
+    let filters = if confinement::is_confined() { confinement::filters() } else { 0 };
     if filters > 0 && (filters == u32::MAX || !confinement::allow_joining()) {
         return Err(Obstacle::Seccomp);
     }

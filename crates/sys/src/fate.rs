@@ -49,7 +49,7 @@ pub enum Fate {
     Signals,
     /// SIGSEGV or SIGBUS came to a handler of its own.
     Fault,
-    /// It called this one of [`GUARDED`].
+    /// It called this one of [`guarded`].
     Called(u16),
 }
 
@@ -92,15 +92,15 @@ impl Fate {
     /// The opposite; what no process of this version has written is [`Fate::Untold`].
     pub fn from_word(word: u32) -> Fate {
         match word.checked_sub(CALLED) {
-            Some(place) if (place as usize) < GUARDED.len() => Fate::Called(place as u16),
+            Some(place) if (place as usize) < GUARDED => Fate::Called(place as u16),
             Some(_) => Fate::Untold,
             None => PLAIN.get(word as usize).copied().unwrap_or(Fate::Untold),
         }
     }
 
-    /// That `name`, one of [`GUARDED`], was called.
+    /// That `name`, one of [`guarded`], was called.
     pub fn called(name: &CStr) -> Fate {
-        let place = GUARDED.iter().position(|guarded| *guarded == name);
+        let place = guarded().position(|guarded| guarded == name);
         place.map_or(Fate::Untold, |place| Fate::Called(place as u16))
     }
 }
@@ -108,101 +108,120 @@ impl Fate {
 /// The functions of glibc before which a process gives its joined pipes back, because the kernel alone can carry what they
 /// do. One that a glibc does not have is passed over; one that has several versions is met in all of them. The first six
 /// have exceptions, which the library knows by their places.
-pub const GUARDED: [&CStr; 85] = [
-    c"close",
-    c"__close_nocancel",
-    c"fcntl",
-    c"ioctl",
-    c"sigprocmask",
-    c"pthread_sigmask",
-    // Other ways to move bytes.
-    c"readv",
-    c"writev",
-    c"preadv2",
-    c"pwritev2",
-    c"preadv64v2",
-    c"pwritev64v2",
-    c"splice",
-    c"tee",
-    c"vmsplice",
-    c"sendfile",
-    c"sendfile64",
-    c"copy_file_range",
-    c"process_vm_readv",
-    c"process_vm_writev",
-    c"syscall",
-    // Waiting for descriptors.
-    c"poll",
-    c"ppoll",
-    c"__poll_chk",
-    c"__ppoll_chk",
-    c"select",
-    c"pselect",
-    c"epoll_ctl",
-    // Further descriptors of the same end.
-    c"dup",
-    c"dup2",
-    c"dup3",
-    c"close_range",
-    c"closefrom",
-    c"sendmsg",
-    c"sendmmsg",
-    c"pidfd_getfd",
-    c"login_tty",
-    // Further processes and threads, and other programs.
-    c"fork",
-    c"vfork",
-    c"_Fork",
-    c"__libc_fork",
-    c"clone",
-    c"posix_spawn",
-    c"posix_spawnp",
-    c"popen",
-    c"system",
-    c"daemon",
-    c"forkpty",
-    c"wordexp",
-    c"pthread_create",
-    c"thrd_create",
-    c"timer_create",
-    c"execve",
-    c"execveat",
-    c"fexecve",
-    c"execv",
-    c"execvp",
-    c"execvpe",
-    c"execl",
-    c"execlp",
-    c"execle",
-    c"unshare",
-    c"setns",
-    // Further code.
-    c"dlopen",
-    c"dlmopen",
-    // What may keep us from opening our own descriptors.
-    c"prctl",
-    c"setuid",
-    c"setgid",
-    c"seteuid",
-    c"setegid",
-    c"setreuid",
-    c"setregid",
-    c"setresuid",
-    c"setresgid",
-    c"setgroups",
-    c"initgroups",
-    c"chroot",
-    c"pivot_root",
-    // What hides signals from the library, or the library's handler from the program.
-    c"sigaction",
-    c"sigsuspend",
-    c"setcontext",
-    c"swapcontext",
-    // The thread's end, on which `meet` relies.
-    c"pthread_cancel",
-    c"pthread_mutexattr_setrobust",
-    c"pthread_exit",
-];
+///
+/// One text and not a list of texts: each address in the library's memory costs every program that loads it.
+const NAMES: &str = {
+    concat!(
+        "close\0",
+        "__close_nocancel\0",
+        "fcntl\0",
+        "ioctl\0",
+        "sigprocmask\0",
+        "pthread_sigmask\0",
+        // Other ways to move bytes.
+        "readv\0",
+        "writev\0",
+        "preadv2\0",
+        "pwritev2\0",
+        "preadv64v2\0",
+        "pwritev64v2\0",
+        "splice\0",
+        "tee\0",
+        "vmsplice\0",
+        "sendfile\0",
+        "sendfile64\0",
+        "copy_file_range\0",
+        "process_vm_readv\0",
+        "process_vm_writev\0",
+        "syscall\0",
+        // Waiting for descriptors.
+        "poll\0",
+        "ppoll\0",
+        "__poll_chk\0",
+        "__ppoll_chk\0",
+        "select\0",
+        "pselect\0",
+        "epoll_ctl\0",
+        // Further descriptors of the same end.
+        "dup\0",
+        "dup2\0",
+        "dup3\0",
+        "close_range\0",
+        "closefrom\0",
+        "sendmsg\0",
+        "sendmmsg\0",
+        "pidfd_getfd\0",
+        "login_tty\0",
+        // Further processes and threads, and other programs.
+        "fork\0",
+        "vfork\0",
+        "_Fork\0",
+        "__libc_fork\0",
+        "clone\0",
+        "posix_spawn\0",
+        "posix_spawnp\0",
+        "popen\0",
+        "system\0",
+        "daemon\0",
+        "forkpty\0",
+        "wordexp\0",
+        "pthread_create\0",
+        "thrd_create\0",
+        "timer_create\0",
+        "execve\0",
+        "execveat\0",
+        "fexecve\0",
+        "execv\0",
+        "execvp\0",
+        "execvpe\0",
+        "execl\0",
+        "execlp\0",
+        "execle\0",
+        "unshare\0",
+        "setns\0",
+        // Further code.
+        "dlopen\0",
+        "dlmopen\0",
+        // What may keep us from opening our own descriptors.
+        "prctl\0",
+        "setuid\0",
+        "setgid\0",
+        "seteuid\0",
+        "setegid\0",
+        "setreuid\0",
+        "setregid\0",
+        "setresuid\0",
+        "setresgid\0",
+        "setgroups\0",
+        "initgroups\0",
+        "chroot\0",
+        "pivot_root\0",
+        // What hides signals from the library, or the library's handler from the program.
+        "sigaction\0",
+        "sigsuspend\0",
+        "setcontext\0",
+        "swapcontext\0",
+        // The thread's end, on which `meet` relies.
+        "pthread_cancel\0",
+        "pthread_mutexattr_setrobust\0",
+        "pthread_exit\0",
+    )
+};
+
+/// How many functions are guarded.
+pub const GUARDED: usize = {
+    let (mut count, mut at) = (0, 0);
+    while at < NAMES.len() {
+        count += (NAMES.as_bytes()[at] == 0) as usize;
+        at += 1;
+    }
+    count
+};
+
+/// The guarded functions, each in its place.
+pub fn guarded() -> impl Iterator<Item = &'static CStr> {
+    NAMES.as_bytes().split_inclusive(|&byte| byte == 0).filter_map(|name| CStr::from_bytes_with_nul(name).ok())
+}
 
 #[cfg(test)]
 mod tests {
@@ -213,10 +232,17 @@ mod tests {
         for fate in PLAIN.into_iter().chain([Fate::Called(0), Fate::called(c"poll")]) {
             assert_eq!(Fate::from_word(fate.word()), fate);
         }
-        let past = CALLED + GUARDED.len() as u32;
+        let past = CALLED + GUARDED as u32;
         for word in [PLAIN.len() as u32, CALLED - 1, past, u32::MAX] {
             assert_eq!(Fate::from_word(word), Fate::Untold);
         }
         assert_eq!(Fate::called(c"printf"), Fate::Untold);
+    }
+
+    #[test]
+    fn guarded_functions_stand_where_the_library_expects_them() {
+        assert_eq!(guarded().count(), GUARDED);
+        let first = [c"close", c"__close_nocancel", c"fcntl", c"ioctl", c"sigprocmask", c"pthread_sigmask"];
+        assert!(guarded().take(first.len()).eq(first));
     }
 }

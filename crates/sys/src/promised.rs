@@ -1,4 +1,4 @@
-//! The standard input and output of a program that promises how it uses them, so that `millstream run --ring` can have their
+//! The standard input and output of a program that promises how it uses them, so that `millstream run` can have their
 //! bytes go through shared memory though the program has several threads and calls the kernel itself.
 //!
 //! `docs/joining.md` has what is promised. Whoever breaks it loses bytes of the stream or waits for ever; memory is not at

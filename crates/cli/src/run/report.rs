@@ -84,6 +84,7 @@ pub(super) struct Summary {
     signal: Option<i32>,
     seconds: f64,
     ring: bool,
+    ring_off: Option<&'static str>,
     pipe_size: Option<u64>,
     unrecorded: u32,
     pipes: Vec<Pipe>,
@@ -93,7 +94,7 @@ impl Summary {
     pub(super) fn new(
         words: &[std::ffi::OsString],
         plan: Plan,
-        ring: bool,
+        ring_off: Option<&'static str>,
         outcome: Outcome,
         ledger: &Ledger,
         seen: &Seen,
@@ -108,10 +109,11 @@ impl Summary {
             exit_status,
             signal,
             seconds: outcome.duration.as_secs_f64(),
-            ring,
+            ring: ring_off.is_none(),
+            ring_off,
             pipe_size: (plan.bytes > 0).then_some(plan.bytes),
             unrecorded: ledger.unrecorded(),
-            pipes: ledger.records().map(|record| Pipe::new(record, ring, seen)).collect(),
+            pipes: ledger.records().map(|record| Pipe::new(record, ring_off.is_none(), seen)).collect(),
         }
     }
 }
@@ -127,6 +129,9 @@ impl std::fmt::Display for Summary {
             count => format!("{count} pipes"),
         };
         writeln!(f, "millstream: {count}, {:.3} s, {ending}", self.seconds)?;
+        if let Some(why) = self.ring_off.filter(|why| *why != "asked") {
+            writeln!(f, "no pipe through shared memory: {why}")?;
+        }
         if !self.pipes.is_empty() {
             writeln!(f, "{}", self.table())?;
         }

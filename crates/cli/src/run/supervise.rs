@@ -43,7 +43,7 @@ impl Wanted {
 }
 
 pub(super) fn run(command: &Command, wanted: Wanted) -> Result<ExitCode, Failure> {
-    let token = command.ring.map_or_else(machine::random, |ring| Ok(ring.token)).map_err(no_random)?;
+    let token = command.ring.map_or_else(|_| machine::random(), |ring| Ok(ring.token)).map_err(no_random)?;
     let (file, ledger) = ledger::create(token)
         .map_err(|errno| Failure::own(format!("cannot make the shared memory for counting: {errno}")))?;
     record_standing_pipes(ledger);
@@ -75,7 +75,7 @@ pub(super) struct Outcome {
 
 fn tell(command: &Command, wanted: Wanted, outcome: Outcome, ledger: &Ledger, seen: &Seen) {
     if let Some(output) = wanted.output {
-        let summary = Summary::new(&command.words, command.plan, command.ring.is_some(), outcome, ledger, seen);
+        let summary = Summary::new(&command.words, command.plan, command.ring.err(), outcome, ledger, seen);
         if let Err(failure) = output.write(&summary) {
             warn(failure);
         }

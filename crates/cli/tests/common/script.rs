@@ -44,6 +44,8 @@ pub(crate) enum Way {
     Bare,
     Run,
     RunWithStatistics,
+    /// No pipe is joined.
+    RunWithoutRing,
     /// Every pipe that can be joined is, at its first byte.
     RunOverRing,
 }
@@ -123,6 +125,7 @@ impl Script {
             Way::Bare => &[],
             Way::Run => &["run", "--"],
             Way::RunWithStatistics => &["run", "--stats", "--stats-file", "/dev/null", "--"],
+            Way::RunWithoutRing => &["run", "--no-ring", "--"],
             Way::RunOverRing => &["run", "--ring-after", "1", "--"],
         };
         let mut words: Vec<&str> = if prefix.is_empty() { Vec::new() } else { vec![common::program()] };

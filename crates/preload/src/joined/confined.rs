@@ -9,7 +9,7 @@
 //! guards ([`super::guard`]) these two therefore stand for.
 
 use core::arch::naked_asm;
-use core::ffi::c_int;
+use core::ffi::{CStr, c_int};
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use millstream_sys::fate::Fate;
@@ -41,7 +41,7 @@ pub(super) fn may_not_join() -> bool {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prctl(option: c_int, second: usize, third: usize, fourth: usize, fifth: usize) -> c_int {
     let confines = option as usize == PR_SET_SECCOMP;
-    if !leaves(confines, Fate::called(c"prctl")) {
+    if !leaves(confines, c"prctl") {
         return glibc::returned(Err(millstream_sys::Errno::MFILE));
     }
     // SAFETY: the caller's promise.
@@ -98,13 +98,13 @@ pub unsafe extern "C" fn syscall() {
 extern "C" fn before(number: usize, first: usize) -> isize {
     const EMFILE: isize = -24;
     let confines = number == NR_SECCOMP || (number == NR_PRCTL && first == PR_SET_SECCOMP);
-    if leaves(confines, Fate::called(c"syscall")) { 0 } else { EMFILE }
+    if leaves(confines, c"syscall") { 0 } else { EMFILE }
 }
 
 extern "C" fn failed(answer: isize) -> isize {
     glibc::returned_from_kernel(answer)
 }
 
-fn leaves(confines: bool, why: Fate) -> bool {
-    !(confines || guard::are_up()) || retreat::all(why)
+fn leaves(confines: bool, called: &CStr) -> bool {
+    !(confines || guard::are_up()) || retreat::all(Fate::called(called))
 }

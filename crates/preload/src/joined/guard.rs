@@ -8,13 +8,13 @@ use core::arch::global_asm;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use millstream_sys::fate::{Fate, GUARDED};
+use millstream_sys::fate::{Fate, guarded};
 
 use super::text::{self, Names, Place};
 use super::{READER, READER_FD, Stage, WRITER, WRITER_FD, alone, faults, kernel, meet, retreat};
 use crate::glibc;
 
-/// Places in [`GUARDED`].
+/// Places in [`guarded`].
 const CLOSES: [usize; 2] = [0, 1];
 const FCNTL: usize = 2;
 const IOCTL: usize = 3;
@@ -24,7 +24,7 @@ const PTHREAD_SIGMASK: usize = 5;
 /// Some names have two versions.
 const PLACES: usize = 112;
 static AT: [Place; PLACES] = [const { Place::new() }; PLACES];
-/// Which of [`GUARDED`] a place is.
+/// Which of [`guarded`] a place is.
 static OF: [AtomicUsize; PLACES] = [const { AtomicUsize::new(0) }; PLACES];
 static ARE_UP: AtomicBool = AtomicBool::new(false);
 /// Start and end of glibc's code.
@@ -95,7 +95,7 @@ pub(super) fn raise() -> bool {
         return false;
     }
     let (mut used, mut all_fit) = (0, super::redirect_bare(&names) && super::mark_own_process());
-    for (index, name) in GUARDED.iter().enumerate() {
+    for (index, name) in guarded().enumerate() {
         names.each(name, |entry| {
             // Two names of one function.
             if AT[..used].iter().any(|place| place.entry() == entry) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use millstream_sys::fate::{Fate, GUARDED};
+use millstream_sys::fate::{Fate, guarded};
 use millstream_sys::ledger::{self, Origin, Record};
 use serde::Serialize;
 
@@ -160,7 +160,7 @@ fn word(fate: Fate) -> Option<String> {
     let word = match fate {
         Fate::Untold | Fate::Joined => return None,
         Fate::Called(place) => {
-            let name = GUARDED.get(usize::from(place))?.to_string_lossy();
+            let name = guarded().nth(usize::from(place))?.to_string_lossy();
             return Some(format!("called {name}"));
         }
         Fate::Waits => "other_side",
