@@ -7,7 +7,7 @@ use std::thread;
 
 use millstream_conformance::alone;
 use millstream_conformance::task::{start, start_and_wait_until_asleep};
-use millstream_pipe::{Reader, Statistics, WaitPolicy, pipe};
+use millstream_pipe::{Builder, Reader, Statistics, WaitPolicy, pipe};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 fn allowed() -> Vec<usize> {
@@ -22,18 +22,18 @@ fn run_on(cpu: usize) {
     sched_setaffinity(None, &set).unwrap();
 }
 
-/// What both ends have done after `bytes` have gone from one thread to another, both on one CPU.
-fn stream_on_one_cpu(cpu: usize, bytes: usize) -> [Statistics; 2] {
-    const WRITE: usize = 64 << 10;
-    let (mut reader, mut writer) = pipe().unwrap();
+/// What both ends have done after `bytes` have gone from one thread to another, in writes of `size`, each on its CPU.
+fn stream(policy: WaitPolicy, cpus: [usize; 2], bytes: usize, size: usize) -> [Statistics; 2] {
+    let (mut reader, mut writer) = Builder::new().wait(policy).create().unwrap();
     let writing = start(move || {
-        run_on(cpu);
-        (0..bytes / WRITE).for_each(|_| writer.write_all(&[7; WRITE]).unwrap());
+        run_on(cpus[0]);
+        let piece = vec![7; size];
+        (0..bytes / size).for_each(|_| writer.write_all(&piece).unwrap());
         writer.statistics()
     });
     let reading = start(move || {
-        run_on(cpu);
-        let (mut buffer, mut count) = (vec![0; WRITE], 0);
+        run_on(cpus[1]);
+        let (mut buffer, mut count) = (vec![0; 64 << 10], 0);
         while let read @ 1.. = reader.read(&mut buffer).unwrap() {
             count += read;
         }
@@ -41,6 +41,10 @@ fn stream_on_one_cpu(cpu: usize, bytes: usize) -> [Statistics; 2] {
         reader.statistics()
     });
     [writing.join(), reading.join()]
+}
+
+fn stream_on_one_cpu(cpu: usize, bytes: usize) -> [Statistics; 2] {
+    stream(WaitPolicy::Adaptive, [cpu; 2], bytes, 64 << 10)
 }
 
 alone! {
@@ -73,6 +77,27 @@ alone! {
         assert_eq!((writer.spins, reader.spins), (0, 0), "{writer:?} {reader:?}");
     }
 
+    fn a_reader_that_keeps_up_lets_bytes_gather_where_the_writer_goes_on_meanwhile() {
+        const BYTES: usize = 4 << 20;
+        let cpus = allowed();
+        assert!(cpus.len() >= 2, "this test needs two CPUs");
+        // While others want these CPUs too the two may not run at the same time for a while.
+        let gathered = |policy, cpus| stream(policy, cpus, BYTES, 512).map(|end| end.gathered);
+        let has_gathered = (0..100).any(|_| {
+            let [writer, reader] = gathered(WaitPolicy::Adaptive, [cpus[0], cpus[1]]);
+            assert_eq!(writer, 0, "a writer has nothing to gather");
+            reader > 0
+        });
+        assert!(has_gathered);
+        for (policy, cpus) in [
+            (WaitPolicy::Adaptive, [cpus[0], cpus[0]]),
+            (WaitPolicy::Block, [cpus[0], cpus[1]]),
+            (WaitPolicy::Spin, [cpus[0], cpus[1]]),
+        ] {
+            assert_eq!(gathered(policy, cpus), [0, 0], "{policy:?} on {cpus:?}");
+        }
+    }
+
     fn what_a_wake_up_costs_is_measured_on_another_cpu_and_believed_within_bounds() {
         let cpus = allowed();
         assert!(cpus.len() >= 2, "this test needs two CPUs");
@@ -98,7 +123,7 @@ alone! {
     }
 
     fn who_always_sleeps_neither_looks_nor_offers() {
-        let (reader, mut writer) = millstream_pipe::Builder::new().wait(WaitPolicy::Block).create().unwrap();
+        let (reader, mut writer) = Builder::new().wait(WaitPolicy::Block).create().unwrap();
         let reader = Arc::new(reader);
         let sleeper = reader.clone();
         let task = start_and_wait_until_asleep(move || (&*sleeper).read(&mut [0]).unwrap());

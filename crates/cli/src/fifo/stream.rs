@@ -127,16 +127,17 @@ struct Report<'a> {
     transfers: u64,
     spins: u64,
     yields: u64,
+    gathered: u64,
     sleeps: u64,
     wakes: u64,
 }
 
 fn report(format: Option<StatsFormat>, path: &Path, side: &str, statistics: Statistics) {
     let Some(format) = format else { return };
-    let Statistics { bytes, bytes_through_kernel, transfers, spins, yields, sleeps, wakes, .. } = statistics;
+    let Statistics { bytes, bytes_through_kernel, transfers, spins, yields, gathered, sleeps, wakes, .. } = statistics;
     // What is no UTF-8 is shown with signs in its place.
     let path = &*path.to_string_lossy();
-    let report = Report { path, side, bytes, bytes_through_kernel, transfers, spins, yields, sleeps, wakes };
+    let report = Report { path, side, bytes, bytes_through_kernel, transfers, spins, yields, gathered, sleeps, wakes };
     let text = match format {
         StatsFormat::Json => serde_json::to_string(&report).expect("numbers and strings"),
         StatsFormat::Table => format!(
