@@ -13,6 +13,9 @@ mod lines {
         // SAFETY: as promised.
         unsafe { core::ptr::copy_nonoverlapping(source, target, len) }
     }
+
+    #[inline]
+    pub(super) fn ask_ahead_of_filling(_: *const u8, _: usize) {}
 }
 
 /// Where the cache lines of the ring are that are copied to or from.
@@ -99,6 +102,15 @@ mod memory {
             unsafe { self.start.add(offset) }
         }
 
+        /// Somebody is about to fill `len` bytes in place, and what lies behind them next: asks for lines that are away, where
+        /// that helps.
+        #[inline]
+        pub(crate) fn will_be_filled(&self, offset: usize, len: usize, lines: Lines) {
+            if lines == Lines::Away {
+                lines::ask_ahead_of_filling(self.at(offset, len).as_ptr(), len);
+            }
+        }
+
         /// Copies `len` bytes to other banks.
         pub(crate) fn copy(&self, offset: usize, other: &Bytes<'_>, target: usize, len: usize) {
             let (from, to) = (self.at(offset, len), other.at(target, len));
@@ -165,6 +177,8 @@ mod model {
         pub(crate) fn set_word(&self, offset: usize, word: u64) {
             self.write(offset, &word.to_le_bytes(), Lines::Near);
         }
+
+        pub(crate) fn will_be_filled(&self, _: usize, _: usize, _: Lines) {}
 
         pub(crate) fn copy(&self, offset: usize, other: &Bytes<'_>, target: usize, len: usize) {
             for index in 0..len {

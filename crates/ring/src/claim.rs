@@ -119,6 +119,9 @@ impl<P: Parking> WriteSide<'_, P> {
     /// Claims the first `len` bytes of `room`, or all of it, for `process`. Only if nobody has claimed it.
     #[inline]
     pub fn claim(&self, room: Room, len: usize, process: u32) -> Claim {
+        let (start, first) = split(room.geometry, room.position, len.min(room.len()));
+        let lines = self.ring.header.writers.0.lines_as_noted();
+        self.ring.bytes.will_be_filled(room.geometry.bank() * self.ring.bank_bytes() + start, first, lines);
         self.ring.claims_of_writers().begin(room.geometry, room.position, len.min(room.len()), process)
     }
 

@@ -169,6 +169,12 @@ impl Side {
         if is_near { Lines::Near } else { Lines::Away }
     }
 
+    /// As [`lines`](Self::lines), for the CPU on which this side last ran.
+    #[inline]
+    pub(crate) fn lines_as_noted(&self) -> Lines {
+        self.lines(self.own_cpu.load(Ordering::Relaxed).wrapping_sub(1))
+    }
+
     /// Makes known where this side is now.
     #[inline]
     pub(crate) fn publish(&self, published: &Published, position: u64) {
