@@ -46,6 +46,7 @@ mod simulation;
 
 use std::time::Duration;
 
+pub(crate) use decisions::is_worth;
 pub(crate) use patience::{Effort, Look, Patience, wake_ticks};
 
 /// What an end does when it cannot go on.

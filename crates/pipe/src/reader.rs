@@ -11,7 +11,7 @@ use crate::direct;
 use crate::end::{End, broken};
 use crate::fifo;
 use crate::handover;
-use crate::policy::{Effort, Look};
+use crate::policy::{Effort, Look, is_worth};
 use crate::refusal::Refusal;
 use crate::segment::Segment;
 use crate::statistics::Statistics;
@@ -373,7 +373,8 @@ impl Reader {
         let closes = ring.closes();
         let is_over = || has_bytes(ring) || ring.closes() != closes || ring.route() != route;
         let mut effort = Effort::default();
-        let look = self.end.patience.look(ring.writers_cpu(), is_over, &mut effort);
+        let is_much = |ticks| is_worth(ring.readable().unwrap_or(0), ticks);
+        let look = self.end.patience.look_for_much(ring.writers_cpu(), is_over, is_much, &mut effort);
         let is_found = look == Look::Found && has_bytes(ring);
         if is_found {
             let_gather(&self.end, ring, &mut effort);

@@ -17,7 +17,7 @@ use crate::fifo;
 use crate::handover;
 use crate::mirror::Mirror;
 use crate::parking::Parker;
-use crate::policy::{Effort, FIRST_NAP, Look, longer};
+use crate::policy::{Effort, FIRST_NAP, Look, is_worth, longer};
 use crate::segment::Segment;
 use crate::statistics::Statistics;
 
@@ -394,7 +394,8 @@ impl Writer {
             let closes = ring.closes();
             let is_over = || has_room(ring, needed) || ring.closes() != closes || ring.route() != Route::Ring;
             let mut effort = Effort::default();
-            let look = self.end.patience.look(ring.readers_cpu(), is_over, &mut effort);
+            let is_much = |ticks| is_worth(free(ring), ticks);
+            let look = self.end.patience.look_for_much(ring.readers_cpu(), is_over, is_much, &mut effort);
             self.end.counters.waited(effort);
             match look {
                 Look::Found if has_room(ring, needed) => return Ok(()),
@@ -522,6 +523,11 @@ pub(crate) fn unwritten<'b>(buffers: &'b [IoSlice<'_>], done: usize) -> impl Ite
 
 /// Also true if the ring is broken: the next attempt says so.
 #[inline]
+pub(crate) fn free(ring: Ring<'_>) -> usize {
+    let (capacity, waiting) = (ring.capacity().unwrap_or(0), ring.readable().unwrap_or(0));
+    capacity.saturating_sub(waiting)
+}
+
 pub(crate) fn has_room(ring: Ring<'_>, needed: usize) -> bool {
     if ring.is_offered() {
         return false;

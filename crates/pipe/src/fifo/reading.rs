@@ -230,7 +230,7 @@ fn look(end: &End, link: &Link, waits: &Waits<'_>) -> io::Result<Next> {
         has_bytes(ring) || ring.route() != Route::Ring
     };
     let mut effort = Effort::default();
-    let look = end.patience.look_for_much(ring.writers_cpu(), is_over, || is_half_full(ring), &mut effort);
+    let look = end.patience.look_for_much(ring.writers_cpu(), is_over, |_| is_half_full(ring), &mut effort);
     if look == Look::Found && has_bytes(ring) {
         let_gather(end, ring, &mut effort);
     }

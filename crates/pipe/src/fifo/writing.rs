@@ -121,7 +121,7 @@ fn wait(end: &End, link: &Link, needed: usize, nap: &mut Duration) -> Result<(),
     if *nap == FIRST_NAP && ring.route() == Route::Ring && end.was_blocking()? {
         let is_over = || has_room(ring, needed) || ring.route() != Route::Ring;
         let mut effort = Effort::default();
-        let is_much = || !is_half_full(ring);
+        let is_much = |_| !is_half_full(ring);
         let look = end.patience.look_for_much(ring.readers_cpu(), is_over, is_much, &mut effort);
         end.counters.waited(effort);
         if matches!(look, Look::Found | Look::KeepLooking) && end.is_blocking()? {

@@ -72,16 +72,16 @@ impl Patience {
 
     /// Waits until `is_over` says so, or no longer than pays. `peer_cpu` is where the other side last ran.
     pub(crate) fn look(&self, peer_cpu: Option<u32>, is_over: impl Fn() -> bool, effort: &mut Effort) -> Look {
-        self.look_for_much(peer_cpu, is_over, || false, effort)
+        self.look_for_much(peer_cpu, is_over, |_| false, effort)
     }
 
-    /// As [`look`](Self::look), where `is_much` tells that the other side has used an offered CPU to do so much that the
-    /// offer was worth its time, however long it took, and counts as no dear one.
+    /// As [`look`](Self::look), where `is_much` tells that the other side has used a CPU that was offered for so many ticks to do so
+    /// much that the offer was worth its time and counts as no dear one.
     pub(crate) fn look_for_much(
         &self,
         peer_cpu: Option<u32>,
         is_over: impl Fn() -> bool,
-        is_much: impl Fn() -> bool,
+        is_much: impl Fn(u64) -> bool,
         effort: &mut Effort,
     ) -> Look {
         if self.policy == WaitPolicy::Block {
@@ -101,9 +101,10 @@ impl Patience {
                 Act::Look => looks(&is_over, effort),
                 Act::Offer => {
                     effort.offers += 1;
+                    let offered_at = clock::ticks();
                     cpu::give_way();
                     let is_over = is_over();
-                    if is_over && is_much() {
+                    if is_over && is_much(clock::ticks().wrapping_sub(offered_at)) {
                         break End::Found;
                     }
                     is_over

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use millstream_ring::{PIPE_BUF, Parking, ReadSide, Ring, Room, Route, Waiting, WriteSide};
+use millstream_ring::{PIPE_BUF, Parking, ReadSide, Room, Route, Waiting, WriteSide};
 use millstream_sys::foreign::{splice_now, tee_now};
 use millstream_sys::transfer::{self, Access};
 use millstream_sys::{Errno, cpu, pipe};
@@ -16,7 +16,7 @@ use crate::end::broken;
 use crate::foreign::{Detour, Foreign, PIECE};
 use crate::handover;
 use crate::segment::Segment;
-use crate::writer::{Stop, Writer};
+use crate::writer::{Stop, Writer, free};
 
 impl Reader {
     /// As [`Reader::copy_to`], into another millstream pipe: `len` bytes, or all until the end of the stream, with one copy
@@ -294,9 +294,4 @@ fn open_once<'s, 'a>(
         _ = slot.set(Foreign::new(fd, access, other)?);
     }
     slot.get().ok_or(Errno::BADF)
-}
-
-fn free(ring: Ring<'_>) -> usize {
-    let (capacity, waiting) = (ring.capacity().unwrap_or(0), ring.readable().unwrap_or(0));
-    capacity.saturating_sub(waiting)
 }
