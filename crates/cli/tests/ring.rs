@@ -113,7 +113,7 @@ fn stdio_inside_the_c_library_is_reached() {
 
 #[test]
 fn whatever_one_side_does_in_mid_stream_no_byte_is_lost() {
-    for what in ["fork", "poll", "dup", "readv", "signals", "nowhere", "none"] {
+    for what in ["fork", "poll", "dup", "readv", "signals", "nowhere", "limit", "none"] {
         for (after, options) in [
             (3 << 20, &[][..]),
             (4 << 20, &[]),

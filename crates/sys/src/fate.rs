@@ -194,6 +194,13 @@ const NAMES: &str = {
         "setresgid\0",
         "setgroups\0",
         "initgroups\0",
+        "setfsuid\0",
+        "setfsgid\0",
+        "capset\0",
+        "setrlimit\0",
+        "setrlimit64\0",
+        "prlimit\0",
+        "prlimit64\0",
         "chroot\0",
         "pivot_root\0",
         // What hides signals from the library, or the library's handler from the program.

@@ -4,7 +4,7 @@
 //   write BYTES CALL [AFTER DO]      read BEGIN CALL [AFTER DO]
 //
 // CALL: call (read, write), stdio. After AFTER bytes it does DO once: none, exec PROGRAM ARGS, fork, nowhere, poll, dup, signals,
-// close, readv, robust, vfork, confine-prctl, confine-syscall. A writer reports "wrote BYTES WCHAR STATUS" on stderr, a reader "read BYTES" when every byte was right.
+// close, readv, robust, vfork, limit, confine-prctl, confine-syscall. A writer reports "wrote BYTES WCHAR STATUS" on stderr, a reader "read BYTES" when every byte was right.
 // With TIDY a writer fails if memory of the library's is open at its end.
 #define _GNU_SOURCE
 #include <errno.h>
@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/uio.h>
@@ -89,6 +90,11 @@ static void act(char **what, int fd) {
     } else if (!strcmp(what[0], "poll")) {
         struct pollfd ends = {fd, POLLIN | POLLOUT, 0};
         if (poll(&ends, 1, -1) != 1) _exit(98);
+    } else if (!strcmp(what[0], "limit")) {
+        // No further file from here on, for the library neither.
+        struct rlimit none = {0, 0};
+        struct pollfd ends = {fd, POLLIN | POLLOUT, 0};
+        if (setrlimit(RLIMIT_NOFILE, &none) || poll(&ends, 0, 0) != 0) _exit(93);
     } else if (!strcmp(what[0], "dup")) {
         int other = dup(fd);
         if (other < 0 || dup2(other, fd) != fd) _exit(97);
