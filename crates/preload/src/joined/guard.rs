@@ -6,7 +6,7 @@
 
 use core::arch::global_asm;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
 
 use millstream_sys::fate::{Fate, guarded};
 
@@ -22,10 +22,10 @@ const SIGPROCMASK: usize = 4;
 const PTHREAD_SIGMASK: usize = 5;
 
 /// Some names have two versions.
-const PLACES: usize = 112;
+const PLACES: usize = 104;
 static AT: [Place; PLACES] = [const { Place::new() }; PLACES];
-/// Which of [`guarded`] a place is.
-static OF: [AtomicUsize; PLACES] = [const { AtomicUsize::new(0) }; PLACES];
+/// Which of [`guarded`] a place is. Small, as all of the library's data: what fits into one page takes no call to map more.
+static OF: [AtomicU8; PLACES] = [const { AtomicU8::new(0) }; PLACES];
 static ARE_UP: AtomicBool = AtomicBool::new(false);
 /// Start and end of glibc's code.
 static CODE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
@@ -105,7 +105,7 @@ pub(super) fn raise() -> bool {
                 all_fit = false;
                 return;
             };
-            of.store(index, Relaxed);
+            of.store(index as u8, Relaxed);
             all_fit &= place.redirect(entry, own_code + used * 16);
             used += 1;
         });
@@ -145,7 +145,7 @@ pub(super) fn lift_if_unused() {
 
 /// A guarded function is being called: where it goes on.
 extern "C" fn goes_on_at(place: usize, first: usize, second: usize) -> usize {
-    let of = OF.get(place).map_or(usize::MAX, |of| of.load(Relaxed));
+    let of = OF.get(place).map_or(usize::MAX, |of| of.load(Relaxed).into());
     let fd = first as c_int;
     let concerns_an_end = fd == READER_FD || fd == WRITER_FD;
     match of {
