@@ -471,7 +471,7 @@ fn why_a_pipe_stays_with_the_kernel_is_told() {
         (format!("$C harmless $E write {MANY} call | $E read 0 call"), "written", "seccomp"),
         (format!("$E write {MANY} call | $C kill $E read 0 call"), "read", "seccomp"),
         (
-            format!("exec 3< <($E write {MANY} call); python3 -c 'import os\nwhile os.read(3, 65536): pass'"),
+            format!("exec 300< <($E write {MANY} call); python3 -c 'import os\nwhile os.read(300, 65536): pass'"),
             "read",
             "number",
         ),

@@ -51,6 +51,9 @@ pub unsafe extern "C" fn pipe2(ends: *mut [c_int; 2], flags: c_int) -> c_int {
         // SAFETY: the kernel has just written both numbers there.
         let [reader, _] = unsafe { ends.read() };
         welcome(reader, Origin::Pipe);
+        if is_for_itself(flags) {
+            use_of_its_own();
+        }
     }
     glibc::returned(outcome)
 }
@@ -70,8 +73,21 @@ pub unsafe extern "C-unwind" fn popen(command: *const c_char, mode: *const c_cha
     if !stream.is_null() {
         // SAFETY: a stream that has just been opened.
         welcome(unsafe { glibc::fileno(stream) }, Origin::Popen);
+        use_of_its_own();
     }
     stream
+}
+
+/// Whether who makes such a pipe means to use an end itself. A shell gives both ends to others, and does not have them closed
+/// when it becomes another program.
+fn is_for_itself(flags: c_int) -> bool {
+    const O_CLOEXEC: c_int = 0o2_000_000;
+    flags & O_CLOEXEC != 0
+}
+
+fn use_of_its_own() {
+    #[cfg(all(feature = "ring", target_arch = "x86_64"))]
+    crate::joined::has_pipe();
 }
 
 /// Enlarges the pipe that `fd` is an end of, unless a program chose a size for it.

@@ -39,8 +39,10 @@ pub enum Fate {
     Forked,
     /// It used the pipe under another number as well.
     Renamed,
-    /// It uses the pipe under a number that is not 0 or 1.
+    /// It uses the pipe under a number at which nobody has looked.
     Number,
+    /// It uses another pipe in the same direction that is joined, or that may be.
+    Second,
     /// It gave an address at which there was no memory.
     Nowhere,
     /// Its process is under filters of system calls of its own (seccomp).
@@ -54,7 +56,7 @@ pub enum Fate {
 }
 
 /// All but [`Fate::Called`], by their words.
-const PLAIN: [Fate; 22] = [
+const PLAIN: [Fate; 23] = [
     Fate::Untold,
     Fate::Joined,
     Fate::Waits,
@@ -77,6 +79,7 @@ const PLAIN: [Fate; 22] = [
     Fate::Confined,
     Fate::Signals,
     Fate::Fault,
+    Fate::Second,
 ];
 const CALLED: u32 = 1 << 16;
 

@@ -2,6 +2,7 @@
 
 use core::ffi::CStr;
 
+use super::end::End;
 use super::kernel;
 
 /// A mark of ours on an end lies here, or one byte further for the writer.
@@ -25,12 +26,12 @@ impl<'a> Holders<'a> {
     /// Whether the only descriptor of this process for the pipe is `fd`, and nothing in this process watches descriptors
     /// by their open file (epoll, io_uring and their like).
     pub(super) fn here_is_only(&mut self, fd: i32) -> bool {
-        self.descriptors(c"/proc/self/fd", fd) == Some(Found::Only)
+        self.descriptors(c"/proc/self/fd", Some(fd)) == Some(Found::Only)
     }
 
     /// Whether every process that can be looked at and has at least the number `lowest` holds nothing of the pipe, but process
-    /// `peer`, which has just its descriptor `fd`.
-    pub(super) fn elsewhere_is_only(&mut self, peer: u32, fd: i32, lowest: u32) -> bool {
+    /// `peer`, which has just one descriptor for it.
+    pub(super) fn elsewhere_is_only(&mut self, peer: u32, lowest: u32) -> bool {
         let processes = kernel::open(c"/proc", kernel::O_RDONLY | kernel::O_DIRECTORY | kernel::O_CLOEXEC);
         if processes < 0 {
             return false;
@@ -38,17 +39,17 @@ impl<'a> Holders<'a> {
         let (mut positions, mut is_only) = (Positions::Strange, false);
         if lowest > 0 && kernel::seek(processes as i32, position_of(lowest)) {
             positions = Positions::Unseen;
-            is_only = self.listed_is_only(processes as i32, peer, fd, &mut positions);
+            is_only = self.listed_is_only(processes as i32, peer, &mut positions);
         }
         if positions == Positions::Strange && kernel::seek(processes as i32, 0) {
-            is_only = self.listed_is_only(processes as i32, peer, fd, &mut Positions::Any);
+            is_only = self.listed_is_only(processes as i32, peer, &mut Positions::Any);
         }
         kernel::close(processes as i32);
         is_only
     }
 
     /// The same for the processes that are still to be listed.
-    fn listed_is_only(&mut self, processes: i32, peer: u32, fd: i32, positions: &mut Positions) -> bool {
+    fn listed_is_only(&mut self, processes: i32, peer: u32, positions: &mut Positions) -> bool {
         let own = millstream_sys::own_pid();
         let mut has_seen_peer = false;
         let outcome = each_entry(processes, |name, next| {
@@ -61,7 +62,7 @@ impl<'a> Holders<'a> {
             }
             let mut room = [0; 32];
             let Some(path) = descriptors_of(name, &mut room) else { return false };
-            match self.descriptors(path, fd) {
+            match self.descriptors(path, None) {
                 // Gone, or not ours to look at; then it shares no open file with us, which the mark proves.
                 None | Some(Found::Nothing) => true,
                 Some(Found::Only) if pid == peer => {
@@ -74,8 +75,8 @@ impl<'a> Holders<'a> {
         outcome && has_seen_peer
     }
 
-    fn descriptors(&mut self, directory: &CStr, fd: i32) -> Option<Found> {
-        let is_own = directory == c"/proc/self/fd";
+    /// With a number that is the only one there may be. In this process, that is; nothing there may watch descriptors either.
+    fn descriptors(&mut self, directory: &CStr, own: Option<i32>) -> Option<Found> {
         let opened = kernel::open(directory, kernel::O_RDONLY | kernel::O_DIRECTORY | kernel::O_CLOEXEC);
         if opened < 0 {
             return None;
@@ -87,9 +88,9 @@ impl<'a> Holders<'a> {
             let target = target.get(..len.max(0) as usize).unwrap_or(&[]);
             self.links += 1;
             if target == self.pipe {
-                let is_it = number(name) == Some(fd.unsigned_abs()) && found == Found::Nothing;
-                found = if is_it { Found::Only } else { Found::Others };
-            } else if is_own && target.starts_with(b"anon_inode:") {
+                let can_be_it = own.is_none_or(|fd| number(name) == Some(fd.unsigned_abs()));
+                found = if can_be_it && found == Found::Nothing { Found::Only } else { Found::Others };
+            } else if own.is_some() && target.starts_with(b"anon_inode:") {
                 found = Found::Others;
             }
             self.links < LINKS_MAX && found != Found::Others
@@ -173,6 +174,16 @@ fn each_entry(directory: i32, mut visit: impl FnMut(&CStr, i64) -> bool) -> bool
     }
 }
 
+/// Before a joined end is closed: whether this process has the pipe under another number as well, which a path under `/proc` or
+/// `/dev` has given it. The pipe then goes on when the end is gone.
+pub(super) fn has_other_name(end: &End) -> bool {
+    let mut target = [0; 64];
+    let len = kernel::link_of(end.fd(), &mut target);
+    let name = target.get(..len.max(0) as usize).unwrap_or(&[]);
+    // Where the list cannot be opened, no further file could be opened before either.
+    Holders::of(name).descriptors(c"/proc/self/fd", Some(end.fd())).is_some_and(|found| found != Found::Only)
+}
+
 /// Makes sure that nobody shares the open file of `fd`, an end of a pipe, whether that was inherited, sent, or is on its
 /// way: the end gets a new open file, and the old one must be gone, which its mark shows. Only the kernel could be asked
 /// for this, and that is how.
@@ -188,8 +199,7 @@ pub(super) fn has_own_file(fd: i32, is_writer: bool) -> bool {
     if kernel::is_marked(fd, 0, MARK) != Some(false) || !kernel::mark(fd, kind, at) {
         return false;
     }
-    let path = if is_writer { c"/proc/self/fd/1" } else { c"/proc/self/fd/0" };
-    let new = kernel::open(path, access | kernel::O_NONBLOCK | kernel::O_CLOEXEC);
+    let new = kernel::reopen(fd, access | kernel::O_NONBLOCK);
     if new < 0 {
         return false;
     }

@@ -15,7 +15,7 @@ use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use millstream_sys::fate::Fate;
 use millstream_sys::{confinement, raw};
 
-use super::{guard, own_run, retreat};
+use super::{IS_WANTED, guard, own_run, retreat};
 use crate::glibc;
 
 const NR_PRCTL: usize = 157;
@@ -106,5 +106,8 @@ extern "C" fn failed(answer: isize) -> isize {
 }
 
 fn leaves(confines: bool, called: &CStr) -> bool {
+    if confines {
+        IS_WANTED.store(false, Relaxed);
+    }
     !(confines || guard::are_up()) || retreat::all(Fate::called(called))
 }

@@ -10,8 +10,9 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
 
 use millstream_sys::fate::{Fate, guarded};
 
+use super::end::{End, READER, Stage, WRITER};
 use super::text::{self, Names, Place};
-use super::{READER, READER_FD, Stage, WRITER, WRITER_FD, alone, faults, kernel, meet, retreat};
+use super::{alone, faults, kernel, meet, other_names, redirect, retreat};
 use crate::glibc;
 
 /// Places in [`guarded`].
@@ -87,14 +88,14 @@ pub(super) fn raise() -> bool {
         return true;
     }
     let own_code = (&raw const ENTRIES) as usize;
-    let Some((base, code)) = alone::glibc_if_nobody_else_calls_the_kernel(super::glibc_code(), own_code) else {
+    let Some((base, code)) = alone::glibc_if_nobody_else_calls_the_kernel(redirect::glibc_code(), own_code) else {
         return false;
     };
     let Some(names) = Names::of(base) else { return false };
     if !text::open(code.start, code.end, true) {
         return false;
     }
-    let (mut used, mut all_fit) = (0, super::redirect_bare(&names) && super::mark_own_process());
+    let (mut used, mut all_fit) = (0, redirect::begin_bare(&names) && super::mark_own_process());
     for (index, name) in guarded().enumerate() {
         names.each(name, |entry| {
             // Two names of one function.
@@ -130,7 +131,7 @@ pub(super) fn lift() {
     let [start, end] = [CODE[0].load(Relaxed), CODE[1].load(Relaxed)];
     if ARE_UP.load(Relaxed) && text::open(start, end, true) {
         AT.iter().for_each(Place::restore);
-        super::restore_bare();
+        redirect::restore_bare();
         text::open(start, end, false);
         faults::step_aside();
         ARE_UP.store(false, Relaxed);
@@ -147,7 +148,7 @@ pub(super) fn lift_if_unused() {
 extern "C" fn goes_on_at(place: usize, first: usize, second: usize) -> usize {
     let of = OF.get(place).map_or(usize::MAX, |of| of.load(Relaxed).into());
     let fd = first as c_int;
-    let concerns_an_end = fd == READER_FD || fd == WRITER_FD;
+    let concerns_an_end = READER.is_at(fd) || WRITER.is_at(fd);
     match of {
         _ if CLOSES.contains(&of) => return close as *const () as usize,
         FCNTL if is_harmless_fcntl(concerns_an_end, second as u32) => return fcntl as *const () as usize,
@@ -183,19 +184,24 @@ fn is_harmless_ioctl(concerns_an_end: bool, request: usize) -> bool {
 }
 
 extern "C" fn close(fd: c_int) -> c_int {
-    let end = match fd {
-        READER_FD => Some(&READER),
-        WRITER_FD => Some(&WRITER),
-        _ => None,
-    };
-    // No handler is to find another file at this number and take it for the end.
-    let _held = end.map(|_| super::signals::Held::all());
+    // Both may think that they have this number, as one of them may not know yet that it means something else now.
+    let ends = [&READER, &WRITER].map(|end| end.is_at(fd).then_some(end));
+    let ends = || ends.into_iter().flatten();
+    // Whoever else has the number next is not taken for this end.
+    let _held = ends().next().map(|_| super::signals::Held::all());
+    if ends().any(|end| end.stage() == Stage::Ring && alone::has_other_name(end)) {
+        retreat::all(Fate::Renamed);
+    }
     let result = kernel::close(fd);
-    super::forget_name(fd);
-    if let Some(end) = end
-        && let Some(slot) = end.slot()
-        && result == 0
-    {
+    other_names::forget(fd);
+    if result == 0 {
+        ends().for_each(closed);
+    }
+    glibc::returned_from_kernel(result) as c_int
+}
+
+fn closed(end: &End) {
+    if let Some(slot) = end.slot() {
         if end.stage() != Stage::Ring {
             retreat::want_no_more(slot, end);
         } else if end.is_reader() {
@@ -204,9 +210,8 @@ extern "C" fn close(fd: c_int) -> c_int {
         if end.is_reader() {
             meet::leave_robust();
         }
-        end.set_stage(Stage::Kernel);
     }
-    glibc::returned_from_kernel(result) as c_int
+    end.release();
 }
 
 extern "C" fn fcntl(fd: c_int, command: u32, argument: usize) -> c_int {

@@ -36,20 +36,20 @@ pub(super) fn write(fd: i32, buffer: *const u8, len: usize) -> isize {
     unsafe { any(k::__NR_write, [fd as usize, buffer as usize, len, 0, 0, 0]) }
 }
 
-/// One byte of the standard input, a pipe, if there is one; `EAGAIN` if not.
-pub(super) fn read_input_now(byte: *mut u8) -> isize {
+/// One byte of a pipe, if there is one; `EAGAIN` if not.
+pub(super) fn read_now(fd: i32, byte: *mut u8) -> isize {
     const EOPNOTSUPP: isize = -95;
     let piece = Piece { base: byte, len: 1 };
     let at = (&raw const piece) as usize;
     // SAFETY: room for one byte; position -1 is the current one, which a pipe does not have.
-    let read = unsafe { any(k::__NR_preadv2, [0, at, 1, usize::MAX, usize::MAX, k::RWF_NOWAIT as usize]) };
+    let read = unsafe { any(k::__NR_preadv2, [fd as usize, at, 1, usize::MAX, usize::MAX, k::RWF_NOWAIT as usize]) };
     if read != EOPNOTSUPP {
         return read;
     }
     // An older kernel. With a description that does not block, if there can be one.
-    let own = open(c"/proc/self/fd/0", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    let own = reopen(fd, O_RDONLY | O_NONBLOCK);
     if own < 0 {
-        return self::read(0, byte, 1);
+        return self::read(fd, byte, 1);
     }
     let result = self::read(own as i32, byte, 1);
     close(own as i32);
@@ -79,6 +79,28 @@ pub(super) fn close(fd: i32) -> isize {
 pub(super) fn open(path: &CStr, flags: usize) -> isize {
     // SAFETY: a C string.
     unsafe { any(k::__NR_openat, [k::AT_FDCWD as usize, path.as_ptr() as usize, flags, 0, 0, 0]) }
+}
+
+/// Opens what a descriptor stands for anew; closed on exec.
+pub(super) fn reopen(fd: i32, flags: usize) -> isize {
+    let mut room = [0; PATH_BYTES];
+    open(path_of(fd, &mut room), flags | O_CLOEXEC)
+}
+
+/// Where the link of a descriptor of this process leads, as `readlink(2)` answers.
+pub(super) fn link_of(fd: i32, target: &mut [u8]) -> isize {
+    let mut room = [0; PATH_BYTES];
+    link(k::AT_FDCWD, path_of(fd, &mut room), target)
+}
+
+const PATH_BYTES: usize = 32;
+
+/// `/proc/self/fd/FD`, in `room` of zeros.
+fn path_of(fd: i32, room: &mut [u8; PATH_BYTES]) -> &CStr {
+    let number = fd.unsigned_abs();
+    let digits = (0..=number.checked_ilog10().unwrap_or(0)).rev().map(|at| b'0' + (number / 10_u32.pow(at) % 10) as u8);
+    room.iter_mut().zip(b"/proc/self/fd/".iter().copied().chain(digits)).for_each(|(place, byte)| *place = byte);
+    CStr::from_bytes_until_nul(room).unwrap_or(c"")
 }
 
 /// Inode of what a path leads to.

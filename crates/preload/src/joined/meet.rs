@@ -16,12 +16,10 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use millstream_sys::fate::Fate;
 
+use super::end::{End, READER, Stage, WRITER};
 use super::signals::{self, Held};
 use super::slot::{READER_GONE, RING_LIMIT, Slot, Taken, WRITER_WAITS, carrier, meeting};
-use super::{
-    End, READER, READER_FD, Stage, WRITER, WRITER_FD, alone, confined, faults, guard, kernel, newer, offer, retreat,
-    worth_a_long_look, worth_it,
-};
+use super::{alone, confined, faults, guard, kernel, newer, offer, other_names, retreat, worth_a_long_look, worth_it};
 
 /// A writer waits this long for its reader to come, and a reader for its writer.
 const MEETING_NS: u64 = 2_000_000;
@@ -45,24 +43,42 @@ fn later(end: &End, why_not: Fate) -> bool {
 
 /// Enough has passed to be worth it: makes a slot and lets the reader find it. That is cheap, and the reader may never come.
 pub(super) fn offer() {
+    let _held = Held::all();
+    if WRITER.stage() != Stage::Counted {
+        return;
+    }
+    if !WRITER.is_still_there() {
+        return WRITER.release();
+    }
     WRITER.tally.begin(&WRITER);
     if confined::may_not_join() {
-        WRITER.set_stage(Stage::Kernel);
+        WRITER.give_up();
         return WRITER.tally.tell(Fate::Confined);
     }
-    let _held = Held::all();
     let mut room = [0; 64];
-    // If something else stands at this number by now there is no pipe.
     match pipe_of(&WRITER, &mut room).ok_or(Fate::Untold).and_then(|(_, inode)| offer::make(inode)) {
         Ok(slot) => {
             WRITER.set_slot(slot);
             WRITER.set_stage(Stage::Offers);
+            WRITER.try_at.store(WRITER.passed.load(Relaxed) + worth_it(), Relaxed);
             WRITER.tally.tell(Fate::Waits);
         }
         Err(why_not) => {
-            WRITER.set_stage(Stage::Kernel);
+            WRITER.give_up();
             WRITER.tally.tell(why_not);
         }
+    }
+}
+
+/// Before a write, now and then: without guards the program may have closed the pipe, and another may have its number.
+pub(super) fn look_after_offer(slot: &Slot) {
+    let _held = Held::all();
+    if WRITER.stage() != Stage::Offers || offer::is_of_parent() {
+    } else if WRITER.is_still_there() {
+        WRITER.try_at.store(WRITER.passed.load(Relaxed) + worth_it(), Relaxed);
+    } else {
+        offer::withdraw(slot);
+        WRITER.release();
     }
 }
 
@@ -82,6 +98,10 @@ pub(super) fn want(slot: &'static Slot) {
     if WRITER.stage() != Stage::Offers || offer::is_of_parent() {
         return;
     }
+    if !WRITER.is_still_there() {
+        offer::withdraw(slot);
+        return WRITER.release();
+    }
     match if is_caught { guarded(&WRITER) } else { Err(Fate::Signals) } {
         Ok(()) => {
             WRITER.try_at.store(0, Relaxed);
@@ -90,7 +110,7 @@ pub(super) fn want(slot: &'static Slot) {
         }
         Err(why_not) => {
             offer::withdraw(slot);
-            WRITER.set_stage(Stage::Kernel);
+            WRITER.give_up();
             WRITER.tally.tell(why_not);
             guard::lift_if_unused();
         }
@@ -100,9 +120,12 @@ pub(super) fn want(slot: &'static Slot) {
 /// Enough has passed for a reader to be worth it: looks for the writer's offer, and if there is one that pays puts the guards up and
 /// says that this end wants to join.
 pub(super) fn accept() {
+    if !READER.is_still_there() {
+        return READER.release();
+    }
     READER.tally.begin(&READER);
     if confined::may_not_join() {
-        READER.set_stage(Stage::Kernel);
+        READER.give_up();
         return READER.tally.tell(Fate::Confined);
     }
     let passed = READER.passed.load(Relaxed);
@@ -117,6 +140,9 @@ pub(super) fn accept() {
         return accept_later(Fate::Signals);
     }
     let _held = Held::all();
+    if READER.stage() != Stage::Counted {
+        return;
+    }
     match accepted(&found) {
         Ok(slot) => {
             READER.set_slot(slot);
@@ -124,7 +150,7 @@ pub(super) fn accept() {
             READER.tally.tell(Fate::Waits);
         }
         Err(why_not) => {
-            READER.set_stage(Stage::Kernel);
+            READER.give_up();
             READER.tally.tell(why_not);
             guard::lift_if_unused();
         }
@@ -133,7 +159,7 @@ pub(super) fn accept() {
 
 fn accept_later(why_not: Fate) {
     if !later(&READER, why_not) {
-        READER.set_stage(Stage::Kernel);
+        READER.give_up();
     }
 }
 
@@ -165,17 +191,15 @@ fn guarded(end: &End) -> Result<(), Fate> {
     if end.is_promised() || guard::raise() { Ok(()) } else { Err(Fate::Code) }
 }
 
-/// `pipe:[INODE]` and the inode, for a pipe without a name.
+/// `pipe:[INODE]` and the inode, for a pipe without a name, if it still stands at the number.
 fn pipe_of<'a>(end: &End, room: &'a mut [u8; 64]) -> Option<(&'a [u8], u64)> {
-    const AT_FDCWD: i32 = -100;
-    let path = if end.is_reader() { c"/proc/self/fd/0" } else { c"/proc/self/fd/1" };
-    let len = usize::try_from(kernel::link(AT_FDCWD, path, room)).ok()?;
+    let len = usize::try_from(kernel::link_of(end.fd(), room)).ok()?;
     let name = room.get(..len)?;
     let digits = name.strip_prefix(b"pipe:[")?.strip_suffix(b"]")?;
     let inode = digits.iter().try_fold(0_u64, |value, &digit| {
         value.checked_mul(10)?.checked_add(u64::from(char::from(digit).to_digit(10)?))
     })?;
-    Some((name, inode)).filter(|&(_, inode)| inode != 0)
+    Some((name, inode)).filter(|&(_, inode)| inode == end.inode())
 }
 
 /// Blocking, in no special mode, and nobody's signal hangs on it.
@@ -223,7 +247,7 @@ pub(super) fn prove(end: &End, slot: &Slot) {
         }
         let is_alone = found.is_some_and(|(pipe, _)| {
             let mut holders = alone::Holders::of(pipe);
-            holders.here_is_only(WRITER_FD) && holders.elsewhere_is_only(reader.process, READER_FD, lowest)
+            holders.here_is_only(end.fd()) && holders.elsewhere_is_only(reader.process, lowest)
         });
         if !is_alone {
             if !later(end, Fate::Shared) {
@@ -246,7 +270,7 @@ pub(super) fn prove(end: &End, slot: &Slot) {
 pub(super) fn forget_offer_of_parent() {
     if let (Stage::Offers, Some(slot)) = (WRITER.stage(), WRITER.slot()) {
         offer::forget(slot);
-        WRITER.set_stage(Stage::Kernel);
+        WRITER.release();
         WRITER.tally.tell(Fate::Forked);
     }
 }
@@ -308,7 +332,7 @@ fn meets_reader(slot: &Slot) -> bool {
         return true;
     }
     // It may have looked before the last bytes were written. It is not kept waiting, and comes again when it has them.
-    if kernel::bytes_in(WRITER_FD) != 0 {
+    if kernel::bytes_in(WRITER.fd()) != 0 {
         let _ = word.compare_exchange(meeting::READER_WAITS, meeting::NONE, SeqCst, SeqCst);
         kernel::wake_all(word);
         return false;
@@ -319,7 +343,7 @@ fn meets_reader(slot: &Slot) -> bool {
 
 fn agree(slot: &Slot) {
     let agreement = &slot.agreement.0;
-    let capacity = kernel::fcntl(WRITER_FD, F_GETPIPE_SZ, 0).max(0) as usize;
+    let capacity = kernel::fcntl(WRITER.fd(), F_GETPIPE_SZ, 0).max(0) as usize;
     let bytes = capacity.min(RING_LIMIT);
     if !bytes.is_power_of_two() {
         return;
@@ -328,6 +352,7 @@ fn agree(slot: &Slot) {
     agreement.carrier.store(carrier::RING, SeqCst);
     match agreement.meeting.compare_exchange(meeting::READER_WAITS, meeting::AGREED, SeqCst, SeqCst) {
         Ok(_) => {
+            other_names::forget_all();
             WRITER.set_stage(Stage::Ring);
             WRITER.tally.tell(Fate::Joined);
             kernel::wake_all(&agreement.meeting);
@@ -341,7 +366,7 @@ const F_GETPIPE_SZ: u32 = 1032;
 /// Before a read: if the writer waits and the shadow is empty, this is the moment.
 pub(super) fn meet_writer(slot: &Slot) {
     let agreement = &slot.agreement.0;
-    if agreement.writer_waits.load(SeqCst) == 0 || kernel::bytes_in(READER_FD) != 0 {
+    if agreement.writer_waits.load(SeqCst) == 0 || kernel::bytes_in(READER.fd()) != 0 {
         return;
     }
     let _held = Held::all();
@@ -354,6 +379,7 @@ pub(super) fn meet_writer(slot: &Slot) {
     kernel::wait(word, meeting::READER_WAITS, Some(MEETING_NS));
     let left = word.compare_exchange(meeting::READER_WAITS, meeting::NONE, SeqCst, SeqCst);
     if left == Err(meeting::AGREED) {
+        other_names::forget_all();
         READER.set_stage(Stage::Ring);
         READER.tally.tell(Fate::Joined);
     }

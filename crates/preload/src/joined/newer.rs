@@ -2,7 +2,7 @@
 //!
 //! An end that a process shares with another is found by its mark, wherever that process is. What the look through `/proc` is
 //! for are ends that somebody has opened anew, as `/dev/stdout` or `/proc/self/fd/1`. A pipe that was made inside the run
-//! can only be opened by who has it, so by descendants of the process that began the run. They have higher numbers, as
+//! can only be opened by who has it, so by the process that began the run and its descendants. They have higher numbers than it, as
 //! numbers are given out in order, if none was given out twice since.
 //!
 //! What that does not see: processes from before the run that have opened an end from outside, through `/proc/PID/fd`, or that were
@@ -21,7 +21,7 @@ const TICKS_FOR_A_NUMBER: u64 = 4000;
 /// The lowest number that a process with an end of the pipe `inode` can have. 0: any number.
 pub(super) fn lowest_holder(inode: u64, peer: u32) -> u32 {
     let run = own_run();
-    let is_known = u32::try_from(run.first).is_ok_and(|first| first < millstream_sys::own_pid() && first < peer);
+    let is_known = u32::try_from(run.first).is_ok_and(|first| first <= millstream_sys::own_pid() && first <= peer);
     if is_known && !run.older.contains(&inode) && run.older[0] != u64::MAX && has_one_round(&run) {
         run.first as u32
     } else {

@@ -12,15 +12,16 @@ use core::sync::atomic::{AtomicI32, AtomicU32};
 use millstream_sys::fate::Fate;
 use millstream_sys::joint::{self, Owner};
 
+use super::end::{READER, WRITER};
 use super::slot::Slot;
-use super::{READER_FD, WRITER_FD, alone, kernel, mark_own_process, own_run};
+use super::{alone, kernel, mark_own_process, own_run};
 
 /// Locks of writers lie from here on.
 const FIRST: i64 = alone::MARK + 16;
 /// More descriptors than any process has.
 const PLACES: i64 = 1 << 32;
 
-/// The descriptor of what this process offers; -1: none.
+/// The descriptor of what this process offers; -1: none. And which process that is.
 static OFFERED: AtomicI32 = AtomicI32::new(-1);
 /// Which process that is.
 static OFFERER: AtomicU32 = AtomicU32::new(0);
@@ -42,7 +43,7 @@ pub(super) fn make(inode: u64) -> Result<&'static Slot, Fate> {
     OFFERER.store(millstream_sys::own_pid(), Relaxed);
     // SAFETY: a mapping that lasts; every field is an atomic integer.
     let slot = unsafe { memory.cast::<Slot>().as_ref() };
-    if !kernel::post(WRITER_FD, FIRST + i64::from(fd)) {
+    if !kernel::post(WRITER.fd(), FIRST + i64::from(fd)) {
         // Somebody else who writes to this pipe has made an offer.
         withdraw(slot);
         return Err(Fate::Shared);
@@ -52,7 +53,7 @@ pub(super) fn make(inode: u64) -> Result<&'static Slot, Fate> {
 
 /// What a writer of this reader's pipe offers.
 pub(super) fn find() -> Option<Found> {
-    let (place, process) = kernel::posted(READER_FD, FIRST, PLACES)?;
+    let (place, process) = kernel::posted(READER.fd(), FIRST, PLACES)?;
     Some(Found { process, fd: u32::try_from(place - FIRST).ok()? })
 }
 
@@ -67,7 +68,7 @@ pub(super) fn open(found: &Found, inode: u64) -> Option<&'static Slot> {
 pub(super) fn withdraw(slot: &Slot) {
     let fd = OFFERED.load(Relaxed);
     if fd >= 0 {
-        kernel::unpost(WRITER_FD, FIRST + i64::from(fd));
+        kernel::unpost(WRITER.fd(), FIRST + i64::from(fd));
     }
     forget(slot);
 }

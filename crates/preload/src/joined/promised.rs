@@ -7,7 +7,11 @@
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::SeqCst;
 
-use super::{End, READER, READER_FD, Stage, WRITER, WRITER_FD, kernel};
+use super::end::{End, READER, WRITER};
+use super::{kernel, notice};
+
+const INPUT: c_int = 0;
+const OUTPUT: c_int = 1;
 
 /// What a read returns that would have slept, when the bell rings.
 pub(super) const RUNG: isize = kernel::ECANCELED;
@@ -17,13 +21,13 @@ pub(super) const RUNG: isize = kernel::ECANCELED;
 #[unsafe(no_mangle)]
 extern "C" fn millstream_promise_1(fd: c_int) -> c_int {
     let (end, other) = match fd {
-        READER_FD => (&READER, &WRITER),
-        WRITER_FD => (&WRITER, &READER),
+        INPUT => (&READER, &WRITER),
+        OUTPUT => (&WRITER, &READER),
         _ => return 0,
     };
     // Where the other end is guarded, this one is too.
     let is_guarded = |end: &End| end.slot().is_some() && !end.is_promised();
-    if end.stage() != Stage::Counted || is_guarded(other) {
+    if is_guarded(other) || !notice::adopts_promised(end, fd) {
         return 0;
     }
     end.is_promised.store(true, SeqCst);
@@ -34,20 +38,20 @@ extern "C" fn millstream_promise_1(fd: c_int) -> c_int {
 /// `ECANCELED`, when it would sleep and the bell can be read. Errors are negative numbers; errno stays what it is.
 #[unsafe(no_mangle)]
 extern "C" fn millstream_promised_read_1(buffer: *mut u8, len: usize, bell: c_int) -> isize {
-    super::read_input(buffer, len, (bell >= 0).then_some(bell))
+    super::read_input(INPUT, buffer, len, (bell >= 0).then_some(bell))
 }
 
 /// `write(2)` to the standard output, of which the promise was made. Errors are negative numbers; errno stays what it is.
 #[unsafe(no_mangle)]
 extern "C" fn millstream_promised_write_1(buffer: *const u8, len: usize) -> isize {
-    super::write_output(buffer, len)
+    super::write_output(OUTPUT, buffer, len)
 }
 
 /// Sleeps until there is something to read, or an end, or the bell rings; whether it rings. Without a bell it does not sleep.
-pub(super) fn is_only_rung(bell: Option<c_int>) -> bool {
+pub(super) fn is_only_rung(fd: c_int, bell: Option<c_int>) -> bool {
     let Some(bell) = bell else { return false };
     loop {
-        match kernel::poll_both([READER_FD, bell]) {
+        match kernel::poll_both([fd, bell]) {
             [_, true] => return true,
             [true, false] => return false,
             // A signal.

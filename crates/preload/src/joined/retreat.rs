@@ -12,9 +12,10 @@ use core::sync::atomic::Ordering::SeqCst;
 
 use millstream_sys::fate::Fate;
 
+use super::end::{End, READER, Stage, WRITER};
 use super::signals::Held;
 use super::slot::{Agreement, READER_GONE, Slot, Taken, WRITER_WAITS, carrier, sleep};
-use super::{End, READER, READER_FD, Stage, WRITER, WRITER_FD, guard, kernel, nap, offer};
+use super::{guard, kernel, nap, offer};
 
 /// Every pipe of this process that is joined, or about to be, goes back to the kernel and stays there, but for those of which it
 /// is promised that nothing will happen to them that asks for that; glibc's functions are its own again; `why` is told to who asked for statistics. `false`: that could not be done, because the process may open no
@@ -47,7 +48,8 @@ fn both(writers: Fate, readers: Fate) -> bool {
 fn of(end: &End, why: Fate) -> bool {
     let stage = end.stage();
     let Some(slot) = end.slot() else {
-        end.set_stage(Stage::Kernel);
+        // Nothing has been begun. If it goes on to carry much, that is seen again.
+        end.release();
         return true;
     };
     if stage == Stage::Ring {
@@ -66,7 +68,7 @@ fn of(end: &End, why: Fate) -> bool {
     if end.is_reader() {
         super::meet::leave_robust();
     }
-    end.set_stage(Stage::Kernel);
+    end.give_up();
     end.tally.tell(why);
     true
 }
@@ -137,8 +139,8 @@ fn give_back(slot: &Slot, end: &End) -> bool {
 /// asks for the reader's end in case that mark was lost; a reader asks whether its end hangs.
 fn is_gone(slot: &Slot, end: &End) -> bool {
     match end.is_reader() {
-        true => kernel::poll(READER_FD, 0, 0) & kernel::POLLHUP != 0,
-        false => slot.space.0.load(SeqCst) & READER_GONE != 0 || kernel::has_no_reader(WRITER_FD),
+        true => kernel::poll(end.fd(), 0, 0) & kernel::POLLHUP != 0,
+        false => slot.space.0.load(SeqCst) & READER_GONE != 0 || kernel::has_no_reader(end.fd()),
     }
 }
 
@@ -156,12 +158,11 @@ fn move_content(slot: &Slot, end: &End) -> bool {
         agreement.is_settled.store(1, SeqCst);
     } else {
         // Somebody has begun: what the shadow holds, and what the reader had of it already.
-        let fd = if end.is_reader() { READER_FD } else { WRITER_FD };
-        moved = kernel::bytes_in(fd) + agreement.taken_early.load(SeqCst) as usize;
+        moved = kernel::bytes_in(end.fd()) + agreement.taken_early.load(SeqCst) as usize;
     }
     let target = match end.is_reader() {
-        true => kernel::open(c"/proc/self/fd/0", kernel::O_WRONLY | kernel::O_NONBLOCK | kernel::O_CLOEXEC),
-        false => WRITER_FD as isize,
+        true => kernel::reopen(end.fd(), kernel::O_WRONLY | kernel::O_NONBLOCK),
+        false => end.fd() as isize,
     };
     if target < 0 {
         return false;
@@ -193,7 +194,7 @@ fn move_content(slot: &Slot, end: &End) -> bool {
 /// rings any more once the ring is frozen, but a writer may have begun to.
 fn settle(slot: &Slot, end: &End) -> bool {
     let state = &slot.sleep.0;
-    let fd = if end.is_reader() { READER_FD } else { WRITER_FD };
+    let fd = end.fd();
     while state.compare_exchange(sleep::ASLEEP, sleep::STREAM, SeqCst, SeqCst) == Err(sleep::RUNG) {
         // One byte is on its way, or there, or was just taken by the reader, which knows what it was.
         match (kernel::bytes_in(fd), end.is_reader()) {
@@ -207,7 +208,7 @@ fn settle(slot: &Slot, end: &End) -> bool {
             }
             // This process rang, so it is not on its way.
             (0, false) => break,
-            (_, is_reader) => match take_bell(is_reader) {
+            _ => match take_bell(end) {
                 None => return false,
                 Some(false) => {}
                 Some(true) => {
@@ -221,12 +222,12 @@ fn settle(slot: &Slot, end: &End) -> bool {
 }
 
 /// Takes the byte that rings out of the shadow, if the reader does not get it first. `None`: a file could not be opened.
-fn take_bell(is_reader: bool) -> Option<bool> {
+fn take_bell(end: &End) -> Option<bool> {
     let mut byte = 0;
-    if is_reader {
-        return Some(kernel::read(READER_FD, &raw mut byte, 1) == 1);
+    if end.is_reader() {
+        return Some(kernel::read(end.fd(), &raw mut byte, 1) == 1);
     }
-    let fd = kernel::open(c"/proc/self/fd/1", kernel::O_RDONLY | kernel::O_NONBLOCK | kernel::O_CLOEXEC);
+    let fd = kernel::reopen(end.fd(), kernel::O_RDONLY | kernel::O_NONBLOCK);
     if fd < 0 {
         return None;
     }

@@ -8,7 +8,8 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use millstream_sys::fate::Fate;
 
-use super::{End, alone, kernel, retreat};
+use super::end::End;
+use super::{alone, kernel, retreat};
 
 const ALL: u64 = u64::MAX;
 

@@ -11,14 +11,12 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use millstream_sys::fate::Fate;
 use millstream_sys::ledger::Direction;
 
+use super::end::{READER, WRITER};
 use super::faults::copy;
 use super::signals::{Held, copying};
 use super::slot::{Moved, READER_GONE, Slot, WRITER_WAITS, sleep};
 use super::wait::Found;
-use super::{
-    READER, READER_FD, WRITER, WRITER_FD, kernel, nap, promised, read_from_kernel, retreat, tally, wait,
-    write_to_kernel,
-};
+use super::{kernel, nap, promised, read_from_kernel, retreat, tally, wait, write_to_kernel};
 
 /// The most that one call of the kernel moves.
 const LARGEST: usize = 0x7fff_f000;
@@ -27,7 +25,7 @@ const LARGEST: usize = 0x7fff_f000;
 const TRUST_NS: u64 = 500_000_000;
 
 /// `write(2)` to the ring; what does not get there any more goes to the shadow.
-pub(super) fn write(slot: &Slot, source: *const u8, len: usize) -> isize {
+pub(super) fn write(slot: &Slot, fd: c_int, source: *const u8, len: usize) -> isize {
     let len = len.min(LARGEST);
     let cpu = kernel::cpu();
     slot.note_writers_cpu(cpu);
@@ -44,15 +42,15 @@ pub(super) fn write(slot: &Slot, source: *const u8, len: usize) -> isize {
                 done += moved;
                 WRITER.tally.moved(moved);
                 if rings_early || done == len {
-                    ring(slot);
+                    ring(slot, fd);
                 }
                 if done == len {
                     return len as isize;
                 }
             }
             Moved::Nothing => {
-                ring(slot);
-                if wait_for_room(slot, rest, done > 0) == kernel::EINTR {
+                ring(slot, fd);
+                if wait_for_room(slot, fd, rest, done > 0) == kernel::EINTR {
                     return if done > 0 { done as isize } else { kernel::EINTR };
                 }
             }
@@ -61,7 +59,7 @@ pub(super) fn write(slot: &Slot, source: *const u8, len: usize) -> isize {
                     retreat::all(Fate::Nowhere);
                 }
                 retreat::follow(&WRITER);
-                let moved = write_to_kernel(WRITER_FD, from, rest);
+                let moved = write_to_kernel(fd, from, rest);
                 return match usize::try_from(moved) {
                     Ok(moved) => (done + moved) as isize,
                     Err(_) if done > 0 => done as isize,
@@ -73,19 +71,19 @@ pub(super) fn write(slot: &Slot, source: *const u8, len: usize) -> isize {
 }
 
 /// Wakes the reader if it sleeps. The exchange that counted the bytes is a full fence (edge E3). A handler must not come between
-/// the word and the byte: it could move the stream in front of that byte.
-fn ring(slot: &Slot) {
+/// the word and the byte: it could move the stream in front of that byte. One that has come before has moved it already.
+fn ring(slot: &Slot, fd: c_int) {
     let state = &slot.sleep.0;
     if state.load(SeqCst) == sleep::ASLEEP {
         let _held = Held::all();
-        if state.compare_exchange(sleep::ASLEEP, sleep::RUNG, SeqCst, Relaxed).is_ok() {
-            kernel::write(WRITER_FD, [nap::BELL].as_ptr(), 1);
+        if WRITER.is_in(slot) && state.compare_exchange(sleep::ASLEEP, sleep::RUNG, SeqCst, Relaxed).is_ok() {
+            kernel::write(fd, [nap::BELL].as_ptr(), 1);
             WRITER.tally.woke();
         }
     }
 }
 
-fn wait_for_room(slot: &Slot, len: usize, has_written: bool) -> isize {
+fn wait_for_room(slot: &Slot, fd: c_int, len: usize, has_written: bool) -> isize {
     let cpu = kernel::cpu();
     slot.note_writers_cpu(cpu);
     if wait::without_sleep(&WRITER, || slot.room_for(len), slot.reader_is_on(cpu)) {
@@ -102,17 +100,17 @@ fn wait_for_room(slot: &Slot, len: usize, has_written: bool) -> isize {
         true => kernel::wait(word, value, Some(TRUST_NS)),
         false => kernel::wait_resumed(word, value, TRUST_NS),
     };
-    if outcome == kernel::ETIMEDOUT && kernel::has_no_reader(WRITER_FD) {
+    if outcome == kernel::ETIMEDOUT && kernel::has_no_reader(fd) {
         word.fetch_or(READER_GONE, SeqCst);
     }
     outcome
 }
 
 /// `read(2)` from the ring; from the shadow when the ring has nothing to say any more. Does not sleep while the bell rings.
-pub(super) fn read(slot: &Slot, target: *mut u8, len: usize, bell: Option<c_int>) -> isize {
+pub(super) fn read(slot: &Slot, fd: c_int, target: *mut u8, len: usize, bell: Option<c_int>) -> isize {
     let len = len.min(LARGEST);
     if nap::is_kept() {
-        return tally::count(READER_FD, Direction::Read, nap::deliver(target));
+        return tally::count(fd, Direction::Read, nap::deliver(target));
     }
     slot.note_readers_cpu(kernel::cpu());
     loop {
@@ -131,34 +129,34 @@ pub(super) fn read(slot: &Slot, target: *mut u8, len: usize, bell: Option<c_int>
             }
         };
         if matches!(last, Moved::Absent) {
-            return read_in_vain(target, len, done);
+            return read_in_vain(fd, target, len, done);
         }
         if done > 0 {
             return done as isize;
         }
         if matches!(last, Moved::Frozen) {
             retreat::follow(&READER);
-            if promised::is_only_rung(bell) {
+            if promised::is_only_rung(fd, bell) {
                 return promised::RUNG;
             }
-            return read_from_kernel(READER_FD, target, len);
+            return read_from_kernel(fd, target, len);
         }
-        match wait_for_bytes(slot, target, bell) {
+        match wait_for_bytes(slot, fd, target, bell) {
             None => {}
-            Some(kernel::EFAULT) if !nap::is_kept() => return read_in_vain(target, len, 0),
+            Some(kernel::EFAULT) if !nap::is_kept() => return read_in_vain(fd, target, len, 0),
             Some(result) => return result,
         }
     }
 }
 
 /// Some of the target is not there: the kernel is asked how much of it gets what is behind the first `done` bytes.
-fn read_in_vain(target: *mut u8, len: usize, done: usize) -> isize {
+fn read_in_vain(fd: c_int, target: *mut u8, len: usize, done: usize) -> isize {
     retreat::all(Fate::Nowhere);
     retreat::follow(&READER);
-    if done > 0 && kernel::bytes_in(READER_FD) == 0 {
+    if done > 0 && kernel::bytes_in(fd) == 0 {
         return done as isize;
     }
-    let moved = read_from_kernel(READER_FD, target.wrapping_add(done), len - done);
+    let moved = read_from_kernel(fd, target.wrapping_add(done), len - done);
     if moved < 0 && done > 0 { done as isize } else { done as isize + moved }
 }
 
@@ -172,7 +170,7 @@ fn let_writer_know(slot: &Slot) {
 }
 
 /// `None`: look at the ring again. Otherwise what the call returns.
-fn wait_for_bytes(slot: &Slot, target: *mut u8, bell: Option<c_int>) -> Option<isize> {
+fn wait_for_bytes(slot: &Slot, fd: c_int, target: *mut u8, bell: Option<c_int>) -> Option<isize> {
     let cpu = kernel::cpu();
     slot.note_readers_cpu(cpu);
     if wait::without_sleep(&READER, || slot.bytes_waiting(), slot.writer_is_on(cpu)) {
@@ -182,12 +180,12 @@ fn wait_for_bytes(slot: &Slot, target: *mut u8, bell: Option<c_int>) -> Option<i
         retreat::all(Fate::Handler);
         return None;
     }
-    let result = sleep_for_bytes(slot, target, bell);
+    let result = sleep_for_bytes(slot, fd, target, bell);
     nap::end();
     result
 }
 
-fn sleep_for_bytes(slot: &Slot, target: *mut u8, bell: Option<c_int>) -> Option<isize> {
+fn sleep_for_bytes(slot: &Slot, fd: c_int, target: *mut u8, bell: Option<c_int>) -> Option<isize> {
     let state = &slot.sleep.0;
     // A byte that was sent for an earlier sleep may still be there; it then ends this one.
     let _ = state.compare_exchange(sleep::AWAKE, sleep::ASLEEP, SeqCst, Relaxed);
@@ -202,10 +200,10 @@ fn sleep_for_bytes(slot: &Slot, target: *mut u8, bell: Option<c_int>) -> Option<
     let is_there = unsafe { copy(target, &raw mut before, 1) };
     let result = match bell {
         _ if !is_there => kernel::EFAULT,
-        None => kernel::read(READER_FD, nap::room(), 1),
-        Some(_) if promised::is_only_rung(bell) => promised::RUNG,
+        None => kernel::read(fd, nap::room(), 1),
+        Some(_) if promised::is_only_rung(fd, bell) => promised::RUNG,
         // What was there a moment ago may be gone: a writer that moves the stream takes its own byte out.
-        Some(_) => kernel::read_input_now(nap::room()),
+        Some(_) => kernel::read_now(fd, nap::room()),
     };
     // The state is looked at before the note is: a handler makes the note first.
     match (result, state.load(SeqCst)) {
@@ -218,7 +216,7 @@ fn sleep_for_bytes(slot: &Slot, target: *mut u8, bell: Option<c_int>) -> Option<
         (1, _) => {
             let _ = state.compare_exchange(sleep::ASLEEP, sleep::AWAKE, SeqCst, Relaxed);
             slot.agreement.0.taken_early.fetch_add(1, SeqCst);
-            Some(tally::count(READER_FD, Direction::Read, nap::deliver(target)))
+            Some(tally::count(fd, Direction::Read, nap::deliver(target)))
         }
         (result, _) => {
             // If it was rung meanwhile, the byte ends the next sleep.

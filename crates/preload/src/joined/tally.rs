@@ -5,7 +5,7 @@ use core::ffi::c_int;
 use millstream_sys::fate::Fate;
 use millstream_sys::ledger::{Direction, SharedEnd};
 
-use super::End;
+use super::end::End;
 
 /// Counts what has gone through the kernel, and passes the number on.
 pub(super) fn count(fd: c_int, direction: Direction, moved: isize) -> isize {
@@ -14,6 +14,16 @@ pub(super) fn count(fd: c_int, direction: Direction, moved: isize) -> isize {
     #[cfg(not(feature = "count"))]
     let _ = (fd, direction);
     moved
+}
+
+/// What is known of a pipe that is not, or not yet, an end of this process.
+pub(super) fn tell(fd: c_int, direction: Direction, fate: Fate) {
+    #[cfg(feature = "count")]
+    if let Some(end) = crate::counted::end_of(fd, direction) {
+        end.set_fate(fate);
+    }
+    #[cfg(not(feature = "count"))]
+    let _ = (fd, direction, fate);
 }
 
 /// The place of an end in the ledger, from the first attempt to join.

@@ -5,7 +5,8 @@ use core::hint::spin_loop;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use super::{End, kernel};
+use super::end::End;
+use super::kernel;
 
 /// How often one looks: about as long as a wake-up between two CPUs takes.
 const LOOKS_MAX: u32 = 1000;

@@ -183,6 +183,7 @@ fn word(fate: Fate) -> Option<String> {
         Fate::Confined => "seccomp",
         Fate::Signals => "signals",
         Fate::Fault => "fault",
+        Fate::Second => "second",
     };
     Some(word.to_owned())
 }

@@ -1,0 +1,222 @@
+//! `millstream run --ring` with ends under numbers of the program's own: what Python, Perl and popen read from and write to, and
+//! what becomes of numbers that mean one thing now and another later.
+
+mod common;
+
+use std::process::{Command, Stdio};
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+use common::{Scratch, Seen, millstream, output};
+
+const LIVES: &str = include_str!("ring/lives.c");
+const ENDS: &str = include_str!("ring/ends.c");
+/// Much more than it takes until a pipe is joined.
+const MANY: u64 = 24 << 20;
+
+struct Programs {
+    _scratch: Scratch,
+    ends: String,
+    lives: String,
+    /// [`MANY`] bytes that do not repeat.
+    bytes: String,
+}
+
+static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| {
+    let scratch = Scratch::new();
+    let ends = scratch.c_program("ends", ENDS, &[]);
+    let lives = scratch.c_program("lives", LIVES, &[]);
+    let bytes = scratch.path("bytes").to_str().unwrap().to_owned();
+    let made = Command::new(&ends)
+        .args(["write", &MANY.to_string(), "call"])
+        .stdout(std::fs::File::create(&bytes).unwrap())
+        .stderr(Stdio::null())
+        .status();
+    assert!(made.unwrap().success());
+    Programs { _scratch: scratch, ends, lives, bytes }
+});
+
+fn with_programs(command: &mut Command) -> Seen {
+    output(command.env("E", &PROGRAMS.ends).env("L", &PROGRAMS.lives).env("B", &PROGRAMS.bytes))
+}
+
+fn over_ring(options: &[&str], words: &[&str]) -> Seen {
+    with_programs(&mut millstream([&["run", "--ring"], options, &["--"], words].concat()))
+}
+
+/// Whether this machine's glibc is one that can be joined at all; elsewhere the tests below see kernel pipes that work.
+fn can_join() -> bool {
+    cfg!(target_arch = "x86_64") && {
+        let version = output(Command::new("ldd").arg("--version")).stdout;
+        version.lines().next().is_some_and(|line| line.ends_with("2.36"))
+    }
+}
+
+/// Runs it bare and over the ring: the same output and status. Returns what the statistics say of the pipe that carried most.
+fn told(words: &[&str]) -> Value {
+    let scratch = Scratch::new();
+    let file = scratch.path("stats.json");
+    let seen = over_ring(&["--stats=json", "--stats-file", file.to_str().unwrap()], words);
+    let bare = with_programs(Command::new(words[0]).args(&words[1..]));
+    assert_eq!(seen, bare);
+    assert_eq!(seen.code, Some(0), "{seen:?}");
+    let stats: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let pipes = stats["pipes"].as_array().unwrap();
+    pipes.iter().max_by_key(|pipe| pipe["bytes"].as_u64()).unwrap().clone()
+}
+
+/// Whether it is joined in one of ten runs; each must end well.
+fn joins(words: &[&str]) -> bool {
+    (0..10).any(|_| {
+        let pipe = told(words);
+        assert_eq!(pipe["bytes"].as_u64(), Some(MANY), "{pipe}");
+        pipe["read"]["ring"]["bytes"].as_u64().unwrap_or(0) > MANY / 4
+    })
+}
+
+fn python(program: &str) -> Vec<String> {
+    // What is called `python3` may be a script with pipes of its own.
+    static PYTHON: LazyLock<String> = LazyLock::new(|| {
+        let seen = output(Command::new("python3").args(["-c", "import sys; print(sys.executable)"]));
+        seen.stdout.trim().to_owned()
+    });
+    let imports = "import os, subprocess, sys\nB = os.environ['B']\nE = os.environ['E']\n";
+    vec![PYTHON.clone(), "-c".to_owned(), format!("{imports}{program}")]
+}
+
+fn joins_python(program: &str) -> bool {
+    let words = python(program);
+    joins(&words.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// What a parent in Python reads from the standard output of its child.
+const READERS: [(&str, &str); 5] = [
+    ("all at once", "got = p.stdout.read()"),
+    ("in blocks", "got = b''.join(iter(lambda: p.stdout.read(50000), b''))"),
+    ("by lines", "got = b''.join(p.stdout)"),
+    ("by calls", "got = b''.join(iter(lambda: os.read(p.stdout.fileno(), 70000), b''))"),
+    (
+        "by calls and from the buffer in turns",
+        "parts = []\nwhile True:\n some = p.stdout.read(1000)\n parts.append(some)\n if not some: break\n \
+         parts.append(p.stdout.peek() and p.stdout.read(len(p.stdout.peek())))\n parts.append(os.read(p.stdout.fileno(), 30000))\n\
+         got = b''.join(parts)",
+    ),
+];
+
+#[test]
+fn what_a_python_parent_reads() {
+    for (how, read) in READERS {
+        let program = format!(
+            "p = subprocess.Popen(['cat', B], stdout=subprocess.PIPE)\n{read}\n\
+             assert p.wait() == 0 and got == open(B, 'rb').read(), len(got)\nprint(len(got))"
+        );
+        assert_eq!(joins_python(&program), can_join(), "{how}");
+    }
+}
+
+#[test]
+fn what_a_python_parent_writes() {
+    for (how, write) in [
+        ("in blocks", "for at in range(0, len(all), 50000): p.stdin.write(all[at:at + 50000])"),
+        ("by calls", "at = 0\nwhile at < len(all): at += os.write(p.stdin.fileno(), all[at:at + 70000])"),
+    ] {
+        let program = format!(
+            "p = subprocess.Popen([E, 'read', '0', 'call'], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)\n\
+             all = open(B, 'rb').read()\n{write}\np.stdin.close()\nsys.exit(p.wait())"
+        );
+        assert_eq!(joins_python(&program), can_join(), "{how}");
+    }
+}
+
+#[test]
+fn what_the_parent_does_in_mid_stream() {
+    for what in [
+        "subprocess.run(['true'])",
+        "os.waitpid(os.fork() or os._exit(0), 0)",
+        "os.close(os.dup(p.stdout.fileno()))",
+        "import select; select.select([p.stdout], [], [])",
+        "import threading; t = threading.Thread(target=print); t.start(); t.join()",
+        "import fcntl; fcntl.fcntl(p.stdout, fcntl.F_GETFL)",
+        "import signal; signal.signal(signal.SIGALRM, lambda *_: None); signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)",
+        "import hashlib",
+    ] {
+        for after in [3 << 20, 12 << 20] {
+            let program = format!(
+                "p = subprocess.Popen(['cat', B], stdout=subprocess.PIPE)\ngot = p.stdout.read({after})\n{what}\n\
+                 got += p.stdout.read()\nimport signal; signal.setitimer(signal.ITIMER_REAL, 0)\nassert p.wait() == 0 and got == open(B, 'rb').read(), len(got)"
+            );
+            let words = python(&program);
+            told(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        }
+    }
+}
+
+/// Who waits for descriptors between its calls is not joined, and not asked about again and again.
+#[test]
+fn what_communicate_reads_and_writes_arrives() {
+    for program in [
+        "got = subprocess.run(['cat', B], capture_output=True, check=True).stdout\nassert got == open(B, 'rb').read()",
+        "all = open(B, 'rb').read()\nassert subprocess.run(['cat'], input=all, stdout=subprocess.PIPE).stdout == all",
+    ] {
+        let words = python(program);
+        let pipe = told(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(pipe["bytes"].as_u64(), Some(MANY), "{pipe}");
+    }
+}
+
+#[test]
+fn what_a_forked_child_writes() {
+    for pipe in ["r, w = os.pipe()", "r, w = (os.dup2(fd, fd + 90) for fd in os.pipe())"] {
+        let program = format!(
+            "{pipe}\nall = open(B, 'rb').read()\nif os.fork() == 0:\n at = 0\n while at < len(all): at += os.write(w, all[at:at + 70000])\n \
+             os._exit(0)\nos.closerange(3, r); os.closerange(r + 1, 300)\n\
+             got = b''.join(iter(lambda: os.read(r, 70000), b''))\nos.wait()\nassert got == all"
+        );
+        let words = python(&program);
+        told(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+    let program = "import multiprocessing as m\nm.set_start_method('fork')\nr, w = m.Pipe(duplex=False)\n\
+        all = open(B, 'rb').read()[:-4 * 384]\ndef give():\n r.close()\n for i in range(384): w.send_bytes(all[i * 65532:(i + 1) * 65532])\n\
+        p = m.Process(target=give); p.start(); w.close()\ngot = b''.join(r.recv_bytes() for _ in range(384))\n\
+        p.join()\nassert got == all";
+    assert_eq!(joins_python(program), can_join());
+}
+
+#[test]
+fn what_perl_reads_and_writes() {
+    for program in [
+        "open(F, '-|', 'cat', $ENV{B}) or die; while (read(F, $some, 65536)) { $n += length $some } close F or die; print $n",
+        "$all = `cat $ENV{B}`; print length $all",
+        "open(B, '<', $ENV{B}); open(F, '|-', \"exec $ENV{E} read 0 call 2>&1\") or die; \
+         while (read(B, $some, 65536)) { print F $some } close F or die",
+    ] {
+        assert_eq!(joins(&["perl", "-e", program]), can_join(), "{program}");
+    }
+}
+
+#[test]
+fn lives_of_pipes_under_any_number() {
+    let mut in_ring = 0;
+    for seed in 0..60_u32 {
+        let seed = seed.to_string();
+        let life = [PROGRAMS.lives.as_str(), &seed];
+        let bare = output(Command::new(life[0]).args(&life[1..]));
+        assert_eq!(bare.code, Some(0), "bare, seed {seed}: {bare:?}");
+        for after in ["1", "30000", "300000"] {
+            let seen = over_ring(&["--ring-after", after], &life);
+            assert_eq!(seen.code, Some(0), "seed {seed}, after {after}: {seen:?}");
+        }
+    }
+    for seed in 0..8_u32 {
+        let scratch = Scratch::new();
+        let file = scratch.path("stats.json");
+        let options = ["--ring-after", "30000", "--stats=json", "--stats-file", file.to_str().unwrap()];
+        let seen = over_ring(&options, &[PROGRAMS.lives.as_str(), &seed.to_string()]);
+        assert_eq!(seen.code, Some(0), "{seen:?}");
+        let stats: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+        let pipes = stats["pipes"].as_array().unwrap();
+        in_ring += pipes.iter().filter(|pipe| pipe["path"] == "ring").count();
+    }
+    assert_eq!(in_ring > 0, can_join());
+}

@@ -1,0 +1,201 @@
+//! One end of a pipe that this process reads from or writes to: which descriptor it is, and how far it has come.
+
+use core::ffi::c_int;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64};
+
+use millstream_sys::pipe;
+
+use super::slot::Slot;
+use super::{tally, wait};
+use crate::descriptor::borrow;
+
+/// What an end of this process is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Stage {
+    /// No end, or one that stays with the kernel for ever.
+    Kernel,
+    /// A kernel's pipe that carries much.
+    Counted,
+    /// A writer that has made a slot for its reader to find. No guards yet.
+    Offers,
+    /// It has a slot, and the guards are up.
+    Wants,
+    /// Nobody else holds it.
+    Ready,
+    /// Its stream is in the ring.
+    Ring,
+}
+
+/// So many pipes that stay with the kernel are remembered for each direction.
+const GIVEN_UP: usize = 8;
+
+/// The end that is read from, or the one that is written to.
+pub(super) struct End {
+    is_reader: bool,
+    /// Its number; that of the last one while there is none.
+    fd: AtomicI32,
+    /// The pipe that has been seen at that number.
+    inode: AtomicU64,
+    stage: AtomicU8,
+    slot: AtomicPtr<Slot>,
+    /// Bytes that went through the kernel.
+    pub(super) passed: AtomicU64,
+    pub(super) try_at: AtomicU64,
+    pub(super) tries: AtomicU32,
+    turns: AtomicU32,
+    is_in_kernel: AtomicBool,
+    /// It is used only as [`super::promised`] says.
+    pub(super) is_promised: AtomicBool,
+    pub(super) patience: wait::Patience,
+    pub(super) tally: tally::Tally,
+    given_up: [AtomicU64; GIVEN_UP],
+    given_up_next: AtomicU32,
+}
+
+pub(super) static READER: End = End::new(true);
+pub(super) static WRITER: End = End::new(false);
+
+impl End {
+    const fn new(is_reader: bool) -> End {
+        End {
+            is_reader,
+            fd: AtomicI32::new(-1),
+            inode: AtomicU64::new(0),
+            stage: AtomicU8::new(Stage::Kernel as u8),
+            slot: AtomicPtr::new(core::ptr::null_mut()),
+            passed: AtomicU64::new(0),
+            try_at: AtomicU64::new(0),
+            tries: AtomicU32::new(0),
+            turns: AtomicU32::new(0),
+            is_in_kernel: AtomicBool::new(false),
+            is_promised: AtomicBool::new(false),
+            patience: wait::Patience::new(),
+            tally: tally::Tally::new(),
+            given_up: [const { AtomicU64::new(0) }; GIVEN_UP],
+            given_up_next: AtomicU32::new(0),
+        }
+    }
+
+    /// Whether this end is what `fd` stands for, as far as anybody has looked.
+    pub(super) fn is_at(&self, fd: c_int) -> bool {
+        self.fd.load(Relaxed) == fd && self.stage() != Stage::Kernel
+    }
+
+    /// Its number. That of the end before as long as there is none.
+    pub(super) fn fd(&self) -> c_int {
+        self.fd.load(Relaxed)
+    }
+
+    pub(super) fn is_reader(&self) -> bool {
+        self.is_reader
+    }
+
+    pub(super) fn inode(&self) -> u64 {
+        self.inode.load(Relaxed)
+    }
+
+    pub(super) fn is_promised(&self) -> bool {
+        self.is_promised.load(Relaxed)
+    }
+
+    pub(super) fn stage(&self) -> Stage {
+        match self.stage.load(Relaxed) {
+            1 => Stage::Counted,
+            2 => Stage::Offers,
+            3 => Stage::Wants,
+            4 => Stage::Ready,
+            5 => Stage::Ring,
+            _ => Stage::Kernel,
+        }
+    }
+
+    /// Not to [`Stage::Kernel`].
+    pub(super) fn set_stage(&self, stage: Stage) {
+        self.stage.store(stage as u8, SeqCst);
+    }
+
+    /// From now on it is the end `fd` of the pipe `inode`, which has carried so much. Signals are held back.
+    pub(super) fn adopt(&self, fd: c_int, inode: u64, passed: u64, try_at: u64) {
+        for (word, value) in [(&self.inode, inode), (&self.passed, passed), (&self.try_at, try_at)] {
+            word.store(value, Relaxed);
+        }
+        self.tries.store(0, Relaxed);
+        self.turns.store(0, Relaxed);
+        // A call that was left by a jump is not coming back.
+        self.is_in_kernel.store(false, Relaxed);
+        self.fd.store(fd, Relaxed);
+        self.set_stage(Stage::Counted);
+    }
+
+    /// There is no such end any more, or it is not looked at for now.
+    pub(super) fn release(&self) {
+        self.stage.store(Stage::Kernel as u8, SeqCst);
+        self.slot.store(core::ptr::null_mut(), SeqCst);
+    }
+
+    /// Its pipe stays with the kernel.
+    pub(super) fn give_up(&self) {
+        if self.stage() != Stage::Kernel {
+            let next = self.given_up_next.fetch_add(1, Relaxed) as usize;
+            self.given_up[next % GIVEN_UP].store(self.inode(), Relaxed);
+        }
+        self.release();
+    }
+
+    pub(super) fn has_given_up(&self, inode: u64) -> bool {
+        self.given_up.iter().any(|pipe| pipe.load(Relaxed) == inode)
+    }
+
+    /// Whether its number still stands for the pipe that it stood for when the end was adopted: without guards a program closes what it
+    /// likes, unseen.
+    pub(super) fn is_still_there(&self) -> bool {
+        borrow(&self.fd()).and_then(pipe::identity).is_some_and(|pipe| pipe.inode == self.inode())
+    }
+
+    pub(super) fn slot(&self) -> Option<&'static Slot> {
+        // SAFETY: null, or a mapping that lasts; every field is an atomic integer.
+        unsafe { self.slot.load(Relaxed).as_ref() }
+    }
+
+    pub(super) fn set_slot(&self, slot: &'static Slot) {
+        self.slot.store(core::ptr::from_ref(slot).cast_mut(), SeqCst);
+    }
+
+    /// Whether its stream is in this slot.
+    pub(super) fn is_in(&self, slot: &Slot) -> bool {
+        self.stage() == Stage::Ring && core::ptr::eq(self.slot.load(Relaxed), slot)
+    }
+
+    fn count(&self, moved: isize) {
+        if let Ok(moved) = u64::try_from(moved) {
+            self.passed.store(self.passed.load(Relaxed) + moved, Relaxed);
+        }
+    }
+
+    pub(super) fn is_due(&self) -> bool {
+        self.passed.load(Relaxed) >= self.try_at.load(Relaxed)
+    }
+
+    /// Of the calls since it is ready, every second, fourth, eighth...
+    pub(super) fn has_its_turn(&self) -> bool {
+        let turn = self.turns.load(Relaxed).saturating_add(1);
+        self.turns.store(turn, Relaxed);
+        turn.is_power_of_two()
+    }
+
+    /// Makes a call of the kernel. A handler that interrupts it must not begin the ring: the call goes on in the shadow.
+    pub(super) fn in_kernel(&self, call: impl FnOnce() -> isize) -> isize {
+        let before = self.is_in_kernel.swap(true, SeqCst);
+        let moved = call();
+        self.is_in_kernel.store(before, SeqCst);
+        self.count(moved);
+        moved
+    }
+
+    /// Whether this call has interrupted another one, or one was left by a jump.
+    pub(super) fn is_in_kernel(&self) -> bool {
+        self.is_in_kernel.load(SeqCst)
+    }
+}

@@ -1,0 +1,118 @@
+//! How an end of a pipe is noticed among all descriptors, whatever its number.
+//!
+//! Programs open, close and renumber descriptors unseen, so nothing is remembered of what they are: the bytes that pass each number are
+//! counted, and once in so many bytes the kernel is asked what stands there. Everything after that begins with the pipe that was
+//! found, and asks whether it is still there.
+
+use core::ffi::c_int;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
+
+use millstream_sys::fate::Fate;
+use millstream_sys::ledger::Direction;
+use millstream_sys::pipe;
+
+use super::end::{End, Stage};
+use super::redirect::{self, Redirected};
+use super::signals::Held;
+use super::{IS_WANTED, OFTEN, confined, is_own_process, meet, offer, tally, worth_it};
+use crate::descriptor::borrow;
+
+/// Higher ones are not looked at.
+pub(super) const NUMBERS: usize = 128;
+
+/// Bytes that have passed each number since the kernel was last asked. Small, as all of the library's data: what fits into one page
+/// takes no call to map more.
+static PASSED: [AtomicU32; NUMBERS] = [const { AtomicU32::new(0) }; NUMBERS];
+
+/// A number counts so far.
+const MOST: u64 = u32::MAX as u64;
+
+/// After a call for a descriptor that is no end: counts, and passes the number on.
+#[inline]
+pub(super) fn passed(end: &End, fd: c_int, moved: isize) -> isize {
+    if moved > 0
+        && let Some(count) = PASSED.get(fd as usize)
+    {
+        let sum = u64::from(count.load(Relaxed)) + moved.cast_unsigned() as u64;
+        count.store(sum.min(MOST) as u32, Relaxed);
+        if sum >= worth_it().min(MOST) {
+            count.store(0, Relaxed);
+            ask(end, fd, sum);
+        }
+    }
+    moved
+}
+
+/// Enough has passed this number to be worth it, if all of it was of one pipe.
+#[cold]
+fn ask(end: &End, fd: c_int, passed: u64) {
+    let direction = if end.is_reader() { Direction::Read } else { Direction::Written };
+    if !IS_WANTED.load(Relaxed) {
+        return;
+    }
+    if confined::may_not_join() {
+        return tally::tell(fd, direction, Fate::Confined);
+    }
+    let _held = Held::all();
+    let Some(pipe) = borrow(&fd).and_then(pipe::identity) else { return };
+    if end.has_given_up(pipe.inode) {
+        return;
+    }
+    if makes_way(end) {
+        end.adopt(fd, pipe.inode, passed, 0);
+    } else {
+        tally::tell(fd, direction, Fate::Second);
+    }
+}
+
+/// Whether the end has no pipe now, or is rid of one that nothing came of.
+fn makes_way(end: &End) -> bool {
+    if end.is_promised() {
+        return false;
+    }
+    match (end.stage(), end.slot()) {
+        (Stage::Kernel | Stage::Counted, _) => true,
+        // A child that borrows its parent's memory (`vfork`) leaves everything as it is, and a forked one has nothing to leave.
+        (Stage::Offers, Some(_)) if offer::is_of_parent() => {
+            if !is_own_process() {
+                meet::forget_offer_of_parent();
+            }
+            end.stage() == Stage::Kernel
+        }
+        (Stage::Offers, Some(slot)) => {
+            let is_vain = end.passed.load(Relaxed) >= OFTEN * worth_it();
+            let is_there = end.is_still_there();
+            if is_vain || !is_there {
+                offer::withdraw(slot);
+                if is_there { end.give_up() } else { end.release() }
+            }
+            is_vain || !is_there
+        }
+        _ => false,
+    }
+}
+
+/// Before a program makes promises for an end: whether it is a pipe that may be joined.
+pub(super) fn adopts_promised(end: &End, fd: c_int) -> bool {
+    let _held = Held::all();
+    let Some(pipe) = borrow(&fd).and_then(pipe::identity) else { return false };
+    let can_be = redirect::state() == Redirected::Yes && !end.has_given_up(pipe.inode) && makes_way(end);
+    if can_be {
+        end.adopt(fd, pipe.inode, 0, worth_it());
+    }
+    can_be
+}
+
+/// What keeps a descriptor that is a pipe from being noticed, for who asked for statistics.
+#[cfg(feature = "count")]
+pub(crate) fn fate_of(fd: c_int) -> Option<Fate> {
+    let is_promised = |end: &End| end.is_promised() && end.is_at(fd);
+    match redirect::state() {
+        _ if [&super::READER, &super::WRITER].into_iter().any(is_promised) => None,
+        Redirected::NotYet => Some(Fate::Number),
+        Redirected::Never => Some(Fate::Glibc),
+        Redirected::Yes if !redirect::has_one_thread() => Some(Fate::Threads),
+        Redirected::Yes => (fd as usize >= NUMBERS).then_some(Fate::Number),
+    }
+}

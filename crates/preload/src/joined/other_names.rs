@@ -1,0 +1,58 @@
+//! A joined pipe that is used under another number, which a path under `/proc` or `/dev` may have given it, goes back to the
+//! kernel first.
+
+use core::ffi::c_int;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+
+use millstream_sys::fate::Fate;
+use millstream_sys::pipe;
+
+use super::end::{End, READER, Stage, WRITER};
+use super::{notice, retreat};
+use crate::descriptor::borrow;
+
+/// Descriptors that are known to be something else than a joined pipe. A number can only come to mean something else
+/// once it was closed, and all ways to close are guarded.
+static OTHER_FILES: [AtomicU64; notice::NUMBERS / 64] = [const { AtomicU64::new(0) }; notice::NUMBERS / 64];
+
+/// Before a call for a descriptor that is no end.
+#[inline]
+pub(super) fn leave_if_one(fd: c_int) {
+    let is_joined = |end: &End| end.stage() == Stage::Ring;
+    if is_joined(&READER) || is_joined(&WRITER) {
+        look(fd);
+    }
+}
+
+fn look(fd: c_int) {
+    let (word, bit) = place_of(fd);
+    if word.is_some_and(|word| word.load(Relaxed) & bit != 0) {
+        return;
+    }
+    let pipe = borrow(&fd).and_then(pipe::identity);
+    let is_it =
+        |end: &End| end.stage() == Stage::Ring && pipe.is_some() && pipe == borrow(&end.fd()).and_then(pipe::identity);
+    if is_it(&READER) || is_it(&WRITER) {
+        retreat::all(Fate::Renamed);
+    } else if let Some(word) = word {
+        word.fetch_or(bit, Relaxed);
+    }
+}
+
+/// The number may mean something else from now on.
+pub(super) fn forget(fd: c_int) {
+    if let (Some(word), bit) = place_of(fd) {
+        word.fetch_and(!bit, Relaxed);
+    }
+}
+
+/// Before the first end is joined, whatever was known is from another time, in which nothing was guarded.
+pub(super) fn forget_all() {
+    OTHER_FILES.iter().for_each(|word| word.store(0, Relaxed));
+}
+
+fn place_of(fd: c_int) -> (Option<&'static AtomicU64>, u64) {
+    let number = fd.unsigned_abs() as usize;
+    (OTHER_FILES.get(number / 64), 1 << (number % 64))
+}
