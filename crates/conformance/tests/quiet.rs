@@ -128,7 +128,7 @@ alone! {
         // A reader that waits for a whole nap in vain finds that the sleeper is dead; then the ring is there for a stream.
         let began = Instant::now();
         let task = start(move || {
-            let mut bytes = vec![0; 4 << 20];
+            let mut bytes = vec![0; 32 << 20];
             reader.read_exact(&mut bytes).unwrap();
             reader.statistics()
         });
@@ -136,10 +136,115 @@ alone! {
             thread::sleep(Duration::from_millis(10));
         }
         let before = writer.statistics();
-        writer.write_all(&vec![7; 4 << 20]).unwrap();
+        writer.write_all(&vec![7; 32 << 20]).unwrap();
         let through_kernel = writer.statistics().bytes_through_kernel - before.bytes_through_kernel;
-        assert!(through_kernel < 2 << 20, "{through_kernel}");
+        assert!(through_kernel < 16 << 20, "{through_kernel}");
         task.join();
+    }
+
+    fn a_stream_does_not_stay_with_the_kernel_for_who_was_killed_asleep() {
+        let (reader, writer) = quiet_pipe();
+        let (child, mut reader, mut writer) = sleeping_child(reader, writer, drop);
+        child.kill();
+        // This reader never sleeps, and so never for a whole nap in vain.
+        reader.set_nonblocking(true).unwrap();
+        let on_ring = |writer: &Writer| writer.statistics().bytes - writer.statistics().bytes_through_kernel;
+        let (before, began) = (on_ring(&writer), Instant::now());
+        while on_ring(&writer) == before {
+            assert!(began.elapsed() < Duration::from_secs(10), "{:?}", writer.statistics());
+            writer.write_all(&[7; 1000]).unwrap();
+            reader.read_exact(&mut [0; 1000]).unwrap();
+        }
+    }
+
+    fn what_is_copied_to_the_end_of_a_file_does_not_wait_for_who_was_killed_asleep() {
+        let (reader, writer) = quiet_pipe();
+        let (child, reader, mut writer) = sleeping_child(reader, writer, drop);
+        child.kill();
+        writer.write_all(b"grain").unwrap();
+        let path = std::env::temp_dir().join(format!("millstream-quiet-{}", std::process::id()));
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(&path).unwrap();
+        let copied = reader.copy_to(&file, 5);
+        let content = std::fs::read(&path);
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!((copied.unwrap(), &*content.unwrap()), (5, &b"grain"[..]));
+    }
+
+    fn what_a_stopped_sleeper_may_take_is_not_copied_to_the_end_of_a_file_too() {
+        let (reader, writer) = quiet_pipe();
+        let (child, reader, mut writer) = sleeping_child(reader, writer, drop);
+        child.signal(Signal::STOP);
+        wait_until_state(child.id, 'T');
+        writer.write_all(b"!grain").unwrap();
+        let path = std::env::temp_dir().join(format!("millstream-quiet-{}", std::process::id()));
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(&path).unwrap();
+        let copy = start(move || reader.copy_to(&file, 5).unwrap());
+        thread::sleep(Duration::from_millis(50));
+        assert!(!copy.is_finished());
+        child.signal(Signal::CONT);
+        assert_eq!(copy.join(), 5);
+        let content = std::fs::read(&path);
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(content.unwrap(), b"grain");
+        child.succeed();
+    }
+
+    fn a_pipe_that_was_one_page_when_quiet_says_that_there_is_room_when_it_has_grown() {
+        for quiet_at in [4096, millstream_pipe::DEFAULT_CAPACITY] {
+            let (mut reader, mut writer) = quiet_pipe_of(quiet_at);
+            let task = start_and_wait_until_asleep(move || {
+                reader.read_exact(&mut [0]).unwrap();
+                reader
+            });
+            assert_eq!(writer.set_capacity(4096).unwrap(), 4096);
+            writer.write_all(&[1]).unwrap();
+            let mut reader = task.join();
+            // More than is written for one that dozes: on the ring.
+            writer.write_all(&[1; 2000]).unwrap();
+            reader.read_exact(&mut [0; 2000]).unwrap();
+            assert_eq!(writer.set_capacity(65_536).unwrap(), 65_536);
+            let ends = [(reader.readiness().unwrap(), PollFlags::IN), (writer.readiness().unwrap(), PollFlags::OUT)];
+            (&writer).write_all(&[1]).unwrap();
+            let mut polled = ends.map(|(end, flags)| PollFd::from_borrowed_fd(end, flags));
+            poll(&mut polled, Some(&rustix::time::Timespec::default())).unwrap();
+            assert_eq!([polled[0].revents(), polled[1].revents()], [PollFlags::IN, PollFlags::OUT]);
+        }
+    }
+
+    fn a_pipe_whose_end_was_away_keeps_its_capacity_when_quiet() {
+        let (reader, writer) = pipe().unwrap();
+        let mut writer = Writer::attach(writer.into_fd().unwrap()).unwrap();
+        become_quiet(&reader, &writer).unwrap();
+        let clone = reader.try_clone().unwrap();
+        let mut reader = reader;
+        let task = start_and_wait_until_asleep(move || reader.read(&mut [0; 9]).unwrap());
+        assert_eq!(clone.capacity().unwrap(), millstream_pipe::DEFAULT_CAPACITY);
+        assert_eq!(writer.set_capacity(16_384).unwrap(), 16_384);
+        writer.write_all(&[1]).unwrap();
+        assert_eq!(task.join(), 1);
+        let filled = fill(&writer);
+        assert!(filled <= 16_384 && filled + 1000 > 16_384, "{filled}");
+        assert_eq!(clone.capacity().unwrap(), 16_384);
+    }
+
+    fn none_of_several_writers_writes_for_nobody() {
+        for _ in 0..300 {
+            let (reader, writer) = quiet_pipe();
+            drop(reader);
+            let start = std::sync::Barrier::new(3);
+            let kinds: Vec<_> = thread::scope(|scope| {
+                let tasks = [(); 3].map(|()| {
+                    let mut writer = writer.try_clone().unwrap();
+                    let start = &start;
+                    scope.spawn(move || {
+                        start.wait();
+                        writer.write(&[1; 2000]).map_err(|error| error.kind())
+                    })
+                });
+                tasks.map(|task| task.join().unwrap()).into()
+            });
+            assert!(kinds.iter().all(|kind| *kind == Err(std::io::ErrorKind::BrokenPipe)), "{kinds:?}");
+        }
     }
 
     fn the_end_of_the_stream_reaches_a_sleeper() {

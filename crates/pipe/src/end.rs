@@ -12,7 +12,7 @@ use millstream_sys::{Errno, cpu, memory, pipe, transfer};
 use crate::claim::{self, OpenClaim};
 use crate::direct::{self, Direct};
 use crate::fifo::{self, Alone, Company, Link};
-use crate::mirror::Mirror;
+use crate::mirror::{self, Mirror};
 use crate::parking::Parker;
 use crate::policy::{Patience, WaitPolicy};
 use crate::segment::{Segment, Size, Slot};
@@ -321,9 +321,10 @@ impl End {
             sides.writers.return_offers(&sides.readers).map_err(broken)?;
             // What can fail is done first: an error says that nothing has happened.
             let both = somebody_waits().then(both_ends).transpose()?;
-            if ring.route() == Route::Shadow {
+            if ring.is_quiet() {
                 resize_shadow(self.fd(), wished)?;
             }
+            mirror::make_room(self.fd(), wished)?;
             if wished != now {
                 resize(segment, &sides, wished)?;
             }
@@ -381,7 +382,7 @@ pub(crate) fn lock_both<'a>(ring: Ring<'a>, parker: &'a Parker<'a>) -> io::Resul
 
 /// Whether the ring says how much the pipe holds: also while it is only quiet.
 fn is_of_the_ring(ring: Ring<'_>, route: Route) -> bool {
-    route == Route::Ring || (route == Route::Shadow && !ring.was_ever_given())
+    route == Route::Ring || ring.is_quiet()
 }
 
 /// Sees to it that the shadow of a quiet pipe holds no more than the pipe is to hold, nor less than waits in it.

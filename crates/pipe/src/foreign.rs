@@ -159,30 +159,32 @@ impl<'a> Foreign<'a> {
     }
 
     /// Moves at most `len` bytes from the shadow to here by `splice(2)`; where that is impossible, through memory, and takes
-    /// off the shadow what was written. 0 at the end of the stream. Not through memory while somebody else may take the bytes in
-    /// between: `EAGAIN`.
+    /// off the shadow what was written. 0 at the end of the stream. Not through memory while somebody else `may_interfere`, and take the
+    /// bytes in between: `None`.
     pub(crate) fn take_from_shadow(
         &self,
         shadow: BorrowedFd<'_>,
         len: usize,
-        is_only_reader: bool,
-    ) -> Result<usize, Errno> {
+        may_interfere: impl FnOnce() -> bool,
+    ) -> Result<Option<usize>, Errno> {
         if !self.cannot_splice.get() {
             match self.splice(len, |fd, len| foreign::splice_now(shadow, fd, len)) {
                 Err(Errno::INVAL) => self.cannot_splice.set(true),
                 outcome => {
                     self.has_signalled.set(outcome == Err(Errno::PIPE));
-                    return outcome;
+                    return outcome.map(Some);
                 }
             }
         }
-        if !is_only_reader {
-            return Err(Errno::AGAIN);
-        }
+        // Asked first: who has taken what is peeked at here may interfere no longer.
+        let may_vanish = may_interfere();
         let mut detour = self.detour.borrow_mut();
         let peeked = detour.peek(shadow, len)?;
         if peeked == 0 {
-            return Ok(0);
+            return Ok(Some(0));
+        }
+        if may_vanish {
+            return Ok(None);
         }
         let memory = memory_of(&mut detour.buffer[..peeked]);
         let count = self.attempt(|fd, call, most| {
@@ -196,7 +198,7 @@ impl<'a> Foreign<'a> {
                 more => taken += more,
             }
         }
-        Ok(count)
+        Ok(Some(count))
     }
 
     /// Moves at most `len` bytes from here to the shadow. 0 at the end of what is here.

@@ -27,7 +27,7 @@ use millstream_sys::{Errno, memory, pipe};
 
 use crate::claim;
 use crate::end::{BothSides, End, Origin, Pipe, broken, is_another_allowed, lock_both};
-use crate::mirror::Mirror;
+use crate::mirror::{self, Mirror};
 use crate::parking::Parker;
 use crate::refusal::Refusal;
 use crate::segment::{Segment, Size};
@@ -82,16 +82,19 @@ pub(crate) fn return_to_ring(end: &End, segment: &Segment) -> io::Result<()> {
         }
         if transfer::bytes_waiting(end.fd())? == 0 {
             let parker = end.parker();
-            let BothSides { readers, writers } = &lock_both(ring, &parker)?;
-            // Again, now that no byte of ours can come in between.
-            let is_clear = ring.sleeper().is_none()
-                && ring.all_have_returned()
-                && transfer::any_mark(end.fd())?.is_none()
-                && transfer::bytes_waiting(end.fd())? == 0;
-            if ring.route() == Route::Shadow && is_clear {
-                writers.return_to_ring(readers);
+            // Who is stopped with a lock held keeps nobody waiting for what only saves time.
+            if let Some((writers, readers)) = ring.try_lock_both(&parker) {
+                // Again, now that no byte of ours can come in between.
+                let is_clear = ring.sleeper().is_none()
+                    && ring.all_have_returned()
+                    && transfer::any_mark(end.fd())?.is_none()
+                    && transfer::bytes_waiting(end.fd())? == 0
+                    && mirror::make_room(end.fd(), ring.capacity().map_err(broken)?).is_ok();
+                if ring.route() == Route::Shadow && is_clear {
+                    writers.return_to_ring(&readers);
+                }
+                return Ok(());
             }
-            return Ok(());
         }
         millstream_sys::cpu::give_way();
     }

@@ -9,8 +9,20 @@ use millstream_sys::{Errno, clock, pipe, transfer};
 
 static MEANINGLESS: [u8; 4096] = [0; 4096];
 
-/// Pages of the shadow while it is a mirror.
-const NARROW_BYTES: usize = 8192;
+/// Of the shadow while it is a mirror: two pages. One is enough for a ring of one page, which is empty or full.
+pub(crate) const BYTES: usize = 8192;
+
+/// Sees to it that the shadow is large enough to mirror a ring of `capacity`: it may have become a single page while it carried the
+/// stream.
+///
+/// # Errors
+/// `EPERM`: the kernel refuses this user one page more.
+pub(crate) fn make_room(shadow: BorrowedFd<'_>, capacity: usize) -> Result<(), Errno> {
+    if capacity >= BYTES && pipe::capacity(shadow)? < BYTES {
+        pipe::set_capacity(shadow, BYTES)?;
+    }
+    Ok(())
+}
 
 /// The shadow behind one descriptor: bytes go in through a write end and come out of a read end.
 pub(crate) struct Mirror<'a> {
@@ -31,9 +43,9 @@ impl<'a> Mirror<'a> {
 
 impl Shadow for Mirror<'_> {
     fn narrow(&self) {
-        if pipe::capacity(self.end) != Ok(NARROW_BYTES) {
+        if pipe::capacity(self.end) != Ok(BYTES) {
             // Refused only while more lies in it, which is not so while it is a mirror.
-            let _ = pipe::set_capacity(self.end, NARROW_BYTES);
+            let _ = pipe::set_capacity(self.end, BYTES);
         }
     }
 

@@ -445,7 +445,7 @@ impl Reader {
                 let (has_bytes, same_route) = (has_bytes(ring), ring.route() == route);
                 waits.slept(!has_bytes && ready.readable && route == Route::Ring);
                 if ready.is_nothing() {
-                    self.forget_dead_sleeper(ring);
+                    self.somebody_sleeps_inside(ring);
                 }
                 let is_idle = ready.is_nothing() && free_if_dead(&self.end, ring).unwrap_or(false);
                 if is_idle && segment.give_pages_back(&parker) {

@@ -290,11 +290,7 @@ impl Writer {
                 return Ok(Attempt::Offered(offered, was_seen));
             }
             drop(writers);
-            if !was_seen {
-                // Nothing is written, so nothing will be rung for.
-                self.ask_for_readers(clock::ticks(), ring.closes())?;
-            }
-            return Ok(Attempt::NoRoom);
+            return self.see_unless_seen(ring, was_seen).map(|()| Attempt::NoRoom);
         }
         segment.populate(room.touches(room.len().min(total - done)))?;
         let count = writers.write(room, unwritten(buffers, done), cpu::current());
@@ -303,7 +299,11 @@ impl Writer {
         drop(writers);
         let called = called.unwrap_or_else(|| {
             let fills = room.len() - count < PIPE_BUF && ring.bell().is_watched_for_room();
-            if ring.readers_wait() || fills { self.raise_bell(ring, was_seen) } else { Ok(()) }
+            if ring.readers_wait() || fills {
+                self.raise_bell(ring, was_seen)
+            } else {
+                self.see_unless_seen(ring, was_seen)
+            }
         });
         // Bytes that were read had a reader: that it has gone since is for the next write to find.
         let was_read = || ring.readable().is_ok_and(|left| left < count);
@@ -316,7 +316,7 @@ impl Writer {
     #[inline]
     pub(crate) fn see_that_a_reader_is_left(&self, ring: Ring<'_>) -> Result<bool, Stop> {
         if ring.route() == Route::Shadow {
-            // There the kernel says so itself.
+            // There the kernel says so itself, to who finds the stream there still when it has the lock.
             return Ok(false);
         }
         let (now, closes) = (clock::ticks(), ring.closes());

@@ -6,7 +6,7 @@ use crate::bytes::{Bytes, Lines};
 use crate::geometry::{Extent, Geometry};
 use crate::header::{HEADER_BYTES, Header, MAGIC, VERSION};
 use crate::lock::{Guard, Parking};
-use crate::route::Route;
+use crate::route::{QUIET, Route};
 use crate::sync::{Ordering, fence_after_unlock};
 
 /// Largest write that no other is mixed with, and the room that a writer must find to be called ready (`pipe(7)`).
@@ -115,11 +115,15 @@ impl<'a> Ring<'a> {
         Ok(ReadSide { ring: *self, guard: self.header.readers.0.lock(&self.header.read_pos.0, parking)? })
     }
 
+    /// Takes the lock of the reading side if nobody uses it at this moment. Never waits.
+    pub fn try_lock_readers<P: Parking>(&self, parking: &'a P) -> Option<ReadSide<'a, P>> {
+        Some(ReadSide { ring: *self, guard: self.header.readers.0.lock.try_acquire(parking)? })
+    }
+
     /// Both sides, if nobody uses either at this moment. Never waits.
     pub fn try_lock_both<P: Parking>(&self, parking: &'a P) -> Option<(WriteSide<'a, P>, ReadSide<'a, P>)> {
-        let Header { writers, readers, .. } = self.header;
-        let writers = WriteSide { ring: *self, guard: writers.0.lock.try_acquire(parking)? };
-        Some((writers, ReadSide { ring: *self, guard: readers.0.lock.try_acquire(parking)? }))
+        let writers = WriteSide { ring: *self, guard: self.header.writers.0.lock.try_acquire(parking)? };
+        Some((writers, self.try_lock_readers(parking)?))
     }
 
     /// Bytes waiting at some instant during the call.
@@ -203,10 +207,10 @@ impl<'a> Ring<'a> {
         state.given.load(Ordering::Relaxed) == state.returned.load(Ordering::Relaxed)
     }
 
-    /// Whether any end was ever made a plain descriptor.
+    /// Whether the stream goes through the shadow for no other reason than that a reader sleeps there, or slept.
     #[inline]
-    pub fn was_ever_given(&self) -> bool {
-        self.header.state.0.given.load(Ordering::Relaxed) != 0
+    pub fn is_quiet(&self) -> bool {
+        self.header.state.0.route.load(Ordering::Relaxed) == QUIET
     }
 
     /// The CPU that the writing side last ran on, if any did.

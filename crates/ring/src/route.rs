@@ -13,12 +13,15 @@ pub enum Route {
     Moving,
 }
 
+/// [`Route::Shadow`], and nothing but a quiet reader has brought the stream there.
+pub(crate) const QUIET: u32 = 3;
+
 impl Route {
     pub(crate) fn from_word(word: u32) -> Route {
         match word {
             0 => Route::Ring,
             2 => Route::Moving,
-            // What a hostile peer may have written is treated as the route that needs no trust.
+            // QUIET too. What a hostile peer may have written is treated as the route that needs no trust.
             _ => Route::Shadow,
         }
     }

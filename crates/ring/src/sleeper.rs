@@ -25,7 +25,7 @@
 use crate::header::count_one;
 use crate::lock::Parking;
 use crate::ring::{ReadSide, Ring, WriteSide};
-use crate::route::Route;
+use crate::route::{QUIET, Route};
 use crate::sync::{AtomicU32, Ordering};
 
 /// Beside the number of the thread.
@@ -41,7 +41,8 @@ impl<P: Parking> ReadSide<'_, P> {
     /// the stream does not go through the shadow, or somebody else sleeps or dozes there.
     pub fn note_sleeper(&self, me: u32) -> bool {
         let word = self.ring.sleeper_word();
-        let now = word.load(Ordering::Relaxed);
+        // With `Ring::sleeper_woke`: what the last one has counted is seen.
+        let now = word.load(Ordering::Acquire);
         let may_sleep = self.ring.route() == Route::Shadow && (now == 0 || now == me | DOZES);
         if may_sleep {
             word.store(me, Ordering::Relaxed);
@@ -52,6 +53,12 @@ impl<P: Parking> ReadSide<'_, P> {
 }
 
 impl<P: Parking> WriteSide<'_, P> {
+    /// Says why the stream goes through the shadow: only because a reader is about to sleep there ([`Ring::is_quiet`]). Who gives an
+    /// end away says otherwise. Only with both sides locked, after [`Bell::silence`](crate::Bell::silence).
+    pub fn note_quiet(&self, _: &ReadSide<'_, P>) {
+        self.ring.header.state.0.route.store(QUIET, Ordering::Release);
+    }
+
     /// Sends the stream back to the ring. Only with both sides locked, nothing in the shadow, and nobody asleep there.
     pub fn return_to_ring(&self, _: &ReadSide<'_, P>) {
         self.ring.sleeper_word().store(0, Ordering::Relaxed);
@@ -84,14 +91,19 @@ impl Ring<'_> {
         self.sleeper_word().store(if dozes { me | DOZES } else { 0 }, Ordering::Release);
     }
 
-    /// The thread `me` has died in its sleep, or dozes no longer.
-    pub fn forget_sleeper(&self, me: u32) {
-        for word in [me, me | DOZES] {
-            let _ = self.sleeper_word().compare_exchange(word, 0, Ordering::Release, Ordering::Relaxed);
-        }
+    /// The thread `id` has died in its sleep.
+    pub fn forget_sleeper(&self, id: u32) {
+        let _ = self.sleeper_word().compare_exchange(id, 0, Ordering::Release, Ordering::Relaxed);
     }
 
-    fn sleeper_word(&self) -> &AtomicU32 {
+    /// The thread `me` will not read the shadow next, if it said so. If it sleeps there, and a signal handler calls this, nothing
+    /// changes.
+    pub fn dozes_no_longer(&self, me: u32) {
+        let _ = self.sleeper_word().compare_exchange(me | DOZES, 0, Ordering::Release, Ordering::Relaxed);
+    }
+
+    /// Where that number stands, for who waits until it is another. Nobody is woken there.
+    pub fn sleeper_word(&self) -> &AtomicU32 {
         &self.header.bell.0.sleeper
     }
 }

@@ -168,10 +168,11 @@ impl Patience {
         }
     }
 
-    /// A reader to which so many bytes have come in all is about to sleep: whether its pipe is quiet.
-    pub(crate) fn finds_it_quiet(&self, bytes: u64) -> bool {
+    /// A reader to which so many bytes have come in all is about to sleep: whether its pipe is quiet; if it was already, whether it
+    /// still is.
+    pub(crate) fn finds_it_quiet(&self, bytes: u64, was_quiet: bool) -> bool {
         let mut quiet = Quiet { before: self.quiet_before.load(Relaxed), sleeps: self.quiet_sleeps.load(Relaxed) };
-        let is_quiet = quiet.will_sleep(bytes);
+        let is_quiet = quiet.will_sleep(bytes) || (was_quiet && quiet.sleeps > 0);
         self.quiet_before.store(quiet.before, Relaxed);
         self.quiet_sleeps.store(quiet.sleeps, Relaxed);
         is_quiet

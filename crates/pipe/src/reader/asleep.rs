@@ -17,9 +17,11 @@
 //! one needs, and a writer that finds it full makes it as large as the ring, for which the kernel may refuse its user the pages.
 
 use std::io::{self, IoSliceMut};
+use std::time::Duration;
 
 use millstream_ring::{Ring, Route};
-use millstream_sys::{Errno, clock, futex, pipe, transfer};
+use millstream_sys::futex::{self, Life};
+use millstream_sys::{Errno, clock, memory, pipe, transfer};
 
 use crate::end::broken;
 use crate::segment::Segment;
@@ -28,6 +30,9 @@ use super::{Looked, Reader, Waits, filled_by_one_call};
 
 /// Pages of memory that an idle pipe may keep: its reader does not wake up to give more back.
 const PAGES_KEPT: usize = 2;
+
+/// Much longer than a wake-up takes.
+const SLEEPER_WAKES_IN: Duration = Duration::from_millis(5);
 
 impl Reader {
     /// Reads what comes, asleep in the shadow, if it is time for that: nothing waits in the ring, and looking for it does not pay.
@@ -95,10 +100,15 @@ impl Reader {
     fn lies_down(&self, segment: &Segment) -> io::Result<bool> {
         let (ring, parker) = (segment.ring(), self.end.parker());
         match ring.route() {
-            Route::Ring if self.end.patience.finds_it_quiet(self.end.counters.bytes()) => {
+            Route::Ring if self.end.patience.finds_it_quiet(self.end.counters.bytes(), false) => {
                 self.becomes_quiet(segment).map_err(io::Error::from)
             }
             Route::Shadow if ring.all_have_returned() => {
+                if !self.end.patience.finds_it_quiet(self.end.counters.bytes(), true) {
+                    // A stream: whoever writes is to find nobody here, and goes back to the ring.
+                    ring.dozes_no_longer(parker.thread());
+                    return Ok(false);
+                }
                 let readers = ring.lock_readers(&parker).map_err(broken)?;
                 let is_alone = !readers.is_claimed() && ring.readable() == Ok(0) && ring.all_have_returned();
                 Ok(is_alone && readers.note_sleeper(parker.thread()))
@@ -130,15 +140,36 @@ impl Reader {
             }
         }
         let silenced = ring.bell().silence(&parker, &mirror, Route::Shadow);
-        Ok(silenced.is_ok() && readers.note_sleeper(parker.thread()))
+        if silenced.is_err() {
+            return Ok(false);
+        }
+        writers.note_quiet(&readers);
+        Ok(readers.note_sleeper(parker.thread()))
     }
 
-    /// After a sleep beside a pipe in whose shadow somebody else sleeps: it may have been killed there.
-    pub(super) fn forget_dead_sleeper(&self, ring: Ring<'_>) {
-        if let Some(id) = ring.sleeper()
-            && !futex::exists(id)
-        {
+    /// Whether somebody else sleeps in the shadow. Who was killed there is forgotten, and so is one whose number has another program by
+    /// now. Looks into `/proc`.
+    pub(super) fn somebody_sleeps_inside(&self, ring: Ring<'_>) -> bool {
+        let me = self.end.parker().thread();
+        // A signal handler finds its own thread, which takes nothing meanwhile.
+        let Some(id) = ring.sleeper().filter(|&id| id != me) else { return false };
+        let is_there = futex::life_of(id) != Life::Dead && futex::may_have_mapped(id, memory::SEALABLE_NAME);
+        if !is_there {
             ring.forget_sleeper(id);
         }
+        is_there
+    }
+
+    /// Gives who sleeps in the shadow, and may be stopped there, the time to wake up.
+    ///
+    /// # Errors
+    /// `EINTR`: a signal handler ran.
+    pub(super) fn wait_for_sleeper(&self, ring: Ring<'_>) -> Result<(), Errno> {
+        if let Some(id) = ring.sleeper()
+            && futex::wait_or_be_interrupted(ring.sleeper_word(), id, SLEEPER_WAKES_IN)
+        {
+            return Err(Errno::INTR);
+        }
+        Ok(())
     }
 }

@@ -104,7 +104,9 @@ impl Reader {
         wanted: usize,
         done: &mut u64,
     ) -> io::Result<Step> {
-        let Some(segment) = segment else { return self.splice_shadow(target, wanted, true, done) };
+        let Some(segment) = segment else {
+            return self.splice_shadow(target, wanted, || false, done).map(|step| step.unwrap_or(Step::Moved));
+        };
         let (ring, parker) = (segment.ring(), self.end.parker());
         let readers = ring.lock_readers(&parker).map_err(broken)?;
         if readers.is_claimed() {
@@ -121,7 +123,12 @@ impl Reader {
             Route::Ring if waiting.is_empty() => return Ok(Step::Empty),
             // With the readers locked no other of us takes bytes from the shadow now, but for one that sleeps there.
             Route::Shadow if waiting.is_empty() => {
-                return self.splice_shadow(target, wanted, ring.sleeper().is_none(), done);
+                let step = self.splice_shadow(target, wanted, || self.somebody_sleeps_inside(ring), done)?;
+                drop(readers);
+                return match step {
+                    Some(step) => Ok(step),
+                    None => self.wait_for_sleeper(ring).map(|()| Step::Moved).map_err(io::Error::from),
+                };
             }
             Route::Ring | Route::Shadow => {}
         }
@@ -143,23 +150,25 @@ impl Reader {
         Ok(Step::Moved)
     }
 
+    /// `None`: not while somebody may interfere.
     fn splice_shadow(
         &self,
         target: &Foreign<'_>,
         wanted: usize,
-        is_only_reader: bool,
+        may_interfere: impl FnOnce() -> bool,
         done: &mut u64,
-    ) -> io::Result<Step> {
-        match target.take_from_shadow(self.end.fd(), wanted, is_only_reader) {
-            Ok(0) => Ok(Step::End),
-            Ok(count) => {
+    ) -> io::Result<Option<Step>> {
+        match target.take_from_shadow(self.end.fd(), wanted, may_interfere) {
+            Ok(None) => Ok(None),
+            Ok(Some(0)) => Ok(Some(Step::End)),
+            Ok(Some(count)) => {
                 self.end.counters.spliced_through_kernel(count);
                 *done += count as u64;
-                Ok(Step::Moved)
+                Ok(Some(Step::Moved))
             }
             // Of which of the two?
-            Err(Errno::AGAIN) if transfer::bytes_waiting(self.end.fd())? == 0 => Ok(Step::Empty),
-            Err(Errno::AGAIN) => Ok(Step::Full),
+            Err(Errno::AGAIN) if transfer::bytes_waiting(self.end.fd())? == 0 => Ok(Some(Step::Empty)),
+            Err(Errno::AGAIN) => Ok(Some(Step::Full)),
             Err(error) => Err(error.into()),
         }
     }

@@ -186,7 +186,7 @@ impl<'a> Relay<'a> {
         drop(readers);
         drop(writers);
         if !matches!(outcome, Step::Moved) {
-            let see = self.to.map_or(Ok(()), |to| self.writer.see_before_waiting(to.ring(), was_seen));
+            let see = self.to.map_or(Ok(()), |to| self.writer.see_unless_seen(to.ring(), was_seen));
             return see.map(|()| outcome);
         }
         if let Some(from) = consumed {

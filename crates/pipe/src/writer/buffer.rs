@@ -9,7 +9,7 @@ use std::io::{self, IoSlice};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use millstream_ring::{Lent, PIPE_BUF, Ring, Route, Spare};
+use millstream_ring::{Lent, Ring, Route, Spare};
 use millstream_sys::futex::Thread;
 use millstream_sys::share::Share;
 use millstream_sys::{Errno, cpu};
@@ -273,12 +273,9 @@ impl Writer {
         };
         self.end.counters.lent(count);
         drop(writers);
-        if !ring.readers_wait() && (room >= PIPE_BUF || !ring.bell().is_watched_for_room()) {
-            return Ok(Attempt::Lent(Ok(())));
-        }
         // Bytes that were read had a reader: that it has gone since is for the next write to find.
         let was_read = || ring.readable().is_ok_and(|left| left < count);
-        let told = self.raise_bell(ring, was_seen);
+        let told = self.tell_readers(ring, room, was_seen);
         Ok(Attempt::Lent(told.or_else(|stop| if was_read() { Ok(()) } else { Err(stop) })))
     }
 

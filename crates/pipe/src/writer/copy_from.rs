@@ -106,7 +106,7 @@ impl Writer {
         let room = writers.room(wanted).map_err(broken)?;
         if room.len() < wanted.min(PIPE_BUF) {
             drop(writers);
-            return self.see_before_waiting(ring, was_seen).map(|()| Step::Full);
+            return self.see_unless_seen(ring, was_seen).map(|()| Step::Full);
         }
         // Not all of a small ring at once: its readers go on with what is there.
         let half = (ring.capacity().map_err(broken)? / 2).max(PIPE_BUF);
@@ -117,7 +117,7 @@ impl Writer {
             Ok(count) => count,
             Err(Errno::AGAIN) => {
                 drop(writers);
-                return self.see_before_waiting(ring, was_seen).map(|()| Step::Empty);
+                return self.see_unless_seen(ring, was_seen).map(|()| Step::Empty);
             }
             Err(Errno::INTR) => return Err(Stop::Interrupted),
             Err(error) => return Err(error.into()),
@@ -158,8 +158,8 @@ impl Writer {
         }
     }
 
-    /// Before it waits for something that is no answer to what it wrote: nothing was rung for.
-    pub(crate) fn see_before_waiting(&self, ring: Ring<'_>, was_seen: bool) -> Result<(), Stop> {
+    /// Where nothing was rung for.
+    pub(crate) fn see_unless_seen(&self, ring: Ring<'_>, was_seen: bool) -> Result<(), Stop> {
         if was_seen { Ok(()) } else { self.ask_for_readers(clock::ticks(), ring.closes()) }
     }
 
@@ -167,9 +167,10 @@ impl Writer {
     /// reader for it is what the next attempt finds.
     pub(crate) fn tell_readers(&self, ring: Ring<'_>, room_left: usize, was_seen: bool) -> Result<(), Stop> {
         if ring.readers_wait() || (room_left < PIPE_BUF && ring.bell().is_watched_for_room()) {
-            self.raise_bell(ring, was_seen)?;
+            self.raise_bell(ring, was_seen)
+        } else {
+            self.see_unless_seen(ring, was_seen)
         }
-        Ok(())
     }
 
     pub(crate) fn wait_for_room(

@@ -4,9 +4,8 @@ use std::io::IoSlice;
 use std::sync::atomic::Ordering::Relaxed;
 
 use millstream_ring::{Ring, WriteSide};
-use millstream_sys::{Errno, clock, cpu, pipe, transfer};
+use millstream_sys::{Errno, clock, cpu, futex, pipe, transfer};
 
-use crate::end::broken;
 use crate::parking::Parker;
 
 use super::{Attempt, Stop, Writer, gathered_for_one_call};
@@ -55,7 +54,7 @@ impl Writer {
     #[cold]
     fn makes_room(&self, ring: Ring<'_>) -> bool {
         let (Ok(capacity), Ok(now)) = (ring.capacity(), pipe::capacity(self.end.fd())) else { return false };
-        !ring.was_ever_given() && now < capacity && pipe::set_capacity(self.end.fd(), capacity).is_ok()
+        ring.is_quiet() && now < capacity && pipe::set_capacity(self.end.fd(), capacity).is_ok()
     }
 
     /// Goes back to the ring if nothing but quiet has brought the stream to the shadow: no reader sleeps there any more, and it
@@ -67,12 +66,15 @@ impl Writer {
         parker: &'p Parker<'p>,
         len: usize,
     ) -> Result<bool, Stop> {
-        if ring.was_ever_given() {
+        if !ring.is_quiet() {
             return Ok(false);
         }
-        if ring.sleeper().is_some() {
+        if let Some(id) = ring.sleeper() {
             self.written_to_dozer.store(0, Relaxed);
-            return Ok(false);
+            if !self.is_time_to_look() || futex::exists(id) {
+                return Ok(false);
+            }
+            ring.forget_sleeper(id);
         }
         let to_dozer = self.written_to_dozer.load(Relaxed).saturating_add(len);
         if ring.has_dozer() && to_dozer <= MOST_FOR_DOZER {
@@ -83,7 +85,8 @@ impl Writer {
         if !is_empty()? {
             return Ok(false);
         }
-        let readers = ring.lock_readers(parker).map_err(broken)?;
+        // Who is stopped with the lock held, or interrupted by the signal handler that writes here, is not waited for.
+        let Some(readers) = ring.try_lock_readers(parker) else { return Ok(false) };
         // Again, now that nobody can lie down there.
         let is_clear = ring.sleeper().is_none() && is_empty()?;
         if is_clear {
@@ -93,9 +96,11 @@ impl Writer {
     }
 
     pub(super) fn should_try_to_return(&self, ring: Ring<'_>) -> bool {
-        if ring.sleeper().is_some() {
-            return false;
-        }
+        ring.sleeper().is_none() && self.is_time_to_look()
+    }
+
+    /// Once in [`RETURN_EVERY`].
+    fn is_time_to_look(&self) -> bool {
         let now = clock::ticks();
         let is_time = now.wrapping_sub(self.return_tried_at.load(Relaxed)) >= RETURN_EVERY;
         if is_time {
