@@ -54,7 +54,7 @@ lazily_bound! {
     "millstream_dlsym" => "dlsym",
 }
 
-#[cfg(feature = "count")]
+#[cfg(any(feature = "count", all(feature = "ring", target_arch = "x86_64")))]
 lazily_bound! {
     "millstream_chk_fail" => "__chk_fail",
 }
@@ -71,7 +71,7 @@ unsafe extern "C-unwind" {
     #[link_name = "millstream_dlsym"]
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
     /// Ends the program as glibc does when a fortified call would overrun its buffer.
-    #[cfg(feature = "count")]
+    #[cfg(any(feature = "count", all(feature = "ring", target_arch = "x86_64")))]
     #[link_name = "millstream_chk_fail"]
     pub(crate) safe fn chk_fail() -> !;
     /// A variable cannot be bound lazily; this is the one name that is looked up at the start.

@@ -30,6 +30,7 @@ mod stream;
 mod tally;
 mod text;
 mod wait;
+mod watched;
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;

@@ -15,7 +15,7 @@ use millstream_sys::pipe;
 use super::end::{End, Stage};
 use super::redirect::{self, Redirected};
 use super::signals::Held;
-use super::{IS_WANTED, OFTEN, confined, is_own_process, meet, offer, tally, worth_it};
+use super::{IS_WANTED, OFTEN, confined, is_own_process, meet, offer, tally, watched, worth_it};
 use crate::descriptor::borrow;
 
 /// Higher ones are not looked at.
@@ -59,7 +59,9 @@ fn ask(end: &End, fd: c_int, passed: u64) {
     if end.has_given_up(pipe.inode) {
         return;
     }
-    if makes_way(end) {
+    if watched::was_waited_for(fd) {
+        tally::tell(fd, direction, Fate::called(c"poll"));
+    } else if makes_way(end) {
         end.adopt(fd, pipe.inode, passed, 0);
     } else {
         tally::tell(fd, direction, Fate::Second);

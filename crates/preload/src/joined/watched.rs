@@ -1,0 +1,124 @@
+//! Descriptors that the program waits for before it uses them. Their pipes are left alone: the first such wait would give them back to
+//! the kernel, and what joining had cost would be lost.
+//!
+//! `poll` and `select` are those of glibc, whose second names are not ours.
+
+use core::arch::global_asm;
+use core::ffi::{c_int, c_ulong, c_void};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+
+use super::notice;
+use crate::glibc;
+
+const WORDS: usize = notice::NUMBERS / 64;
+/// A bit for each number that was waited for since it was last asked.
+static WAITED: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
+/// More descriptors than this are not looked at in one call.
+const LOOKED_AT: usize = 16;
+
+/// Whether the program has waited for this one since the last time.
+pub(super) fn was_waited_for(fd: c_int) -> bool {
+    let (at, bit) = place_of(fd);
+    WAITED.get(at).is_some_and(|word| word.fetch_and(!bit, Relaxed) & bit != 0)
+}
+
+fn note(fd: c_int) {
+    let (at, bit) = place_of(fd);
+    if let Some(word) = WAITED.get(at)
+        && word.load(Relaxed) & bit == 0
+    {
+        word.fetch_or(bit, Relaxed);
+    }
+}
+
+fn place_of(fd: c_int) -> (usize, u64) {
+    (fd as usize / 64, 1 << (fd & 63))
+}
+
+/// `struct pollfd`.
+#[repr(C)]
+pub struct Asked {
+    fd: c_int,
+    events: i16,
+    answer: i16,
+}
+
+global_asm!(
+    ".pushsection .text.millstream_waits,\"ax\",@progbits",
+    ".weak __poll",
+    ".weak __select",
+    ".globl millstream_poll_behind",
+    ".hidden millstream_poll_behind",
+    "millstream_poll_behind: jmp __poll@PLT",
+    ".globl millstream_select_behind",
+    ".hidden millstream_select_behind",
+    "millstream_select_behind: jmp __select@PLT",
+    ".popsection",
+);
+
+unsafe extern "C-unwind" {
+    #[link_name = "millstream_poll_behind"]
+    fn poll_behind(asked: *mut Asked, len: c_ulong, limit_ms: c_int) -> c_int;
+    #[link_name = "millstream_select_behind"]
+    fn select_behind(numbers: c_int, read: *mut u64, write: *mut u64, other: *mut u64, limit: *mut c_void) -> c_int;
+}
+
+/// `poll(2)`.
+///
+/// # Safety
+/// As for `poll(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn poll(asked: *mut Asked, len: c_ulong, limit_ms: c_int) -> c_int {
+    // SAFETY: the caller's promise is the same.
+    let answer = unsafe { poll_behind(asked, len, limit_ms) };
+    if answer > 0 {
+        for at in 0..(len as usize).min(LOOKED_AT) {
+            // SAFETY: the kernel has just read and written these entries.
+            note(unsafe { (*asked.wrapping_add(at)).fd });
+        }
+    }
+    answer
+}
+
+/// `poll(2)` as programs built with `_FORTIFY_SOURCE` call it.
+///
+/// # Safety
+/// As for `poll(2)`; `room` is the size of the list in bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __poll_chk(asked: *mut Asked, len: c_ulong, limit_ms: c_int, room: usize) -> c_int {
+    if room / size_of::<Asked>() < len as usize {
+        glibc::chk_fail();
+    }
+    // SAFETY: the caller's promise is the same.
+    unsafe { poll(asked, len, limit_ms) }
+}
+
+/// `select(2)`.
+///
+/// # Safety
+/// As for `select(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn select(
+    numbers: c_int,
+    read: *mut u64,
+    write: *mut u64,
+    other: *mut u64,
+    limit: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's promise is the same.
+    let answer = unsafe { select_behind(numbers, read, write, other, limit) };
+    if answer > 0 {
+        let words = (numbers as usize).div_ceil(64).min(WORDS);
+        for (at, word) in WAITED.iter().enumerate().take(words) {
+            for set in [read, write] {
+                // SAFETY: the kernel has just read and written sets of at least so many bits, in words of 64.
+                let bits = if set.is_null() { 0 } else { unsafe { set.wrapping_add(at).read() } };
+                if word.load(Relaxed) & bits != bits {
+                    word.fetch_or(bits, Relaxed);
+                }
+            }
+        }
+    }
+    answer
+}
