@@ -13,6 +13,10 @@ use super::{Attempt, Stop, Writer, gathered_for_one_call};
 /// Between two attempts to leave the shadow for the ring, in ticks: about a millisecond.
 pub(crate) const RETURN_EVERY: u64 = 3_000_000;
 
+/// Between two questions whether the reader asleep in the shadow is alive, in ticks: a tenth of a second. Asked at every other byte
+/// that comes after a pause of a millisecond it took a twelfth of the round trip.
+const LOOK_FOR_DEAD_EVERY: u64 = 100 * RETURN_EVERY;
+
 /// Bytes that a writer puts into the shadow of a quiet pipe without having found its reader asleep: more is no quiet pipe.
 const MOST_FOR_DOZER: usize = 1024;
 
@@ -71,7 +75,7 @@ impl Writer {
         }
         if let Some(id) = ring.sleeper() {
             self.written_to_dozer.store(0, Relaxed);
-            if !self.is_time_to_look() || futex::exists(id) {
+            if !self.is_time_to_look(LOOK_FOR_DEAD_EVERY) || futex::exists(id) {
                 return Ok(false);
             }
             ring.forget_sleeper(id);
@@ -96,13 +100,13 @@ impl Writer {
     }
 
     pub(super) fn should_try_to_return(&self, ring: Ring<'_>) -> bool {
-        ring.sleeper().is_none() && self.is_time_to_look()
+        ring.sleeper().is_none() && self.is_time_to_look(RETURN_EVERY)
     }
 
-    /// Once in [`RETURN_EVERY`].
-    fn is_time_to_look(&self) -> bool {
+    /// When so many ticks have gone since it last was.
+    fn is_time_to_look(&self, every: u64) -> bool {
         let now = clock::ticks();
-        let is_time = now.wrapping_sub(self.return_tried_at.load(Relaxed)) >= RETURN_EVERY;
+        let is_time = now.wrapping_sub(self.return_tried_at.load(Relaxed)) >= every;
         if is_time {
             self.return_tried_at.store(now, Relaxed);
         }
