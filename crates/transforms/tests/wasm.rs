@@ -158,6 +158,10 @@ fn what_is_no_module_for_a_transform_is_refused_before_a_byte_moves() {
         (large, "has more than 16777216 bytes, too many for a module"),
         (file("text", b"no module"), "is no WebAssembly module: it does not begin with"),
         (file("short", &fs::read(&rot13).unwrap()[..40]), "is no valid WebAssembly module: "),
+        (
+            file("code", &[b"\0asm\x01\0\0\0\x0a\xe9\x07", &[0; 1001][..]].concat()),
+            "is no valid WebAssembly module: its code section has no functions",
+        ),
         (file("empty", b"\0asm\x01\0\0\0"), "the module exports no memory of the name memory"),
         (from_bare_c(""), "the module exports no function millstream_abi"),
         (

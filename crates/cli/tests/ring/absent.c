@@ -44,11 +44,12 @@ static ssize_t call(char *memory, size_t good, size_t size) {
     return moved;
 }
 
-// Such a call whose answer is said. How much a reader finds is chance.
+// Such a call whose answer is said. How much a reader finds is chance, and so is how much is written of memory that ends on the way:
+// whole pages, the first of which may be what was left of the last one in the pipe.
 static void tell(const char *name, char *memory, size_t good, size_t size) {
     ssize_t moved = call(memory, good, size);
     if (moved < 0) fprintf(stderr, "%s: %s\n", name, strerrorname_np(errno));
-    else if (!writes) fprintf(stderr, "%s: %s\n", name, moved ? "some" : "none");
+    else if (!writes || good < size) fprintf(stderr, "%s: %s\n", name, moved ? "some" : "none");
     else fprintf(stderr, "%s: %zd\n", name, moved);
 }
 

@@ -36,6 +36,11 @@ impl Sandbox {
         if !file.starts_with(b"\0asm") {
             return Err("is no WebAssembly module: it does not begin with the bytes 00 61 73 6d".into());
         }
+        if has_code_of_no_functions(file) {
+            return Err(
+                "is no valid WebAssembly module: its code section has no functions, and bytes nevertheless".into()
+            );
+        }
         let mut config = Config::default();
         config.consume_fuel(true).wasm_multi_memory(false);
         config.ignore_custom_sections(true).enforced_limits(EnforcedLimits::strict());
@@ -189,4 +194,29 @@ fn reason(error: &Error, limits: Limits, when: &str) -> String {
         Some(trap) => format!("the module was stopped: {trap}"),
         None => error.to_string(),
     }
+}
+
+/// Whether the module has bytes of code for no function: wasmi 2.0 divides the one by the other.
+fn has_code_of_no_functions(file: &[u8]) -> bool {
+    const HEADER: usize = 8;
+    const CODE: u8 = 10;
+    /// What the longest number takes (`u32`, WebAssembly core specification, 5.2.2).
+    const LONGEST_NUMBER: usize = 5;
+    let mut rest = file.get(HEADER..).unwrap_or_default();
+    while let Some((&id, after)) = rest.split_first() {
+        let Some((size, after)) = number(after) else { return false };
+        let Some((section, next)) = after.split_at_checked(size) else { return false };
+        if id == CODE && size > LONGEST_NUMBER && number(section).is_some_and(|(functions, _)| functions == 0) {
+            return true;
+        }
+        rest = next;
+    }
+    false
+}
+
+/// The number at the beginning, in LEB128, and what follows it.
+fn number(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let len = bytes.iter().take(5).position(|byte| byte & 0x80 == 0)? + 1;
+    let value = bytes[..len].iter().rev().fold(0_u64, |value, byte| value << 7 | u64::from(byte & 0x7F));
+    Some((usize::try_from(value).ok()?, &bytes[len..]))
 }
