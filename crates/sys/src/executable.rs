@@ -6,7 +6,7 @@
 use core::ffi::{CStr, c_char};
 use core::mem::MaybeUninit;
 
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, BorrowedFd};
 
 /// What a file is when it is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,11 +75,15 @@ const MACHINE: u16 = 62;
 const MACHINE: u16 = 183;
 
 /// Looks at an open file. What cannot be read or understood is [`Kind::Other`].
-#[inline(never)] // gives its stack back before the caller needs its own
 pub fn look(file: impl AsFd) -> Kind {
+    look_at(file.as_fd())
+}
+
+#[inline(never)] // gives its stack back before the caller needs its own
+fn look_at(file: BorrowedFd<'_>) -> Kind {
     // One buffer for all that is read: each further page of stack is copied when a forked child touches it.
     let mut room = [MaybeUninit::uninit(); ROOM];
-    let Ok((head, _)) = rustix::io::pread(&file, &mut room, 0) else { return Kind::Other };
+    let Ok((head, _)) = rustix::io::pread(file, &mut room, 0) else { return Kind::Other };
     if !head.starts_with(b"\x7fELF") {
         return Kind::Other;
     }
@@ -89,7 +93,7 @@ pub fn look(file: impl AsFd) -> Kind {
     match Outline::of(head) {
         Some(Outline { loader: Loader::None, .. }) | None => Kind::Other,
         Some(Outline { loader: Loader::Foreign, .. }) => Kind::Foreign,
-        Some(outline) => kind_by_links(&file, &outline, &mut room).unwrap_or(Kind::Other),
+        Some(outline) => kind_by_links(file, &outline, &mut room).unwrap_or(Kind::Other),
     }
 }
 
@@ -177,16 +181,16 @@ fn is_glibc_loader(path: &[u8]) -> bool {
     path.rsplit(|&byte| byte == b'/').next().is_some_and(|name| name.starts_with(b"ld-linux"))
 }
 
-fn kind_by_links(file: impl AsFd, outline: &Outline, room: &mut [MaybeUninit<u8>; ROOM]) -> Option<Kind> {
+fn kind_by_links(file: BorrowedFd<'_>, outline: &Outline, room: &mut [MaybeUninit<u8>; ROOM]) -> Option<Kind> {
     let dynamic = outline.dynamic?;
-    let links = Links::of(read_at(&file, room, dynamic.offset, dynamic.size)?)?;
+    let links = Links::of(read_at(file, room, dynamic.offset, dynamic.size)?)?;
     let strings = outline.offset_of(links.strings_address)?;
     if links.strings_size > ROOM as u64 {
         // Too large for a leaf; what is needed first is still of interest.
-        let first = read_at(&file, room, strings.checked_add(links.needed[0]?)?, MUST_COME_FIRST.len() as u64)?;
+        let first = read_at(file, room, strings.checked_add(links.needed[0]?)?, MUST_COME_FIRST.len() as u64)?;
         return Some(if first == MUST_COME_FIRST { Kind::Foreign } else { Kind::Other });
     }
-    let strings = read_at(&file, room, strings, links.strings_size)?;
+    let strings = read_at(file, room, strings, links.strings_size)?;
     let first = links.needed[0].and_then(|offset| strings.get(offset as usize..));
     Some(match () {
         () if first.is_some_and(|first| first.starts_with(MUST_COME_FIRST)) => Kind::Foreign,
@@ -290,7 +294,12 @@ fn segments(head: &[u8], kind: u32) -> Option<impl Iterator<Item = Segment>> {
 }
 
 /// All `size` bytes at `offset` of the file, if there is room and they are there.
-fn read_at(file: impl AsFd, room: &mut [MaybeUninit<u8>; ROOM], offset: u64, size: u64) -> Option<&[u8]> {
+fn read_at<'r>(
+    file: BorrowedFd<'_>,
+    room: &'r mut [MaybeUninit<u8>; ROOM],
+    offset: u64,
+    size: u64,
+) -> Option<&'r [u8]> {
     let room = room.get_mut(..usize::try_from(size).ok()?)?;
     let (read, rest) = rustix::io::pread(file, room, offset).ok()?;
     rest.is_empty().then_some(read)
