@@ -13,8 +13,9 @@
 //!   fills or empties the whole ring and offers it back, where a wake-up after every write would switch for each.
 //! - **Somebody else runs on this CPU too.** An offer is then a gift: the kernel takes what is left of the share of who
 //!   yields, and gives it to the third. Such an offer comes back late, after milliseconds. Then it is better to sleep:
-//!   a sleeper keeps its share. No further offers are made for sixteen times as long as that one took, and for up to 128
+//!   a sleeper keeps its share. No further offers are made for as long as that one took, and for up to 128
 //!   times as long while they stay dear: beside one who stays they cost a hundredth, one who came by is soon forgotten.
+//!   An offer in which the other side has moved a byte for every three ticks was not dear, however long it took.
 //! - **A look is interrupted**: this thread lost its CPU to somebody for a while. The other side had all that time; if it
 //!   has done nothing it is not running, and one sleeps. This teaches nothing about how long it pays to look.
 //!

@@ -25,7 +25,7 @@ const PTHREAD_SIGMASK: usize = 5;
 /// Some names have two versions.
 const PLACES: usize = 104;
 static AT: [Place; PLACES] = [const { Place::new() }; PLACES];
-/// Which of [`guarded`] a place is. Small, as all of the library's data: what fits into one page takes no call to map more.
+/// Which of [`guarded`] a place is. Small, as all of the library's data: what fits into the last page of its file takes no call to map more.
 static OF: [AtomicU8; PLACES] = [const { AtomicU8::new(0) }; PLACES];
 static ARE_UP: AtomicBool = AtomicBool::new(false);
 /// Start and end of glibc's code.

@@ -21,8 +21,8 @@ use crate::descriptor::borrow;
 /// Higher ones are not looked at.
 pub(super) const NUMBERS: usize = 128;
 
-/// Bytes that have passed each number since the kernel was last asked. Small, as all of the library's data: what fits into one page
-/// takes no call to map more.
+/// Bytes that have passed each number since the kernel was last asked. Small, as all of the library's data: what fits into the
+/// last page of its file takes no call to map more.
 static PASSED: [AtomicU32; NUMBERS] = [const { AtomicU32::new(0) }; NUMBERS];
 
 /// A number counts so far.
