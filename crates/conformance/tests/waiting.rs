@@ -4,10 +4,13 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
+use std::time::{Duration, Instant};
 
-use millstream_conformance::alone;
-use millstream_conformance::task::{start, start_and_wait_until_asleep};
+use millstream_conformance::process::{count_signals, interrupt};
+use millstream_conformance::task::{Task, start, start_and_wait_until_asleep};
+use millstream_conformance::{PIPE_BUF, alone};
 use millstream_pipe::{Builder, Reader, Statistics, WaitPolicy, pipe};
+use rustix::process::Signal;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 fn allowed() -> Vec<usize> {
@@ -47,7 +50,73 @@ fn stream_on_one_cpu(cpu: usize, bytes: usize) -> [Statistics; 2] {
     stream(WaitPolicy::Adaptive, [cpu; 2], bytes, 64 << 10)
 }
 
+/// A pipe, full, into which a task writes pieces of 128 KiB until one of its writes ends early, and from which this thread has taken
+/// so many pages, one by one, with some computing between them. Returns the reader, the task and how often the writer has slept
+/// for these pages.
+fn full_for_a_reader_of_pages(pages: usize) -> (Reader, Task<()>, u64) {
+    let (reader, writer) = Builder::new().wait(WaitPolicy::Block).create().unwrap();
+    let writer = Arc::new(writer);
+    let sleeps = {
+        let writer = writer.clone();
+        move || writer.statistics().sleeps
+    };
+    let task = start_and_wait_until_asleep(move || {
+        let piece = vec![7; 128 << 10];
+        while (&*writer).write(&piece).is_ok_and(|count| count == piece.len()) {}
+    });
+    let before = sleeps();
+    for _ in 0..pages {
+        (&reader).read_exact(&mut [0; PIPE_BUF]).unwrap();
+        let until = Instant::now() + Duration::from_micros(20);
+        while Instant::now() < until {}
+    }
+    let slept = sleeps() - before;
+    (reader, task, slept)
+}
+
+fn end_by_a_signal(task: Task<()>) {
+    while !task.is_finished() {
+        interrupt(task.id, Signal::USR1);
+        thread::sleep(Duration::from_millis(1));
+    }
+    task.join();
+}
+
 alone! {
+    fn a_writer_of_much_is_woken_for_several_of_the_pages_that_a_reader_takes_one_by_one() {
+        const PAGES: usize = 1000;
+        count_signals(Signal::USR1, false);
+        run_on(allowed()[0]);
+        // While others want this CPU too the pages may be taken so slowly that it is better woken for each.
+        let fewer = (0..100).any(|_| {
+            let (reader, task, slept) = full_for_a_reader_of_pages(PAGES);
+            drop(reader);
+            task.join();
+            slept < PAGES as u64 / 4
+        });
+        assert!(fewer);
+    }
+
+    fn a_reader_that_takes_pages_and_stops_leaves_a_pipe_that_fills_up() {
+        count_signals(Signal::USR1, false);
+        for pages in [1, 64, 65, 100, 1001] {
+            let (reader, task, _) = full_for_a_reader_of_pages(pages);
+            while reader.bytes_readable().unwrap() < reader.capacity().unwrap() {
+                thread::sleep(Duration::from_millis(1));
+            }
+            end_by_a_signal(task);
+        }
+    }
+
+    fn a_write_that_is_interrupted_has_first_filled_what_was_free() {
+        count_signals(Signal::USR1, false);
+        for pages in [1, 64, 65, 100, 1001] {
+            let (reader, task, _) = full_for_a_reader_of_pages(pages);
+            end_by_a_signal(task);
+            assert_eq!(reader.bytes_readable().unwrap(), reader.capacity().unwrap());
+        }
+    }
+
     fn beside_a_program_that_uses_the_cpu_up_it_is_not_offered_each_time() {
         const BYTES: usize = 256 << 20;
         let cpu = allowed()[0];

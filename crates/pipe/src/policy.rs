@@ -28,20 +28,22 @@
 //!
 //! # Waking
 //! Whoever finds a sleeper rings before its call returns, for a single byte too: there is no timer and no threshold, so
-//! nothing is ever late. Few wake-ups come from having few sleepers: one that was rung for finds all that has come
-//! meanwhile, and until it is there again nobody rings a second time.
+//! nothing that can be taken is ever late. Few wake-ups come from having few sleepers: one that was rung for finds all that has come
+//! meanwhile, and until it is there again nobody rings a second time. A writer that is not done before many pages are free is woken for
+//! several of them, or by its own timer: see `refill`.
 //!
 //! # Memory
 //! The pages of a ring are made as they are first used, and given back by a reader that has waited for a whole nap in
 //! vain. The capacity is not the policy's to change.
 //!
-//! `decisions`, `gathering` and `quiet` are pure: numbers in, numbers out, no clock. `patience` does what it says. `simulation` runs it in a world of
+//! `decisions`, `gathering`, `quiet` and `refill` are pure: numbers in, numbers out, no clock. `patience` does what it says. `simulation` runs it in a world of
 //! two CPUs with a clock of its own.
 
 mod decisions;
 mod gathering;
 mod patience;
 mod quiet;
+mod refill;
 #[cfg(test)]
 mod simulation;
 

@@ -81,6 +81,13 @@ enum Attempt<'b> {
     Claimed,
 }
 
+/// When a sleeping writer is woken.
+#[derive(Clone, Copy, Debug)]
+enum Woken {
+    ForRoom,
+    ForRefill,
+}
+
 /// Why a write ends early.
 pub(crate) enum Stop {
     /// Found by us: the kernel has not sent SIGPIPE.
@@ -202,14 +209,22 @@ impl Writer {
             return Ok(0);
         }
         let Some(segment) = self.end.segment()? else { return self.write_to_kernel(buffers) };
-        let (mut done, mut nap) = (0, FIRST_NAP);
+        let (mut done, mut nap, mut is_interrupted) = (0, FIRST_NAP, false);
         while done < total {
-            let outcome = match self.attempt(segment, buffers, done, total) {
+            let outcome = match self.attempt(segment, buffers, (done, total), !is_interrupted) {
                 Ok(Attempt::Moved(count)) => {
                     done += count;
                     continue;
                 }
-                Ok(Attempt::NoRoom) => self.wait(segment, needed(total), &mut nap),
+                Ok(_) if is_interrupted => Err(Stop::Interrupted),
+                Ok(Attempt::NoRoom) => match self.wait(segment, (done, total), &mut nap) {
+                    // As in the kernel: a signal ends a write that finds no room, not one that has not looked.
+                    Err(Stop::Interrupted) if has_room(segment.ring(), needed(total)) => {
+                        is_interrupted = true;
+                        continue;
+                    }
+                    outcome => outcome,
+                },
                 Ok(Attempt::Offered(offered, was_seen)) => {
                     let (count, outcome) = self.see_through(segment.ring(), &offered, was_seen);
                     done += count;
@@ -253,8 +268,8 @@ impl Writer {
         &self,
         segment: &Segment,
         buffers: &'b [IoSlice<'_>],
-        done: usize,
-        total: usize,
+        (done, total): (usize, usize),
+        may_offer: bool,
     ) -> Result<Attempt<'b>, Stop> {
         let (ring, parker) = (segment.ring(), self.end.parker());
         let was_seen = self.see_that_a_reader_is_left(ring)?;
@@ -283,7 +298,8 @@ impl Writer {
         }
         let room = writers.room(total - done).map_err(broken)?;
         if room.len() < needed(total) {
-            if let Some(rest) = unwritten(buffers, done).next()
+            if may_offer
+                && let Some(rest) = unwritten(buffers, done).next()
                 && direct::pays(&self.end.pipe.direct, ring, rest.len())
                 && let Some(offered) = direct::open(&self.end, ring, &writers, rest)
             {
@@ -387,8 +403,8 @@ impl Writer {
         self.ask_for_readers_now(segment.ring())
     }
 
-    fn wait(&self, segment: &Segment, needed: usize, nap: &mut Duration) -> Result<(), Stop> {
-        let ring = segment.ring();
+    fn wait(&self, segment: &Segment, (done, total): (usize, usize), nap: &mut Duration) -> Result<(), Stop> {
+        let (ring, needed) = (segment.ring(), needed(total));
         // Who has slept a whole nap in vain sleeps on.
         if *nap == FIRST_NAP && ring.route() == Route::Ring && self.end.was_blocking()? {
             let closes = ring.closes();
@@ -404,7 +420,11 @@ impl Writer {
                 Look::Found | Look::KeepLooking | Look::AskKernel => {}
             }
         }
-        if self.end.is_blocking()? { self.sleep(ring, needed, nap) } else { self.must_not_sleep(ring, needed) }
+        match self.end.is_blocking()? {
+            true if self.may_defer(ring, total - done) => self.sleep_long(ring, nap),
+            true => self.sleep(ring, needed, nap),
+            false => self.must_not_sleep(ring, needed),
+        }
     }
 
     fn must_not_sleep(&self, ring: Ring<'_>, needed: usize) -> Result<(), Stop> {
@@ -430,6 +450,26 @@ impl Writer {
         Ok(is_cleared)
     }
 
+    /// Whether a write of which so much is left may sleep until the ring can be refilled with a part of it.
+    fn may_defer(&self, ring: Ring<'_>, rest: usize) -> bool {
+        let refill = ring.refill();
+        ring.route() == Route::Ring && refill > PIPE_BUF && rest >= refill
+    }
+
+    /// As [`sleep`](Self::sleep) of a long write: until there is a refill where one will soon be.
+    fn sleep_long(&self, ring: Ring<'_>, nap: &mut Duration) -> Result<(), Stop> {
+        let slept_at = clock::ticks();
+        let outcome = match self.end.patience.lets_room_gather() {
+            Some(timer) => {
+                let must_sleep = || ring.route() == Route::Ring && !ring.is_offered() && !ring.has_refill();
+                self.sleep_until_woken(ring, Woken::ForRefill, must_sleep, timer).map(drop)
+            }
+            None => self.sleep(ring, 1, nap),
+        };
+        self.end.patience.room_came(clock::ticks().wrapping_sub(slept_at), free(ring), ring.refill());
+        outcome
+    }
+
     fn sleep(&self, ring: Ring<'_>, needed: usize, nap: &mut Duration) -> Result<(), Stop> {
         let route = ring.route();
         let must_sleep = || ring.route() == route && (route != Route::Ring || !has_room(ring, needed));
@@ -450,10 +490,27 @@ impl Writer {
         must_sleep: impl Fn() -> bool,
         nap: Duration,
     ) -> Result<bool, Stop> {
+        self.sleep_until_woken(ring, Woken::ForRoom, must_sleep, nap)
+    }
+
+    fn sleep_until_woken(
+        &self,
+        ring: Ring<'_>,
+        woken: Woken,
+        must_sleep: impl Fn() -> bool,
+        nap: Duration,
+    ) -> Result<bool, Stop> {
         let (bell, parker, mirror) = (ring.bell(), self.end.parker(), self.end.mirror());
-        let counted = bell.writer_will_sleep(&parker, &mirror);
+        let counted = match woken {
+            Woken::ForRoom => bell.writer_will_sleep(&parker, &mirror),
+            Woken::ForRefill => bell.writer_will_defer(&parker, &mirror),
+        };
+        let is_awake = || match woken {
+            Woken::ForRoom => bell.writer_woke(),
+            Woken::ForRefill => bell.writer_deferred(),
+        };
         if mirror.has_lost_readers() {
-            bell.writer_woke();
+            is_awake();
             return Err(Stop::Error(Errno::PIPE.into()));
         }
         let slept = match counted {
@@ -466,7 +523,7 @@ impl Writer {
             }
             _ => None,
         };
-        bell.writer_woke();
+        is_awake();
         counted.map_err(broken)?;
         match slept {
             None => Ok(false),

@@ -105,6 +105,23 @@ impl<'a> Bell<'a> {
         self.ring.header.state.0.writers_waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// As [`Bell::writer_will_sleep`], by one that is to be woken for [`Ring::refill`] and not for less: it looks at the ring again
+    /// for that, and calls [`Bell::writer_deferred`].
+    ///
+    /// # Errors
+    /// [`Broken`].
+    pub fn writer_will_defer(&self, parking: &impl Parking, shadow: &impl Shadow) -> Result<(), Broken> {
+        count_one(&self.tally().writer_sleeps);
+        let Header { state, readers, .. } = self.ring.header;
+        count(&state.0.writers_deferring, &readers.0.lock, parking);
+        self.raise(parking, shadow).map(drop)
+    }
+
+    /// It does not sleep, or no longer.
+    pub fn writer_deferred(&self) {
+        self.ring.header.state.0.writers_deferring.fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// When the bell was last rung, by [`Shadow::now`]: for whoever was woken and wants to know how long that takes. Any
     /// number; nothing may depend on it but how long somebody waits.
     pub fn rung_at(&self) -> u64 {

@@ -14,7 +14,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"mstream\n");
 
 /// The layout described here.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// Bytes before the first data bank.
 pub const HEADER_BYTES: usize = 4096;
@@ -92,6 +92,8 @@ pub(crate) struct State {
     pub(crate) lookout: AtomicU64,
     pub(crate) lookout_pages: AtomicU32,
     pub(crate) lookout_wanted: AtomicU32,
+    /// Writers that sleep or are about to, but not before there is [`crate::Ring::refill`] to be woken for.
+    pub(crate) writers_deferring: AtomicU32,
 }
 
 /// What one side tells the other.
@@ -254,6 +256,7 @@ const _: () = {
     assert!(offset_of!(State, strangers_at) == 56 && offset_of!(State, strangers) == 64);
     assert!(offset_of!(State, spare) == 72 && offset_of!(State, lookout) == 80);
     assert!(offset_of!(State, lookout_pages) == 88 && offset_of!(State, lookout_wanted) == 92);
+    assert!(offset_of!(State, writers_deferring) == 96);
     assert!(offset_of!(Published, position) == 0 && offset_of!(Published, cpu) == 8);
     assert!(offset_of!(Side, lock) == 0 && offset_of!(Side, peer_position) == 24);
     assert!(offset_of!(Side, own_position) == 32 && offset_of!(Side, own_cpu) == 40);
@@ -312,6 +315,7 @@ impl Header {
                 lookout: AtomicU64::new(0),
                 lookout_pages: AtomicU32::new(0),
                 lookout_wanted: AtomicU32::new(0),
+                writers_deferring: AtomicU32::new(0),
             }),
             write_pos: published(),
             writers: side(),

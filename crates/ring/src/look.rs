@@ -104,7 +104,8 @@ impl Look {
             read: position(offset_of!(Header, read_pos)),
             readers_asleep: asleep(offset_of!(State, readers_waiting), is_read_end_watched)
                 .saturating_add(u32::from(is_asleep(sleeper))),
-            writers_asleep: asleep(offset_of!(State, writers_waiting), is_write_end_watched),
+            writers_asleep: asleep(offset_of!(State, writers_waiting), is_write_end_watched)
+                .saturating_add(word32(page, state + offset_of!(State, writers_deferring))),
             is_read_end_watched,
             is_write_end_watched,
             offered: offered(word64(page, offer + offset_of!(OfferWords, word)), offered_bytes),
@@ -183,6 +184,7 @@ mod tests {
         header.read_pos.0.position.store(300, Relaxed);
         header.state.0.watched.store(2, Relaxed);
         header.state.0.writers_waiting.store(3, Relaxed);
+        header.state.0.writers_deferring.store(4, Relaxed);
         header.state.0.readers_waiting.store(1, Relaxed);
         let tally = &header.bell.0.tally;
         let words = [&tally.reader_sleeps, &tally.writer_sleeps, &tally.reader_wakes, &tally.writer_wakes];
@@ -201,7 +203,7 @@ mod tests {
             written: 1000,
             read: 300,
             readers_asleep: 1,
-            writers_asleep: 2,
+            writers_asleep: 6,
             is_read_end_watched: false,
             is_write_end_watched: true,
             offered: 50,

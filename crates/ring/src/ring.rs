@@ -20,6 +20,10 @@ pub const PIPE_BUF: usize = 2;
 /// second is being copied. Half of a 64 KiB first-level cache.
 const PIECE: usize = 32 << 10;
 
+/// A writer that defers is woken when this part of the ring is free: eight pages of 512 KiB, a wake-up for which is less than a
+/// hundredth of what a reader does that computes for as long as one takes with each of them. In a model all of the two bytes.
+const REFILLS: usize = if cfg!(loom) { 1 } else { 16 };
+
 /// A segment, seen by one process.
 #[derive(Clone, Copy, Debug)]
 pub struct Ring<'a> {
@@ -644,11 +648,27 @@ impl Ring<'_> {
         self.header.state.0.readers_waiting.load(Ordering::Relaxed) != 0
     }
 
-    /// After consuming and giving the lock back: whether a writer sleeps, or may be about to, or is watched for.
+    /// After consuming and giving the lock back: whether a writer sleeps, or may be about to, or is watched for, and wants to be
+    /// woken now.
     #[inline]
     pub fn writers_wait(&self) -> bool {
-        // E3 with `Bell::writer_will_sleep`.
+        // E3 with `Bell::writer_will_sleep` and `Bell::writer_will_defer`.
         fence_after_unlock();
-        self.header.state.0.writers_waiting.load(Ordering::Relaxed) != 0
+        let state = &self.header.state.0;
+        state.writers_waiting.load(Ordering::Relaxed) != 0
+            || (state.writers_deferring.load(Ordering::Relaxed) != 0 && self.has_refill())
+    }
+
+    /// Free bytes for which a writer that defers is woken.
+    pub fn refill(&self) -> usize {
+        self.capacity().unwrap_or(0) / REFILLS
+    }
+
+    /// Whether there is that much. Also if the ring is broken: who looks closer finds out.
+    pub fn has_refill(&self) -> bool {
+        match (self.capacity(), self.readable()) {
+            (Ok(capacity), Ok(waiting)) => capacity.saturating_sub(waiting) >= capacity / REFILLS,
+            _ => true,
+        }
     }
 }

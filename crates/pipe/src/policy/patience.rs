@@ -1,6 +1,7 @@
 //! Does what `decisions` says: looks, offers, and reads the clock.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use millstream_sys::{clock, cpu};
 
@@ -8,6 +9,7 @@ use super::WaitPolicy;
 use super::decisions::{Act, End, Lessons, UNMEASURED_WAKE, Wait};
 use super::gathering::{Gathering, PAUSE};
 use super::quiet::Quiet;
+use super::refill::{self, Refill};
 
 /// How waiting before sleep went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +57,8 @@ pub(crate) struct Patience {
     /// Those of [`Quiet`].
     quiet_before: AtomicU64,
     quiet_sleeps: AtomicU32,
+    /// That of [`Refill`].
+    refill: AtomicU64,
 }
 
 impl Patience {
@@ -63,7 +67,8 @@ impl Patience {
         let gathering = [rest, next_rest].map(AtomicU32::new);
         let Quiet { before, sleeps } = Quiet::default();
         let (quiet_before, quiet_sleeps) = (AtomicU64::new(before), AtomicU32::new(sleeps));
-        Patience { policy, look: AtomicU32::new(Lessons::none().look), gathering, quiet_before, quiet_sleeps }
+        let refill = AtomicU64::new(Refill::unknown().0);
+        Patience { policy, look: AtomicU32::new(Lessons::none().look), gathering, quiet_before, quiet_sleeps, refill }
     }
 
     pub(crate) fn policy(&self) -> WaitPolicy {
@@ -176,6 +181,16 @@ impl Patience {
         self.quiet_before.store(quiet.before, Relaxed);
         self.quiet_sleeps.store(quiet.sleeps, Relaxed);
         is_quiet
+    }
+
+    /// How long a writer may sleep until there is room for more than a little, if it may: so much will soon be free.
+    pub(crate) fn lets_room_gather(&self) -> Option<Duration> {
+        Refill(self.refill.load(Relaxed)).is_soon().then_some(refill::LONGEST)
+    }
+
+    /// After a writer's sleep of so many ticks in which `freed` bytes became free.
+    pub(crate) fn room_came(&self, ticks: u64, freed: usize, refill: usize) {
+        self.refill.store(Refill::after_sleep(ticks, freed, refill).0, Relaxed);
     }
 
     /// After a sleep: the other side rang at `rung_at`, if it did.

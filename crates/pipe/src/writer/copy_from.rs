@@ -180,7 +180,7 @@ impl Writer {
         waits: &mut Waits<'_>,
     ) -> Result<(), Stop> {
         match segment {
-            Some(segment) => self.wait(segment, wanted.min(PIPE_BUF), &mut waits.nap),
+            Some(segment) => self.wait(segment, (0, wanted.min(PIPE_BUF)), &mut waits.nap),
             None if self.end.is_blocking()? => {
                 let slept = transfer::sleep_until_writable(self.end.fd(), waits.nap);
                 waits.slept(false);

@@ -220,7 +220,7 @@ impl Writer {
             if let Ok(false) = outcome {
                 outcome = match self.end.segment()? {
                     None => self.wait_for_kernel(nap),
-                    Some(segment) => self.wait(segment, needed(len), &mut nap),
+                    Some(segment) => self.wait(segment, (0, needed(len)), &mut nap),
                 }
                 .map(|()| false);
             }

@@ -217,3 +217,48 @@ fn no_byte_that_rings_gets_into_a_stream_that_goes_another_way() {
         assert_eq!(world.shadow.bytes(), 0, "nothing but the stream");
     });
 }
+
+/// A writer of a long write, which is woken when the whole ring is free and not for the first byte.
+#[test]
+fn a_writer_that_defers_is_woken_by_the_read_that_makes_the_refill() {
+    check(3, || {
+        let world = World::new();
+        assert!(try_write(&world, &Me(1), &[1, 2]));
+        let theirs = world.clone();
+        let writer = thread::spawn(move || {
+            let ring = theirs.ring();
+            while !try_write(&theirs, &Me(1), &[3, 4]) {
+                ring.bell().writer_will_defer(&Me(1), &theirs.shadow).unwrap();
+                if !ring.has_refill() {
+                    theirs.shadow.sleep_until_writable();
+                }
+                ring.bell().writer_deferred();
+            }
+        });
+        // And then no more, so that no sleep of the reader wakes it.
+        for expected in [1, 2] {
+            let mut byte = [0; 1];
+            assert_eq!(try_read(&world, &Me(2), &mut byte), 1);
+            assert_eq!(byte, [expected]);
+        }
+        writer.join().unwrap();
+        let mut bytes = [0; 2];
+        assert_eq!((try_read(&world, &Me(2), &mut bytes), bytes), (2, [3, 4]));
+    });
+}
+
+/// A second writer, for whom less is enough, is woken for that beside one that defers.
+#[test]
+fn a_writer_that_defers_keeps_nobody_else_asleep() {
+    check(2, || {
+        let world = World::of(4);
+        assert!(try_write(&world, &Me(1), &[1, 2, 3, 4]));
+        world.ring().bell().writer_will_defer(&Me(3), &world.shadow).unwrap();
+        let theirs = world.clone();
+        let writer = thread::spawn(move || write(&theirs, &Me(1), &[5, 6]));
+        let mut bytes = [0; 2];
+        assert_eq!(read(&world, &Me(2), &mut bytes), 2);
+        writer.join().unwrap();
+        assert_eq!(bytes, [1, 2]);
+    });
+}
