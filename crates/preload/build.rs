@@ -1,9 +1,8 @@
 //! How the library is linked: as little as a loader can load.
 //!
 //! Every program of a run maps this file at its start, so each page that it makes the loader touch is paid for by every
-//! `true` and `basename` of a shell script. The whole library is one page of code and constants and a few hundred bytes
-//! of data; without start files, notes and a page of its own for read-only data, loading it costs what an empty library
-//! costs.
+//! `true` and `basename` of a shell script. All data is in one page, and there are few addresses in it; there are no start files,
+//! no notes and no page of its own for read-only data.
 
 const LINK_ARGUMENTS: [&str; 10] = [
     // The other linker that rustc may choose keeps constants and code in separate mappings.

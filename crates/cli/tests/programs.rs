@@ -204,7 +204,7 @@ fn every_way_to_start_a_program_starts_it() {
     assert_eq!((seen.code, seen.stderr.as_str()), (Some(4), ""));
 }
 
-/// The start of a program is the only time at which we look names up: the loader's error is the program's own.
+/// We look names up without the loader, whose error is the program's own.
 #[test]
 fn a_pending_error_of_the_loader_stays() {
     let seen = run_c(
@@ -279,6 +279,84 @@ fn programs_that_make_no_pipes_run_without_the_library() {
         "python3 -c 'print(open(\"/proc/self/maps\").read().count(\"millstream\") > 0)'",
     ]));
     assert_eq!(mapped.stdout, "True\n");
+}
+
+/// All that it will ever read is in the pipe already, so there is nothing to move in another way.
+#[test]
+fn a_small_program_whose_pipe_nobody_writes_to_any_more_runs_without_the_library() {
+    let scratch = Scratch::new();
+    let seen = scratch.path("environ");
+    let script = "
+import os, sys
+reader, writer = os.pipe()
+os.write(writer, b'text')
+os.dup2(reader, 0)
+if sys.argv[1] == 'left':
+    os.close(writer)
+os.dup2(os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
+os.execv('/bin/cat', ['cat', '/proc/self/environ', '-'])";
+    let environment_of = |writer: &str| {
+        let run = output(millstream(["run", "--", "python3", "-c", script, writer]).arg(&seen));
+        assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""));
+        let text = fs::read_to_string(&seen).unwrap();
+        assert!(text.ends_with("text"), "{text}");
+        text
+    };
+    assert!(!environment_of("left").contains("libmillstream_"));
+    assert_eq!(environment_of("there").contains("libmillstream_ring.so"), cfg!(target_arch = "x86_64"));
+}
+
+/// The functions behind ours are the next in the order of loading, as the loader would find them, whether or not it says where its list is.
+#[test]
+fn a_library_of_the_program_that_stands_in_front_of_glibc_is_called_too() {
+    let scratch = Scratch::new();
+    let front = r#"
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <spawn.h>
+        #include <stdio.h>
+        #define NEXT(name) ((__typeof__(name) *)dlsym(RTLD_NEXT, #name))
+        FILE *popen(const char *command, const char *mode) { printf("popen\n"); fflush(stdout); return NEXT(popen)(command, mode); }
+        int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attributes,
+                         char *const arguments[], char *const environment[]) {
+            printf("posix_spawnp\n"); fflush(stdout);
+            return NEXT(posix_spawnp)(pid, file, actions, attributes, arguments, environment);
+        }"#;
+    let front = scratch.c_program("libfront.so", front, &["-shared", "-fPIC", "-w"]);
+    let program = r#"
+        #define _GNU_SOURCE
+        #include <spawn.h>
+        #include <stdio.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        extern char **environ;
+        int main(void) {
+            char line[16], *echo[] = {"echo", "spawned", NULL}, *other[] = {"sh", "-c", "echo executed", NULL};
+            pid_t child;
+            FILE *stream = popen("echo opened", "r");
+            printf("%s", fgets(line, sizeof line, stream)); fflush(stdout);
+            pclose(stream);
+            if (posix_spawnp(&child, "echo", NULL, NULL, echo, environ) == 0) waitpid(child, NULL, 0);
+            if (posix_spawn(&child, "/bin/echo", NULL, NULL, echo, environ) == 0) waitpid(child, NULL, 0);
+            execvpe("sh", other, environ);
+            return 1;
+        }"#;
+    let directory = std::path::Path::new(&front).parent().unwrap().display().to_string();
+    let options = ["-w", "-Wl,--no-as-needed", &front, &format!("-Wl,-rpath,{directory}")];
+    let program = scratch.c_program("program", program, &options);
+    let wanted = "popen\nopened\nposix_spawnp\nspawned\nspawned\nexecuted\n";
+    assert_eq!(output(&mut std::process::Command::new(&program)).stdout, wanted);
+    for options in [&["run"][..], &["run", "--no-ring"], &["run", "--stats-file", "/dev/null"]] {
+        for binds_at_once in [None, Some("1")] {
+            let mut command = millstream(options);
+            command.args(["--", &program]);
+            if let Some(value) = binds_at_once {
+                command.env("LD_BIND_NOW", value);
+            }
+            let seen = output(&mut command);
+            assert_eq!((seen.stdout.as_str(), seen.stderr.as_str(), seen.code), (wanted, "", Some(0)), "{options:?}");
+        }
+    }
 }
 
 #[test]
@@ -403,11 +481,11 @@ fn the_library_is_as_small_as_it_must_be() {
     let confining = 2;
     // By these three it waits for descriptors; a pipe that it waits for does not join.
     let waiting = 3;
-    for (name, names, size) in [
-        ("libmillstream_preload.so", 10, 32 << 10),
-        ("libmillstream_count.so", 20, 32 << 10),
-        ("libmillstream_ring.so", 10 + promised + confining + waiting, 64 << 10),
-        ("libmillstream_ring_count.so", 20 + promised + confining + waiting, 80 << 10),
+    for (name, names, size, pages) in [
+        ("libmillstream_preload.so", 10, 32 << 10, 1),
+        ("libmillstream_count.so", 20, 32 << 10, 1),
+        ("libmillstream_ring.so", 10 + promised + confining + waiting, 64 << 10, 1),
+        ("libmillstream_ring_count.so", 20 + promised + confining + waiting, 80 << 10, 2),
     ] {
         let library = directory.join(name);
         assert!(fs::metadata(&library).unwrap().len() < size);
@@ -415,6 +493,12 @@ fn the_library_is_as_small_as_it_must_be() {
         assert!(!dynamic.contains("NEEDED"), "{dynamic}");
         let segments = output(Command::new("readelf").arg("-lW").arg(&library)).stdout;
         assert_eq!(segments.matches("LOAD ").count(), 2, "{segments}");
+        // Most of what loading costs is the copy of each page that is written to.
+        let data: Vec<&str> =
+            segments.lines().filter(|line| line.contains("LOAD ")).nth(1).unwrap().split_whitespace().collect();
+        let number = |at: usize| u64::from_str_radix(data[at].trim_start_matches("0x"), 16).unwrap();
+        let (start, len) = (number(2), number(5));
+        assert!((start % 4096 + len).div_ceil(4096) <= pages, "{segments}");
         assert!(!segments.contains(" TLS ") && !segments.contains("RWE"), "{segments}");
         let symbols = output(Command::new("readelf").args(["-W", "--dyn-syms"]).arg(&library)).stdout;
         let offered = symbols.lines().filter(|line| line.contains(" FUNC ") && !line.contains(" UND ")).count();

@@ -121,7 +121,7 @@ macro_rules! counted {
                 );
             )*
             pub(super) fn find_all() {
-                $($name.find();)*
+                $($name.prepare();)*
             }
         }
         $(

@@ -28,7 +28,7 @@ static POSIX_SPAWNP: Behind = Behind::new(c"posix_spawnp");
 /// Finds the functions behind, see [`Behind::find`].
 pub(crate) fn start() {
     for behind in [&EXECVPE, &FEXECVE, &POSIX_SPAWN, &POSIX_SPAWNP] {
-        behind.find();
+        behind.prepare();
     }
 }
 
@@ -231,9 +231,15 @@ impl Room {
     }
 }
 
-/// Whether what a program does with its standard input or output may concern us.
+/// Whether what a program does with its standard input or output may concern us. All that will ever come through a pipe that nobody
+/// writes to any more is in it: the text that a shell gives to a program, a line that `echo` has left.
 fn is_beside_a_pipe() -> bool {
-    cfg!(feature = "ring") && (0..2).any(|fd| borrow(&fd).and_then(millstream_sys::pipe::identity).is_some())
+    #[cfg(all(feature = "ring", target_arch = "x86_64"))]
+    return (0..2).any(|fd| {
+        borrow(&fd).is_some_and(|end| millstream_sys::pipe::capacity(end).is_ok()) && crate::joined::may_be_in_use(fd)
+    });
+    #[cfg(not(all(feature = "ring", target_arch = "x86_64")))]
+    false
 }
 
 /// Whether an entry of the environment is one that `millstream run` made, and nobody's addition is in it.

@@ -11,6 +11,8 @@ use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 use millstream_sys::Errno;
 
+use crate::names;
+
 /// A stdio stream, which only glibc looks into.
 #[repr(C)]
 pub struct File {
@@ -122,12 +124,27 @@ impl Behind {
         Behind { name, address: AtomicPtr::new(core::ptr::null_mut()) }
     }
 
-    /// Looks the function up. Done once at the start of the program: later `dlsym` would take the loader's lock, which
-    /// the caller of our function may be waiting for, and forget the error that the program's own `dlerror` is to report.
-    pub(crate) fn find(&self) -> *mut c_void {
+    /// Looks the function up by the loader, where that cannot be done without it when it is called (see `names.rs`).
+    pub(crate) fn prepare(&self) {
+        if !names::can_look_behind() {
+            self.ask_loader();
+        }
+    }
+
+    fn ask_loader(&self) -> *mut c_void {
         // SAFETY: the name is a C string. The C library has every function that this library stands in front of, or the
         // program could not call it.
         let address = unsafe { dlsym(NEXT, self.name.as_ptr()) };
+        self.address.store(address, Relaxed);
+        address
+    }
+
+    #[cold]
+    fn find(&self) -> *mut c_void {
+        let address = names::behind(self.name);
+        if address.is_null() {
+            return self.ask_loader();
+        }
         self.address.store(address, Relaxed);
         address
     }
@@ -140,7 +157,6 @@ impl Behind {
         const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
         let mut address = self.address.load(Relaxed);
         if address.is_null() {
-            // Called before our start function, from that of another library.
             address = self.find();
         }
         // SAFETY: the same size, as checked above; the caller vouches for the type.

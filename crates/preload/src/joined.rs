@@ -91,6 +91,11 @@ pub(crate) fn has_pipe() {
     }
 }
 
+/// Whether somebody may have the other end of the pipe of `fd`. A program that has confined itself is not made to ask.
+pub(crate) fn may_be_in_use(fd: c_int) -> bool {
+    !IS_WANTED.load(Relaxed) || !kernel::is_left(fd)
+}
+
 /// Tells this process from children that it forks from now on.
 fn mark_own_process() -> bool {
     if OWN.load(Relaxed).is_null() {

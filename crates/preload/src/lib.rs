@@ -28,5 +28,6 @@ mod glibc;
 #[cfg(all(feature = "ring", target_arch = "x86_64"))]
 mod joined;
 mod memory;
+mod names;
 mod pipes;
 mod start;

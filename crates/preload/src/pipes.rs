@@ -23,7 +23,7 @@ static POPEN: Behind = Behind::new(c"popen");
 pub(crate) fn start(settings: &Settings<'_>) {
     PIPE_BYTES.store(settings.pipe_bytes, Relaxed);
     DESCRIPTOR_LIMIT.store(settings.descriptor_limit, Relaxed);
-    POPEN.find();
+    POPEN.prepare();
     for fd in 0..2 {
         enlarge_untouched(fd);
     }

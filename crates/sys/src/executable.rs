@@ -21,39 +21,69 @@ pub enum Kind {
     Other,
 }
 
-/// Functions of which a program must import one to make pipes, start programs or load more code.
-const FUNCTIONS: [&[u8]; 12] = [
-    b"pipe", b"pipe2", b"__pipe", b"popen", b"fork", b"vfork", b"clone", b"system", b"syscall", b"dlopen", b"dlmopen",
-    b"fexecve",
+/// Functions of which a program must import one to make pipes, start programs or load more code. Numbers, because a list of texts is a
+/// list of addresses, which the loader would have to write at the start of every program.
+const FUNCTIONS: [u64; 12] = [
+    name("pipe"),
+    name("pipe2"),
+    name("__pipe"),
+    name("popen"),
+    name("fork"),
+    name("vfork"),
+    name("clone"),
+    name("system"),
+    name("syscall"),
+    name("dlopen"),
+    name("dlmopen"),
+    name("fexecve"),
 ];
-/// The same for whole families.
-const PREFIXES: [&[u8]; 2] = [b"exec", b"posix_spawn"];
+/// The same for whole families: `posix_spawn` has the longest name, and nothing else begins so.
+const PREFIXES: [u64; 2] = [name("exec"), name("posix_sp")];
 
-/// Whether one of these may begin with the two letters. A `match`, because it is a few instructions for each name of a program.
-fn may_begin(first: u8, second: u8) -> bool {
-    matches!(
-        (first, second),
-        (b'p', b'i' | b'o')
-            | (b'_', b'_')
-            | (b'f', b'o' | b'e')
-            | (b'v', b'f')
-            | (b'c', b'l')
-            | (b's', b'y')
-            | (b'd', b'l')
-            | (b'e', b'x')
-    )
+/// Up to eight letters, zeros behind them.
+const fn name(text: &str) -> u64 {
+    u64::from_le_bytes(padded(text))
 }
+
+const fn padded<const N: usize>(text: &str) -> [u8; N] {
+    let mut padded = [0; N];
+    padded.split_at_mut(text.len()).0.copy_from_slice(text.as_bytes());
+    padded
+}
+
+/// For each letter with which one of them begins, by its distance from `_`, the letters that come second there, a bit for each.
+/// Most names are passed over by this alone, without a branch that the processor could guess wrong.
+const PAIRS: [u32; 32] = {
+    let mut pairs = [0; 32];
+    let mut at = 0;
+    while at < FUNCTIONS.len() + PREFIXES.len() {
+        let name = if at < FUNCTIONS.len() { FUNCTIONS[at] } else { PREFIXES[at - FUNCTIONS.len()] };
+        let [first, second, ..] = name.to_le_bytes();
+        pairs[(first - b'_') as usize] |= 1 << (second - b'_');
+        at += 1;
+    }
+    pairs
+};
+
+/// Whether one of them may begin with these two letters.
+fn may_begin(first: u8, second: u8) -> bool {
+    let (first, second) = (first.wrapping_sub(b'_'), second.wrapping_sub(b'_'));
+    PAIRS.get(usize::from(first)).is_some_and(|seconds| second < 32 && seconds >> second & 1 != 0)
+}
+
 /// The libraries of small tools that do none of it for them, whatever else they might do for others.
-const INERT_LIBRARIES: [&[u8]; 8] = [
-    b"libc.so.6",
-    b"libm.so.6",
-    b"libacl.so.1",
-    b"libattr.so.1",
-    b"libcap.so.2",
-    b"libgmp.so.10",
-    b"libpcre2-8.so.0",
-    b"libselinux.so.1",
+const INERT_LIBRARIES: [[u8; LIBRARY_ROOM]; 8] = [
+    padded("libc.so.6"),
+    padded("libm.so.6"),
+    padded("libacl.so.1"),
+    padded("libattr.so.1"),
+    padded("libcap.so.2"),
+    padded("libgmp.so.10"),
+    padded("libpcre2-8.so.0"),
+    padded("libselinux.so.1"),
 ];
+/// The longest of them and a zero.
+const LIBRARY_ROOM: usize = 16;
 
 /// The beginning of the name of a library that puts up with none before it.
 const MUST_COME_FIRST: &[u8] = b"libasan.so";
@@ -201,37 +231,49 @@ fn kind_by_links(file: BorrowedFd<'_>, outline: &Outline, room: &mut [MaybeUnini
 
 /// Goes over the names once, and compares those that begin as one of ours does: a shell's child does this before each tool.
 fn imports_nothing_of_interest(strings: &[u8]) -> bool {
-    let mut rest = strings;
-    loop {
-        let (name, after) = rest.split_at(first_zero(rest));
-        if is_of_interest(name) {
-            return false;
+    let (words, rest) = strings.as_chunks::<8>();
+    let is_of_interest = |at: usize| is_of_interest(strings.get(at..).unwrap_or(&[]));
+    let mut is_some = is_of_interest(0);
+    for (word, start) in words.iter().zip((0..).step_by(8)) {
+        let mut zeros = zeros_in(*word);
+        while zeros != 0 && !is_some {
+            is_some = is_of_interest(start + zeros.trailing_zeros() as usize / 8 + 1);
+            zeros &= zeros - 1;
         }
-        match after {
-            [] => return true,
-            [_zero, others @ ..] => rest = others,
-        }
+    }
+    let whole = strings.len() - rest.len();
+    is_some |= (whole..strings.len()).any(|at| strings[at] == 0 && is_of_interest(at + 1));
+    !is_some
+}
+
+/// The highest bit of each byte that is zero.
+fn zeros_in(word: [u8; 8]) -> u64 {
+    const LOWER: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+    let word = u64::from_le_bytes(word);
+    !(((word & LOWER) + LOWER) | word | LOWER)
+}
+
+/// What begins with a name, which a zero or the end of the text ends.
+fn is_of_interest(text: &[u8]) -> bool {
+    let [first, second, ..] = text else { return false };
+    may_begin(*first, *second) && {
+        let letters = text.first_chunk::<8>().copied().unwrap_or_else(|| up_to(text));
+        let zeros = zeros_in(letters);
+        // All bits below those of the first zero, or all.
+        let name = u64::from_le_bytes(letters) & ((zeros & zeros.wrapping_neg()) >> 7).wrapping_sub(1);
+        let begins_with = |prefix: &u64| {
+            let unused = prefix.leading_zeros() / 8 * 8;
+            name << unused == prefix << unused
+        };
+        FUNCTIONS.contains(&name) || PREFIXES.iter().any(begins_with)
     }
 }
 
-fn is_of_interest(name: &[u8]) -> bool {
-    let [first, second, ..] = name else { return false };
-    may_begin(*first, *second) && (FUNCTIONS.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
-}
-
-/// Where the first zero is, or the end. Eight bytes at a time: subtracting one from each borrows where there is a zero.
-fn first_zero(bytes: &[u8]) -> usize {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    let (words, rest) = bytes.as_chunks::<8>();
-    for (word, at) in words.iter().zip((0..).step_by(8)) {
-        let word = u64::from_le_bytes(*word);
-        let zeros = word.wrapping_sub(ONES) & !word & ONES << 7;
-        if zeros != 0 {
-            return at + zeros.trailing_zeros() as usize / 8;
-        }
-    }
-    let whole = bytes.len() - rest.len();
-    whole + rest.iter().position(|&byte| byte == 0).unwrap_or(rest.len())
+/// As much as there is room for, zeros behind it.
+fn up_to<const N: usize>(text: &[u8]) -> [u8; N] {
+    let mut padded = [0; N];
+    padded.iter_mut().zip(text).for_each(|(place, &byte)| *place = byte);
+    padded
 }
 
 /// What the dynamic section says about other files.
@@ -262,7 +304,7 @@ impl Links {
         !self.needs_more
             && self.needed.into_iter().flatten().all(|offset| {
                 let name = strings.get(offset as usize..).and_then(|rest| rest.split(|&byte| byte == 0).next());
-                name.is_some_and(|name| INERT_LIBRARIES.contains(&name))
+                name.is_some_and(|name| name.len() < LIBRARY_ROOM && INERT_LIBRARIES.contains(&up_to(name)))
             })
     }
 }
@@ -307,8 +349,9 @@ fn read_at<'r>(
 
 /// A little-endian number of `N` bytes.
 fn word<const N: usize>(bytes: &[u8], at: usize) -> Option<u64> {
-    let bytes = bytes.get(at..)?.get(..N)?;
-    Some(bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)))
+    let mut word = [0; 8];
+    word[..N].copy_from_slice(bytes.get(at..)?.first_chunk::<N>()?);
+    Some(u64::from_le_bytes(word))
 }
 
 #[cfg(test)]
@@ -317,6 +360,7 @@ mod tests {
     use std::ffi::CString;
     use std::fs::File;
     use std::io::Write;
+    use std::string::String;
     use std::vec::Vec;
 
     fn kind_of(path: &str) -> Kind {
@@ -351,34 +395,44 @@ mod tests {
 
     #[test]
     fn names_of_interest_are_found_wherever_they_stand() {
-        for name in FUNCTIONS.iter().chain(&[b"execl".as_slice(), b"posix_spawnp"]) {
+        let names = "pipe pipe2 __pipe popen fork vfork clone system syscall dlopen dlmopen fexecve";
+        let families = "exec execl execvpe posix_spawn posix_spawnp";
+        for name in names.split(' ').chain(families.split(' ')) {
+            let is_prefix = families.contains(name);
+            let name = name.as_bytes();
             assert!(may_begin(name[0], name[1]));
-            for before in [b"".as_slice(), b"\0", b"\0printf\0exit\0"] {
+            let places = (0..20).map(|len| [&[b'x'; 20][..len], b"\0"].concat());
+            for before in [b"".to_vec(), b"\0printf\0exit\0".to_vec()].into_iter().chain(places) {
                 for after in [b"".as_slice(), b"\0", b"\0read\0"] {
-                    assert!(!imports_nothing_of_interest(&[before, name, after].concat()));
-                    assert!(imports_nothing_of_interest(&[before, b"x", name, after].concat()));
+                    let text = String::from_utf8_lossy(name);
+                    assert!(!imports_nothing_of_interest(&[&before, name, after].concat()), "{text}");
+                    assert!(imports_nothing_of_interest(&[&before, b"x".as_slice(), name, after].concat()), "{text}");
+                    let longer = [&before, name, b"_", after].concat();
+                    assert_eq!(imports_nothing_of_interest(&longer), !is_prefix, "{text}");
+                    let shorter = [&before, &name[..3], after].concat();
+                    assert!(imports_nothing_of_interest(&shorter), "{text}");
                 }
-            }
-            if !PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
-                assert!(imports_nothing_of_interest(&[name, b"_".as_slice()].concat()));
             }
         }
         assert!(imports_nothing_of_interest(b"") && imports_nothing_of_interest(b"\0\0"));
     }
 
     #[test]
-    fn the_first_zero_is_found_at_every_place() {
-        for len in 0..40 {
-            for zero in 0..len {
-                let mut bytes = std::vec![0xff_u8; len];
-                bytes[zero] = 0;
-                assert_eq!(first_zero(&bytes), zero);
-                bytes[zero..].fill(0);
-                assert_eq!(first_zero(&bytes), zero);
-                bytes[..zero].fill(1);
-                assert_eq!(first_zero(&bytes), zero);
+    fn few_pairs_of_letters_may_begin_a_name() {
+        let pairs = (0..=u8::MAX).flat_map(|first| (0..=u8::MAX).map(move |second| [first, second]));
+        let begun: Vec<[u8; 2]> = pairs.filter(|&[first, second]| may_begin(first, second)).collect();
+        let wanted = [b"__", b"cl", b"dl", b"ex", b"fe", b"fo", b"pi", b"po", b"sy", b"vf"];
+        assert_eq!(begun, wanted.map(|pair| *pair));
+    }
+
+    #[test]
+    fn every_zero_of_a_word_is_found_and_nothing_else() {
+        for zeros in 0..=u8::MAX {
+            for other in [1, 0x7f, 0x80, 0x81, 0xff] {
+                let is_zero = |at: usize| zeros >> at & 1 != 0;
+                let found = zeros_in(core::array::from_fn(|at| if is_zero(at) { 0 } else { other })).to_le_bytes();
+                assert_eq!(found, core::array::from_fn(|at| if is_zero(at) { 0x80 } else { 0 }));
             }
-            assert_eq!(first_zero(&std::vec![0x80_u8; len]), len);
         }
     }
 

@@ -11,9 +11,10 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
 use millstream_sys::fate::{Fate, guarded};
 
 use super::end::{End, READER, Stage, WRITER};
-use super::text::{self, Names, Place};
+use super::text::{self, Place};
 use super::{alone, faults, kernel, meet, other_names, redirect, retreat};
 use crate::glibc;
+use crate::names::Names;
 
 /// Places in [`guarded`].
 const CLOSES: [usize; 2] = [0, 1];

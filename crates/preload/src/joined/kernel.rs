@@ -284,6 +284,11 @@ pub(super) fn has_no_reader(fd: i32) -> bool {
     poll(fd, 0, 0) & POLLERR != 0
 }
 
+/// Whether nobody has the other end of the pipe of this end, whatever it still holds.
+pub(super) fn is_left(fd: i32) -> bool {
+    poll(fd, 0, 0) & (POLLERR | POLLHUP) != 0
+}
+
 /// Blocks what `set` has and returns what was blocked.
 pub(super) fn block(set: u64) -> u64 {
     change_mask(k::SIG_BLOCK as usize, set)

@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize};
 
 use super::{read, text, write};
 use crate::glibc::Behind;
+use crate::names::Names;
 
 /// The functions of glibc that are redirected, and where a call with several threads goes on.
 static READ: Behind = Behind::new(c"__read");
@@ -77,8 +78,8 @@ pub(super) fn state() -> Redirected {
 
 /// Looks both up, as the program starts: later that could forget an error which its own `dlerror` is to report.
 pub(super) fn find() {
-    READ.find();
-    WRITE.find();
+    READ.prepare();
+    WRITE.prepare();
 }
 
 /// Redirects both, if they are what we know. Done once. While there are several threads one of them may be executing what is to be
@@ -121,7 +122,7 @@ fn redirect() -> Option<bool> {
 
 /// The same for their variants that are no points of cancellation. They are on another page, whose copy only a process is to pay
 /// for that wants to join: stdio of the standard input and output does not use them. glibc's code is writable.
-pub(super) fn begin_bare(names: &text::Names) -> bool {
+pub(super) fn begin_bare(names: &Names) -> bool {
     let entry_of = |name, number| {
         let mut found = 0;
         names.each(name, |entry| found = entry);

@@ -9,7 +9,6 @@
 //!        je   <the way of several threads>          (rest never reached, but for that way)
 //! ```
 
-use core::ffi::CStr;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use super::kernel;
@@ -104,85 +103,4 @@ pub(super) fn is_bare_call(entry: usize, number: u8) -> bool {
 pub(super) fn open(start: usize, end: usize, is_writable: bool) -> bool {
     let (start, end) = (start & !(PAGE - 1), (end + PAGE - 1) & !(PAGE - 1));
     kernel::protect(start, end - start, is_writable)
-}
-
-/// glibc's table of names, found in its mapping. `dlsym` would take the loader's lock and clear the program's `dlerror`.
-pub(super) struct Names {
-    base: usize,
-    symbols: usize,
-    strings: usize,
-    hash: usize,
-}
-
-/// `Elf64_Sym`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Symbol {
-    name: u32,
-    info: u8,
-    other: u8,
-    section: u16,
-    value: u64,
-    size: u64,
-}
-
-impl Names {
-    /// The names of the library whose file header is mapped at `base`.
-    pub(super) fn of(base: usize) -> Option<Names> {
-        const PT_DYNAMIC: u64 = 2;
-        const DT_STRTAB: u64 = 5;
-        const DT_SYMTAB: u64 = 6;
-        const DT_GNU_HASH: u64 = 0x6fff_fef5;
-        // SAFETY: the file header of a library that is loaded here (`elf(5)`).
-        let word = |at: usize| unsafe { (at as *const u64).read_unaligned() };
-        let headers = base + word(base + 32) as usize;
-        let count = (word(base + 56) & 0xffff) as usize;
-        let dynamic = (0..count).map(|i| headers + i * 56).find(|&at| word(at) & 0xffff_ffff == PT_DYNAMIC)?;
-        let mut at = base + word(dynamic + 16) as usize;
-        let mut names = Names { base, symbols: 0, strings: 0, hash: 0 };
-        // glibc's loader has made these addresses absolute.
-        let absolute = |value: u64| if (value as usize) < base { base + value as usize } else { value as usize };
-        while word(at) != 0 {
-            match word(at) {
-                DT_STRTAB => names.strings = absolute(word(at + 8)),
-                DT_SYMTAB => names.symbols = absolute(word(at + 8)),
-                DT_GNU_HASH => names.hash = absolute(word(at + 8)),
-                _ => {}
-            }
-            at += 16;
-        }
-        (names.symbols != 0 && names.strings != 0 && names.hash != 0).then_some(names)
-    }
-
-    /// Calls `found` with the entry of every function of this name: there is one for each version of it.
-    pub(super) fn each(&self, name: &CStr, mut found: impl FnMut(usize)) {
-        // SAFETY: the tables of a loaded library, as the System V ABI and GNU's hash section have them.
-        let half = |at: usize| unsafe { (at as *const u32).read_unaligned() };
-        let hash = name.to_bytes().iter().fold(5381_u32, |hash, &b| hash.wrapping_mul(33).wrapping_add(u32::from(b)));
-        let (buckets, first, filter) = (half(self.hash), half(self.hash + 4), half(self.hash + 8));
-        let bucket_at = self.hash + 16 + filter as usize * 8;
-        let chain_at = bucket_at + buckets as usize * 4;
-        let mut index = half(bucket_at + (hash % buckets.max(1)) as usize * 4);
-        if index < first {
-            return;
-        }
-        loop {
-            let here = half(chain_at + (index - first) as usize * 4);
-            if here | 1 == hash | 1 {
-                // SAFETY: an entry of the table of symbols, and the name that it refers to.
-                let (symbol, text) = unsafe {
-                    let symbol = ((self.symbols + index as usize * 24) as *const Symbol).read_unaligned();
-                    (symbol, CStr::from_ptr((self.strings + symbol.name as usize) as *const _))
-                };
-                // A function (2), defined here.
-                if text == name && symbol.info & 15 == 2 && symbol.section != 0 {
-                    found(self.base + symbol.value as usize);
-                }
-            }
-            if here & 1 != 0 {
-                return;
-            }
-            index += 1;
-        }
-    }
 }
