@@ -13,6 +13,7 @@ const ENDS: &str = include_str!("ring/ends.c");
 const ABSENT: &str = include_str!("ring/absent.c");
 const CONFINE: &str = include_str!("ring/confine.c");
 const HANDLERS: &str = include_str!("ring/handlers.c");
+const RECORDS: &str = include_str!("ring/records.c");
 /// Much more than it takes until a pipe is joined.
 const MANY: u64 = 24 << 20;
 
@@ -27,6 +28,7 @@ struct Programs {
     /// What runs another under filters of system calls.
     confine: String,
     handlers: String,
+    records: String,
 }
 
 static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| {
@@ -36,7 +38,8 @@ static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| {
     let absent = scratch.c_program("absent", ABSENT, &[]);
     let confine = scratch.c_program("confine", CONFINE, &[]);
     let handlers = scratch.c_program("handlers", HANDLERS, &[]);
-    Programs { _scratch: scratch, ends, alone, absent, confine, handlers }
+    let records = scratch.c_program("records", RECORDS, &[]);
+    Programs { _scratch: scratch, ends, alone, absent, confine, handlers, records }
 });
 
 fn over_ring(script: &str) -> Command {
@@ -45,8 +48,8 @@ fn over_ring(script: &str) -> Command {
 
 fn over_ring_with(options: &[&str], script: &str) -> Command {
     let mut command = millstream([&["run"], options, &["--shell", "/bin/bash", "-c", script]].concat());
-    let Programs { ends, alone, absent, confine, handlers, .. } = &*PROGRAMS;
-    command.env("E", ends).env("A", alone).env("B", absent).env("C", confine).env("H", handlers);
+    let Programs { ends, alone, absent, confine, handlers, records, .. } = &*PROGRAMS;
+    command.env("E", ends).env("A", alone).env("B", absent).env("C", confine).env("H", handlers).env("R", records);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -211,11 +214,14 @@ fn a_crash_is_the_crash_that_it_was() {
     }
 }
 
-/// Joining takes system calls that such a program does not make by itself, and may be killed for.
+/// Joining and counting take system calls that such a program does not make by itself, and may be killed for.
 #[test]
 fn a_program_that_confines_itself_makes_no_calls_that_it_would_not_make_by_itself() {
-    for how in ["confine-prctl", "confine-syscall"] {
-        for after in [0, 1 << 20, 12 << 20] {
+    for options in [&[][..], &["--stats-file", "/dev/null"], &["--no-ring", "--stats-file", "/dev/null"]] {
+        for (how, after) in
+            ["confine-prctl", "confine-syscall"].iter().flat_map(|how| [0, 1 << 20, 12 << 20].map(|after| (how, after)))
+        {
+            let seen = |script: &str| output(&mut over_ring_with(options, script));
             let reader = seen(&format!("$E write {MANY} call | $E read 0 call {after} {how}"));
             assert_arrived(&reader, MANY);
             let writer = seen(&format!("set -o pipefail; $E write {MANY} call {after} {how} | $E read 0 call"));
@@ -316,6 +322,18 @@ fn a_handler_that_interrupts_a_sleeping_reader_leaves_it_a_stream() {
             // A jump out of `read` leaves behind what that read had, as it does with a pipe of the kernel.
             let [wrote, read] = [said(&seen, "wrote "), said(&seen, "read ")];
             assert!(wrote == read || (what == "jump" && read[0] < wrote[0]), "{what}: {seen:?}");
+        }
+    }
+}
+
+/// Its sleep takes one byte, which is then the first of a record.
+#[test]
+fn a_reader_that_sleeps_when_its_pipe_goes_back_gets_whole_records() {
+    for (writer, reader) in [(0, 0), (1, 0), (0, 1), (1, 1)] {
+        for _ in 0..5 {
+            let script = format!("set -o pipefail; exec $R write {writer} | exec $R read {reader}");
+            let seen = output(&mut over_ring_with(&["--ring-after", "1"], &script));
+            assert_eq!((seen.code, &*seen.stderr), (Some(0), "2000 records\n"), "{writer} {reader}");
         }
     }
 }

@@ -93,7 +93,7 @@ pub(crate) fn returned(outcome: Result<(), Errno>) -> c_int {
 }
 
 /// What a C function returns for the kernel's answer: errno instead of a negative number.
-#[cfg(all(feature = "ring", target_arch = "x86_64"))]
+#[cfg(all(any(feature = "ring", feature = "count"), target_arch = "x86_64"))]
 pub(crate) fn returned_from_kernel(answer: isize) -> isize {
     if !(-4095..0).contains(&answer) {
         return answer;

@@ -46,6 +46,7 @@ use crate::glibc;
 use end::{READER, Stage, WRITER};
 use redirect::has_one_thread;
 
+pub(crate) use confined::leaves;
 #[cfg(feature = "count")]
 pub(crate) use {notice::fate_of as fate_of_other_use, redirect::counts_inside};
 

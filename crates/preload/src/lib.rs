@@ -20,6 +20,8 @@
 // The exported functions are reached by the dynamic linker, not by a path.
 #![allow(unreachable_pub)]
 
+#[cfg(all(any(feature = "ring", feature = "count"), target_arch = "x86_64"))]
+mod confining;
 #[cfg(feature = "count")]
 mod counted;
 mod descriptor;

@@ -36,12 +36,12 @@ pub(super) fn write(fd: i32, buffer: *const u8, len: usize) -> isize {
     unsafe { any(k::__NR_write, [fd as usize, buffer as usize, len, 0, 0, 0]) }
 }
 
-/// One byte of a pipe, if there is one; `EAGAIN` if not.
-pub(super) fn read_now(fd: i32, byte: *mut u8) -> isize {
+/// What is in a pipe, at most `len` bytes; `EAGAIN` if that is nothing.
+pub(super) fn read_now(fd: i32, buffer: *mut u8, len: usize) -> isize {
     const EOPNOTSUPP: isize = -95;
-    let piece = Piece { base: byte, len: 1 };
+    let piece = Piece { base: buffer, len };
     let at = (&raw const piece) as usize;
-    // SAFETY: room for one byte; position -1 is the current one, which a pipe does not have.
+    // SAFETY: the caller's buffer, as for `read`; position -1 is the current one, which a pipe does not have.
     let read = unsafe { any(k::__NR_preadv2, [fd as usize, at, 1, usize::MAX, usize::MAX, k::RWF_NOWAIT as usize]) };
     if read != EOPNOTSUPP {
         return read;
@@ -49,9 +49,9 @@ pub(super) fn read_now(fd: i32, byte: *mut u8) -> isize {
     // An older kernel. With a description that does not block, if there can be one.
     let own = reopen(fd, O_RDONLY | O_NONBLOCK);
     if own < 0 {
-        return self::read(fd, byte, 1);
+        return self::read(fd, buffer, len);
     }
-    let result = self::read(own as i32, byte, 1);
+    let result = self::read(own as i32, buffer, len);
     close(own as i32);
     result
 }

@@ -240,6 +240,10 @@ impl Slot {
         self.read.0.bytes.fetch_or(FROZEN, SeqCst);
     }
 
+    pub(super) fn is_frozen(&self) -> bool {
+        self.read.0.bytes.load(SeqCst) & FROZEN != 0
+    }
+
     /// What a frozen ring holds, without the first `without` bytes of it.
     pub(super) fn content(&self, without: usize) -> [(*const u8, usize); 2] {
         let read = self.read.0.bytes.load(Acquire) & !FROZEN;

@@ -110,7 +110,8 @@ fn wait_for_room(slot: &Slot, fd: c_int, len: usize, has_written: bool) -> isize
 pub(super) fn read(slot: &Slot, fd: c_int, target: *mut u8, len: usize, bell: Option<c_int>) -> isize {
     let len = len.min(LARGEST);
     if nap::is_kept() {
-        return tally::count(fd, Direction::Read, nap::deliver(target));
+        let first = tally::count(fd, Direction::Read, nap::deliver(target));
+        return with_what_is_behind(slot, fd, target, len, first);
     }
     slot.note_readers_cpu(kernel::cpu());
     loop {
@@ -144,9 +145,26 @@ pub(super) fn read(slot: &Slot, fd: c_int, target: *mut u8, len: usize, bell: Op
         match wait_for_bytes(slot, fd, target, bell) {
             None => {}
             Some(kernel::EFAULT) if !nap::is_kept() => return read_in_vain(fd, target, len, 0),
-            Some(result) => return result,
+            Some(first) => return with_what_is_behind(slot, fd, target, len, first),
         }
     }
+}
+
+/// A sleep takes one byte from the shadow. If it is of the stream, because the pipe has gone back, the call is to return as much as one
+/// of the kernel's would have: who reads records that were written whole gets them whole.
+fn with_what_is_behind(slot: &Slot, fd: c_int, target: *mut u8, len: usize, first: isize) -> isize {
+    if first != 1 || len == 1 || !slot.is_frozen() {
+        return first;
+    }
+    if READER.is_in(slot) {
+        retreat::follow(&READER);
+    }
+    // A handler may have closed the pipe meanwhile, or have taken the rest.
+    if !READER.is_still_there() || kernel::bytes_in(fd) == 0 {
+        return first;
+    }
+    let rest = kernel::read_now(fd, target.wrapping_add(1), len - 1);
+    first + tally::count(fd, Direction::Read, rest).max(0)
 }
 
 /// Some of the target is not there: the kernel is asked how much of it gets what is behind the first `done` bytes.
@@ -203,7 +221,7 @@ fn sleep_for_bytes(slot: &Slot, fd: c_int, target: *mut u8, bell: Option<c_int>)
         None => kernel::read(fd, nap::room(), 1),
         Some(_) if promised::is_only_rung(fd, bell) => promised::RUNG,
         // What was there a moment ago may be gone: a writer that moves the stream takes its own byte out.
-        Some(_) => kernel::read_now(fd, nap::room()),
+        Some(_) => kernel::read_now(fd, nap::room(), 1),
     };
     // The state is looked at before the note is: a handler makes the note first.
     match (result, state.load(SeqCst)) {
