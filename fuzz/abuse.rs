@@ -173,7 +173,7 @@ fn one_call(ring: Ring<'_>, what: u8, len: usize) -> Result<(), Broken> {
         18 => {
             let side = ring.lock_writers(&parking)?;
             let claim = side.claim(side.room(len)?, len, what.into());
-            assert!(claim.places(ring).iter().all(|place| place.start <= place.end && place.end <= 2 * BANK));
+            assert!(claim.places(&ring).iter().all(|place| place.start <= place.end && place.end <= 2 * BANK));
             let claims = ring.claims_of_writers();
             // One that memory has, and so of any process and number.
             let stands = claims.standing();
@@ -188,7 +188,7 @@ fn one_call(ring: Ring<'_>, what: u8, len: usize) -> Result<(), Broken> {
         19 => {
             let side = ring.lock_readers(&parking)?;
             let claim = side.claim(side.waiting(len)?, len, what.into());
-            assert!(claim.places(ring).iter().all(|place| place.start <= place.end && place.end <= 2 * BANK));
+            assert!(claim.places(&ring).iter().all(|place| place.start <= place.end && place.end <= 2 * BANK));
             let claims = ring.claims_of_readers();
             let _ = side.will_wait();
             claims.end(&claim, len, 3, &parking);

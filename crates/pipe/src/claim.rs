@@ -151,7 +151,7 @@ impl OpenClaim {
 
 /// The claims to room, or to bytes.
 #[inline]
-pub(crate) fn claims_of(ring: Ring<'_>, access: Access) -> Claims<'_> {
+pub(crate) fn claims_of<'a>(ring: &Ring<'a>, access: Access) -> Claims<'a> {
     if access == Access::Write { ring.claims_of_writers() } else { ring.claims_of_readers() }
 }
 
@@ -163,7 +163,7 @@ pub(crate) fn is_ours(claim: &Claim) -> bool {
 
 /// Ends a claim of this process after `count` bytes. Returns false in the child of a fork, whose claim it is not.
 #[inline]
-pub(crate) fn end_claim(end: &End, ring: Ring<'_>, access: Access, claim: &Claim, count: usize) -> bool {
+pub(crate) fn end_claim(end: &End, ring: &Ring<'_>, access: Access, claim: &Claim, count: usize) -> bool {
     end.claim.clear();
     if !is_ours(claim) {
         return false;
@@ -192,7 +192,7 @@ pub(crate) fn give_back(end: &End) -> bool {
 }
 
 /// Ends the claim of somebody who is dead or has forgotten it. Returns whether it still stood.
-fn end_for(end: &End, ring: Ring<'_>, access: Access, id: ClaimId) -> bool {
+fn end_for(end: &End, ring: &Ring<'_>, access: Access, id: ClaimId) -> bool {
     let (parker, claims) = (end.parker(), claims_of(ring, access));
     let is_ended = if access == Access::Write {
         ring.lock_writers(&parker).is_ok_and(|side| side.end_claim_of_dead(id))
@@ -209,7 +209,7 @@ fn end_for(end: &End, ring: Ring<'_>, access: Access, id: ClaimId) -> bool {
 /// # Errors
 /// `EAGAIN`: the side is claimed, and nobody may wait.
 #[cold]
-pub(crate) fn wait(end: &End, ring: Ring<'_>, access: Access, may_wait: bool) -> io::Result<bool> {
+pub(crate) fn wait(end: &End, ring: &Ring<'_>, access: Access, may_wait: bool) -> io::Result<bool> {
     // A claim of this very end has been forgotten, or the end could not be used.
     if give_back(end) {
         return Ok(false);
@@ -243,7 +243,7 @@ pub(crate) fn wait(end: &End, ring: Ring<'_>, access: Access, may_wait: bool) ->
 }
 
 /// As [`millstream_ring::WriteSide::will_wait`].
-fn will_wait(end: &End, ring: Ring<'_>, access: Access) -> io::Result<Option<u32>> {
+fn will_wait(end: &End, ring: &Ring<'_>, access: Access) -> io::Result<Option<u32>> {
     let parker = end.parker();
     if access == Access::Write {
         Ok(ring.lock_writers(&parker).map_err(broken)?.will_wait())
@@ -259,6 +259,6 @@ pub(crate) fn has_claimed(end: &End, process: u32) -> Result<bool, Errno> {
 }
 
 /// Whether somebody works in place on either side, so that the ring must stay where it is.
-pub(crate) fn is_anywhere(end: &End, ring: Ring<'_>) -> bool {
+pub(crate) fn is_anywhere(end: &End, ring: &Ring<'_>) -> bool {
     [Access::Read, Access::Write].into_iter().any(|access| wait(end, ring, access, false).is_err())
 }

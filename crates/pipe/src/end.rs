@@ -277,7 +277,7 @@ impl End {
 
     /// Bytes in the ring and what is left of an offer, but not more than the ring holds: what a kernel's pipe, which a
     /// blocked writer fills again at once, would show.
-    fn readable_and_offered(&self, ring: Ring<'_>) -> io::Result<usize> {
+    fn readable_and_offered(&self, ring: &Ring<'_>) -> io::Result<usize> {
         let waiting = ring.readable().map_err(broken)?;
         if !ring.is_offered() {
             return Ok(waiting);
@@ -374,14 +374,14 @@ impl BothSides<'_> {
 }
 
 /// Locks both sides in the order that everybody takes them in.
-pub(crate) fn lock_both<'a>(ring: Ring<'a>, parker: &'a Parker<'a>) -> io::Result<BothSides<'a>> {
+pub(crate) fn lock_both<'a>(ring: &'a Ring<'a>, parker: &'a Parker<'a>) -> io::Result<BothSides<'a>> {
     let writers = ring.lock_writers(parker).map_err(broken)?;
     let readers = ring.lock_readers(parker).map_err(broken)?;
     Ok(BothSides { readers, writers })
 }
 
 /// Whether the ring says how much the pipe holds: also while it is only quiet.
-fn is_of_the_ring(ring: Ring<'_>, route: Route) -> bool {
+fn is_of_the_ring(ring: &Ring<'_>, route: Route) -> bool {
     route == Route::Ring || ring.is_quiet()
 }
 

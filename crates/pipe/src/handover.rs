@@ -195,7 +195,7 @@ fn copy_to_shadow(
 }
 
 /// Takes out of the shadow what nobody should have written there.
-pub(crate) fn clear_strange_bytes(end: &End, ring: Ring<'_>) -> io::Result<()> {
+pub(crate) fn clear_strange_bytes(end: &End, ring: &Ring<'_>) -> io::Result<()> {
     ring.bell().expel(&end.parker(), &end.mirror()).map_err(broken)
 }
 

@@ -305,7 +305,7 @@ impl Reader {
     }
 
     #[cold]
-    fn attempt_directly(&self, ring: Ring<'_>, buffers: &mut [IoSliceMut<'_>], wanted: usize) -> io::Result<Attempt> {
+    fn attempt_directly(&self, ring: &Ring<'_>, buffers: &mut [IoSliceMut<'_>], wanted: usize) -> io::Result<Attempt> {
         let (count, is_over) = direct::take(&self.end, ring, buffers, wanted)?;
         if is_over && (ring.writers_wait() || ring.bell().is_watched_for_bytes()) {
             self.lower_bell(ring);
@@ -314,7 +314,7 @@ impl Reader {
     }
 
     /// Has what is offered come through the ring: for who cannot copy from the memory of a writer.
-    pub(crate) fn decline_offer(&self, ring: Ring<'_>) -> io::Result<()> {
+    pub(crate) fn decline_offer(&self, ring: &Ring<'_>) -> io::Result<()> {
         if ring.is_offered()
             && let Some(offer) = ring.next_offer().map_err(broken)?
             && ring.return_offer(&offer)
@@ -349,7 +349,7 @@ impl Reader {
 
     /// What has been read has been read: an error here is left for the next call to find.
     #[cold]
-    fn lower_bell(&self, ring: Ring<'_>) {
+    fn lower_bell(&self, ring: &Ring<'_>) {
         if ring.bell().lower(&self.end.parker(), &self.end.mirror()) == Ok(true) {
             self.end.counters.woke_somebody();
         }
@@ -363,7 +363,7 @@ impl Reader {
     }
 
     /// Waits without sleeping, as long as that pays.
-    fn look_for_bytes(&self, ring: Ring<'_>, waits: &Waits<'_>) -> io::Result<Looked> {
+    fn look_for_bytes(&self, ring: &Ring<'_>, waits: &Waits<'_>) -> io::Result<Looked> {
         let route = ring.route();
         // What goes through the shadow is not seen; but whoever writes goes back to the ring when nobody sleeps.
         let may_see = route == Route::Ring || (route == Route::Shadow && ring.all_have_returned());
@@ -394,7 +394,7 @@ impl Reader {
         if self.end.is_blocking()? { self.sleep(segment, waits) } else { self.must_not_sleep(segment.ring()) }
     }
 
-    fn must_not_sleep(&self, ring: Ring<'_>) -> io::Result<Outcome> {
+    fn must_not_sleep(&self, ring: &Ring<'_>) -> io::Result<Outcome> {
         if let Some(outcome) = self.ask_kernel(ring)? {
             return Ok(outcome);
         }
@@ -406,7 +406,7 @@ impl Reader {
     }
 
     /// Whether the kernel knows a reason not to wait: bytes, or the end of the stream.
-    fn ask_kernel(&self, ring: Ring<'_>) -> io::Result<Option<Outcome>> {
+    fn ask_kernel(&self, ring: &Ring<'_>) -> io::Result<Option<Outcome>> {
         let route = ring.route();
         let ready = transfer::readiness(self.end.fd())?;
         // The kernel first, the ring second: a writer that died had written before. Then the route: what has left the
@@ -483,14 +483,14 @@ pub(crate) fn filled_by_one_call<'b>(buffers: &'b mut [IoSliceMut<'_>]) -> Vec<I
 }
 
 /// After a look that found bytes.
-pub(crate) fn let_gather(end: &End, ring: Ring<'_>, effort: &mut Effort) {
+pub(crate) fn let_gather(end: &End, ring: &Ring<'_>, effort: &mut Effort) {
     let (waiting, half) = (|| ring.readable().unwrap_or(0), ring.capacity().unwrap_or(0) / 2);
     end.patience.let_gather(ring.writers_cpu(), waiting, half, effort);
 }
 
 /// Also true if the ring is broken: the next attempt says so.
 #[inline]
-pub(crate) fn has_bytes(ring: Ring<'_>) -> bool {
+pub(crate) fn has_bytes(ring: &Ring<'_>) -> bool {
     // An offer counts only where somebody looks at offers: anywhere else it was forged.
     ring.readable() != Ok(0) || (ring.is_offered() && ring.route() == Route::Ring)
 }

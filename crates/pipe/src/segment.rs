@@ -23,6 +23,10 @@ const PAGE: usize = 4096;
 /// A mapped segment: a page of header and two banks.
 #[derive(Debug)]
 pub(crate) struct Segment {
+    /// Of `mapping`, so for no longer than this lives: only [`Segment::ring`] hands it out. Kept, because an end copies it for every
+    /// transfer: if it were put together then, word by word, the copy of two words at once could not be had from the store buffer, and
+    /// the processor would first wait for all stores before them, which are those into the ring.
+    ring: Ring<'static>,
     mapping: SharedMapping,
     /// Bytes of each bank, from its start, that are known to be backed and mapped here, below the epoch in which this
     /// holds: see [`known`].
@@ -57,18 +61,19 @@ impl Segment {
     fn map(file: impl AsFd, size: Size) -> Result<Segment, Errno> {
         let mapping = SharedMapping::of_sealed(file, size.segment())?;
         mapping.populate(0, HEADER_BYTES)?;
-        Ok(Segment { mapping, populated: [const { AtomicU64::new(0) }; 2] })
+        let start = mapping.start();
+        // SAFETY: the header lies at the start of the mapping, which is aligned to a page, longer than a header (`Size`)
+        // and lives as long as the segment, beyond which no copy of the reference gets. Every field is an atomic integer, for
+        // which any value is valid.
+        let header = unsafe { start.cast::<Header>().as_ref() };
+        // SAFETY: the rest of the mapping, which lives as long; the file is sealed, so it cannot be cut.
+        let bytes = unsafe { Bytes::new(start.add(HEADER_BYTES), mapping.len() - HEADER_BYTES) };
+        Ok(Segment { ring: Ring::new(header, bytes), mapping, populated: [const { AtomicU64::new(0) }; 2] })
     }
 
     #[inline]
-    pub(crate) fn ring(&self) -> Ring<'_> {
-        let start = self.mapping.start();
-        // SAFETY: the header lies at the start of the mapping, which is aligned to a page, longer than a header (`Size`)
-        // and lives as long as `self`. Every field is an atomic integer, for which any value is valid.
-        let header = unsafe { start.cast::<Header>().as_ref() };
-        // SAFETY: the rest of the mapping, which lives as long as `self`; the file is sealed, so it cannot be cut.
-        let bytes = unsafe { Bytes::new(start.add(HEADER_BYTES), self.mapping.len() - HEADER_BYTES) };
-        Ring::new(header, bytes)
+    pub(crate) fn ring(&self) -> &Ring<'_> {
+        &self.ring
     }
 
     /// A stretch of the banks, counted from the start of the first: an address, never to be borrowed while another process

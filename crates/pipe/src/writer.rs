@@ -330,7 +330,7 @@ impl Writer {
     /// Asks the kernel now and then. A reader that waits will be rung for, and the kernel takes what rings the bell only
     /// while there is one: in that case the answer is false, and [`Writer::raise_bell`] sees to it.
     #[inline]
-    pub(crate) fn see_that_a_reader_is_left(&self, ring: Ring<'_>) -> Result<bool, Stop> {
+    pub(crate) fn see_that_a_reader_is_left(&self, ring: &Ring<'_>) -> Result<bool, Stop> {
         if ring.route() == Route::Shadow {
             // There the kernel says so itself, to who finds the stream there still when it has the lock.
             return Ok(false);
@@ -348,7 +348,7 @@ impl Writer {
         self.ask_for_readers(now, closes).map(|()| true)
     }
 
-    pub(crate) fn ask_for_readers_now(&self, ring: Ring<'_>) -> Result<(), Stop> {
+    pub(crate) fn ask_for_readers_now(&self, ring: &Ring<'_>) -> Result<(), Stop> {
         self.ask_for_readers(clock::ticks(), ring.closes())
     }
 
@@ -365,7 +365,7 @@ impl Writer {
     /// What has been written has been written: an error here is left for the next call to find, but not that there was
     /// no reader to write for.
     #[cold]
-    pub(crate) fn raise_bell(&self, ring: Ring<'_>, was_seen: bool) -> Result<(), Stop> {
+    pub(crate) fn raise_bell(&self, ring: &Ring<'_>, was_seen: bool) -> Result<(), Stop> {
         let mirror = self.end.mirror();
         let has_put = ring.bell().raise(&self.end.parker(), &mirror) == Ok(true);
         self.has_rung(ring, &mirror, has_put, was_seen)
@@ -373,13 +373,13 @@ impl Writer {
 
     /// As [`raise_bell`](Self::raise_bell), for readers that slept before this write.
     #[cold]
-    fn call_readers(&self, ring: Ring<'_>, writers: &WriteSide<'_, Parker<'_>>, was_seen: bool) -> Result<(), Stop> {
+    fn call_readers(&self, ring: &Ring<'_>, writers: &WriteSide<'_, Parker<'_>>, was_seen: bool) -> Result<(), Stop> {
         let mirror = self.end.mirror();
         let has_put = ring.bell().raise_before_unlocking(writers, &self.end.parker(), &mirror) == Ok(true);
         self.has_rung(ring, &mirror, has_put, was_seen)
     }
 
-    fn has_rung(&self, ring: Ring<'_>, mirror: &Mirror<'_>, has_put: bool, was_seen: bool) -> Result<(), Stop> {
+    fn has_rung(&self, ring: &Ring<'_>, mirror: &Mirror<'_>, has_put: bool, was_seen: bool) -> Result<(), Stop> {
         if mirror.has_lost_readers() {
             return Err(Stop::Error(Errno::PIPE.into()));
         }
@@ -427,7 +427,7 @@ impl Writer {
         }
     }
 
-    fn must_not_sleep(&self, ring: Ring<'_>, needed: usize) -> Result<(), Stop> {
+    fn must_not_sleep(&self, ring: &Ring<'_>, needed: usize) -> Result<(), Stop> {
         // Who filled the ring, or resized it, may have died before it could say so, and we shall not sleep, which would.
         if ring.readers_wait() || ring.bell().is_watched_for_room() {
             self.raise_bell(ring, true)?;
@@ -442,7 +442,7 @@ impl Writer {
     }
 
     /// Whether the offer of a process that is dead was in the way.
-    fn clears_dead_offer(&self, ring: Ring<'_>) -> io::Result<bool> {
+    fn clears_dead_offer(&self, ring: &Ring<'_>) -> io::Result<bool> {
         let is_cleared = ring.is_offered() && direct::drop_if_dead(ring).map_err(broken)?;
         if is_cleared {
             direct::tell_that_nothing_is_offered(&self.end, ring);
@@ -451,13 +451,13 @@ impl Writer {
     }
 
     /// Whether a write of which so much is left may sleep until the ring can be refilled with a part of it.
-    fn may_defer(&self, ring: Ring<'_>, rest: usize) -> bool {
+    fn may_defer(&self, ring: &Ring<'_>, rest: usize) -> bool {
         let refill = ring.refill();
         ring.route() == Route::Ring && refill > PIPE_BUF && rest >= refill
     }
 
     /// As [`sleep`](Self::sleep) of a long write: until there is a refill where one will soon be.
-    fn sleep_long(&self, ring: Ring<'_>, nap: &mut Duration) -> Result<(), Stop> {
+    fn sleep_long(&self, ring: &Ring<'_>, nap: &mut Duration) -> Result<(), Stop> {
         let slept_at = clock::ticks();
         let outcome = match self.end.patience.lets_room_gather() {
             Some(timer) => {
@@ -470,7 +470,7 @@ impl Writer {
         outcome
     }
 
-    fn sleep(&self, ring: Ring<'_>, needed: usize, nap: &mut Duration) -> Result<(), Stop> {
+    fn sleep(&self, ring: &Ring<'_>, needed: usize, nap: &mut Duration) -> Result<(), Stop> {
         let route = ring.route();
         let must_sleep = || ring.route() == route && (route != Route::Ring || !has_room(ring, needed));
         if self.sleep_while(ring, must_sleep, *nap)? {
@@ -486,7 +486,7 @@ impl Writer {
     /// Sleeps until the shadow has room or a nap is over, unless `must_sleep` says no when it is counted. Returns whether it slept.
     pub(crate) fn sleep_while(
         &self,
-        ring: Ring<'_>,
+        ring: &Ring<'_>,
         must_sleep: impl Fn() -> bool,
         nap: Duration,
     ) -> Result<bool, Stop> {
@@ -495,7 +495,7 @@ impl Writer {
 
     fn sleep_until_woken(
         &self,
-        ring: Ring<'_>,
+        ring: &Ring<'_>,
         woken: Woken,
         must_sleep: impl Fn() -> bool,
         nap: Duration,
@@ -580,12 +580,12 @@ pub(crate) fn unwritten<'b>(buffers: &'b [IoSlice<'_>], done: usize) -> impl Ite
 
 /// Also true if the ring is broken: the next attempt says so.
 #[inline]
-pub(crate) fn free(ring: Ring<'_>) -> usize {
+pub(crate) fn free(ring: &Ring<'_>) -> usize {
     let (capacity, waiting) = (ring.capacity().unwrap_or(0), ring.readable().unwrap_or(0));
     capacity.saturating_sub(waiting)
 }
 
-pub(crate) fn has_room(ring: Ring<'_>, needed: usize) -> bool {
+pub(crate) fn has_room(ring: &Ring<'_>, needed: usize) -> bool {
     if ring.is_offered() {
         return false;
     }

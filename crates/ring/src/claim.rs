@@ -81,7 +81,7 @@ impl Claim {
 
     /// Where its bytes lie in `ring`, in their order: from the start of the first bank, and always inside of the banks.
     #[inline]
-    pub fn places(&self, ring: Ring<'_>) -> [Range<usize>; 2] {
+    pub fn places(&self, ring: &Ring<'_>) -> [Range<usize>; 2] {
         let (start, first) = split(self.geometry, self.position, self.len);
         let bank = self.geometry.bank() * ring.bank_bytes();
         [bank + start..bank + start + first, bank..bank + self.len - first]

@@ -106,8 +106,8 @@ impl<'a> Ring<'a> {
     /// # Errors
     /// [`Broken`]: the lock cannot be had.
     #[inline]
-    pub fn lock_writers<P: Parking>(&self, parking: &'a P) -> Result<WriteSide<'a, P>, Broken> {
-        Ok(WriteSide { ring: *self, guard: self.header.writers.0.lock(&self.header.write_pos.0, parking)? })
+    pub fn lock_writers<P: Parking>(&'a self, parking: &'a P) -> Result<WriteSide<'a, P>, Broken> {
+        Ok(WriteSide { ring: self, guard: self.header.writers.0.lock(&self.header.write_pos.0, parking)? })
     }
 
     /// Takes the lock of the reading side.
@@ -115,18 +115,18 @@ impl<'a> Ring<'a> {
     /// # Errors
     /// [`Broken`]: the lock cannot be had.
     #[inline]
-    pub fn lock_readers<P: Parking>(&self, parking: &'a P) -> Result<ReadSide<'a, P>, Broken> {
-        Ok(ReadSide { ring: *self, guard: self.header.readers.0.lock(&self.header.read_pos.0, parking)? })
+    pub fn lock_readers<P: Parking>(&'a self, parking: &'a P) -> Result<ReadSide<'a, P>, Broken> {
+        Ok(ReadSide { ring: self, guard: self.header.readers.0.lock(&self.header.read_pos.0, parking)? })
     }
 
     /// Takes the lock of the reading side if nobody uses it at this moment. Never waits.
-    pub fn try_lock_readers<P: Parking>(&self, parking: &'a P) -> Option<ReadSide<'a, P>> {
-        Some(ReadSide { ring: *self, guard: self.header.readers.0.lock.try_acquire(parking)? })
+    pub fn try_lock_readers<P: Parking>(&'a self, parking: &'a P) -> Option<ReadSide<'a, P>> {
+        Some(ReadSide { ring: self, guard: self.header.readers.0.lock.try_acquire(parking)? })
     }
 
     /// Both sides, if nobody uses either at this moment. Never waits.
-    pub fn try_lock_both<P: Parking>(&self, parking: &'a P) -> Option<(WriteSide<'a, P>, ReadSide<'a, P>)> {
-        let writers = WriteSide { ring: *self, guard: self.header.writers.0.lock.try_acquire(parking)? };
+    pub fn try_lock_both<P: Parking>(&'a self, parking: &'a P) -> Option<(WriteSide<'a, P>, ReadSide<'a, P>)> {
+        let writers = WriteSide { ring: self, guard: self.header.writers.0.lock.try_acquire(parking)? };
         Some((writers, self.try_lock_readers(parking)?))
     }
 
@@ -306,7 +306,9 @@ fn touched(geometry: Geometry, position: u64, len: usize) -> Extent {
 /// The writing side, locked.
 #[derive(Debug)]
 pub struct WriteSide<'a, P: Parking> {
-    pub(crate) ring: Ring<'a>,
+    /// Not a copy: who has just put one together on its stack would read two words of it at once here, which the processor does not find
+    /// in its store buffer, and then waits until all that was stored before is in the cache: the last transfer.
+    pub(crate) ring: &'a Ring<'a>,
     guard: Guard<'a, P>,
 }
 
@@ -343,7 +345,7 @@ impl Room {
 
 impl<'a, P: Parking> WriteSide<'a, P> {
     pub(crate) fn ring(&self) -> Ring<'a> {
-        self.ring
+        *self.ring
     }
 
     /// The room for `wanted` bytes: at least that much if there is, otherwise what there is; none behind an offer.
@@ -501,7 +503,8 @@ impl From<Broken> for Resize {
 /// The reading side, locked.
 #[derive(Debug)]
 pub struct ReadSide<'a, P: Parking> {
-    pub(crate) ring: Ring<'a>,
+    /// As [`WriteSide`]'s.
+    pub(crate) ring: &'a Ring<'a>,
     guard: Guard<'a, P>,
 }
 
@@ -617,7 +620,7 @@ impl<P: Parking> ReadSide<'_, P> {
     }
 
     pub(crate) fn ring(&self) -> &Ring<'_> {
-        &self.ring
+        self.ring
     }
 
     pub(crate) fn consume_after(&self, waiting: Waiting, len: usize, cpu: u32) {

@@ -82,7 +82,7 @@ impl Spare {
     }
 
     /// Where its bytes lie: from the start of the first bank, and always inside of the banks.
-    pub fn place(&self, ring: Ring<'_>) -> Range<usize> {
+    pub fn place(&self, ring: &Ring<'_>) -> Range<usize> {
         let start = self.extent.bank * ring.bank_bytes();
         start..start + self.extent.len.min(ring.bank_bytes())
     }
@@ -224,7 +224,7 @@ mod tests {
                 let before = [round; 77];
                 assert_eq!(writers.write(writers.room(77).unwrap(), [&before[..]].into_iter(), 0), 77);
                 let spare = writers.take_spare(3000, 7).unwrap().unwrap();
-                ring.bytes.write(spare.place(ring).start, &[round + 100; 3000], Lines::Near);
+                ring.bytes.write(spare.place(&ring).start, &[round + 100; 3000], Lines::Near);
                 assert_eq!(writers.take_spare(1, 7), Ok(None));
                 assert_eq!(writers.lend(&spare, 2999, 0), Ok(Lent::NotNow));
                 assert_eq!(read(100), before);
@@ -289,7 +289,7 @@ mod tests {
             for word in (0..64).flat_map(|bit| [1 << bit, !(1 << bit), u64::MAX << bit, 0]) {
                 header.state.0.spare.store(word, Ordering::Relaxed);
                 if let Some(spare) = writers.take_spare(4096, 7).unwrap() {
-                    assert!(spare.place(ring).end <= 2 * BANK_BYTES && spare.extent().bank == 1);
+                    assert!(spare.place(&ring).end <= 2 * BANK_BYTES && spare.extent().bank == 1);
                     assert_eq!((spare.process(), ring.spare_owner().unwrap().unwrap().process()), (7, 7));
                 }
             }

@@ -27,7 +27,7 @@ pub(crate) struct Offered<'b> {
 const SMALL_RING: usize = 64 << 10;
 
 /// Whether a write of which `rest` bytes follow each other in memory should be offered, now that the ring is full.
-pub(crate) fn pays(direct: &Direct, ring: Ring<'_>, rest: usize) -> bool {
+pub(crate) fn pays(direct: &Direct, ring: &Ring<'_>, rest: usize) -> bool {
     match direct.policy {
         DirectPolicy::Never => false,
         DirectPolicy::Always => rest > PIPE_BUF,
@@ -44,7 +44,7 @@ pub(crate) fn pays(direct: &Direct, ring: Ring<'_>, rest: usize) -> bool {
 #[cold]
 pub(crate) fn open<'b>(
     end: &End,
-    ring: Ring<'_>,
+    ring: &Ring<'_>,
     writers: &WriteSide<'_, Parker<'_>>,
     rest: &'b [u8],
 ) -> Option<Offered<'b>> {
@@ -101,7 +101,7 @@ impl Writer {
     /// taken, in any case.
     pub(crate) fn see_through(
         &self,
-        ring: Ring<'_>,
+        ring: &Ring<'_>,
         offered: &Offered<'_>,
         was_seen: bool,
     ) -> (usize, Result<(), Stop>) {
@@ -134,7 +134,7 @@ impl Writer {
         (taken, outcome)
     }
 
-    fn wait_until_over(&self, ring: Ring<'_>, serial: u32) -> Result<(), Stop> {
+    fn wait_until_over(&self, ring: &Ring<'_>, serial: u32) -> Result<(), Stop> {
         let mut nap = FIRST_NAP;
         loop {
             let Standing::Open(taken) = ring.standing(serial) else { return Ok(()) };
@@ -167,7 +167,7 @@ impl Writer {
 
 /// A reader corrects the mirror when it has taken the last of an offer. Who withdraws one, or drops a dead one's, is a
 /// writer, which cannot: it opens the pipe once more as both. Where that fails, those who sleep find out after their nap.
-pub(crate) fn tell_that_nothing_is_offered(end: &End, ring: Ring<'_>) {
+pub(crate) fn tell_that_nothing_is_offered(end: &End, ring: &Ring<'_>) {
     let bell = ring.bell();
     let somebody_waits = ring.writers_wait() || bell.is_watched_for_room() || bell.is_watched_for_bytes();
     if somebody_waits && let Ok(both) = transfer::reopened(end.fd(), Access::Both, true) {

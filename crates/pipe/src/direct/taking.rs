@@ -29,7 +29,7 @@ enum Failure {
 /// Somebody has to correct the mirror afterwards if this returns true, too: nothing is offered any more.
 pub(crate) fn take(
     end: &End,
-    ring: Ring<'_>,
+    ring: &Ring<'_>,
     buffers: &mut [IoSliceMut<'_>],
     wanted: usize,
 ) -> io::Result<(usize, bool)> {

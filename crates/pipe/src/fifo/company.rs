@@ -231,7 +231,7 @@ impl Link {
     }
 
     #[inline]
-    pub(super) fn ring(&self) -> Ring<'_> {
+    pub(super) fn ring(&self) -> &Ring<'_> {
         self.segment.ring()
     }
 

@@ -248,7 +248,7 @@ fn wait(end: &End, link: &Link, waits: &mut Waits<'_>) -> io::Result<()> {
     if end.is_blocking()? { sleep(end, link, waits) } else { must_not_sleep(end, link, ring) }
 }
 
-fn must_not_sleep(end: &End, link: &Link, ring: Ring<'_>) -> io::Result<()> {
+fn must_not_sleep(end: &End, link: &Link, ring: &Ring<'_>) -> io::Result<()> {
     // Who emptied the ring may have died before it could say so, and we shall not sleep, which would.
     if ring.writers_wait() {
         lower_bell(end, link);

@@ -67,7 +67,7 @@ fn is_ring_in_use(link: &Link) -> bool {
 }
 
 /// Whether so much lies in the ring that who gave the CPU away for it has lost nothing, and who waits for room has not won yet.
-pub(super) fn is_half_full(ring: Ring<'_>) -> bool {
+pub(super) fn is_half_full(ring: &Ring<'_>) -> bool {
     matches!((ring.readable(), ring.capacity()), (Ok(waiting), Ok(capacity)) if waiting >= capacity / 2)
 }
 

@@ -95,7 +95,7 @@ fn attempt_fifo(end: &End, link: &Link, buffers: &[IoSlice<'_>], done: usize, to
 
 /// Now and then: whether anybody reads.
 #[inline]
-fn ask_for_readers(link: &Link, ring: Ring<'_>, now: u64) -> Result<(), Stop> {
+fn ask_for_readers(link: &Link, ring: &Ring<'_>, now: u64) -> Result<(), Stop> {
     if now.wrapping_sub(link.asked_at.load(Relaxed)) < ASK_EVERY || ring.route() != Route::Ring {
         return Ok(());
     }
@@ -131,7 +131,7 @@ fn wait(end: &End, link: &Link, needed: usize, nap: &mut Duration) -> Result<(),
     if end.is_blocking()? { sleep(end, link, ring, needed, nap) } else { must_not_sleep(end, link, ring, needed) }
 }
 
-fn must_not_sleep(end: &End, link: &Link, ring: Ring<'_>, needed: usize) -> Result<(), Stop> {
+fn must_not_sleep(end: &End, link: &Link, ring: &Ring<'_>, needed: usize) -> Result<(), Stop> {
     // Who filled the ring may have died before it could say so, and we shall not sleep, which would.
     if ring.readers_wait() {
         raise_bell(end, link);
@@ -144,7 +144,7 @@ fn must_not_sleep(end: &End, link: &Link, ring: Ring<'_>, needed: usize) -> Resu
     }
 }
 
-fn sleep(end: &End, link: &Link, ring: Ring<'_>, needed: usize, nap: &mut Duration) -> Result<(), Stop> {
+fn sleep(end: &End, link: &Link, ring: &Ring<'_>, needed: usize, nap: &mut Duration) -> Result<(), Stop> {
     let (bell, parker, doorbell) = (ring.bell(), link.parker(&end.counters), link.doorbell());
     let route = ring.route();
     let counted = bell.writer_will_sleep(&parker, &doorbell);

@@ -149,7 +149,7 @@ impl Reader {
 
     /// Whether somebody else sleeps in the shadow. Who was killed there is forgotten, and so is one whose number has another program by
     /// now. Looks into `/proc`.
-    pub(super) fn somebody_sleeps_inside(&self, ring: Ring<'_>) -> bool {
+    pub(super) fn somebody_sleeps_inside(&self, ring: &Ring<'_>) -> bool {
         let me = self.end.parker().thread();
         // A signal handler finds its own thread, which takes nothing meanwhile.
         let Some(id) = ring.sleeper().filter(|&id| id != me) else { return false };
@@ -164,7 +164,7 @@ impl Reader {
     ///
     /// # Errors
     /// `EINTR`: a signal handler ran.
-    pub(super) fn wait_for_sleeper(&self, ring: Ring<'_>) -> Result<(), Errno> {
+    pub(super) fn wait_for_sleeper(&self, ring: &Ring<'_>) -> Result<(), Errno> {
         if let Some(id) = ring.sleeper()
             && futex::wait_or_be_interrupted(ring.sleeper_word(), id, SLEEPER_WAKES_IN)
         {

@@ -175,7 +175,7 @@ impl Reader {
 
     /// After bytes were consumed and the lock was given back.
     #[inline]
-    pub(super) fn tell_writers(&self, ring: Ring<'_>, emptied: bool) {
+    pub(super) fn tell_writers(&self, ring: &Ring<'_>, emptied: bool) {
         if ring.writers_wait() || (emptied && ring.bell().is_watched_for_bytes()) {
             self.lower_bell(ring);
         }

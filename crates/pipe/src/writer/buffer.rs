@@ -52,7 +52,7 @@ impl Beside {
         self.spare.process() == Thread::current().process()
     }
 
-    fn ring(&self) -> Option<Ring<'_>> {
+    fn ring(&self) -> Option<&Ring<'_>> {
         self.pipe.mapped_segment().map(Segment::ring)
     }
 }
@@ -280,7 +280,7 @@ impl Writer {
     }
 
     /// Looks for as long as looking pays. Whether nothing waits then.
-    fn look_until_empty(&self, ring: Ring<'_>) -> Result<bool, Stop> {
+    fn look_until_empty(&self, ring: &Ring<'_>) -> Result<bool, Stop> {
         if !self.end.is_blocking()? {
             return Ok(false);
         }
@@ -297,7 +297,7 @@ impl Writer {
 
 /// Frees the bank beside the ring if the process that has it is dead, or never said that it had it. Returns whether nobody has
 /// it now.
-pub(crate) fn free_if_dead(end: &End, ring: Ring<'_>) -> io::Result<bool> {
+pub(crate) fn free_if_dead(end: &End, ring: &Ring<'_>) -> io::Result<bool> {
     let Some(owner) = ring.spare_owner().map_err(broken)? else { return Ok(true) };
     if claim::has_claimed(end, owner.process())? {
         return Ok(false);

@@ -159,13 +159,13 @@ impl Writer {
     }
 
     /// Where nothing was rung for.
-    pub(crate) fn see_unless_seen(&self, ring: Ring<'_>, was_seen: bool) -> Result<(), Stop> {
+    pub(crate) fn see_unless_seen(&self, ring: &Ring<'_>, was_seen: bool) -> Result<(), Stop> {
         if was_seen { Ok(()) } else { self.ask_for_readers(clock::ticks(), ring.closes()) }
     }
 
     /// After bytes were committed and the lock was given back. What has been written has been written: that there was no
     /// reader for it is what the next attempt finds.
-    pub(crate) fn tell_readers(&self, ring: Ring<'_>, room_left: usize, was_seen: bool) -> Result<(), Stop> {
+    pub(crate) fn tell_readers(&self, ring: &Ring<'_>, room_left: usize, was_seen: bool) -> Result<(), Stop> {
         if ring.readers_wait() || (room_left < PIPE_BUF && ring.bell().is_watched_for_room()) {
             self.raise_bell(ring, was_seen)
         } else {

@@ -24,7 +24,7 @@ impl Writer {
     /// With the writers locked: none of ours can come between.
     pub(super) fn attempt_shadow<'b>(
         &self,
-        ring: Ring<'_>,
+        ring: &Ring<'_>,
         writers: &WriteSide<'_, Parker<'_>>,
         buffers: &[IoSlice<'_>],
         (done, total): (usize, usize),
@@ -56,7 +56,7 @@ impl Writer {
 
     /// The shadow of a quiet pipe is smaller than its ring. A reader that does not wake up must not be noticed earlier by that.
     #[cold]
-    fn makes_room(&self, ring: Ring<'_>) -> bool {
+    fn makes_room(&self, ring: &Ring<'_>) -> bool {
         let (Ok(capacity), Ok(now)) = (ring.capacity(), pipe::capacity(self.end.fd())) else { return false };
         ring.is_quiet() && now < capacity && pipe::set_capacity(self.end.fd(), capacity).is_ok()
     }
@@ -65,7 +65,7 @@ impl Writer {
     /// is empty.
     pub(super) fn wakes_the_ring<'p>(
         &self,
-        ring: Ring<'p>,
+        ring: &'p Ring<'p>,
         writers: &WriteSide<'p, Parker<'p>>,
         parker: &'p Parker<'p>,
         len: usize,
@@ -99,7 +99,7 @@ impl Writer {
         Ok(is_clear)
     }
 
-    pub(super) fn should_try_to_return(&self, ring: Ring<'_>) -> bool {
+    pub(super) fn should_try_to_return(&self, ring: &Ring<'_>) -> bool {
         ring.sleeper().is_none() && self.is_time_to_look(RETURN_EVERY)
     }
 

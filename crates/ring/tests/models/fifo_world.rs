@@ -294,16 +294,11 @@ impl Fifo {
 
     /// Somebody is killed who has put a piece into the FIFO and not said so.
     pub(crate) fn die_giving_back(&self, me: &Me) {
-        let (writers, readers) = self.lock_both(me);
+        let ring = self.ring();
+        let (writers, readers) = lock_both(&ring, me);
         self.begin_to_give_back(me, &readers);
         self.put_into_fifo(&readers);
         drop((readers, writers));
-    }
-
-    fn lock_both<'a>(&'a self, me: &'a Me) -> (WriteSide<'a, Me>, ReadSide<'a, Me>) {
-        let writers = self.ring().lock_writers(me).unwrap();
-        let readers = self.ring().lock_readers(me).unwrap();
-        (writers, readers)
     }
 
     /// `writing::write`, of a byte for which there is room.
@@ -371,7 +366,8 @@ impl Fifo {
     }
 
     fn attempt_moving(&self, me: &Me, got: &mut Vec<u8>) -> Attempt {
-        let (writers, readers) = self.lock_both(me);
+        let ring = self.ring();
+        let (writers, readers) = lock_both(&ring, me);
         if self.ring().route() != Route::Moving {
             return Attempt::Again;
         }
@@ -407,7 +403,8 @@ impl Fifo {
 
     /// `routes::leave`, of a reader, which then closes.
     pub(crate) fn leave_reading(&self, me: &Me) {
-        let (writers, readers) = self.lock_both(me);
+        let ring = self.ring();
+        let (writers, readers) = lock_both(&ring, me);
         // Under the locks: of two that leave at once the second finds that nobody is left.
         let is_last = self.kernel.change(|state| {
             state.marked_readers -= 1;
@@ -425,7 +422,8 @@ impl Fifo {
 
     /// `routes::leave`, of a writer, which then closes.
     pub(crate) fn leave_writing(&self, me: &Me) {
-        let (writers, readers) = self.lock_both(me);
+        let ring = self.ring();
+        let (writers, readers) = lock_both(&ring, me);
         let (others, waiting) = self.kernel.change(|state| {
             state.marked_writers -= 1;
             (state.marked_readers > 0, state.bytes.len())
@@ -440,7 +438,8 @@ impl Fifo {
 
     /// `routes::keep_to_kernel`: somebody polls.
     pub(crate) fn keep_to_kernel(&self, me: &Me) {
-        let (writers, readers) = self.lock_both(me);
+        let ring = self.ring();
+        let (writers, readers) = lock_both(&ring, me);
         writers.keep_to_kernel();
         if self.has_bytes() {
             self.give_back(me, &writers, &readers);
@@ -453,4 +452,10 @@ impl Fifo {
 fn moved(got: &mut Vec<u8>, bytes: &[u8]) -> Attempt {
     got.extend_from_slice(bytes);
     Attempt::Moved(bytes.len())
+}
+
+fn lock_both<'a>(ring: &'a Ring<'a>, me: &'a Me) -> (WriteSide<'a, Me>, ReadSide<'a, Me>) {
+    let writers = ring.lock_writers(me).unwrap();
+    let readers = ring.lock_readers(me).unwrap();
+    (writers, readers)
 }

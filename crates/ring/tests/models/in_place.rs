@@ -18,7 +18,7 @@ fn try_reserve(world: &World, me: &Me, process: u32) -> Option<Claim> {
 /// Fills what was reserved in place, and wakes a reader.
 fn commit(world: &World, me: &Me, claim: &Claim, byte: u8) {
     let ring = world.ring();
-    for cell in claim.places(ring).into_iter().flatten() {
+    for cell in claim.places(&ring).into_iter().flatten() {
         // SAFETY: loom stops the model if another thread uses the byte.
         world.cells[cell].with_mut(|cell| unsafe { *cell = byte });
     }
@@ -41,7 +41,7 @@ fn consume(world: &World, me: &Me, claim: &Claim) -> Vec<u8> {
     let ring = world.ring();
     // SAFETY: loom stops the model if another thread writes the byte.
     let look = |cell: usize| world.cells[cell].with(|cell| unsafe { *cell });
-    let bytes = claim.places(ring).into_iter().flatten().map(look).collect();
+    let bytes = claim.places(&ring).into_iter().flatten().map(look).collect();
     ring.claims_of_readers().end(claim, claim.len(), 0, me);
     if ring.writers_wait() {
         ring.bell().lower(me, &world.shadow).unwrap();
@@ -213,7 +213,7 @@ fn the_claim_of_one_who_died_is_worth_nothing() {
         let dying = thread::spawn(move || {
             let claim = try_reserve(&theirs, &Me(1), 7).unwrap();
             // In place, and never committed.
-            let cell = claim.places(theirs.ring())[0].start;
+            let cell = claim.places(&theirs.ring())[0].start;
             // SAFETY: loom stops the model if another thread uses the byte.
             theirs.cells[cell].with_mut(|cell| unsafe { *cell = 9 });
         });

@@ -10,7 +10,7 @@ use crate::world::{Me, OCCASIONAL, World, check, read, try_read, try_write, unti
 fn fill(world: &World, me: &Me, bytes: &[u8]) -> Option<Spare> {
     let ring = world.ring();
     let spare = ring.lock_writers(me).unwrap().take_spare(bytes.len(), 1).unwrap()?;
-    for (cell, &byte) in spare.place(ring).zip(bytes) {
+    for (cell, &byte) in spare.place(&ring).zip(bytes) {
         // SAFETY: loom stops the model if another thread uses the byte.
         world.cells[cell].with_mut(|cell| unsafe { *cell = byte });
     }
