@@ -12,6 +12,7 @@ use common::{Scratch, Seen, millstream, output};
 
 const LIVES: &str = include_str!("ring/lives.c");
 const ENDS: &str = include_str!("ring/ends.c");
+const POLLS: &str = include_str!("ring/polls.c");
 /// Much more than it takes until a pipe is joined.
 const MANY: u64 = 24 << 20;
 
@@ -19,6 +20,7 @@ struct Programs {
     _scratch: Scratch,
     ends: String,
     lives: String,
+    polls: String,
     /// [`MANY`] bytes that do not repeat.
     bytes: String,
 }
@@ -27,6 +29,7 @@ static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| {
     let scratch = Scratch::new();
     let ends = scratch.c_program("ends", ENDS, &[]);
     let lives = scratch.c_program("lives", LIVES, &[]);
+    let polls = scratch.c_program("polls", POLLS, &[]);
     let bytes = scratch.path("bytes").to_str().unwrap().to_owned();
     let made = Command::new(&ends)
         .args(["write", &MANY.to_string(), "call"])
@@ -34,11 +37,12 @@ static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| {
         .stderr(Stdio::null())
         .status();
     assert!(made.unwrap().success());
-    Programs { _scratch: scratch, ends, lives, bytes }
+    Programs { _scratch: scratch, ends, lives, polls, bytes }
 });
 
 fn with_programs(command: &mut Command) -> Seen {
-    output(command.env("E", &PROGRAMS.ends).env("L", &PROGRAMS.lives).env("B", &PROGRAMS.bytes))
+    let Programs { ends, lives, polls, bytes, .. } = &*PROGRAMS;
+    output(command.env("E", ends).env("L", lives).env("P", polls).env("B", bytes))
 }
 
 fn over_ring(options: &[&str], words: &[&str]) -> Seen {
@@ -152,19 +156,74 @@ fn what_the_parent_does_in_mid_stream() {
     }
 }
 
-/// Who waits for descriptors between its calls would give each pipe back at once, so none is joined.
+/// `communicate` and `run` poll before each call.
 #[test]
-fn what_communicate_reads_and_writes_arrives() {
+fn what_communicate_reads() {
     for program in [
         "got = subprocess.run(['cat', B], capture_output=True, check=True).stdout\nassert got == open(B, 'rb').read()",
-        "all = open(B, 'rb').read()\nassert subprocess.run(['cat'], input=all, stdout=subprocess.PIPE).stdout == all",
+        "all = open(B, 'rb').read()\np = subprocess.Popen(['cat', B], stdout=subprocess.PIPE, stderr=subprocess.PIPE)\n\
+         got = b''\nwhile len(got) < len(all):\n try: got, _ = p.communicate(timeout=0.02)\n except subprocess.TimeoutExpired: pass\nassert got == all",
+        "import select\np = subprocess.Popen(['cat', B], stdout=subprocess.PIPE)\nfd, parts = p.stdout.fileno(), []\n\
+         while select.select([fd], [], [], 10)[0]:\n parts.append(os.read(fd, 50000))\n if not parts[-1]: break\n\
+         assert p.wait() == 0 and b''.join(parts) == open(B, 'rb').read()",
     ] {
-        let words = python(program);
-        let pipe = told(&words.iter().map(String::as_str).collect::<Vec<_>>());
-        assert_eq!((pipe["bytes"].as_u64(), &pipe["path"]), (Some(MANY), &"kernel".into()), "{pipe}");
-        let parents = if pipe["read"]["by"]["name"] == "cat" { &pipe["written"] } else { &pipe["read"] };
-        assert!(parents["why_not"] == "called poll" || !can_join(), "{pipe}");
+        assert_eq!(joins_python(program), can_join(), "{program}");
     }
+}
+
+#[test]
+fn what_communicate_writes_and_reads_from_two_pipes() {
+    let writes_both = "import os\nall = open(os.environ['B'], 'rb').read()\nfor at in range(0, len(all), 50000):\n \
+        some = all[at:at + 50000]\n os.write(1, some)\n os.write(2, some[::-1] if at % 3 else some[:7])";
+    let both = format!(
+        "p = subprocess.run([sys.executable, '-c', \"\"\"{writes_both}\"\"\"], capture_output=True, check=True)\nall = open(B, 'rb').read()\n\
+         parts = [(at, all[at:at + 50000]) for at in range(0, len(all), 50000)]\n\
+         assert p.stdout == all and p.stderr == b''.join(some[::-1] if at % 3 else some[:7] for at, some in parts)"
+    );
+    let input = "all = open(B, 'rb').read()\np = subprocess.run(['cat'], input=all, capture_output=True, check=True)\nassert p.stdout == all";
+    for program in [&both, input] {
+        for after in ["1", "100000", "4194304"] {
+            let words = python(program);
+            let seen = over_ring(&["--ring-after", after], &words.iter().map(String::as_str).collect::<Vec<_>>());
+            assert_eq!((seen.code, seen.stderr.as_str()), (Some(0), ""), "{program}, after {after}");
+        }
+    }
+}
+
+/// The writer polls too, and gives its pipe back when it would have to wait.
+#[test]
+fn who_waits_in_any_way_reads_every_byte() {
+    const BYTES: u64 = 6_000_000;
+    let script = |words: String| ["bash".to_owned(), "-c".to_owned(), words];
+    let run = |options: &[&str], words: &[String; 3]| {
+        over_ring(options, &words.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let mut in_ring = 0;
+    for seed in 0..16_u32 {
+        let all = script(format!("$P write {seed} {BYTES} | $P read {seed}; echo ${{PIPESTATUS[@]}}"));
+        let killed = script(format!("$P write {seed} -{BYTES} | $P read {seed}; echo ${{PIPESTATUS[@]}}"));
+        let leaves =
+            script(format!("$P write {seed} {BYTES} x | $P read {seed} {}; echo ${{PIPESTATUS[@]}}", BYTES / 2));
+        for (words, expected) in
+            [(&all, format!("{BYTES}\n0 0\n")), (&killed, format!("{BYTES}\n137 0\n")), (&leaves, "3 137\n".to_owned())]
+        {
+            let bare = with_programs(Command::new(&words[0]).args(&words[1..]));
+            assert_eq!(bare.stdout, expected, "bare, seed {seed}: {bare:?}");
+            for after in ["1", "30000", "300000"] {
+                let seen = run(&["--ring-after", after], words);
+                assert_eq!(seen.stdout, expected, "seed {seed}, after {after}: {seen:?}");
+            }
+        }
+        if seed < 8 {
+            let scratch = Scratch::new();
+            let file = scratch.path("stats.json");
+            let options = ["--ring-after", "30000", "--stats=json", "--stats-file", file.to_str().unwrap()];
+            assert_eq!(run(&options, &all).stdout, format!("{BYTES}\n0 0\n"));
+            let stats: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+            in_ring += stats["pipes"].as_array().unwrap().iter().filter(|pipe| pipe["path"] == "ring").count();
+        }
+    }
+    assert_eq!(in_ring > 0, can_join());
 }
 
 #[test]

@@ -498,7 +498,7 @@ fn why_a_pipe_stays_with_the_kernel_is_told() {
         assert_eq!((&pipe[end]["why_not"], &pipe["path"]), (&expected.into(), &"kernel".into()), "{script}: {pipe}");
         assert_eq!(pipe[end]["joined"], false, "{script}: {pipe}");
     }
-    for what in ["poll", "dup"] {
+    for what in ["fork", "dup"] {
         // They join before that, or are about to, in one of ten runs.
         let is_told = (0..10).any(|_| {
             let pipe = told(&format!("$E write {MANY} call {} {what} | $E read 0 call", MANY / 2));

@@ -4,7 +4,7 @@
 //! `docs/joining.md` has the reasons. In reading order: [`text`] puts jumps into glibc's code, [`redirect`] those of `read` and `write`; [`notice`] finds
 //! the descriptors that are worth it, and [`end`] is what is known of one; `guard` makes a
 //! process leave before it does anything that the ring cannot carry, `confined` before it confines itself; `alone` proves that nobody else is there; `meet` is how two
-//! sides agree; [`slot`] is the ring; `stream` reads and writes; `retreat` gives everything back to the kernel.
+//! sides agree; [`slot`] is the ring; `stream` reads and writes, `polled` waits; `retreat` gives everything back to the kernel.
 //!
 //! Only processes with one thread: the flag by which glibc itself knows that is looked at in every call. And programs that
 //! know this library and make a promise instead: [`promised`].
@@ -21,6 +21,7 @@ mod newer;
 mod notice;
 mod offer;
 mod other_names;
+mod polled;
 mod promised;
 mod redirect;
 mod retreat;
@@ -171,6 +172,11 @@ fn read_from_kernel(fd: c_int, buffer: *mut u8, len: usize) -> isize {
 
 fn write_to_kernel(fd: c_int, buffer: *const u8, len: usize) -> isize {
     tally::count(fd, Direction::Written, kernel::write(fd, buffer, len))
+}
+
+/// Whether there is one thread, in the process that put the guards up.
+fn is_alone() -> bool {
+    has_one_thread() && is_own_process()
 }
 
 fn leave_if_not_alone(end: &end::End) {

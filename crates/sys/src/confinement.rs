@@ -215,6 +215,8 @@ mod trial {
             allowed(k::__NR_futex, [word_at, 1, 1, 0, 0, 0])?;
             allowed(k::__NR_sched_yield, [0; 6])?;
             allowed(k::__NR_poll, [at, 0, 0, 0, 0, 0])?;
+            allowed(k::__NR_ppoll, [at, 0, time_at, 0, 0, 0])?;
+            allowed(k::__NR_pselect6, [0, 0, 0, 0, time_at, 0])?;
             allowed(k::__NR_rt_sigprocmask, [0, 0, at, 8, 0, 0])?;
             allowed(k::__NR_rt_sigaction, [11, 0, at, 8, 0, 0])?;
             allowed(k::__NR_rt_sigtimedwait, [time_at, 0, time_at, 8, 0, 0])?;

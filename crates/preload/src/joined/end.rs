@@ -187,11 +187,17 @@ impl End {
 
     /// Makes a call of the kernel. A handler that interrupts it must not begin the ring: the call goes on in the shadow.
     pub(super) fn in_kernel(&self, call: impl FnOnce() -> isize) -> isize {
-        let before = self.is_in_kernel.swap(true, SeqCst);
-        let moved = call();
-        self.is_in_kernel.store(before, SeqCst);
+        let moved = self.without_beginning(call);
         self.count(moved);
         moved
+    }
+
+    /// Calls what a handler that interrupts it must not begin the ring in.
+    pub(super) fn without_beginning<T>(&self, call: impl FnOnce() -> T) -> T {
+        let before = self.is_in_kernel.swap(true, SeqCst);
+        let outcome = call();
+        self.is_in_kernel.store(before, SeqCst);
+        outcome
     }
 
     /// Whether this call has interrupted another one, or one was left by a jump.

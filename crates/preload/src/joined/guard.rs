@@ -1,5 +1,5 @@
 //! The guards: while an end of this process is joined, or wants to be, every function of glibc by which a descriptor could get
-//! to somebody else, be watched, or be used other than by `read` and `write` begins with a jump to here. The pipe then goes
+//! to somebody else, be watched by others, or be used other than by `read` and `write` begins with a jump to here. The pipe then goes
 //! back to the kernel first, the functions become their own again, and the call goes on as if nothing had been.
 //!
 //! A few that programs call all the time are let through when they do not concern a joined end.
@@ -12,7 +12,7 @@ use millstream_sys::fate::{Fate, guarded};
 
 use super::end::{End, READER, Stage, WRITER};
 use super::text::{self, Place};
-use super::{alone, faults, kernel, meet, other_names, redirect, retreat};
+use super::{alone, faults, is_alone, kernel, meet, other_names, polled, redirect, retreat, watched};
 use crate::glibc;
 use crate::names::Names;
 
@@ -22,6 +22,12 @@ const FCNTL: usize = 2;
 const IOCTL: usize = 3;
 const SIGPROCMASK: usize = 4;
 const PTHREAD_SIGMASK: usize = 5;
+const POLL: usize = 6;
+const POLL_CHK: usize = 7;
+const PPOLL: usize = 8;
+const PPOLL_CHK: usize = 9;
+const SELECT: usize = 10;
+const PSELECT: usize = 11;
 
 /// Some names have two versions.
 const PLACES: usize = 104;
@@ -160,6 +166,15 @@ extern "C" fn goes_on_at(place: usize, first: usize, second: usize) -> usize {
         PTHREAD_SIGMASK if unsafe { faults::are_let_through(first, second) } => {
             return pthread_sigmask as *const () as usize;
         }
+        // With several threads, or in a child, nothing stays joined: then it is glibc's own function that waits.
+        POLL..=PSELECT if is_alone() => match of {
+            POLL => return polled::poll as *const () as usize,
+            POLL_CHK => return watched::__poll_chk as *const () as usize,
+            PPOLL => return polled::ppoll as *const () as usize,
+            PPOLL_CHK => return polled::ppoll_chk as *const () as usize,
+            SELECT => return polled::select as *const () as usize,
+            _ => return polled::pselect as *const () as usize,
+        },
         _ => {}
     }
     if !retreat::all(u16::try_from(of).map_or(Fate::Untold, Fate::Called)) {

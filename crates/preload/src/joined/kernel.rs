@@ -22,6 +22,9 @@ pub(super) const O_DIRECTORY: usize = k::O_DIRECTORY as usize;
 
 pub(super) const POLLIN: i16 = 1;
 pub(super) const POLLHUP: i16 = 16;
+pub(super) const POLLRDNORM: i16 = 64;
+pub(super) const POLLOUT: i16 = 4;
+pub(super) const POLLWRNORM: i16 = 256;
 const POLLERR: i16 = 8;
 
 const NANOSECONDS: u64 = 1_000_000_000;
@@ -201,10 +204,11 @@ pub(super) fn is_marked(fd: i32, start: i64, len: i64) -> Option<bool> {
 }
 
 /// `struct timespec`.
+#[derive(Clone, Copy)]
 #[repr(C)]
-struct Time {
-    seconds: i64,
-    nanoseconds: i64,
+pub(super) struct Time {
+    pub(super) seconds: i64,
+    pub(super) nanoseconds: i64,
 }
 
 /// Sleeps while the word is `value`. Without a limit the kernel resumes the sleep after a signal handler that was
@@ -264,11 +268,26 @@ pub(super) fn poll_both(fds: [i32; 2]) -> [bool; 2] {
 }
 
 /// `struct pollfd`.
+#[derive(Clone, Copy)]
 #[repr(C)]
-struct Asked {
-    fd: i32,
-    events: i16,
-    answer: i16,
+pub(super) struct Asked {
+    pub(super) fd: i32,
+    pub(super) events: i16,
+    pub(super) answer: i16,
+}
+
+/// `ppoll(2)` with the program's own list; what is left of the time is written there.
+pub(super) fn ppoll(list: *mut Asked, len: usize, left: *mut Time, mask: *const u64) -> isize {
+    // SAFETY: what the program passed, and a time.
+    unsafe { any(k::__NR_ppoll, [list as usize, len, left as usize, mask as usize, 8, 0]) }
+}
+
+/// `pselect(2)` with sets of so many bits; what is left of the time is written there.
+pub(super) fn pselect(numbers: i32, sets: [*mut u64; 3], left: *mut Time, mask: *const u64) -> isize {
+    let [read, write, other] = sets.map(|set| set as usize);
+    let mask = [mask as usize, 8];
+    // SAFETY: sets that are large enough, or what the program passed; a time, and a set of signals with its size.
+    unsafe { any(k::__NR_pselect6, [numbers as usize, read, write, other, left as usize, mask.as_ptr() as usize]) }
 }
 
 /// What `poll(2)` says of one descriptor.

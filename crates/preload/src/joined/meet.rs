@@ -363,7 +363,7 @@ fn agree(slot: &Slot) {
 
 const F_GETPIPE_SZ: u32 = 1032;
 
-/// Before a read: if the writer waits and the shadow is empty, this is the moment.
+/// Before a read, or a wait for something to read: if the writer waits and the shadow is empty, this is the moment.
 pub(super) fn meet_writer(slot: &Slot) {
     let agreement = &slot.agreement.0;
     if agreement.writer_waits.load(SeqCst) == 0 || kernel::bytes_in(READER.fd()) != 0 {

@@ -59,7 +59,7 @@ fn ask(end: &End, fd: c_int, passed: u64) {
     if end.has_given_up(pipe.inode) {
         return;
     }
-    if watched::was_waited_for(fd) {
+    if !end.is_reader() && watched::was_waited_for(fd) {
         tally::tell(fd, direction, Fate::called(c"poll"));
     } else if makes_way(end) {
         end.adopt(fd, pipe.inode, passed, 0);

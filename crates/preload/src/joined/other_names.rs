@@ -9,7 +9,7 @@ use millstream_sys::fate::Fate;
 use millstream_sys::pipe;
 
 use super::end::{End, READER, Stage, WRITER};
-use super::{notice, retreat};
+use super::{kernel, notice, retreat};
 use crate::descriptor::borrow;
 
 /// Descriptors that are known to be something else than a joined pipe. A number can only come to mean something else
@@ -26,6 +26,7 @@ pub(super) fn leave_if_one(fd: c_int) {
 }
 
 fn look(fd: c_int) {
+    const F_GETFD: u32 = 1;
     let (word, bit) = place_of(fd);
     if word.is_some_and(|word| word.load(Relaxed) & bit != 0) {
         return;
@@ -35,7 +36,9 @@ fn look(fd: c_int) {
         |end: &End| end.stage() == Stage::Ring && pipe.is_some() && pipe == borrow(&end.fd()).and_then(pipe::identity);
     if is_it(&READER) || is_it(&WRITER) {
         retreat::all(Fate::Renamed);
-    } else if let Some(word) = word {
+    } else if let Some(word) = word
+        && kernel::fcntl(fd, F_GETFD, 0) >= 0
+    {
         word.fetch_or(bit, Relaxed);
     }
 }

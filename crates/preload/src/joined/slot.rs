@@ -215,6 +215,17 @@ impl Slot {
         self.found(at, self.waiting_at(at), 1)
     }
 
+    /// Whether a read would find bytes; `None` if the ring carries nothing any more.
+    pub(super) fn has_bytes(&self) -> Option<bool> {
+        let at = self.read.0.bytes.load(SeqCst);
+        (at & FROZEN == 0).then(|| self.waiting_at(at) > 0)
+    }
+
+    /// Whether there is room for a write that is not mixed with others.
+    pub(super) fn has_room(&self) -> bool {
+        self.room_for(PIPE_BUF) != Found::Nothing
+    }
+
     fn found(&self, position: u64, bytes: usize, wanted: usize) -> Found {
         match bytes {
             _ if position & FROZEN != 0 => Found::Something,

@@ -114,6 +114,11 @@ pub(super) fn read(slot: &Slot, fd: c_int, target: *mut u8, len: usize, bell: Op
         return with_what_is_behind(slot, fd, target, len, first);
     }
     slot.note_readers_cpu(kernel::cpu());
+    if slot.sleep.0.load(SeqCst) == sleep::RUNG
+        && let Some(first) = take_bell(slot, fd, target)
+    {
+        return with_what_is_behind(slot, fd, target, len, first);
+    }
     loop {
         let mut done = 0;
         let last = loop {
@@ -178,6 +183,19 @@ fn read_in_vain(fd: c_int, target: *mut u8, len: usize, done: usize) -> isize {
     if moved < 0 && done > 0 { done as isize } else { done as isize + moved }
 }
 
+/// The byte that woke somebody who polls, and took nothing: only where bytes are read it can be taken, as it may turn out to be one of
+/// the stream by now. `None`: it is, or is not there yet.
+#[cold]
+fn take_bell(slot: &Slot, fd: c_int, target: *mut u8) -> Option<isize> {
+    // A handler leaves it to whose sleep it has interrupted.
+    if !nap::begin() {
+        return None;
+    }
+    let result = fetch(slot, fd, target, Fetch::Now);
+    nap::end();
+    result.filter(|&result| result != kernel::EFAULT || nap::is_kept())
+}
+
 fn let_writer_know(slot: &Slot) {
     let word = &slot.space.0;
     if word.load(SeqCst) & WRITER_WAITS != 0 {
@@ -212,16 +230,31 @@ fn sleep_for_bytes(slot: &Slot, fd: c_int, target: *mut u8, bell: Option<c_int>)
         return None;
     }
     READER.tally.slept();
+    fetch(slot, fd, target, bell.map_or(Fetch::Asleep, Fetch::WithBell))
+}
+
+/// How a byte is awaited.
+#[derive(Clone, Copy)]
+enum Fetch {
+    Asleep,
+    WithBell(c_int),
+    /// Not at all.
+    Now,
+}
+
+/// Takes a byte out of the shadow. `None`: look at the ring again. Otherwise what the call returns.
+fn fetch(slot: &Slot, fd: c_int, target: *mut u8, how: Fetch) -> Option<isize> {
+    let state = &slot.sleep.0;
     // A byte of the stream stays in the shadow, if the program's memory is not there.
     let mut before = 0;
     // SAFETY: one byte to a variable of its own.
     let is_there = unsafe { copy(target, &raw mut before, 1) };
-    let result = match bell {
+    let result = match how {
         _ if !is_there => kernel::EFAULT,
-        None => kernel::read(fd, nap::room(), 1),
-        Some(_) if promised::is_only_rung(fd, bell) => promised::RUNG,
+        Fetch::Asleep => kernel::read(fd, nap::room(), 1),
+        Fetch::WithBell(bell) if promised::is_only_rung(fd, Some(bell)) => promised::RUNG,
         // What was there a moment ago may be gone: a writer that moves the stream takes its own byte out.
-        Some(_) => kernel::read_now(fd, nap::room(), 1),
+        Fetch::WithBell(_) | Fetch::Now => kernel::read_now(fd, nap::room(), 1),
     };
     // The state is looked at before the note is: a handler makes the note first.
     match (result, state.load(SeqCst)) {

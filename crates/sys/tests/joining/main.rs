@@ -18,11 +18,13 @@ use search::{Found, search};
 use world::{Limits, Without};
 
 /// One byte through the kernel until they meet, and then a ring of one: full while the reader is elsewhere.
-const SMALL: Limits = Limits { bytes: 4, ring: 1, gives_back: true, kills: true };
+const SMALL: Limits = Limits { bytes: 4, ring: 1, gives_back: true, kills: true, polls: false, times_out: false };
+/// The same with a reader that polls.
+const POLLS: Limits = Limits { polls: true, times_out: true, ..SMALL };
 
 #[test]
 fn no_byte_is_lost_and_nobody_sleeps_for_ever() {
-    for limits in [SMALL, Limits { bytes: 5, ring: 2, ..SMALL }] {
+    for limits in [SMALL, Limits { bytes: 5, ring: 2, ..SMALL }, POLLS, Limits { ring: 2, ..POLLS }] {
         match search(limits, None) {
             Found::Nothing { states, joined } => assert!(states > 10_000 && joined > 1000, "{states} {joined}"),
             found => panic!("{found:#?}"),
@@ -33,7 +35,7 @@ fn no_byte_is_lost_and_nobody_sleeps_for_ever() {
 #[test]
 fn without_any_one_of_its_looks_it_fails() {
     for without in Without::ALL {
-        match search(SMALL, Some(without)) {
+        match search(POLLS, Some(without)) {
             Found::Wrong { what, steps } => println!("without {without:?}: {what}, after {} steps", steps.len()),
             Found::Nothing { .. } => panic!("{without:?} is not needed"),
         }
@@ -43,7 +45,9 @@ fn without_any_one_of_its_looks_it_fails() {
 #[test]
 fn what_nobody_interrupts_is_right_too() {
     // Otherwise the ways above could hide a sleep that only a kill or a giving back ends.
-    let calm = Limits { bytes: 4, ring: 2, gives_back: false, kills: false };
-    let Found::Nothing { joined, .. } = search(calm, None) else { panic!("{:#?}", search(calm, None)) };
-    assert!(joined > 100, "{joined}");
+    let calm = Limits { ring: 2, gives_back: false, kills: false, ..SMALL };
+    for limits in [calm, Limits { polls: true, ..calm }] {
+        let Found::Nothing { joined, .. } = search(limits, None) else { panic!("{:#?}", search(limits, None)) };
+        assert!(joined > 100, "{joined}");
+    }
 }

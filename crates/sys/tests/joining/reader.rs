@@ -1,4 +1,4 @@
-//! The reader: `read_input` of `joined.rs`, `meet_writer` of `meet.rs`, `read` of `stream.rs`.
+//! The reader: `read_input` of `joined.rs`, `meet_writer` of `meet.rs`, `read` of `stream.rs`, `polled.rs`.
 
 use crate::retreat::{self, Retreat};
 use crate::world::{Byte, Limits, Meeting, Next, Sleep, Stage, Without, World, one};
@@ -16,6 +16,23 @@ pub(crate) enum At {
     MeetCompare,
     /// `read(2)` of the shadow, for the program.
     Kernel,
+    /// `take_bell`.
+    Rung,
+    TakeBell,
+    /// `wait_for_ring` of `polled.rs`.
+    PollLook,
+    PollSay,
+    PollLastLook {
+        was_rung: bool,
+    },
+    PollNoSleep {
+        was_rung: bool,
+    },
+    /// In the kernel: it waits, or not.
+    PollAsleep,
+    PollAsk,
+    PollAwake(Asked),
+    PollTell(Asked),
     /// `get` of `slot.rs`.
     Look,
     Copy,
@@ -49,16 +66,53 @@ pub(crate) enum At {
     Dead,
 }
 
+/// What a poll has got from the kernel, about the shadow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Asked {
+    /// It holds something.
+    holds: bool,
+    /// The writer is gone.
+    hangs: bool,
+    /// There is an answer, whatever the pipe has: the time, a signal, or another descriptor.
+    is_over: bool,
+    has_slept: bool,
+}
+
+/// What the last poll has said, if nothing was read since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Told {
+    Nothing,
+    Bytes,
+    /// `POLLHUP` alone.
+    End,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Reader {
     pub(crate) at: At,
     pub(crate) stage: Stage,
     pub(crate) may_give_back: bool,
+    polls: bool,
+    may_time_out: bool,
+    /// This call is a poll.
+    is_poll: bool,
+    /// It was woken, and there was nothing: the writer may be late with its look whether the reader sleeps. Once.
+    woken_in_vain: bool,
+    told: Told,
 }
 
 impl Reader {
     pub(crate) fn new(limits: Limits) -> Reader {
-        Reader { at: At::Idle, stage: Stage::Ready, may_give_back: limits.gives_back }
+        Reader {
+            at: At::Idle,
+            stage: Stage::Ready,
+            may_give_back: limits.gives_back,
+            polls: limits.polls,
+            may_time_out: limits.times_out,
+            is_poll: false,
+            woken_in_vain: false,
+            told: Told::Nothing,
+        }
     }
 
     pub(crate) fn has_ended(&self) -> bool {
@@ -74,6 +128,20 @@ impl Reader {
 
 /// Every world that one step of the reader leads to.
 pub(crate) fn step(world: &World, without: Option<Without>) -> Next {
+    let mut all = accesses(world, without);
+    for next in &mut all {
+        if next.got > world.got {
+            next.reader.told = Told::Nothing;
+        }
+        if next.reader.at == At::Idle {
+            next.reader.is_poll = false;
+            next.reader.woken_in_vain = false;
+        }
+    }
+    all
+}
+
+fn accesses(world: &World, without: Option<Without>) -> Next {
     let lacks = |what| without == Some(what);
     let mut next = world.clone();
     let mut go = |at| next.reader.at = at;
@@ -103,10 +171,22 @@ pub(crate) fn step(world: &World, without: Option<Without>) -> Next {
             }
             Meeting::None => go(At::Kernel),
             Meeting::Agreed => {
-                go(At::Look);
+                go(if world.reader.is_poll { At::PollLook } else { At::Look });
                 next.reader.stage = Stage::Ring;
             }
         },
+        At::Kernel if world.reader.is_poll => {
+            let mut all = times_out(world, At::Idle);
+            if !world.shadow.is_empty() || !world.has_writer {
+                next.reader.at = At::Idle;
+                next.reader.told = if world.shadow.is_empty() { Told::End } else { Told::Bytes };
+                all.push(next);
+            }
+            return all;
+        }
+        At::Kernel if world.reader.told != Told::Nothing && world.shadow.is_empty() && world.has_writer => {
+            next.wrong = Some("the reader was told that there is something, and sleeps");
+        }
         At::Kernel => match next.take_from_shadow() {
             Some(Byte::Of(byte)) => {
                 next.reader.at = At::Idle;
@@ -116,6 +196,66 @@ pub(crate) fn step(world: &World, without: Option<Without>) -> Next {
             None if world.has_writer => return Vec::new(),
             None => next.reader.at = At::Ended,
         },
+        At::Rung => go(if world.sleep == Sleep::Rung { At::TakeBell } else { At::Look }),
+        At::TakeBell => match next.take_from_shadow() {
+            None if world.has_writer => next.reader.at = At::Look,
+            byte => next.reader.at = At::Woken { byte },
+        },
+        At::PollLook => go(if world.read.is_frozen || world.waiting() > 0 { At::PollAsk } else { At::PollSay }),
+        At::PollSay => {
+            let was_rung = world.sleep == Sleep::Rung;
+            go(if lacks(Without::LastLookBeforePoll) { At::PollAsleep } else { At::PollLastLook { was_rung } });
+            if world.sleep == Sleep::Awake {
+                next.sleep = Sleep::Asleep;
+            }
+        }
+        At::PollLastLook { .. } if world.read.is_frozen || world.waiting() > 0 => {
+            go(At::PollNoSleep { was_rung: false });
+        }
+        At::PollLastLook { was_rung: true } if !lacks(Without::RungGivesBack) => {
+            go(At::PollNoSleep { was_rung: true });
+        }
+        At::PollLastLook { .. } => go(At::PollAsleep),
+        At::PollNoSleep { was_rung } => {
+            go(if was_rung { At::Retreat { step: Retreat::begin(), in_call: true } } else { At::PollLook });
+            wake_up(&mut next);
+        }
+        At::PollAsk => go(At::PollTell(asked(world, false))),
+        At::PollAsleep => {
+            let over = Asked { is_over: true, ..asked(world, true) };
+            let mut all = times_out(world, At::PollAwake(over));
+            if over.holds || over.hangs {
+                go(At::PollAwake(asked(world, true)));
+                all.push(next);
+            }
+            return all;
+        }
+        At::PollAwake(asked) => {
+            go(At::PollTell(asked));
+            wake_up(&mut next);
+        }
+        At::PollTell(_) if world.read.is_frozen && !lacks(Without::FrozenIsNoAnswer) => {
+            go(At::Retreat { step: Retreat::begin(), in_call: true });
+        }
+        At::PollTell(asked) => {
+            let is_late = lacks(Without::RingAfterKernel) && asked.has_slept && asked.hangs;
+            let has_bytes = (world.waiting() > 0 && !is_late)
+                || (world.read.is_frozen && !asked.hangs)
+                || (lacks(Without::RingAnswers) && asked.holds);
+            next.reader.at = if has_bytes || asked.hangs || asked.is_over { At::Idle } else { At::PollLook };
+            next.reader.told = match (has_bytes, asked.hangs) {
+                (true, _) => Told::Bytes,
+                (false, true) => Told::End,
+                (false, false) => Told::Nothing,
+            };
+            if next.reader.told == Told::End && world.got != world.told {
+                next.wrong = Some("the reader was told of the end before the last bytes");
+            }
+            if next.reader.at == At::PollLook && asked.has_slept {
+                let is_again = std::mem::replace(&mut next.reader.woken_in_vain, true);
+                next.wrong = next.wrong.or(is_again.then_some("what wakes the reader wakes it again and again"));
+            }
+        }
         At::Look if world.read.is_frozen => go(At::Retreat { step: Retreat::begin(), in_call: true }),
         At::Look => go(if world.waiting() > 0 { At::Copy } else { At::SayAsleep }),
         At::Copy => {
@@ -135,6 +275,9 @@ pub(crate) fn step(world: &World, without: Option<Without>) -> Next {
             go(after_space(byte));
             next.space_waits = false;
             next.writer.woken_at_space();
+        }
+        At::SayAsleep if world.reader.told != Told::Nothing && world.has_writer => {
+            next.wrong = Some("the reader was told that there is something, and sleeps");
         }
         At::SayAsleep => {
             go(if lacks(Without::LastLookForBytes) { At::Asleep } else { At::LastLook });
@@ -202,8 +345,18 @@ fn between_calls(world: &World) -> Next {
     all.push(with(match world.reader.stage {
         Stage::Kernel => At::Kernel,
         Stage::Ready => At::WriterWaits,
-        Stage::Ring => At::Look,
+        Stage::Ring => At::Rung,
     }));
+    if world.reader.polls {
+        let mut next = with(match world.reader.stage {
+            Stage::Kernel => At::Kernel,
+            Stage::Ready => At::WriterWaits,
+            Stage::Ring => At::PollLook,
+        });
+        next.reader.is_poll = true;
+        next.reader.told = Told::Nothing;
+        all.push(next);
+    }
     all
 }
 
@@ -219,6 +372,18 @@ fn gives_back(world: &World) -> Option<World> {
         _ => next.reader.stage = Stage::Kernel,
     }
     Some(next)
+}
+
+/// A poll that ends for another reason than this pipe.
+fn times_out(world: &World, at: At) -> Next {
+    let mut next = world.clone();
+    next.reader.at = at;
+    next.reader.may_time_out = false;
+    if world.reader.may_time_out { one(next) } else { Vec::new() }
+}
+
+fn asked(world: &World, has_slept: bool) -> Asked {
+    Asked { holds: !world.shadow.is_empty(), hangs: !world.has_writer, is_over: false, has_slept }
 }
 
 fn after_space(byte: Option<u8>) -> At {

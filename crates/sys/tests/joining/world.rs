@@ -14,6 +14,10 @@ pub(crate) struct Limits {
     pub(crate) gives_back: bool,
     /// One of them may be killed, anywhere.
     pub(crate) kills: bool,
+    /// The reader polls when it likes, and reads when it likes.
+    pub(crate) polls: bool,
+    /// One of its polls ends because of the time, a signal, or another descriptor.
+    pub(crate) times_out: bool,
 }
 
 /// A look, or an order of two steps, that the protocol could be without.
@@ -49,10 +53,20 @@ pub(crate) enum Without {
     WakeAfterMove,
     /// A writer looks whether its reader is gone.
     ReaderGone,
+    /// A reader that polls looks for bytes after it has said that it sleeps.
+    LastLookBeforePoll,
+    /// One that was rung before, and has not got the byte, gives the pipe back before it sleeps.
+    RungGivesBack,
+    /// What poll says of bytes is what the ring says, not the shadow.
+    RingAnswers,
+    /// The ring is looked at after the kernel was asked.
+    RingAfterKernel,
+    /// A frozen ring says nothing of bytes.
+    FrozenIsNoAnswer,
 }
 
 impl Without {
-    pub(crate) const ALL: [Without; 15] = [
+    pub(crate) const ALL: [Without; 20] = [
         Without::EmptyShadow,
         Without::CarrierBeforeAgreement,
         Without::CountBeforeBell,
@@ -68,6 +82,11 @@ impl Without {
         Without::MoverGone,
         Without::WakeAfterMove,
         Without::ReaderGone,
+        Without::LastLookBeforePoll,
+        Without::RungGivesBack,
+        Without::RingAnswers,
+        Without::RingAfterKernel,
+        Without::FrozenIsNoAnswer,
     ];
 }
 

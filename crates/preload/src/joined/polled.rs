@@ -1,0 +1,408 @@
+//! `poll`, `ppoll`, `select` and `pselect` while the guards are up. A reader keeps its pipe; so does a writer that has room.
+//!
+//! ```text
+//!   look at the ring ── bytes ─────────────────────────▶ ask the kernel for the others, without waiting ──┐
+//!        │ none                                                                                           ▼
+//!        └▶ look and offer ▶ say "asleep" ▶ look again ▶ wait in the kernel, for the shadow too ▶ say "awake" ▶ look at the ring
+//! ```
+//!
+//! The kernel is asked about all descriptors as the program has listed them. What it says of bytes in the shadow is none of the program's
+//! business and is replaced by what the ring says, looked at later: so a writer that is gone (`POLLHUP`, which is the kernel's) has
+//! left nothing unseen. Where the ring has bytes the answer is there, and the kernel is asked under the mask that the thread has: a
+//! signal that only the mask of `ppoll` lets through must not come then.
+//!
+//! The byte that wakes is not taken here. The writer may be giving the pipe back, and have replaced it by one of the stream, which
+//! nobody could be given now. It stays in the shadow until the next `read` ([`super::stream`]), where bytes are; until then the word
+//! says that the reader was rung. Who would sleep while it says so, and the ring is empty, gives the pipe back instead. That is rare:
+//! there were bytes when the writer rang, and who has read them has found the byte, unless the writer was stopped before it put it there.
+//!
+//! If the stream has gone back meanwhile all is asked once more, of the kernel's pipe, for what is left of the time.
+//!
+//! A reader that polls finds bytes whenever it reads. So it is here that it finds the shadow empty and meets its writer.
+
+use core::ffi::{c_int, c_ulong};
+use core::ptr::{null, null_mut};
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use millstream_sys::fate::Fate;
+
+use super::end::{READER, Stage, WRITER};
+use super::faults::copy;
+use super::kernel::{self, Asked, Time};
+use super::slot::{Slot, sleep};
+use super::wait::{self, Found};
+use super::{guard, meet, nap, other_names, retreat};
+use crate::glibc;
+
+/// A call for more descriptors gives the pipe back: nobody has that many and little time.
+const MOST: usize = 1024;
+const WORDS: usize = MOST / 64;
+/// Who waits for less than this does not wait for a writer to meet it.
+const SHORT_NS: i64 = 10_000_000;
+/// So often it is looked whether a byte that wakes, which nobody waits for any more, has come.
+const LOOKS: u32 = 20;
+
+const BYTES: i16 = kernel::POLLIN | kernel::POLLRDNORM;
+const ROOM: i16 = kernel::POLLOUT | kernel::POLLWRNORM;
+const EMFILE: isize = -24;
+
+/// `poll(2)`.
+pub(super) extern "C" fn poll(list: *mut Asked, len: c_ulong, limit_ms: c_int) -> c_int {
+    let ms = i64::from(limit_ms);
+    let left = (ms >= 0).then(|| Time { seconds: ms / 1000, nanoseconds: ms % 1000 * 1_000_000 });
+    answer(&mut Call { list: List::Poll(list, len as u32 as usize), left, mask: null() })
+}
+
+/// `ppoll(2)`.
+pub(super) extern "C" fn ppoll(list: *mut Asked, len: c_ulong, limit: *const Time, mask: *const u64) -> c_int {
+    // SAFETY: null or the caller's; glibc reads it as well.
+    let left = unsafe { limit.as_ref() }.copied();
+    answer(&mut Call { list: List::Poll(list, len as u32 as usize), left, mask })
+}
+
+/// `ppoll(2)` as programs built with `_FORTIFY_SOURCE` call it.
+pub(super) extern "C" fn ppoll_chk(
+    list: *mut Asked,
+    len: c_ulong,
+    limit: *const Time,
+    mask: *const u64,
+    room: usize,
+) -> c_int {
+    if room / size_of::<Asked>() < len as usize {
+        glibc::chk_fail();
+    }
+    ppoll(list, len, limit, mask)
+}
+
+/// `select(2)`. The time is `struct timeval`, with microseconds; what is left of it is written there, whatever the answer.
+pub(super) extern "C" fn select(
+    numbers: c_int,
+    read: *mut u64,
+    write: *mut u64,
+    other: *mut u64,
+    limit: *mut Time,
+) -> c_int {
+    const EINVAL: isize = -22;
+    // SAFETY: null or the caller's; glibc reads and writes it as well.
+    let limit = unsafe { limit.as_mut() };
+    let left = limit.as_ref().map(|time| {
+        // glibc knows 32 bits of it.
+        let microseconds = i64::from(time.nanoseconds as i32);
+        let seconds = time.seconds.saturating_add(microseconds / 1_000_000);
+        (time.seconds < 0 || microseconds < 0, Time { seconds, nanoseconds: microseconds % 1_000_000 * 1000 })
+    });
+    if let Some((true, _)) = left {
+        return glibc::returned_from_kernel(EINVAL) as c_int;
+    }
+    let mut sets = Sets::new(numbers, [read, write, other]);
+    let mut call = Call { list: List::Select(&mut sets), left: left.map(|(_, time)| time), mask: null() };
+    let result = answer(&mut call);
+    if let (Some(limit), Some(left)) = (limit, call.left) {
+        *limit = Time { seconds: left.seconds, nanoseconds: left.nanoseconds / 1000 };
+    }
+    result
+}
+
+/// `pselect(2)`.
+pub(super) extern "C" fn pselect(
+    numbers: c_int,
+    read: *mut u64,
+    write: *mut u64,
+    other: *mut u64,
+    limit: *const Time,
+    mask: *const u64,
+) -> c_int {
+    // SAFETY: null or the caller's; glibc reads it as well.
+    let left = unsafe { limit.as_ref() }.copied();
+    let mut sets = Sets::new(numbers, [read, write, other]);
+    answer(&mut Call { list: List::Select(&mut sets), left, mask })
+}
+
+/// A call of the program.
+struct Call<'a> {
+    list: List<'a>,
+    /// The time that is left; none: it waits for ever.
+    left: Option<Time>,
+    /// The signals that are held back meanwhile, if not null.
+    mask: *const u64,
+}
+
+enum List<'a> {
+    Poll(*mut Asked, usize),
+    Select(&'a mut Sets),
+}
+
+struct Sets {
+    numbers: c_int,
+    programs: [*mut u64; 3],
+    /// What stands there. The kernel writes its answer over it, and may have to be asked again.
+    asked: [[u64; WORDS]; 3],
+    answer: [[u64; WORDS]; 3],
+}
+
+impl Sets {
+    fn new(numbers: c_int, programs: [*mut u64; 3]) -> Sets {
+        Sets { numbers, programs, asked: [[0; WORDS]; 3], answer: [[0; WORDS]; 3] }
+    }
+}
+
+/// What is asked of the two ends.
+#[derive(Default)]
+struct Wanted {
+    bytes: bool,
+    room: bool,
+}
+
+fn answer(call: &mut Call<'_>) -> c_int {
+    glibc::returned_from_kernel(wait(call).unwrap_or_else(|error| error)) as c_int
+}
+
+/// `Err` is an answer, too.
+fn wait(call: &mut Call<'_>) -> Result<isize, isize> {
+    let wanted = match call.wanted() {
+        Some(wanted) => wanted,
+        None => {
+            give_back(Fate::called(c"poll"))?;
+            Wanted::default()
+        }
+    };
+    if wanted.room && WRITER.stage() == Stage::Ring && !WRITER.slot().is_some_and(Slot::has_room) {
+        give_back(Fate::called(c"poll"))?;
+    }
+    if let (Stage::Ready, Some(slot)) = (READER.stage(), READER.slot())
+        && wanted.bytes
+        && !READER.is_in_kernel()
+        && call.left.is_none_or(|left| left.seconds > 0 || left.nanoseconds >= SHORT_NS)
+    {
+        meet::meet_writer(slot);
+    }
+    loop {
+        let joined = || READER.slot().filter(|slot| wanted.bytes && READER.is_in(slot));
+        // A handler must not begin the ring between the look at it and the call.
+        let in_kernel = READER.without_beginning(|| joined().is_none().then(|| call.kernel_for_program()));
+        let (None, Some(slot)) = (in_kernel, joined()) else {
+            match in_kernel {
+                Some(result) => return Ok(result),
+                None => continue,
+            }
+        };
+        if let Some(result) = wait_for_ring(call, slot)? {
+            return Ok(result);
+        }
+    }
+}
+
+/// `None`: once more, as something has changed.
+fn wait_for_ring(call: &mut Call<'_>, slot: &Slot) -> Result<Option<isize>, isize> {
+    let is_ready = slot.bytes_waiting() != Found::Nothing;
+    let sleeps = !is_ready && call.can_wait();
+    if sleeps && !falls_asleep(slot)? {
+        return Ok(None);
+    }
+    let found = call.kernel(!is_ready);
+    if sleeps {
+        wakes_up(slot);
+    }
+    if found < 0 {
+        // The signal has been seen to, and there is an answer.
+        return if is_ready && found == kernel::EINTR { Ok(None) } else { Err(found) };
+    }
+    let Some(has_bytes) = slot.has_bytes() else {
+        retreat::follow(&READER);
+        return Ok(None);
+    };
+    let told = call.put_right(found, has_bytes);
+    // Otherwise only a byte that wakes has come, for bytes that a handler has read.
+    let is_over = told != 0 || found == 0 || !call.can_wait();
+    Ok(is_over.then(|| call.tell(told)))
+}
+
+/// `false`: it need not, or the pipe is the kernel's again.
+fn falls_asleep(slot: &Slot) -> Result<bool, isize> {
+    let cpu = kernel::cpu();
+    slot.note_readers_cpu(cpu);
+    if wait::without_sleep(&READER, || slot.bytes_waiting(), slot.writer_is_on(cpu)) {
+        return Ok(false);
+    }
+    if !nap::begin() {
+        give_back(Fate::Handler)?;
+        return Ok(false);
+    }
+    let was_rung = slot.sleep.0.compare_exchange(sleep::AWAKE, sleep::ASLEEP, SeqCst, Relaxed) == Err(sleep::RUNG);
+    let is_empty = slot.bytes_waiting() == Found::Nothing;
+    if is_empty && !was_rung {
+        READER.tally.slept();
+        return Ok(true);
+    }
+    wakes_up(slot);
+    if is_empty {
+        give_back(Fate::called(c"poll"))?;
+    }
+    Ok(false)
+}
+
+fn wakes_up(slot: &Slot) {
+    if slot.sleep.0.compare_exchange(sleep::ASLEEP, sleep::AWAKE, SeqCst, Relaxed) == Err(sleep::RUNG) {
+        // So that the read that comes can take it.
+        for _ in 0..LOOKS {
+            if kernel::bytes_in(READER.fd()) != 0 {
+                break;
+            }
+            kernel::give_the_cpu_away();
+        }
+    }
+    nap::end();
+}
+
+fn give_back(why: Fate) -> Result<(), isize> {
+    if retreat::all(why) { Ok(()) } else { Err(EMFILE) }
+}
+
+impl Call<'_> {
+    fn can_wait(&self) -> bool {
+        self.left.is_none_or(|left| left.seconds != 0 || left.nanoseconds != 0)
+    }
+
+    /// Copies sets, and looks for the ends. `None`: that cannot be done, or the kernel has something to say against the call.
+    fn wanted(&mut self) -> Option<Wanted> {
+        let mut wanted = Wanted::default();
+        let is_time = |left: Time| left.seconds >= 0 && (0..1_000_000_000).contains(&left.nanoseconds);
+        if !self.left.is_none_or(is_time) || !(self.mask.is_null() || can_be_read(self.mask)) {
+            return None;
+        }
+        match &mut self.list {
+            &mut List::Poll(list, len) => {
+                if len > MOST {
+                    return None;
+                }
+                for at in 0..len {
+                    let mut entry = Asked { fd: 0, events: 0, answer: 0 };
+                    // SAFETY: to a variable of its own.
+                    if !unsafe { copy(list.wrapping_add(at).cast(), (&raw mut entry).cast(), size_of::<Asked>()) } {
+                        return None;
+                    }
+                    wanted.add(entry.fd, entry.events & BYTES != 0, entry.events & ROOM != 0)?;
+                }
+            }
+            List::Select(sets) => {
+                let numbers = usize::try_from(sets.numbers).ok().filter(|&numbers| numbers <= MOST)?;
+                for (set, asked) in sets.programs.iter().zip(&mut sets.asked) {
+                    // SAFETY: to an array that has room for so many bits.
+                    if !set.is_null() && !unsafe { copy(set.cast(), asked.as_mut_ptr().cast(), bytes_of(numbers)) } {
+                        return None;
+                    }
+                }
+                let [read, write, other] = &sets.asked;
+                for at in 0..numbers.div_ceil(64) {
+                    let mut left = read[at] | write[at] | other[at];
+                    while left != 0 {
+                        let (number, bit) = (at * 64 + left.trailing_zeros() as usize, left & left.wrapping_neg());
+                        left &= !bit;
+                        if number < numbers {
+                            wanted.add(number as c_int, read[at] & bit != 0, write[at] & bit != 0)?;
+                        }
+                    }
+                }
+            }
+        }
+        Some(wanted)
+    }
+
+    /// Asks as if nobody stood in front.
+    fn kernel_for_program(&mut self) -> isize {
+        let left = self.left.as_mut().map_or(null_mut(), core::ptr::from_mut);
+        match &self.list {
+            List::Poll(list, len) => kernel::ppoll(*list, *len, left, self.mask),
+            List::Select(sets) => kernel::pselect(sets.numbers, sets.programs, left, self.mask),
+        }
+    }
+
+    fn kernel(&mut self, may_wait: bool) -> isize {
+        let mut nothing = Time { seconds: 0, nanoseconds: 0 };
+        let (left, mask) = match (may_wait, &mut self.left) {
+            (false, _) => (&raw mut nothing, null()),
+            (true, None) => (null_mut(), self.mask),
+            (true, Some(left)) => (core::ptr::from_mut(left), self.mask),
+        };
+        match &mut self.list {
+            List::Poll(list, len) => kernel::ppoll(*list, *len, left, mask),
+            List::Select(Sets { numbers, programs, asked, answer }) => {
+                *answer = *asked;
+                let mut sets = [null_mut(); 3];
+                for ((set, program), answer) in sets.iter_mut().zip(programs).zip(answer) {
+                    if !program.is_null() {
+                        *set = answer.as_mut_ptr();
+                    }
+                }
+                kernel::pselect(*numbers, sets, left, mask)
+            }
+        }
+    }
+
+    /// Replaces what the kernel has said of the shadow: how many are ready then.
+    fn put_right(&mut self, mut found: isize, has_bytes: bool) -> isize {
+        let fd = READER.fd();
+        match &mut self.list {
+            &mut List::Poll(list, len) => {
+                for at in 0..len {
+                    // SAFETY: the kernel has just read and written these entries.
+                    let entry = unsafe { &mut *list.wrapping_add(at) };
+                    if entry.fd == fd {
+                        let before = entry.answer;
+                        entry.answer = before & !BYTES | if has_bytes { entry.events & BYTES } else { 0 };
+                        found += isize::from(entry.answer != 0) - isize::from(before != 0);
+                    }
+                }
+            }
+            List::Select(sets) => {
+                let (at, bit) = (fd as usize / 64, 1 << (fd % 64));
+                let was_ready = sets.answer[0][at] & bit != 0;
+                let is_ready = has_bytes || (was_ready && kernel::poll(fd, 0, 0) & kernel::POLLHUP != 0);
+                sets.answer[0][at] = sets.answer[0][at] & !bit | if is_ready { bit } else { 0 };
+                found += isize::from(is_ready) - isize::from(was_ready);
+            }
+        }
+        found
+    }
+
+    /// Gives the program its sets, and returns the answer.
+    fn tell(&self, told: isize) -> isize {
+        if let List::Select(sets) = &self.list {
+            for (set, answer) in sets.programs.iter().zip(&sets.answer) {
+                // SAFETY: to the program's set, in which the bits of so many descriptors stood.
+                let is_there = set.is_null()
+                    || unsafe { copy(answer.as_ptr().cast(), set.cast(), bytes_of(sets.numbers as usize)) };
+                if !is_there {
+                    return kernel::EFAULT;
+                }
+            }
+        }
+        told
+    }
+}
+
+impl Wanted {
+    /// `None`: the guards are down, so memory that is not there would be the program's end.
+    fn add(&mut self, fd: c_int, bytes: bool, room: bool) -> Option<()> {
+        if READER.is_at(fd) {
+            self.bytes |= bytes;
+        }
+        if WRITER.is_at(fd) {
+            self.room |= room;
+        } else if fd >= 0 && !READER.is_at(fd) {
+            other_names::leave_if_one(fd);
+        }
+        guard::are_up().then_some(())
+    }
+}
+
+fn can_be_read(word: *const u64) -> bool {
+    let mut content = 0_u64;
+    // SAFETY: to a variable of its own.
+    unsafe { copy(word.cast(), (&raw mut content).cast(), size_of::<u64>()) }
+}
+
+/// What the kernel reads and writes of a set.
+fn bytes_of(numbers: usize) -> usize {
+    numbers.div_ceil(64) * 8
+}
