@@ -154,7 +154,7 @@ fn two_stages(run: &Child) -> [u32; 2] {
 
 #[test]
 fn either_side_may_take_its_pipe_back() {
-    for what in ["fork", "poll", "dup", "readv", "signals"] {
+    for what in ["fork", "epoll", "dup", "readv", "signals"] {
         let writer = format!("$E write {MANY} call 12582912 {what} | $M net identity | $E read 0 call");
         let reader = format!("$E write {MANY} call | $M net 'zstd -1 | unzstd' | $E read 0 call 12582912 {what}");
         for script in [writer, reader] {

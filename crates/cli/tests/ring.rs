@@ -14,6 +14,7 @@ const ABSENT: &str = include_str!("ring/absent.c");
 const CONFINE: &str = include_str!("ring/confine.c");
 const HANDLERS: &str = include_str!("ring/handlers.c");
 const RECORDS: &str = include_str!("ring/records.c");
+const WAITS: &str = include_str!("ring/waits.c");
 /// Much more than it takes until a pipe is joined.
 const MANY: u64 = 24 << 20;
 
@@ -29,6 +30,7 @@ struct Programs {
     confine: String,
     handlers: String,
     records: String,
+    waits: String,
 }
 
 static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| {
@@ -39,7 +41,8 @@ static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| {
     let confine = scratch.c_program("confine", CONFINE, &[]);
     let handlers = scratch.c_program("handlers", HANDLERS, &[]);
     let records = scratch.c_program("records", RECORDS, &[]);
-    Programs { _scratch: scratch, ends, alone, absent, confine, handlers, records }
+    let waits = scratch.c_program("waits", WAITS, &[]);
+    Programs { _scratch: scratch, ends, alone, absent, confine, handlers, records, waits }
 });
 
 fn over_ring(script: &str) -> Command {
@@ -48,8 +51,15 @@ fn over_ring(script: &str) -> Command {
 
 fn over_ring_with(options: &[&str], script: &str) -> Command {
     let mut command = millstream([&["run"], options, &["--shell", "/bin/bash", "-c", script]].concat());
-    let Programs { ends, alone, absent, confine, handlers, records, .. } = &*PROGRAMS;
-    command.env("E", ends).env("A", alone).env("B", absent).env("C", confine).env("H", handlers).env("R", records);
+    let Programs { ends, alone, absent, confine, handlers, records, waits, .. } = &*PROGRAMS;
+    command
+        .env("E", ends)
+        .env("A", alone)
+        .env("B", absent)
+        .env("C", confine)
+        .env("H", handlers)
+        .env("R", records)
+        .env("T", waits);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -116,7 +126,7 @@ fn stdio_inside_the_c_library_is_reached() {
 
 #[test]
 fn whatever_one_side_does_in_mid_stream_no_byte_is_lost() {
-    for what in ["fork", "poll", "dup", "readv", "signals", "nowhere", "limit", "none"] {
+    for what in ["fork", "poll", "epoll", "dup", "readv", "signals", "nowhere", "limit", "none"] {
         for (after, options) in [
             (3 << 20, &[][..]),
             (4 << 20, &[]),
@@ -338,6 +348,83 @@ fn a_reader_that_sleeps_when_its_pipe_goes_back_gets_whole_records() {
     }
 }
 
+/// Its reader or its writer does one thing where it waits. Whether the pipe joins before that depends on who runs when.
+fn waits(what: &str) -> serde_json::Value {
+    let script = format!("set -o pipefail; $T write {what} | $T read {what} 2>/dev/null");
+    told_with(&["--ring-after", "1"], &script).remove(0)
+}
+
+/// What is ready when the wait begins is gone when the kernel has been asked about the other descriptors.
+#[test]
+fn a_wait_without_a_limit_does_not_end_because_a_handler_has_read_the_bytes() {
+    for what in ["drain", "drain-select"] {
+        let in_ring = (0..8).filter(|_| waits(what)["path"] == "ring").count();
+        assert_eq!(in_ring > 0, can_join(), "{what}");
+    }
+}
+
+/// The signal of a fault, held back, would be the end of the program.
+#[test]
+fn memory_that_is_not_there_in_a_handler_that_only_a_wait_lets_in() {
+    for what in ["masked", "masked-select"] {
+        let is_told = (0..10).any(|_| {
+            let pipe = waits(what);
+            pipe["path"] == "ring" && pipe["read"]["why_not"] == "called poll"
+        });
+        assert_eq!(is_told, can_join(), "{what}");
+    }
+}
+
+#[test]
+fn a_writer_that_waits_for_room_at_a_full_pipe_gives_it_back() {
+    let is_told = (0..10).any(|_| {
+        let pipe = waits("room");
+        pipe["path"] == "ring" && pipe["written"]["why_not"] == "called poll"
+    });
+    assert_eq!(is_told, can_join());
+}
+
+/// Such a reader has taken a byte of the stream when it finds that it cannot hand it on.
+#[test]
+fn no_byte_is_lost_where_a_sleeping_reader_has_no_memory_for_it() {
+    for what in ["kept", "kept-late"] {
+        let in_ring = (0..8).filter(|_| waits(what)["path"] == "ring").count();
+        assert_eq!(in_ring > 0, can_join(), "{what}");
+    }
+}
+
+/// It ends each wait in the kernel, and the ring knows of no bytes: who stayed would ask again and again.
+#[test]
+fn a_byte_that_somebody_else_puts_into_the_pipe_gives_it_back() {
+    let scratch = Scratch::new();
+    let stats = scratch.path("stats.json");
+    let gives_back = (0..10).any(|turn| {
+        let file = scratch.path(&format!("reader-{turn}"));
+        let mut command = over_ring_with(
+            &["--ring-after", "1", "--stats=json", "--stats-file", stats.to_str().unwrap()],
+            "set -o pipefail; $T write outside | $T read outside $F",
+        );
+        let run = command.env("F", &file).spawn().unwrap();
+        let mut reader = String::new();
+        wait_for("the reader", || {
+            reader = std::fs::read_to_string(&file).unwrap_or_default();
+            reader.ends_with('\n')
+        });
+        std::thread::sleep(Duration::from_millis(100));
+        std::fs::write(format!("/proc/{}/fd/0", reader.trim()), "x").unwrap();
+        let seen = Seen::from(run.wait_with_output().unwrap());
+        assert_eq!(
+            (seen.code, said(&seen, "waited "), said(&seen, "read ")),
+            (Some(0), vec![1], vec![20_001]),
+            "{seen:?}"
+        );
+        let told: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&stats).unwrap()).unwrap();
+        let pipes = told["pipes"].as_array().unwrap();
+        pipes.iter().any(|pipe| pipe["path"] == "ring" && pipe["read"]["why_not"] == "called poll")
+    });
+    assert_eq!(gives_back, can_join());
+}
+
 /// Runs a pipeline without end, waits a little, and calls `meanwhile` with its two processes.
 fn endless(delay: Duration, meanwhile: impl FnOnce(u32, u32)) -> Seen {
     let mut run = over_ring("$E write 1000000000000 call | $E read 0 call; echo ${PIPESTATUS[@]}").spawn().unwrap();
@@ -426,16 +513,22 @@ fn told(script: &str) -> serde_json::Value {
 
 /// The same of each pipe that was made in it.
 fn told_of_all(script: &str) -> Vec<serde_json::Value> {
+    told_with(&[], script)
+}
+
+fn told_with(options: &[&str], script: &str) -> Vec<serde_json::Value> {
     let scratch = Scratch::new();
     let file = scratch.path("stats.json");
     let mut command = millstream(["run", "--stats=json", "--stats-file", file.to_str().unwrap()]);
     command
+        .args(options)
         .args(["--shell", "/bin/bash", "-c", script])
         .env("E", &PROGRAMS.ends)
         .env("A", &PROGRAMS.alone)
         .env("B", &PROGRAMS.absent)
-        .env("C", &PROGRAMS.confine);
-    assert_eq!(output(&mut command).code, Some(0));
+        .env("C", &PROGRAMS.confine)
+        .env("T", &PROGRAMS.waits);
+    assert_eq!(output(&mut command).code, Some(0), "{script}");
     let stats: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
     assert_eq!(stats["ring"], true);
     stats["pipes"].as_array().unwrap().iter().filter(|pipe| pipe["origin"] == "pipe").cloned().collect()
@@ -528,7 +621,7 @@ fn on_one_cpu_they_meet_as_well() {
     let cpu = allowed.trim().split([',', '-']).next().unwrap();
     let script = format!("taskset -p -c {cpu} $$ >/dev/null; $E write {MANY} call | $E read 0 call");
     assert_eq!(joins(&script), can_join());
-    for what in ["fork", "poll", "signals", "readv"] {
+    for what in ["fork", "epoll", "signals", "readv"] {
         let pinned = |script: &str| seen(&format!("taskset -p -c {cpu} $$ >/dev/null; {script}"));
         assert_arrived(&pinned(&format!("$E write {MANY} call | $E read 0 call {} {what}", 12 << 20)), MANY);
         assert_arrived(&pinned(&format!("$E write {MANY} call {} {what} | $E read 0 call", 12 << 20)), MANY);

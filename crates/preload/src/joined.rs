@@ -167,7 +167,21 @@ extern "C" fn write(fd: c_int, buffer: *const u8, len: usize) -> isize {
 }
 
 fn read_from_kernel(fd: c_int, buffer: *mut u8, len: usize) -> isize {
-    tally::count(fd, Direction::Read, kernel::read(fd, buffer, len))
+    let moved = if nap::keeps() && len > 0 { read_kept(fd, buffer, len) } else { kernel::read(fd, buffer, len) };
+    tally::count(fd, Direction::Read, moved)
+}
+
+/// As long as a byte is kept of some pipe that has gone back: if it is this one, that byte comes first.
+#[cold]
+fn read_kept(fd: c_int, buffer: *mut u8, len: usize) -> isize {
+    if !borrow(&fd).and_then(pipe::identity).is_some_and(|pipe| nap::is_kept_by_this_process(pipe.inode)) {
+        return kernel::read(fd, buffer, len);
+    }
+    let first = nap::deliver_kept(buffer);
+    if first != 1 || len == 1 || kernel::bytes_in(fd) == 0 {
+        return first;
+    }
+    first + kernel::read_now(fd, buffer.wrapping_add(1), len - 1).max(0)
 }
 
 fn write_to_kernel(fd: c_int, buffer: *const u8, len: usize) -> isize {

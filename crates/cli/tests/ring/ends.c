@@ -3,7 +3,7 @@
 //
 //   write BYTES CALL [AFTER DO]      read BEGIN CALL [AFTER DO]
 //
-// CALL: call (read, write), stdio. After AFTER bytes it does DO once: none, exec PROGRAM ARGS, fork, nowhere, poll, dup, signals,
+// CALL: call (read, write), stdio. After AFTER bytes it does DO once: none, exec PROGRAM ARGS, fork, nowhere, poll, epoll, dup, signals,
 // close, readv, robust, vfork, limit, confine-prctl, confine-syscall. A writer reports "wrote BYTES WCHAR STATUS" on stderr, a reader "read BYTES" when every byte was right.
 // With TIDY a writer fails if memory of the library's is open at its end.
 #define _GNU_SOURCE
@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -90,6 +91,11 @@ static void act(char **what, int fd) {
     } else if (!strcmp(what[0], "poll")) {
         struct pollfd ends = {fd, POLLIN | POLLOUT, 0};
         if (poll(&ends, 1, -1) != 1) _exit(98);
+    } else if (!strcmp(what[0], "epoll")) {
+        struct epoll_event asked = {.events = EPOLLIN | EPOLLOUT}, told;
+        int set = epoll_create1(0);
+        if (set < 0 || epoll_ctl(set, EPOLL_CTL_ADD, fd, &asked) || epoll_wait(set, &told, 1, -1) != 1) _exit(92);
+        close(set);
     } else if (!strcmp(what[0], "limit")) {
         // No further file from here on, for the library neither.
         struct rlimit none = {0, 0};

@@ -7,7 +7,6 @@
 // by itself. Each reports how many bytes it had and their sum: the handler's are counted too.
 #define _GNU_SOURCE
 #include <errno.h>
-#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -33,7 +32,7 @@ static void on_alarm(int signal) {
     if (++alarms != at) return;
     int before = errno;
     if (!strncmp(what, "leave", 5)) {
-        poll(0, 0, 0);
+        close(dup(0));
     } else if (!strncmp(what, "read", 4)) {
         unsigned char own[1000];
         ssize_t done = read(0, own, sizeof own);

@@ -21,7 +21,7 @@ const SIGBUS: usize = 7;
 const SIGSEGV: usize = 11;
 const SIGNALS: [usize; 2] = [SIGSEGV, SIGBUS];
 /// Both, as a set.
-const BOTH: u64 = 1 << (SIGSEGV - 1) | 1 << (SIGBUS - 1);
+pub(super) const BOTH: u64 = 1 << (SIGSEGV - 1) | 1 << (SIGBUS - 1);
 
 const DEFAULT: u64 = 0;
 const IGNORED: u64 = 1;

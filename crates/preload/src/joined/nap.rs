@@ -6,7 +6,7 @@
 //! kernel.
 
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use core::sync::atomic::{AtomicBool, AtomicU8};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 
 use super::faults::copy;
 use super::kernel;
@@ -15,24 +15,30 @@ use super::kernel;
 pub(super) const BELL: u8 = b'!';
 
 static IS_ASLEEP: AtomicBool = AtomicBool::new(false);
-/// What the kernel has brought. Not [`BELL`] when the sleep begins.
+/// What the kernel has brought. Not [`BELL`] while nobody sleeps.
 static BYTE: AtomicU8 = AtomicU8::new(0);
 /// A handler has dealt with the byte.
 static IS_NOTED: AtomicBool = AtomicBool::new(false);
-/// The byte is of the stream, and the program's memory for it was gone when it came.
-static IS_KEPT: AtomicBool = AtomicBool::new(false);
+/// A byte of the stream for which the program's memory was gone when it came: the next that its pipe gives.
+static KEPT: AtomicU8 = AtomicU8::new(0);
+/// The pipe that it is of. 0: there is none.
+static KEPT_OF: AtomicU64 = AtomicU64::new(0);
+/// The process whose call it was: a forked child has a copy, and a byte is read once.
+static KEPT_BY: AtomicU32 = AtomicU32::new(0);
 
 /// `false`: this is a signal handler that has interrupted a sleep, or one has jumped out of it.
 pub(super) fn begin() -> bool {
     let is_first = !IS_ASLEEP.swap(true, SeqCst);
     if is_first {
-        BYTE.store(0, SeqCst);
+        // That note is of an earlier sleep: a handler made it when the byte was known, and nobody had to ask.
+        IS_NOTED.store(false, SeqCst);
     }
     is_first
 }
 
 /// Once everybody knows what has come.
 pub(super) fn end() {
+    BYTE.store(0, SeqCst);
     IS_ASLEEP.store(false, SeqCst);
 }
 
@@ -56,15 +62,39 @@ pub(super) fn is_noted() -> bool {
     IS_NOTED.swap(false, SeqCst)
 }
 
-/// The byte is of the stream: what the call returns. Where it cannot go to `target` the next one has it.
-pub(super) fn deliver(target: *mut u8) -> isize {
+/// The byte is of the stream of this pipe: what the call returns. Where it cannot go to `target` the next one has it.
+pub(super) fn deliver(inode: u64, target: *mut u8) -> isize {
     // SAFETY: to what the program gave for the purpose.
-    let is_there = unsafe { copy(room(), target, 1) };
-    IS_KEPT.store(!is_there, Relaxed);
-    if is_there { 1 } else { kernel::EFAULT }
+    if unsafe { copy(room(), target, 1) } {
+        return 1;
+    }
+    KEPT.store(BYTE.load(SeqCst), Relaxed);
+    KEPT_BY.store(millstream_sys::own_pid(), Relaxed);
+    KEPT_OF.store(inode, SeqCst);
+    kernel::EFAULT
 }
 
-/// Whether a call before this one has left a byte.
-pub(super) fn is_kept() -> bool {
-    IS_KEPT.load(Relaxed)
+/// The same for the byte that is kept.
+pub(super) fn deliver_kept(target: *mut u8) -> isize {
+    let inode = KEPT_OF.swap(0, SeqCst);
+    // SAFETY: as above.
+    if unsafe { copy(KEPT.as_ptr(), target, 1) } {
+        return 1;
+    }
+    KEPT_OF.store(inode, SeqCst);
+    kernel::EFAULT
+}
+
+/// Whether a call before this one has left a byte of this pipe.
+pub(super) fn is_kept(inode: u64) -> bool {
+    KEPT_OF.load(Relaxed) == inode
+}
+
+/// Whether one has left a byte of any, in this process or one that it was forked from.
+pub(super) fn keeps() -> bool {
+    KEPT_OF.load(Relaxed) != 0
+}
+
+pub(super) fn is_kept_by_this_process(inode: u64) -> bool {
+    is_kept(inode) && KEPT_BY.load(Relaxed) == millstream_sys::own_pid()
 }

@@ -16,31 +16,32 @@ use crate::descriptor::borrow;
 /// once it was closed, and all ways to close are guarded.
 static OTHER_FILES: [AtomicU64; notice::NUMBERS / 64] = [const { AtomicU64::new(0) }; notice::NUMBERS / 64];
 
-/// Before a call for a descriptor that is no end.
+/// Before a call for a descriptor that is no end. `false`: it is one, and could not be given back, because the process may open no
+/// further file.
 #[inline]
-pub(super) fn leave_if_one(fd: c_int) {
+pub(super) fn leave_if_one(fd: c_int) -> bool {
     let is_joined = |end: &End| end.stage() == Stage::Ring;
-    if is_joined(&READER) || is_joined(&WRITER) {
-        look(fd);
-    }
+    !(is_joined(&READER) || is_joined(&WRITER)) || look(fd)
 }
 
-fn look(fd: c_int) {
+fn look(fd: c_int) -> bool {
     const F_GETFD: u32 = 1;
     let (word, bit) = place_of(fd);
     if word.is_some_and(|word| word.load(Relaxed) & bit != 0) {
-        return;
+        return true;
     }
     let pipe = borrow(&fd).and_then(pipe::identity);
     let is_it =
         |end: &End| end.stage() == Stage::Ring && pipe.is_some() && pipe == borrow(&end.fd()).and_then(pipe::identity);
     if is_it(&READER) || is_it(&WRITER) {
-        retreat::all(Fate::Renamed);
-    } else if let Some(word) = word
+        return retreat::all(Fate::Renamed);
+    }
+    if let Some(word) = word
         && kernel::fcntl(fd, F_GETFD, 0) >= 0
     {
         word.fetch_or(bit, Relaxed);
     }
+    true
 }
 
 /// The number may mean something else from now on.

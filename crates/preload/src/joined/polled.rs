@@ -9,7 +9,8 @@
 //! The kernel is asked about all descriptors as the program has listed them. What it says of bytes in the shadow is none of the program's
 //! business and is replaced by what the ring says, looked at later: so a writer that is gone (`POLLHUP`, which is the kernel's) has
 //! left nothing unseen. Where the ring has bytes the answer is there, and the kernel is asked under the mask that the thread has: a
-//! signal that only the mask of `ppoll` lets through must not come then.
+//! signal that only the mask of `ppoll` lets through must not come then. That the kernel finds nothing else says nothing there: a handler
+//! may have read the bytes meanwhile, and then all begins anew.
 //!
 //! The byte that wakes is not taken here. The writer may be giving the pipe back, and have replaced it by one of the stream, which
 //! nobody could be given now. It stays in the shadow until the next `read` ([`super::stream`]), where bytes are; until then the word
@@ -27,7 +28,7 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use millstream_sys::fate::Fate;
 
 use super::end::{READER, Stage, WRITER};
-use super::faults::copy;
+use super::faults::{self, copy};
 use super::kernel::{self, Asked, Time};
 use super::slot::{Slot, sleep};
 use super::wait::{self, Found};
@@ -194,26 +195,30 @@ fn wait(call: &mut Call<'_>) -> Result<isize, isize> {
 
 /// `None`: once more, as something has changed.
 fn wait_for_ring(call: &mut Call<'_>, slot: &Slot) -> Result<Option<isize>, isize> {
-    let is_ready = slot.bytes_waiting() != Found::Nothing;
+    let is_kept = || nap::is_kept(READER.inode());
+    let is_ready = is_kept() || slot.bytes_waiting() != Found::Nothing;
     let sleeps = !is_ready && call.can_wait();
     if sleeps && !falls_asleep(slot)? {
         return Ok(None);
     }
     let found = call.kernel(!is_ready);
-    if sleeps {
-        wakes_up(slot);
-    }
+    let was_rung = sleeps && wakes_up(slot);
     if found < 0 {
         // The signal has been seen to, and there is an answer.
         return if is_ready && found == kernel::EINTR { Ok(None) } else { Err(found) };
     }
-    let Some(has_bytes) = slot.has_bytes() else {
+    let Some(has_bytes) = (if is_kept() { Some(true) } else { slot.has_bytes() }) else {
         retreat::follow(&READER);
         return Ok(None);
     };
     let told = call.put_right(found, has_bytes);
+    // Where there were bytes nobody has waited: if a handler has read them, that was no answer.
+    let is_over = told != 0 || (found == 0 && !is_ready) || !call.can_wait();
+    if !is_over && sleeps && !was_rung {
+        // Somebody we know nothing of writes to the shadow, and would end each wait.
+        give_back(Fate::called(c"poll"))?;
+    }
     // Otherwise only a byte that wakes has come, for bytes that a handler has read.
-    let is_over = told != 0 || found == 0 || !call.can_wait();
     Ok(is_over.then(|| call.tell(told)))
 }
 
@@ -234,15 +239,17 @@ fn falls_asleep(slot: &Slot) -> Result<bool, isize> {
         READER.tally.slept();
         return Ok(true);
     }
-    wakes_up(slot);
+    let _ = wakes_up(slot);
     if is_empty {
         give_back(Fate::called(c"poll"))?;
     }
     Ok(false)
 }
 
-fn wakes_up(slot: &Slot) {
-    if slot.sleep.0.compare_exchange(sleep::ASLEEP, sleep::AWAKE, SeqCst, Relaxed) == Err(sleep::RUNG) {
+/// Whether it was rung.
+fn wakes_up(slot: &Slot) -> bool {
+    let was_rung = slot.sleep.0.compare_exchange(sleep::ASLEEP, sleep::AWAKE, SeqCst, Relaxed) == Err(sleep::RUNG);
+    if was_rung {
         // So that the read that comes can take it.
         for _ in 0..LOOKS {
             if kernel::bytes_in(READER.fd()) != 0 {
@@ -252,6 +259,7 @@ fn wakes_up(slot: &Slot) {
         }
     }
     nap::end();
+    was_rung
 }
 
 fn give_back(why: Fate) -> Result<(), isize> {
@@ -267,7 +275,7 @@ impl Call<'_> {
     fn wanted(&mut self) -> Option<Wanted> {
         let mut wanted = Wanted::default();
         let is_time = |left: Time| left.seconds >= 0 && (0..1_000_000_000).contains(&left.nanoseconds);
-        if !self.left.is_none_or(is_time) || !(self.mask.is_null() || can_be_read(self.mask)) {
+        if !self.left.is_none_or(is_time) || !self.mask_lets_faults_through() {
             return None;
         }
         match &mut self.list {
@@ -306,6 +314,14 @@ impl Call<'_> {
             }
         }
         Some(wanted)
+    }
+
+    /// Else a handler that only this mask lets in would die of memory that is not there. `false` also where the mask is not there.
+    fn mask_lets_faults_through(&self) -> bool {
+        let mut mask = 0_u64;
+        // SAFETY: to a variable of its own.
+        self.mask.is_null()
+            || (unsafe { copy(self.mask.cast(), (&raw mut mask).cast(), size_of::<u64>()) } && mask & faults::BOTH == 0)
     }
 
     /// Asks as if nobody stood in front.
@@ -382,7 +398,8 @@ impl Call<'_> {
 }
 
 impl Wanted {
-    /// `None`: the guards are down, so memory that is not there would be the program's end.
+    /// `None`: the guards are down, so memory that is not there would be the program's end; or the pipe has another name, and could not
+    /// be given back.
     fn add(&mut self, fd: c_int, bytes: bool, room: bool) -> Option<()> {
         if READER.is_at(fd) {
             self.bytes |= bytes;
@@ -390,16 +407,10 @@ impl Wanted {
         if WRITER.is_at(fd) {
             self.room |= room;
         } else if fd >= 0 && !READER.is_at(fd) {
-            other_names::leave_if_one(fd);
+            other_names::leave_if_one(fd).then_some(())?;
         }
         guard::are_up().then_some(())
     }
-}
-
-fn can_be_read(word: *const u64) -> bool {
-    let mut content = 0_u64;
-    // SAFETY: to a variable of its own.
-    unsafe { copy(word.cast(), (&raw mut content).cast(), size_of::<u64>()) }
 }
 
 /// What the kernel reads and writes of a set.

@@ -4,8 +4,8 @@
 //!   ring ──freeze both positions──▶ moving ──bell taken out, content put in──▶ shadow, for ever
 //! ```
 //!
-//! Either side can do it alone, at any time, also when the other is stopped. A side that dies on the way leaves so many
-//! bytes in the shadow as it had moved; the other goes on from there.
+//! Either side can do it alone, also when the other is stopped, unless it was stopped on this very way: then it is waited for. A side
+//! that dies on the way leaves so many bytes in the shadow as it had moved; the other goes on from there.
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::SeqCst;

@@ -109,8 +109,8 @@ fn wait_for_room(slot: &Slot, fd: c_int, len: usize, has_written: bool) -> isize
 /// `read(2)` from the ring; from the shadow when the ring has nothing to say any more. Does not sleep while the bell rings.
 pub(super) fn read(slot: &Slot, fd: c_int, target: *mut u8, len: usize, bell: Option<c_int>) -> isize {
     let len = len.min(LARGEST);
-    if nap::is_kept() {
-        let first = tally::count(fd, Direction::Read, nap::deliver(target));
+    if nap::is_kept(READER.inode()) {
+        let first = tally::count(fd, Direction::Read, nap::deliver_kept(target));
         return with_what_is_behind(slot, fd, target, len, first);
     }
     slot.note_readers_cpu(kernel::cpu());
@@ -149,7 +149,7 @@ pub(super) fn read(slot: &Slot, fd: c_int, target: *mut u8, len: usize, bell: Op
         }
         match wait_for_bytes(slot, fd, target, bell) {
             None => {}
-            Some(kernel::EFAULT) if !nap::is_kept() => return read_in_vain(fd, target, len, 0),
+            Some(kernel::EFAULT) if !nap::is_kept(READER.inode()) => return read_in_vain(fd, target, len, 0),
             Some(first) => return with_what_is_behind(slot, fd, target, len, first),
         }
     }
@@ -161,6 +161,8 @@ fn with_what_is_behind(slot: &Slot, fd: c_int, target: *mut u8, len: usize, firs
     if first != 1 || len == 1 || !slot.is_frozen() {
         return first;
     }
+    // What is behind is this call's.
+    let _held = Held::all();
     if READER.is_in(slot) {
         retreat::follow(&READER);
     }
@@ -193,7 +195,7 @@ fn take_bell(slot: &Slot, fd: c_int, target: *mut u8) -> Option<isize> {
     }
     let result = fetch(slot, fd, target, Fetch::Now);
     nap::end();
-    result.filter(|&result| result != kernel::EFAULT || nap::is_kept())
+    result.filter(|&result| result != kernel::EFAULT || nap::is_kept(READER.inode()))
 }
 
 fn let_writer_know(slot: &Slot) {
@@ -246,9 +248,8 @@ enum Fetch {
 fn fetch(slot: &Slot, fd: c_int, target: *mut u8, how: Fetch) -> Option<isize> {
     let state = &slot.sleep.0;
     // A byte of the stream stays in the shadow, if the program's memory is not there.
-    let mut before = 0;
-    // SAFETY: one byte to a variable of its own.
-    let is_there = unsafe { copy(target, &raw mut before, 1) };
+    // SAFETY: the program's, onto itself: it is read and written, and stays what it is.
+    let is_there = unsafe { copy(target, target, 1) };
     let result = match how {
         _ if !is_there => kernel::EFAULT,
         Fetch::Asleep => kernel::read(fd, nap::room(), 1),
@@ -267,7 +268,7 @@ fn fetch(slot: &Slot, fd: c_int, target: *mut u8, how: Fetch) -> Option<isize> {
         (1, _) => {
             let _ = state.compare_exchange(sleep::ASLEEP, sleep::AWAKE, SeqCst, Relaxed);
             slot.agreement.0.taken_early.fetch_add(1, SeqCst);
-            Some(tally::count(fd, Direction::Read, nap::deliver(target)))
+            Some(tally::count(fd, Direction::Read, nap::deliver(READER.inode(), target)))
         }
         (result, _) => {
             // If it was rung meanwhile, the byte ends the next sleep.

@@ -1,5 +1,5 @@
-//! Descriptors that the program waits for before it writes to them. Their pipes are left alone: the first wait for room would give them
-//! back to the kernel, and what joining had cost would be lost.
+//! Descriptors that the program waits for before it writes to them. Their pipes are left alone: the first wait for room, at a full
+//! pipe, would give them back to the kernel, and what joining had cost would be lost.
 //!
 //! `poll` and `select` are those of glibc, whose second names are not ours.
 
