@@ -244,6 +244,9 @@ impl Reader {
         if let Some(count) = self.read_if_quiet(segment, buffers, &waits)? {
             return Ok(count);
         }
+        if self.end.patience.has_seen_gathering_pay() && segment.ring().reader_has_to_look(wanted) {
+            self.gather(segment.ring());
+        }
         loop {
             match self.attempt(segment, buffers, wanted)? {
                 Attempt::Moved(count) => return Ok(count),
@@ -388,6 +391,16 @@ impl Reader {
             Look::AskKernel => Looked::InVain,
             Look::Found | Look::KeepLooking => Looked::FoundAnotherWorld,
         })
+    }
+
+    /// Of a stream that flows: before the first look at bytes that have come since the last ones were read.
+    #[cold]
+    fn gather(&self, ring: &Ring<'_>) {
+        let mut effort = Effort::default();
+        let_gather(&self.end, ring, &mut effort);
+        if effort.gathered > 0 {
+            self.end.counters.waited(effort);
+        }
     }
 
     fn sleep_if_it_may(&self, segment: &Segment, waits: &mut Waits<'_>) -> io::Result<Outcome> {

@@ -130,6 +130,15 @@ impl<'a> Ring<'a> {
         Some((writers, self.try_lock_readers(parking)?))
     }
 
+    /// Whether a reader that wants so many bytes has to look at the writers' position, which takes its line away from them. Roughly:
+    /// only for what saves time.
+    #[inline]
+    pub fn reader_has_to_look(&self, wanted: usize) -> bool {
+        let seen = self.header.readers.0.peer_position.load(Ordering::Relaxed);
+        let read = self.header.read_pos.0.position.load(Ordering::Relaxed);
+        seen.wrapping_sub(read) < wanted as u64
+    }
+
     /// Bytes waiting at some instant during the call.
     ///
     /// # Errors

@@ -8,7 +8,8 @@
 //!
 //! Nothing is gained where bytes do not flow, and who waits for an answer must have it at once. So a reader pauses only
 //! after it was seen to pay: a pause in which nothing came ends it, and it is tried again after so many waits, twice as
-//! many each time. Two processes that take turns lose one pause in thousands of turns.
+//! many each time. Two processes that take turns lose one pause in thousands of turns. While it pays the reader pauses before each look at more
+//! than it has seen, and so does not follow the writer line by line when it has nearly caught up.
 
 /// Ticks between two looks at what has gathered, less than a microsecond: longer than a transfer of a few kilobytes takes.
 pub(super) const PAUSE: u64 = 2_000;

@@ -129,6 +129,12 @@ impl Patience {
         }
     }
 
+    /// Whether a reader is better off if it looks for bytes only when some have gathered.
+    #[inline]
+    pub(crate) fn has_seen_gathering_pay(&self) -> bool {
+        self.gathering[0].load(Relaxed) == 0
+    }
+
     /// After a look that found bytes: waits a little longer while more come, if that pays. `waiting` counts them; with
     /// `enough` of them the writer may soon have to wait.
     pub(crate) fn let_gather(
@@ -144,7 +150,7 @@ impl Patience {
             effort.gathered += 1;
             let start = clock::ticks();
             let (mut before, mut now) = (waiting(), start);
-            loop {
+            while before < enough {
                 now = pause(now);
                 let seen = waiting();
                 if !gathering.goes_on(seen > before, now.wrapping_sub(start), seen >= enough) {

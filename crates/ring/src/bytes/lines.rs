@@ -9,8 +9,8 @@
 //! - AMD's gain by that up to 2 KiB, and lose half from 4 KiB on where the two CPUs are cores of their own. There the C library uses
 //!   `rep movsb`, if it suits how the two pieces lie to each other: it takes lines over without fetching the bytes that it overwrites.
 //!
-//! Who fills the ring in place copies nothing that could ask. Up to 1 KiB at once AMD's gain a third to more than twice by being
-//! told of the lines that are filled two or more calls later; with 4 KiB they lose half. Of Intel's it is not known.
+//! Who fills the ring in place copies nothing that could ask. Up to 2 KiB at once AMD's gain a third to more than twice by being
+//! told of the lines that are filled 2 KiB later; with 4 KiB they lose half. Of Intel's it is not known.
 
 use core::arch::asm;
 use core::arch::x86_64::{__cpuid, __cpuid_count, _MM_HINT_T0, _mm_prefetch};
@@ -33,7 +33,7 @@ const LONGEST_ASKED_FOR: usize = 16 << 10;
 const LITTLE: usize = 2 << 10;
 
 /// Longer pieces are often filled by one string instruction, which takes lines over without fetching them.
-const LONGEST_FILLED: usize = 1 << 10;
+const LONGEST_FILLED: usize = 2 << 10;
 
 /// What a processor is good at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
