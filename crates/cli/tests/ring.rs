@@ -10,6 +10,7 @@ use std::time::Duration;
 use common::{Scratch, Seen, children, kill, millstream, output, wait_for};
 
 const ENDS: &str = include_str!("ring/ends.c");
+const FULL: &str = include_str!("ring/full.c");
 const ABSENT: &str = include_str!("ring/absent.c");
 const CONFINE: &str = include_str!("ring/confine.c");
 const HANDLERS: &str = include_str!("ring/handlers.c");
@@ -22,6 +23,8 @@ struct Programs {
     _scratch: Scratch,
     /// As everybody builds programs.
     ends: String,
+    /// What has as many files open as it may.
+    full: String,
     /// The same without shared libraries: it cannot join.
     alone: String,
     /// What is given memory that is not there.
@@ -36,13 +39,14 @@ struct Programs {
 static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| {
     let scratch = Scratch::new();
     let ends = scratch.c_program("ends", ENDS, &[]);
+    let full = scratch.c_program("full", FULL, &[]);
     let alone = scratch.c_program("alone", ENDS, &["-static"]);
     let absent = scratch.c_program("absent", ABSENT, &[]);
     let confine = scratch.c_program("confine", CONFINE, &[]);
     let handlers = scratch.c_program("handlers", HANDLERS, &[]);
     let records = scratch.c_program("records", RECORDS, &[]);
     let waits = scratch.c_program("waits", WAITS, &[]);
-    Programs { _scratch: scratch, ends, alone, absent, confine, handlers, records, waits }
+    Programs { _scratch: scratch, ends, full, alone, absent, confine, handlers, records, waits }
 });
 
 fn over_ring(script: &str) -> Command {
@@ -51,9 +55,10 @@ fn over_ring(script: &str) -> Command {
 
 fn over_ring_with(options: &[&str], script: &str) -> Command {
     let mut command = millstream([&["run"], options, &["--shell", "/bin/bash", "-c", script]].concat());
-    let Programs { ends, alone, absent, confine, handlers, records, waits, .. } = &*PROGRAMS;
+    let Programs { ends, full, alone, absent, confine, handlers, records, waits, .. } = &*PROGRAMS;
     command
         .env("E", ends)
+        .env("F", full)
         .env("A", alone)
         .env("B", absent)
         .env("C", confine)
@@ -139,6 +144,67 @@ fn whatever_one_side_does_in_mid_stream_no_byte_is_lost() {
             let writer = seen(&format!("$E write {MANY} call {after} {what} | $E read 0 call"));
             assert_arrived(&writer, MANY);
         }
+    }
+}
+
+/// What its statistics say of a pipeline in which all went well, and whether a side was refused something.
+fn full(pipeline: &str) -> (serde_json::Value, bool) {
+    let scratch = Scratch::new();
+    let file = scratch.path("stats.json");
+    let options = ["--ring-after", "1", "--stats=json", "--stats-file", file.to_str().unwrap()];
+    let seen = output(&mut over_ring_with(&options, &format!("set -o pipefail; {pipeline}")));
+    assert_eq!((seen.code, said(&seen, "wrote ")), (Some(0), said(&seen, "read ")), "{pipeline}: {seen:?}");
+    let stats: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let pipes = stats["pipes"].as_array().unwrap().iter();
+    (pipes.max_by_key(|pipe| pipe["bytes"].as_u64()).unwrap().clone(), seen.stderr.contains("refused"))
+}
+
+#[test]
+fn a_process_that_may_open_no_further_file_gives_its_pipe_back() {
+    for (what, called) in [("dup", "dup"), ("fork", "fork"), ("readv", "v"), ("unread", "ioctl"), ("poll", "poll")] {
+        // Both limits, or the one that it could raise itself.
+        for limit in ["ulimit -n 300", "ulimit -S -n 300"] {
+            for how in ["read", "poll"] {
+                for (pipeline, end) in [
+                    (format!("({limit}; exec $F write 3000000 1000000 {what}) | $F read {how} 0 none"), "written"),
+                    (format!("$F write 3000000 0 none | ({limit}; exec $F read {how} 1000000 {what})"), "read"),
+                ] {
+                    let is_as_ever = (0..10).any(|_| {
+                        let pipe = full(&pipeline).0;
+                        let why = pipe[end]["why_not"].as_str().unwrap_or("");
+                        let is_called = why.starts_with("called ") && why.ends_with(called);
+                        // Who waits keeps its pipe, mostly.
+                        pipe["read"]["ring"]["bytes"].as_u64() > Some(0) && (is_called || what == "poll")
+                    });
+                    assert_eq!(is_as_ever, can_join(), "{pipeline}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn where_a_pipe_cannot_be_given_back_nothing_is_begun() {
+    for (pipeline, end) in [
+        ("$F write 3000000 1000000 low | $F read read 0 none", "written"),
+        ("$F write 3000000 0 none | $F read read 1000000 low", "read"),
+        ("$F write 3000000 0 none | $F read poll 1000000 low", "read"),
+    ] {
+        // It stays joined to its end.
+        let is_refused = (0..10).any(|_| {
+            let (pipe, is_refused) = full(pipeline);
+            assert!(!is_refused || pipe["read"]["ring"]["bytes"].as_u64() > Some(2_000_000), "{pipe}");
+            is_refused && pipe[end]["joined"] == true
+        });
+        assert_eq!(is_refused, can_join(), "{pipeline}");
+    }
+    // The other side can, whatever this one may open.
+    for pipeline in [
+        "$F write 3000000 1000000 low | $F read read 2000000 unread",
+        "$F write 3000000 2000000 unread | $F read read 1000000 low",
+        "$F write 3000000 2000000 dup | $F read poll 1000000 low",
+    ] {
+        (0..5).for_each(|_| drop(full(pipeline)));
     }
 }
 

@@ -111,13 +111,12 @@ fn mark_own_process() -> bool {
     true
 }
 
-/// Before this process becomes another program. `false`: a pipe could not be given back, because the process may open no
-/// further file.
+/// Before this process becomes another program. `false`: a pipe cannot be given back, because no file can be opened for it.
 pub(crate) fn leave() -> bool {
     let has_nothing = READER.slot().is_none() && WRITER.slot().is_none();
     // What a parent has offered goes with this program, which has a copy of the descriptor.
     let has_parents = WRITER.stage() == Stage::Offers && !guard::are_up() && offer::is_of_parent();
-    has_nothing || has_parents || retreat::all(Fate::called(c"execve"))
+    has_nothing || has_parents || retreat::before_a_call(Fate::called(c"execve"))
 }
 
 /// The run that this process belongs to.

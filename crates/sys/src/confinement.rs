@@ -155,7 +155,7 @@ mod trial {
         calls(reader.as_raw_fd() as usize, writer.as_raw_fd() as usize)
     }
 
-    /// All other calls of `crates/preload/src/joined`, with arguments that change nothing.
+    /// All other calls of `crates/preload/src/joined`, with arguments that change nothing. The parent has made `clone` and `wait4`.
     fn calls(reader: usize, writer: usize) -> bool {
         const ENDS: [&core::ffi::CStr; 2] = [c"/proc/self/fd", c"/proc/self/ns/pid"];
         let mut room = [0_u64; 64];

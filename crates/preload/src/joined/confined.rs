@@ -29,5 +29,5 @@ pub(crate) fn leaves(confines: bool, called: &CStr) -> bool {
     if confines {
         IS_WANTED.store(false, Relaxed);
     }
-    !(confines || guard::are_up()) || retreat::all(Fate::called(called))
+    !(confines || guard::are_up()) || retreat::before_a_call(Fate::called(called))
 }

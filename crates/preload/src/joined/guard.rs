@@ -177,7 +177,7 @@ extern "C" fn goes_on_at(place: usize, first: usize, second: usize) -> usize {
         },
         _ => {}
     }
-    if !retreat::all(u16::try_from(of).map_or(Fate::Untold, Fate::Called)) {
+    if !retreat::before_a_call(u16::try_from(of).map_or(Fate::Untold, Fate::Called)) {
         return refuse as *const () as usize;
     }
     AT.get(place).map_or(0, Place::entry)
@@ -262,6 +262,5 @@ unsafe fn change_mask(how: usize, set: *const u64, before: *mut u64) -> isize {
 
 /// The pipe could not be given back, because no further file could be opened: that is what the call then says.
 extern "C" fn refuse() -> isize {
-    const EMFILE: isize = -24;
-    glibc::returned_from_kernel(EMFILE)
+    glibc::returned_from_kernel(kernel::EMFILE)
 }

@@ -9,7 +9,9 @@ use millstream_sys::raw::any;
 
 pub(super) const EINTR: isize = -4;
 pub(super) const EAGAIN: isize = -11;
+pub(super) const ENOMEM: isize = -12;
 pub(super) const EFAULT: isize = -14;
+pub(super) const EMFILE: isize = -24;
 pub(super) const EPIPE: isize = -32;
 pub(super) const ETIMEDOUT: isize = -110;
 pub(super) const ECANCELED: isize = -125;
@@ -88,6 +90,42 @@ pub(super) fn open(path: &CStr, flags: usize) -> isize {
 pub(super) fn reopen(fd: i32, flags: usize) -> isize {
     let mut room = [0; PATH_BYTES];
     open(path_of(fd, &mut room), flags | O_CLOEXEC)
+}
+
+/// Calls `work` in a child that has this memory, and a table of descriptors of its own; returns when it has ended. Signals are held
+/// back, here and there. Where there can be no child, `work` is not called.
+pub(super) fn in_child<F: FnMut()>(mut work: F) {
+    const DIED_OR_LEFT: usize = 0x4000_0000; // __WALL
+    extern "C" fn run<F: FnMut()>(work: &mut F) -> ! {
+        work();
+        millstream_sys::raw::exit(0)
+    }
+    let child: isize;
+    // SAFETY: this thread stands still until the child has ended, so the child can have the stack below what is used of it; it never
+    // returns from `run`. It makes system calls only, and its end sends no signal.
+    unsafe {
+        core::arch::asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "mov rdi, r12",
+            "call {run}",
+            "2:",
+            run = sym run::<F>,
+            inlateout("rax") k::__NR_clone as usize => child,
+            in("rdi") (k::CLONE_VM | k::CLONE_VFORK) as usize,
+            in("rsi") 0,
+            in("rdx") 0,
+            in("r10") 0,
+            in("r8") 0,
+            in("r12") &raw mut work,
+            out("rcx") _,
+            out("r11") _,
+        );
+        if child > 0 {
+            while any(k::__NR_wait4, [child as usize, 0, DIED_OR_LEFT, 0, 0, 0]) == EINTR {}
+        }
+    }
 }
 
 /// Where the link of a descriptor of this process leads, as `readlink(2)` answers.

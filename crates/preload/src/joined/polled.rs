@@ -45,7 +45,6 @@ const LOOKS: u32 = 20;
 
 const BYTES: i16 = kernel::POLLIN | kernel::POLLRDNORM;
 const ROOM: i16 = kernel::POLLOUT | kernel::POLLWRNORM;
-const EMFILE: isize = -24;
 
 /// `poll(2)`.
 pub(super) extern "C" fn poll(list: *mut Asked, len: c_ulong, limit_ms: c_int) -> c_int {
@@ -208,8 +207,7 @@ fn wait_for_ring(call: &mut Call<'_>, slot: &Slot) -> Result<Option<isize>, isiz
         return if is_ready && found == kernel::EINTR { Ok(None) } else { Err(found) };
     }
     let Some(has_bytes) = (if is_kept() { Some(true) } else { slot.has_bytes() }) else {
-        retreat::follow(&READER);
-        return Ok(None);
+        return if retreat::follow(&READER) { Ok(None) } else { Err(kernel::EMFILE) };
     };
     let told = call.put_right(found, has_bytes);
     // Where there were bytes nobody has waited: if a handler has read them, that was no answer.
@@ -263,7 +261,7 @@ fn wakes_up(slot: &Slot) -> bool {
 }
 
 fn give_back(why: Fate) -> Result<(), isize> {
-    if retreat::all(why) { Ok(()) } else { Err(EMFILE) }
+    if retreat::before_a_call(why) { Ok(()) } else { Err(kernel::EMFILE) }
 }
 
 impl Call<'_> {

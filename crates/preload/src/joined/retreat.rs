@@ -17,11 +17,32 @@ use super::signals::Held;
 use super::slot::{Agreement, READER_GONE, Slot, Taken, WRITER_WAITS, carrier, sleep};
 use super::{guard, kernel, nap, offer};
 
+/// So often somebody tries, each time after a millisecond, to go on with what another one has begun.
+const ATTEMPTS: u32 = 1000;
+
 /// Every pipe of this process that is joined, or about to be, goes back to the kernel and stays there, but for those of which it
-/// is promised that nothing will happen to them that asks for that; glibc's functions are its own again; `why` is told to who asked for statistics. `false`: that could not be done, because the process may open no
-/// further file.
+/// is promised that nothing will happen to them that asks for that; glibc's functions are its own again; `why` is told to who asked
+/// for statistics. `false`: what rings hold cannot be moved, because the system has no file left. Nobody moves a byte through these
+/// rings any more; whoever comes next tries again.
 pub(super) fn all(why: Fate) -> bool {
     both(why, why)
+}
+
+/// The same for a call of the program that can fail: if it cannot be done, nothing is begun, and the rings go on.
+pub(super) fn before_a_call(why: Fate) -> bool {
+    let _held = Held::all();
+    [&WRITER, &READER].into_iter().all(can_give_back) && all(why)
+}
+
+/// What is opened here is not kept: with a write end of its own a reader would not see that the writer is gone.
+fn can_give_back(end: &End) -> bool {
+    match end.slot() {
+        Some(slot) if end.stage() == Stage::Ring && !end.is_promised() && !slot.is_frozen() => {
+            let has_nobody_to_move_for = !end.is_reader() && is_gone(slot, end);
+            has_nobody_to_move_for || with_other_end(end, |_| ())
+        }
+        _ => true,
+    }
 }
 
 /// The same, because of one end.
@@ -88,15 +109,24 @@ pub(super) fn want_no_more(slot: &Slot, end: &End) {
     }
 }
 
-/// The stream has been frozen by somebody: waits until its content is in the shadow, and leaves the ring.
-pub(super) fn follow(end: &End) {
-    if end.stage() == Stage::Ring {
-        let _held = Held::all();
-        // Should a file not be opened, whoever calls next tries again.
-        while !because_of(end, Fate::Peer) {
-            kernel::poll(-1, 0, 1);
-        }
+/// The stream has been frozen by somebody: waits until its content is in the shadow, and leaves the ring. `false`: the system has no
+/// file left for so long, and the other side has not done it either. Nothing is lost, and whoever calls next tries again.
+pub(super) fn follow(end: &End) -> bool {
+    if end.stage() != Stage::Ring {
+        return true;
     }
+    let _held = Held::all();
+    (0..ATTEMPTS).any(|attempt| {
+        if attempt > 0 {
+            pause();
+        }
+        because_of(end, Fate::Peer)
+    })
+}
+
+/// A millisecond. (`poll` does not wait where no file may be open.)
+fn pause() {
+    kernel::wait(&AtomicU32::new(0), 0, Some(1_000_000));
 }
 
 impl Slot {
@@ -113,26 +143,21 @@ fn give_back(slot: &Slot, end: &End) -> bool {
         false => (carrier::WRITER_MOVES, carrier::READER_MOVES),
     };
     slot.freeze();
-    let mut is_ours = word.compare_exchange(carrier::RING, ours, SeqCst, SeqCst).is_ok();
-    while !is_ours {
-        let now = word.load(SeqCst);
-        if now == carrier::SHADOW {
-            return true;
-        }
-        if now == ours || is_gone(slot, end) {
-            is_ours = now == ours || word.compare_exchange(theirs, ours, SeqCst, SeqCst).is_ok();
-        } else {
-            kernel::wait(word, now, Some(1_000_000));
-        }
+    loop {
+        match word.compare_exchange(carrier::RING, ours, SeqCst, SeqCst) {
+            Err(carrier::SHADOW) => return true,
+            Err(now) if now != ours && !is_gone(slot, end) => kernel::wait(word, now, Some(1_000_000)),
+            Err(now) if now != ours && word.compare_exchange(theirs, ours, SeqCst, SeqCst).is_err() => continue,
+            _ => break,
+        };
     }
-    if !move_content(slot, end) {
-        return false;
-    }
-    word.store(carrier::SHADOW, SeqCst);
+    let Some(is_done) = move_content(slot, end) else { return true };
+    // Otherwise it is the turn of whoever comes next: the other side may have a file.
+    word.store(if is_done { carrier::SHADOW } else { carrier::RING }, SeqCst);
     kernel::wake_all(word);
     slot.space.0.fetch_and(!WRITER_WAITS, SeqCst);
     kernel::wake_all(&slot.space.0);
-    true
+    is_done
 }
 
 /// Whether the other side is gone, as the kernel has it: a writer looks at the word that is marked when the reader's thread ends, and
@@ -144,50 +169,79 @@ fn is_gone(slot: &Slot, end: &End) -> bool {
     }
 }
 
-/// `false`: a file could not be opened. Then it is done again, by whoever comes next.
-fn move_content(slot: &Slot, end: &End) -> bool {
+/// `Some(false)`: a file could not be opened, and nothing was put in. Then it is done again, by whoever comes next. `None`: the
+/// writer's number is not its end any more, unseen. A reader that finds it gone goes on from there; it alone can, as only who reads
+/// knows what it has read.
+fn move_content(slot: &Slot, end: &End) -> Option<bool> {
     let agreement = &slot.agreement.0;
     if !end.is_reader() && is_gone(slot, end) {
-        return true;
+        return Some(true);
     }
     let mut moved = 0;
     if agreement.is_settled.load(SeqCst) == 0 {
         if !settle(slot, end) {
-            return false;
+            return Some(false);
         }
         agreement.is_settled.store(1, SeqCst);
     } else {
         // Somebody has begun: what the shadow holds, and what the reader had of it already.
         moved = kernel::bytes_in(end.fd()) + agreement.taken_early.load(SeqCst) as usize;
     }
-    let target = match end.is_reader() {
-        true => kernel::reopen(end.fd(), kernel::O_WRONLY | kernel::O_NONBLOCK),
-        false => end.fd() as isize,
-    };
-    if target < 0 {
-        return false;
+    if !end.is_reader() {
+        return put_content(slot, moved, end.fd()).then_some(true);
     }
+    let mut is_done = is_empty(slot.content(moved));
+    if !is_done {
+        with_other_end(end, |target| is_done = put_content(slot, moved, target));
+    }
+    Some(is_done)
+}
+
+fn is_empty(content: [(*const u8, usize); 2]) -> bool {
+    content[0].1 + content[1].1 == 0
+}
+
+/// Into the shadow, all but the first bytes. `false`: this is no way into it.
+fn put_content(slot: &Slot, mut moved: usize, target: i32) -> bool {
     loop {
         let content = slot.content(moved);
-        if content[0].1 + content[1].1 == 0 {
-            break;
+        if is_empty(content) {
+            return true;
         }
-        match kernel::write_two(target as i32, content) {
+        match kernel::write_two(target, content) {
             kernel::EPIPE => {
                 kernel::forget_sigpipe();
-                break;
+                return true;
             }
             // The shadow has room for all of it; memory may be short for a moment.
-            ..=0 => {
-                kernel::poll(-1, 0, 1);
-            }
-            bytes => moved += bytes as usize,
+            kernel::EINTR | kernel::EAGAIN | kernel::ENOMEM => pause(),
+            bytes @ 1.. => moved += bytes as usize,
+            _ => return false,
         }
     }
-    if end.is_reader() {
-        kernel::close(target as i32);
+}
+
+/// Opens the other end of the pipe for a moment. Where this process may open no further file a child does it, whose table of
+/// descriptors is its own and has a place free. `false`: neither can.
+fn with_other_end(end: &End, mut used: impl FnMut(i32)) -> bool {
+    let access = if end.is_reader() { kernel::O_WRONLY } else { kernel::O_RDONLY };
+    let mut open = || {
+        let fd = kernel::reopen(end.fd(), access | kernel::O_NONBLOCK);
+        if fd >= 0 {
+            used(fd as i32);
+            kernel::close(fd as i32);
+        }
+        fd
+    };
+    let mut opened = open();
+    if opened == kernel::EMFILE {
+        kernel::in_child(|| {
+            // All numbers that the limit allows are used, so this one is.
+            kernel::close(i32::from(end.fd() == 0));
+            opened = open();
+        });
     }
-    true
+    opened >= 0
 }
 
 /// Sees to it that the shadow is empty, and that a reader which sleeps in `read(2)` takes what comes for the stream. Nobody
@@ -227,11 +281,6 @@ fn take_bell(end: &End) -> Option<bool> {
     if end.is_reader() {
         return Some(kernel::read(end.fd(), &raw mut byte, 1) == 1);
     }
-    let fd = kernel::reopen(end.fd(), kernel::O_RDONLY | kernel::O_NONBLOCK);
-    if fd < 0 {
-        return None;
-    }
-    let has_it = kernel::read(fd as i32, &raw mut byte, 1) == 1;
-    kernel::close(fd as i32);
-    Some(has_it)
+    let mut has_it = false;
+    with_other_end(end, |fd| has_it = kernel::read(fd, &raw mut byte, 1) == 1).then_some(has_it)
 }

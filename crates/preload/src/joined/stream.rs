@@ -58,8 +58,10 @@ pub(super) fn write(slot: &Slot, fd: c_int, source: *const u8, len: usize) -> is
                 if matches!(left, Moved::Absent) {
                     retreat::all(Fate::Nowhere);
                 }
-                retreat::follow(&WRITER);
-                let moved = write_to_kernel(fd, from, rest);
+                let moved = match retreat::follow(&WRITER) {
+                    true => write_to_kernel(fd, from, rest),
+                    false => kernel::EMFILE,
+                };
                 return match usize::try_from(moved) {
                     Ok(moved) => (done + moved) as isize,
                     Err(_) if done > 0 => done as isize,
@@ -141,7 +143,9 @@ pub(super) fn read(slot: &Slot, fd: c_int, target: *mut u8, len: usize, bell: Op
             return done as isize;
         }
         if matches!(last, Moved::Frozen) {
-            retreat::follow(&READER);
+            if !retreat::follow(&READER) {
+                return kernel::EMFILE;
+            }
             if promised::is_only_rung(fd, bell) {
                 return promised::RUNG;
             }
@@ -163,8 +167,8 @@ fn with_what_is_behind(slot: &Slot, fd: c_int, target: *mut u8, len: usize, firs
     }
     // What is behind is this call's.
     let _held = Held::all();
-    if READER.is_in(slot) {
-        retreat::follow(&READER);
+    if READER.is_in(slot) && !retreat::follow(&READER) {
+        return first;
     }
     // A handler may have closed the pipe meanwhile, or have taken the rest.
     if !READER.is_still_there() || kernel::bytes_in(fd) == 0 {
@@ -177,7 +181,9 @@ fn with_what_is_behind(slot: &Slot, fd: c_int, target: *mut u8, len: usize, firs
 /// Some of the target is not there: the kernel is asked how much of it gets what is behind the first `done` bytes.
 fn read_in_vain(fd: c_int, target: *mut u8, len: usize, done: usize) -> isize {
     retreat::all(Fate::Nowhere);
-    retreat::follow(&READER);
+    if !retreat::follow(&READER) {
+        return if done > 0 { done as isize } else { kernel::EMFILE };
+    }
     if done > 0 && kernel::bytes_in(fd) == 0 {
         return done as isize;
     }

@@ -18,13 +18,16 @@ use search::{Found, search};
 use world::{Limits, Without};
 
 /// One byte through the kernel until they meet, and then a ring of one: full while the reader is elsewhere.
-const SMALL: Limits = Limits { bytes: 4, ring: 1, gives_back: true, kills: true, polls: false, times_out: false };
+const SMALL: Limits =
+    Limits { bytes: 4, ring: 1, gives_back: true, kills: true, polls: false, times_out: false, fails: false };
+/// The same where the content cannot be moved at first.
+const FAILS: Limits = Limits { fails: true, ..SMALL };
 /// The same with a reader that polls.
-const POLLS: Limits = Limits { polls: true, times_out: true, ..SMALL };
+const POLLS: Limits = Limits { polls: true, times_out: true, ..FAILS };
 
 #[test]
 fn no_byte_is_lost_and_nobody_sleeps_for_ever() {
-    for limits in [SMALL, Limits { bytes: 5, ring: 2, ..SMALL }, POLLS, Limits { ring: 2, ..POLLS }] {
+    for limits in [SMALL, FAILS, Limits { bytes: 5, ring: 2, ..FAILS }, POLLS, Limits { ring: 2, ..POLLS }] {
         match search(limits, None) {
             Found::Nothing { states, joined } => assert!(states > 10_000 && joined > 1000, "{states} {joined}"),
             found => panic!("{found:#?}"),

@@ -29,7 +29,10 @@ pub(crate) enum Retreat {
     },
     /// `give_back` again.
     Say,
-    Release,
+    Release {
+        is_done: bool,
+    },
+    HandOver,
 }
 
 impl Retreat {
@@ -69,6 +72,7 @@ pub(crate) fn step(
         Retreat::Claim => Retreat::Look,
         Retreat::Look if world.carrier == Carrier::Shadow => return vec![(next, None)],
         Retreat::Look if world.carrier == ours => Retreat::Gone,
+        Retreat::Look if world.carrier == Carrier::Ring => Retreat::Claim,
         Retreat::Look if is_gone && !lacks(Without::MoverGone) => Retreat::TakeOver,
         // It sleeps, and looks again when something has changed.
         Retreat::Look => return Vec::new(),
@@ -125,15 +129,29 @@ pub(crate) fn step(
         }
         Retreat::Say => {
             next.carrier = Carrier::Shadow;
-            Retreat::Release
+            Retreat::Release { is_done: true }
         }
-        Retreat::Release => {
+        Retreat::HandOver => {
+            next.carrier = Carrier::Ring;
+            Retreat::Release { is_done: false }
+        }
+        Retreat::Release { is_done } => {
             if !lacks(Without::WakeAfterMove) {
                 next.space_waits = false;
                 next.writer.woken_at_space();
             }
-            return vec![(next, None)];
+            // Who was in no state to do it tries again, after the other side or before.
+            return vec![(next, (!is_done).then_some(Retreat::begin()))];
         }
     };
-    vec![(next, Some(then))]
+    let needs_file = match at {
+        Retreat::BellTake => !is_reader,
+        Retreat::Put { .. } => is_reader && then != Retreat::Say,
+        _ => false,
+    };
+    let mut all = vec![(next, Some(then))];
+    if needs_file && world.may_fail {
+        all.push((World { may_fail: false, ..world.clone() }, Some(Retreat::HandOver)));
+    }
+    all
 }

@@ -18,6 +18,8 @@ pub(crate) struct Limits {
     pub(crate) polls: bool,
     /// One of its polls ends because of the time, a signal, or another descriptor.
     pub(crate) times_out: bool,
+    /// Once, somebody who moves the content finds no file for it, and leaves it to whoever comes next.
+    pub(crate) fails: bool,
 }
 
 /// A look, or an order of two steps, that the protocol could be without.
@@ -159,6 +161,7 @@ pub(crate) struct World {
     /// Bytes that the reader has got; it gets them in order, or the world is wrong.
     pub(crate) got: u8,
     pub(crate) may_kill: bool,
+    pub(crate) may_fail: bool,
     pub(crate) was_joined: bool,
     pub(crate) wrong: Option<&'static str>,
 }
@@ -185,6 +188,7 @@ impl World {
             told: 0,
             got: 0,
             may_kill: limits.kills,
+            may_fail: limits.fails,
             was_joined: false,
             wrong: None,
         }
