@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use millstream_conformance::process::{count_signals, interrupt};
-use millstream_conformance::task::{Task, start, start_and_wait_until_asleep};
+use millstream_conformance::task::{Task, start, start_and_wait_until_asleep, wait_until_asleep};
 use millstream_conformance::{PIPE_BUF, alone};
 use millstream_pipe::{Builder, Reader, Statistics, WaitPolicy, pipe};
 use rustix::process::Signal;
@@ -115,6 +115,26 @@ alone! {
             end_by_a_signal(task);
             assert_eq!(reader.bytes_readable().unwrap(), reader.capacity().unwrap());
         }
+    }
+
+    fn a_write_to_a_plain_reader_sleeps_again_after_a_restarting_signal() {
+        count_signals(Signal::USR1, true);
+        let (reader, writer) = pipe().unwrap();
+        let reader = reader.into_fd().unwrap();
+        let task = start_and_wait_until_asleep(move || {
+            writer.set_nonblocking(true).unwrap();
+            while (&writer).write(&[7; PIPE_BUF]).is_ok() {}
+            writer.set_nonblocking(false).unwrap();
+            (&writer).write(&[7; PIPE_BUF]).unwrap()
+        });
+        for _ in 0..3 {
+            interrupt(task.id, Signal::USR1);
+            wait_until_asleep(task.id);
+        }
+        assert!(!task.is_finished());
+        let taken = rustix::io::read(&reader, &mut vec![0; 1 << 16]).unwrap();
+        assert!(taken > 0);
+        assert_eq!(task.join(), PIPE_BUF);
     }
 
     fn beside_a_program_that_uses_the_cpu_up_it_is_not_offered_each_time() {

@@ -219,7 +219,7 @@ impl Writer {
                 Ok(_) if is_interrupted => Err(Stop::Interrupted),
                 Ok(Attempt::NoRoom) => match self.wait(segment, (done, total), &mut nap) {
                     // As in the kernel: a signal ends a write that finds no room, not one that has not looked.
-                    Err(Stop::Interrupted) if has_room(segment.ring(), needed(total)) => {
+                    Err(Stop::Interrupted) if may_go_on(segment.ring(), needed(total)) => {
                         is_interrupted = true;
                         continue;
                     }
@@ -241,7 +241,10 @@ impl Writer {
                     self.readers_seen_at.store(0, Relaxed);
                     return Ok(done);
                 }
-                Err(Stop::Interrupted) if done == 0 && signals::handlers_ask_for_restart() => continue,
+                Err(Stop::Interrupted) if done == 0 && signals::handlers_ask_for_restart() => {
+                    is_interrupted = false;
+                    continue;
+                }
                 Err(stop) => self.error_of(stop),
             };
             // What has been written cannot be taken back: the error can wait, for it will be there next time.
@@ -593,6 +596,11 @@ pub(crate) fn has_room(ring: &Ring<'_>, needed: usize) -> bool {
         (Ok(capacity), Ok(waiting)) => capacity.saturating_sub(waiting) >= needed,
         _ => true,
     }
+}
+
+/// Whether a writer that was woken by a signal finds room in the ring.
+fn may_go_on(ring: &Ring<'_>, needed: usize) -> bool {
+    ring.route() == Route::Ring && has_room(ring, needed)
 }
 
 impl Write for &Writer {
