@@ -50,6 +50,30 @@ fn stream_on_one_cpu(cpu: usize, bytes: usize) -> [Statistics; 2] {
     stream(WaitPolicy::Adaptive, [cpu; 2], bytes, 64 << 10)
 }
 
+/// How often a reader has paused that takes the last bytes of a stream, which it has followed so far, when they have all been written.
+fn pauses_before_a_look(cpus: [usize; 2], must_not_wait: bool) -> u64 {
+    const BYTES: usize = 4 << 20;
+    const LAST: usize = 16 << 10;
+    let (reader, mut writer) = pipe().unwrap();
+    let writing = start(move || {
+        run_on(cpus[0]);
+        (0..BYTES / 512).for_each(|_| writer.write_all(&[7; 512]).unwrap());
+        writer
+    });
+    run_on(cpus[1]);
+    let mut buffer = vec![0; 64 << 10];
+    let mut left = BYTES - LAST;
+    while left > 0 {
+        let room = buffer.len().min(left);
+        left -= (&reader).read(&mut buffer[..room]).unwrap();
+    }
+    let _writer = writing.join();
+    reader.set_nonblocking(must_not_wait).unwrap();
+    let before = reader.statistics().gathered;
+    assert_eq!((&reader).read(&mut buffer).unwrap(), LAST);
+    reader.statistics().gathered - before
+}
+
 /// A pipe, full, into which a task writes pieces of 128 KiB until one of its writes ends early, and from which this thread has taken
 /// so many pages, one by one, with some computing between them. Returns the reader, the task and how often the writer has slept
 /// for these pages.
@@ -85,7 +109,6 @@ fn end_by_a_signal(task: Task<()>) {
 alone! {
     fn a_writer_of_much_is_woken_for_several_of_the_pages_that_a_reader_takes_one_by_one() {
         const PAGES: usize = 1000;
-        count_signals(Signal::USR1, false);
         run_on(allowed()[0]);
         // While others want this CPU too the pages may be taken so slowly that it is better woken for each.
         let fewer = (0..100).any(|_| {
@@ -185,6 +208,14 @@ alone! {
         ] {
             assert_eq!(gathered(policy, cpus), [0, 0], "{policy:?} on {cpus:?}");
         }
+    }
+
+    fn a_reader_that_may_wait_lets_bytes_gather_before_it_looks_at_them() {
+        let cpus = allowed();
+        assert!(cpus.len() >= 2, "this test needs two CPUs");
+        // Each stream may have ended with a pause that was in vain.
+        assert!((0..100).any(|_| pauses_before_a_look([cpus[0], cpus[1]], false) > 0));
+        (0..20).for_each(|_| assert_eq!(pauses_before_a_look([cpus[0], cpus[1]], true), 0));
     }
 
     fn what_a_wake_up_costs_is_measured_on_another_cpu_and_believed_within_bounds() {

@@ -245,7 +245,7 @@ impl Reader {
             return Ok(count);
         }
         if self.end.patience.has_seen_gathering_pay() && segment.ring().reader_has_to_look(wanted) {
-            self.gather(segment.ring());
+            self.gather_if_it_may_wait(segment.ring())?;
         }
         loop {
             match self.attempt(segment, buffers, wanted)? {
@@ -395,12 +395,15 @@ impl Reader {
 
     /// Of a stream that flows: before the first look at bytes that have come since the last ones were read.
     #[cold]
-    fn gather(&self, ring: &Ring<'_>) {
+    fn gather_if_it_may_wait(&self, ring: &Ring<'_>) -> io::Result<()> {
         let mut effort = Effort::default();
-        let_gather(&self.end, ring, &mut effort);
+        if self.end.was_blocking()? {
+            let_gather(&self.end, ring, &mut effort);
+        }
         if effort.gathered > 0 {
             self.end.counters.waited(effort);
         }
+        Ok(())
     }
 
     fn sleep_if_it_may(&self, segment: &Segment, waits: &mut Waits<'_>) -> io::Result<Outcome> {

@@ -23,9 +23,9 @@ const PAGE: usize = 4096;
 /// A mapped segment: a page of header and two banks.
 #[derive(Debug)]
 pub(crate) struct Segment {
-    /// Of `mapping`, so for no longer than this lives: only [`Segment::ring`] hands it out. Kept, because an end copies it for every
-    /// transfer: if it were put together then, word by word, the copy of two words at once could not be had from the store buffer, and
-    /// the processor would first wait for all stores before them, which are those into the ring.
+    /// Of `mapping`, so for no longer than this lives: only [`Segment::ring`] hands it out. Kept, so that a transfer refers to it: if its
+    /// words were put together for each, one by one, and then copied two at once, the store buffer could not serve that copy, and the
+    /// processor would first wait for all stores before it, which are those into the ring.
     ring: Ring<'static>,
     mapping: SharedMapping,
     /// Bytes of each bank, from its start, that are known to be backed and mapped here, below the epoch in which this
