@@ -306,6 +306,96 @@ os.execv('/bin/cat', ['cat', '/proc/self/environ', '-'])";
     assert_eq!(environment_of("there").contains("libmillstream_ring.so"), cfg!(target_arch = "x86_64"));
 }
 
+/// What these write is a few lines, whatever reads it.
+#[test]
+fn a_tool_that_says_little_runs_without_the_library_even_at_a_pipe() {
+    let scratch = Scratch::new();
+    let seen = scratch.path("environ");
+    let other = scratch.path("cp");
+    fs::copy("/bin/cp", &other).unwrap();
+    let environment_of = |cp: &str, options: &[&str]| {
+        let script = format!("{cp} /proc/self/environ {} | /bin/cat", seen.display());
+        let run = output(millstream(["run"]).args(options).args(["-c", &script]));
+        assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""));
+        fs::read_to_string(&seen).unwrap()
+    };
+    for known in ["/bin/cp", "/usr/bin/cp"] {
+        let seen = environment_of(known, &[]);
+        assert!(
+            !seen.contains("libmillstream_") && !seen.contains("MILLSTREAM_RUN") && seen.contains("PATH="),
+            "{seen}"
+        );
+    }
+    let has_library = |seen: String| seen.contains("libmillstream_ring") && seen.contains("MILLSTREAM_RUN");
+    let can_join = cfg!(target_arch = "x86_64");
+    // What is joined after one byte is worth it, another program may do anything, and who counts wants to see all.
+    assert_eq!(has_library(environment_of("/bin/cp", &["--ring-after", "1"])), can_join);
+    assert_eq!(has_library(environment_of(other.to_str().unwrap(), &[])), can_join);
+    let stats = scratch.path("stats").display().to_string();
+    assert_eq!(has_library(environment_of("/bin/cp", &["--stats-file", &stats])), can_join);
+}
+
+/// As much as there is to read tells how much a filter writes.
+#[test]
+fn a_filter_of_little_runs_without_the_library_and_one_of_much_has_it() {
+    let scratch = Scratch::new();
+    let (little, much) = (scratch.file("little", "text\n"), scratch.file("much", &("x".repeat(2 << 20) + "\n")));
+    let lines = "x".repeat(700_000) + "\n";
+    let (one, other) = (scratch.file("one", &lines), scratch.file("other", &lines));
+    // sed writes its environment behind each line.
+    let has_library = |options: &[&str], script: &str| {
+        let script = script.replace("SED", "/bin/sed 'r /proc/self/environ'");
+        let run = output(millstream(["run"]).args(options).args(["--shell", "/bin/bash", "-c", &script]));
+        assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""), "{script}");
+        assert!(run.stdout.contains("PATH="), "{script}");
+        run.stdout.contains("libmillstream_ring")
+    };
+    for bounded in [
+        format!("SED {little} | /bin/cat"),
+        format!("SED {one} | /bin/cat"),
+        format!("SED {little} no-file /dev/null 2>/dev/null | /bin/cat"),
+        format!("SED <{little} | /bin/cat"),
+        // The pipe that stands on its input is in use, but not read.
+        format!("sleep 0.1 | SED {little} | /bin/cat"),
+        // Larger, but at no pipe.
+        format!("SED {much} >{much}.out; /bin/cat {much}.out"),
+    ] {
+        assert!(!has_library(&[], &bounded), "{bounded}");
+    }
+    for unbounded in [
+        format!("SED {much} | /bin/cat"),
+        format!("SED {one} {other} | /bin/cat"),
+        format!("SED <{much} | /bin/cat"),
+        format!("echo text | SED {little} - | /bin/cat"),
+        "{ sleep 0.2; echo text; } | SED | /bin/cat".to_owned(),
+        // How much is in these nobody knows.
+        "SED /proc/self/status | /bin/cat".to_owned(),
+        "SED </proc/self/status | /bin/cat".to_owned(),
+    ] {
+        assert_eq!(has_library(&[], &unbounded), cfg!(target_arch = "x86_64"), "{unbounded}");
+    }
+    let at_once = format!("SED {little} | /bin/cat");
+    assert_eq!(has_library(&["--ring-after", "1"], &at_once), cfg!(target_arch = "x86_64"));
+    // The same for what is left in a pipe.
+    let left = "
+import os, sys
+reader, writer = os.pipe()
+os.write(writer, b'text\\n')
+os.dup2(reader, 0)
+if sys.argv[1] == 'left':
+    os.close(writer)
+else:
+    os.set_inheritable(writer, True)
+os.execv('/bin/sed', ['sed', '-e', 'r /proc/self/environ', '-e', 'q'][:int(sys.argv[2])])";
+    let of_rest = |writer, words| {
+        let run = output(&mut millstream(["run", "--", "python3", "-c", left, writer, words]));
+        assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""));
+        run.stdout.contains("libmillstream_ring")
+    };
+    assert!(!of_rest("left", "3"));
+    assert_eq!(of_rest("there", "5"), cfg!(target_arch = "x86_64"));
+}
+
 /// The functions behind ours are the next in the order of loading, as the loader would find them, whether or not it says where its list is.
 #[test]
 fn a_library_of_the_program_that_stands_in_front_of_glibc_is_called_too() {

@@ -1,9 +1,10 @@
 //! `execve` and its relatives: as ever, but a program that has no use for this library, or whose loader cannot use it,
 //! is started without it.
 //!
-//! Loading the library costs a program 20 us, looking at its file 5 us. Shell scripts are mostly made of programs that
-//! neither make pipes nor start others. What is taken out of the environment is exactly what `millstream run` put
-//! there, and only if nobody added to it. Wrong guesses do no harm: a program without the library has ordinary pipes.
+//! Loading the library costs a program 14 to 20 us, looking at its file 2 us, knowing it by its name nothing ([`tools`]). Shell scripts
+//! are mostly made of programs that neither make pipes nor start others. What is taken out of the environment is exactly
+//! what `millstream run` put there, and only if nobody added to it. Wrong guesses do no harm: a program without the library
+//! has ordinary pipes.
 //!
 //! `execl` and its kind have a variable number of arguments and go to glibc directly, as does what glibc starts itself;
 //! there the environment stays whole.
@@ -16,7 +17,9 @@ use millstream_sys::{raw, settings};
 
 use crate::descriptor::borrow;
 use crate::glibc::{self, Behind};
-use crate::start::value_of;
+use crate::start::rest_of;
+#[cfg(not(feature = "count"))]
+use crate::tools;
 
 type Strings = *const *const c_char;
 
@@ -37,6 +40,7 @@ pub(crate) fn start() {
 /// # Safety
 /// As for `execve(2)`.
 #[unsafe(no_mangle)]
+#[unsafe(link_section = ".text.hot.millstream")]
 pub unsafe extern "C" fn execve(path: *const c_char, arguments: Strings, environment: Strings) -> c_int {
     // The guards of joined pipes stand in glibc's function, which this one does not call.
     #[cfg(all(feature = "ring", target_arch = "x86_64"))]
@@ -45,10 +49,9 @@ pub unsafe extern "C" fn execve(path: *const c_char, arguments: Strings, environ
     }
     // SAFETY: the caller's promises are the same.
     unsafe {
-        let kind = executable::look_at_raw_path(path);
+        let is_better_off = is_better_off(path, arguments, Descriptors::Ours);
         let mut room = Room::new();
-        let environment = room.environment_for(kind, environment);
-        glibc::returned(raw::execve(path, arguments, environment))
+        glibc::returned(raw::execve(path, arguments, room.environment(is_better_off, environment)))
     }
 }
 
@@ -57,6 +60,7 @@ pub unsafe extern "C" fn execve(path: *const c_char, arguments: Strings, environ
 /// # Safety
 /// As for `execv(3)`.
 #[unsafe(no_mangle)]
+#[unsafe(link_section = ".text.hot.millstream")]
 pub unsafe extern "C" fn execv(path: *const c_char, arguments: Strings) -> c_int {
     // SAFETY: the caller's promises are the same; the environment is the program's.
     unsafe { execve(path, arguments, glibc::environment()) }
@@ -67,6 +71,7 @@ pub unsafe extern "C" fn execv(path: *const c_char, arguments: Strings) -> c_int
 /// # Safety
 /// As for `execvp(3)`.
 #[unsafe(no_mangle)]
+#[unsafe(link_section = ".text.hot.millstream")]
 pub unsafe extern "C" fn execvp(name: *const c_char, arguments: Strings) -> c_int {
     // SAFETY: the caller's promises are the same; the environment is the program's.
     unsafe { execvpe(name, arguments, glibc::environment()) }
@@ -77,13 +82,14 @@ pub unsafe extern "C" fn execvp(name: *const c_char, arguments: Strings) -> c_in
 /// # Safety
 /// As for `execvpe(3)`.
 #[unsafe(no_mangle)]
+#[unsafe(link_section = ".text.hot.millstream")]
 pub unsafe extern "C" fn execvpe(name: *const c_char, arguments: Strings, environment: Strings) -> c_int {
     // SAFETY: the signature is that of glibc's function, and the caller's promises are the same.
     unsafe {
         let behind: unsafe extern "C" fn(*const c_char, Strings, Strings) -> c_int = EXECVPE.function();
-        let kind = kind_in_path(name);
+        let is_better_off = is_better_off_in_path(name, arguments, Descriptors::Ours);
         let mut room = Room::new();
-        behind(name, arguments, room.environment_for(kind, environment))
+        behind(name, arguments, room.environment(is_better_off, environment))
     }
 }
 
@@ -92,13 +98,14 @@ pub unsafe extern "C" fn execvpe(name: *const c_char, arguments: Strings, enviro
 /// # Safety
 /// As for `fexecve(3)`.
 #[unsafe(no_mangle)]
+#[unsafe(link_section = ".text.hot.millstream")]
 pub unsafe extern "C" fn fexecve(fd: c_int, arguments: Strings, environment: Strings) -> c_int {
-    let kind = borrow(&fd).map_or(Kind::Other, executable::look);
+    let is_better_off = borrow(&fd).is_some_and(|file| is_better_off_as(executable::look(file), Descriptors::Ours));
     // SAFETY: the signature is that of glibc's function, and the caller's promises are the same.
     unsafe {
         let behind: unsafe extern "C" fn(c_int, Strings, Strings) -> c_int = FEXECVE.function();
         let mut room = Room::new();
-        behind(fd, arguments, room.environment_for(kind, environment))
+        behind(fd, arguments, room.environment(is_better_off, environment))
     }
 }
 
@@ -110,6 +117,7 @@ type Spawn = unsafe extern "C" fn(*mut c_int, *const c_char, *const c_void, *con
 /// # Safety
 /// As for `posix_spawn(3)`.
 #[unsafe(no_mangle)]
+#[unsafe(link_section = ".text.hot.millstream")]
 pub unsafe extern "C" fn posix_spawn(
     pid: *mut c_int,
     path: *const c_char,
@@ -120,9 +128,9 @@ pub unsafe extern "C" fn posix_spawn(
 ) -> c_int {
     // SAFETY: the type is that of glibc's function, and the caller's promises are the same.
     unsafe {
-        let kind = beside_pipes_of_its_own(executable::look_at_raw_path(path), actions);
+        let is_better_off = is_better_off(path, arguments, descriptors_after(actions));
         let mut room = Room::new();
-        let environment = room.environment_for(kind, environment);
+        let environment = room.environment(is_better_off, environment);
         POSIX_SPAWN.function::<Spawn>()(pid, path, actions, attributes, arguments, environment)
     }
 }
@@ -132,6 +140,7 @@ pub unsafe extern "C" fn posix_spawn(
 /// # Safety
 /// As for `posix_spawnp(3)`.
 #[unsafe(no_mangle)]
+#[unsafe(link_section = ".text.hot.millstream")]
 pub unsafe extern "C" fn posix_spawnp(
     pid: *mut c_int,
     name: *const c_char,
@@ -142,45 +151,111 @@ pub unsafe extern "C" fn posix_spawnp(
 ) -> c_int {
     // SAFETY: the type is that of glibc's function, and the caller's promises are the same.
     unsafe {
-        let kind = beside_pipes_of_its_own(kind_in_path(name), actions);
+        let is_better_off = is_better_off_in_path(name, arguments, descriptors_after(actions));
         let mut room = Room::new();
-        let environment = room.environment_for(kind, environment);
+        let environment = room.environment(is_better_off, environment);
         POSIX_SPAWNP.function::<Spawn>()(pid, name, actions, attributes, arguments, environment)
     }
 }
 
-/// A program that is started with other descriptors than this process has may get pipes, whatever stands here now.
-///
+/// What a program is started with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Descriptors {
+    /// What stands here now.
+    Ours,
+    /// It may get pipes, whatever stands here.
+    Others,
+}
+
 /// # Safety
 /// `actions` is null or what `posix_spawn_file_actions_init(3)` has made.
-unsafe fn beside_pipes_of_its_own(kind: Kind, actions: *const c_void) -> Kind {
+unsafe fn descriptors_after(actions: *const c_void) -> Descriptors {
     /// In `posix_spawn_file_actions_t`, in words: how many there are.
     const USED: usize = 1;
     // SAFETY: the caller's promise.
     let has_some = !actions.is_null() && unsafe { actions.cast::<c_int>().add(USED).read() } != 0;
-    if cfg!(feature = "ring") && has_some && kind == Kind::Leaf { Kind::Other } else { kind }
+    if has_some { Descriptors::Others } else { Descriptors::Ours }
 }
 
-/// The first file called `name` in the directories of PATH, as `execvp` finds it.
+/// Whether the program at `path` is better off without the library.
 ///
 /// # Safety
-/// `name` is null or a C string.
-unsafe fn kind_in_path(name: *const c_char) -> Kind {
-    if name.is_null() {
-        return Kind::Other;
+/// As for `execve(2)`.
+#[unsafe(link_section = ".text.hot.millstream")]
+#[inline(never)] // its stack is given back before the room for an environment is needed
+unsafe fn is_better_off(path: *const c_char, arguments: Strings, descriptors: Descriptors) -> bool {
+    // SAFETY: the caller's promise. Where the kernel finds a file there is a C string.
+    unsafe {
+        raw::expect_regular(path).is_ok()
+            && (is_known_to_be_better_off(path, arguments, descriptors)
+                || raw::open(path).is_ok_and(|file| is_better_off_as(executable::look(file), descriptors)))
     }
+}
+
+/// The same for the first file called `name` in the directories of PATH, as `execvp` finds it.
+///
+/// # Safety
+/// As for `execvp(3)`.
+#[unsafe(link_section = ".text.hot.millstream")]
+#[inline(never)] // as above
+unsafe fn is_better_off_in_path(name: *const c_char, arguments: Strings, descriptors: Descriptors) -> bool {
+    if name.is_null() {
+        return false;
+    }
+    let mut room = [0; 512];
     // SAFETY: by the caller's promise.
     let name = unsafe { CStr::from_ptr(name) };
-    if name.to_bytes().contains(&b'/') {
-        return executable::look_at_path(name);
+    let path = if name.to_bytes().contains(&b'/') {
+        Some(name)
+    } else {
+        // SAFETY: a C string in, null or a C string out.
+        let path = unsafe { glibc::getenv(c"PATH".as_ptr()) };
+        // SAFETY: an entry of the environment.
+        let path = (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) });
+        path.and_then(|path| executable::find_in_path(path, name, &mut room))
+    };
+    // SAFETY: a C string, and the caller's promise.
+    path.is_some_and(|path| unsafe { is_better_off(path.as_ptr(), arguments, descriptors) })
+}
+
+/// Whether its name alone tells that. What it moves is to be counted where that is asked for.
+///
+/// # Safety
+/// `path` is a C string, `arguments` null or a null-terminated list of such.
+#[cfg(not(feature = "count"))]
+unsafe fn is_known_to_be_better_off(path: *const c_char, _arguments: Strings, _descriptors: Descriptors) -> bool {
+    // SAFETY: the caller's promise.
+    let tool = unsafe { tools::at(path) };
+    #[cfg(all(feature = "ring", target_arch = "x86_64"))]
+    return tool.is_some_and(|tool| {
+        let knows_descriptors = tool == tools::Tool::Terse || _descriptors == Descriptors::Ours;
+        // SAFETY: the caller's promise.
+        knows_descriptors && !unsafe { tools::may_move_much(tool, _arguments) }
+    });
+    #[cfg(not(all(feature = "ring", target_arch = "x86_64")))]
+    tool.is_some()
+}
+
+/// # Safety
+/// None is needed.
+#[cfg(feature = "count")]
+unsafe fn is_known_to_be_better_off(_: *const c_char, _: Strings, _: Descriptors) -> bool {
+    false
+}
+
+/// Whether a program of this kind is better off without the library.
+fn is_better_off_as(kind: Kind, _descriptors: Descriptors) -> bool {
+    match kind {
+        Kind::Foreign => true,
+        // What it moves is to be counted, or to be moved by us.
+        #[cfg(feature = "count")]
+        Kind::Leaf => false,
+        #[cfg(all(not(feature = "count"), feature = "ring", target_arch = "x86_64"))]
+        Kind::Leaf => _descriptors == Descriptors::Ours && !(0..2).any(tools::is_pipe_in_use),
+        #[cfg(not(any(feature = "count", all(feature = "ring", target_arch = "x86_64"))))]
+        Kind::Leaf => true,
+        Kind::Other => false,
     }
-    // SAFETY: a C string in, null or a C string out.
-    let path = unsafe { glibc::getenv(c"PATH".as_ptr()) };
-    if path.is_null() {
-        return Kind::Other;
-    }
-    // SAFETY: an entry of the environment.
-    executable::look_in_path(unsafe { CStr::from_ptr(path) }, name)
 }
 
 /// Room for an environment with fewer entries. Taken after the program was looked at, so that the two need the same
@@ -198,17 +273,12 @@ impl Room {
         Room { entries: [MaybeUninit::uninit(); Room::ENTRIES] }
     }
 
-    /// `environment`, or a copy of its list without our two entries if a program of this kind is better off.
+    /// `environment`, or a copy of its list without our two entries for a program that is better off.
     ///
     /// # Safety
     /// `environment` is null or a null-terminated list of C strings; the result is used while it and `self` last.
-    unsafe fn environment_for(&mut self, kind: Kind, environment: Strings) -> Strings {
-        let is_better_off = match kind {
-            Kind::Foreign => true,
-            // What it moves is to be counted, or to be moved by us.
-            Kind::Leaf => cfg!(not(feature = "count")) && !is_beside_a_pipe(),
-            Kind::Other => false,
-        };
+    #[unsafe(link_section = ".text.hot.millstream")]
+    unsafe fn environment(&mut self, is_better_off: bool, environment: Strings) -> Strings {
         if !is_better_off || environment.is_null() {
             return environment;
         }
@@ -231,28 +301,39 @@ impl Room {
     }
 }
 
-/// Whether what a program does with its standard input or output may concern us. All that will ever come through a pipe that nobody
-/// writes to any more is in it: the text that a shell gives to a program, a line that `echo` has left.
-fn is_beside_a_pipe() -> bool {
-    #[cfg(all(feature = "ring", target_arch = "x86_64"))]
-    return (0..2).any(|fd| {
-        borrow(&fd).is_some_and(|end| millstream_sys::pipe::capacity(end).is_ok()) && crate::joined::may_be_in_use(fd)
-    });
-    #[cfg(not(all(feature = "ring", target_arch = "x86_64")))]
-    false
-}
-
 /// Whether an entry of the environment is one that `millstream run` made, and nobody's addition is in it.
 ///
 /// # Safety
 /// `entry` is a C string.
 unsafe fn is_ours(entry: *const c_char) -> bool {
-    // SAFETY: the caller's promise.
-    let value = |name| unsafe { value_of(name, entry) };
-    value(settings::VARIABLE).is_some()
-        || value("LD_PRELOAD").is_some_and(|libraries| {
-            let libraries = libraries.to_bytes();
-            let is_one = !libraries.iter().any(|&byte| byte == b':' || byte == b' ');
-            is_one && settings::is_library(libraries)
-        })
+    // SAFETY: the caller's promise, and what remains of a C string is one.
+    unsafe {
+        rest_of(entry, settings::ENTRY).is_some()
+            || rest_of(entry, b"LD_PRELOAD=").is_some_and(|libraries| is_our_library(libraries))
+    }
+}
+
+/// # Safety
+/// `libraries` is a C string.
+#[unsafe(link_section = ".text.hot.millstream")]
+unsafe fn is_our_library(libraries: *const c_char) -> bool {
+    let mut name = libraries;
+    for len in 0.. {
+        // SAFETY: no byte before was zero; what is between two places in a string is in it.
+        unsafe {
+            let at = libraries.add(len);
+            match at.read().cast_unsigned() {
+                b':' | b' ' => return false,
+                b'/' => name = at.add(1),
+                0 => {
+                    return settings::is_library(core::slice::from_raw_parts(
+                        name.cast(),
+                        at.offset_from_unsigned(name),
+                    ));
+                }
+                _ => {}
+            }
+        }
+    }
+    false
 }

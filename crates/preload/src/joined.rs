@@ -66,8 +66,9 @@ const INHERITED: [c_int; 4] = [0, 1, 3, 63];
 /// A page that is wiped in every forked child; 1 in the process that put its guards up. Null before that: a child may join as well.
 static OWN: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Which run this is.
+/// Which run this is, and [`AFTER`] how many bytes its pipes are joined.
 static RUN: [AtomicU64; 6 + OLDER_PIPES] = [const { AtomicU64::new(0) }; 6 + OLDER_PIPES];
+const AFTER: usize = 1;
 /// Whether its pipes are to be joined. Not any more in a process that has confined itself: from then on it makes no calls that it would
 /// not make by itself.
 static IS_WANTED: AtomicBool = AtomicBool::new(false);
@@ -94,6 +95,7 @@ pub(crate) fn has_pipe() {
 }
 
 /// Whether somebody may have the other end of the pipe of `fd`. A program that has confined itself is not made to ask.
+#[cfg(not(feature = "count"))]
 pub(crate) fn may_be_in_use(fd: c_int) -> bool {
     !IS_WANTED.load(Relaxed) || !kernel::is_left(fd)
 }
@@ -128,7 +130,13 @@ fn own_run() -> Ring {
 
 /// What the user has said instead of both below.
 fn after() -> Option<u64> {
-    Some(own_run().after).filter(|&after| after > 0)
+    Some(RUN[AFTER].load(Relaxed)).filter(|&after| after > 0)
+}
+
+/// Whether a program that moves so much through a pipe is to have this library.
+#[cfg(not(feature = "count"))]
+pub(crate) fn is_worth(bytes: u64) -> bool {
+    bytes >= worth_it()
 }
 
 fn worth_it() -> u64 {

@@ -33,3 +33,5 @@ mod memory;
 mod names;
 mod pipes;
 mod start;
+#[cfg(not(feature = "count"))]
+mod tools;

@@ -40,11 +40,8 @@ unsafe extern "C" fn move_bytes(to: *mut u8, from: *const u8, len: usize) -> *mu
     // SAFETY: the caller's promise.
     let copy = |at| unsafe { to.add(at).write_volatile(from.add(at).read_volatile()) };
     // A byte that is still to be read is not overwritten.
-    if to.cast_const() < from {
-        (0..len).for_each(copy)
-    } else {
-        (0..len).rev().for_each(copy)
-    }
+    let forwards = to.cast_const() < from;
+    (0..len).for_each(|done| copy(if forwards { done } else { len - 1 - done }));
     to
 }
 

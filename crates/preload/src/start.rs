@@ -12,6 +12,7 @@ use crate::{exec, glibc, pipes};
 #[unsafe(link_section = ".init_array")]
 static AT_START: extern "C" fn() = start;
 
+#[unsafe(link_section = ".text.hot.millstream")]
 extern "C" fn start() {
     // SAFETY: the C library keeps its environment a null-terminated list of C strings, and nothing runs that could
     // change it.
@@ -37,28 +38,28 @@ unsafe fn settings_in<'a>(mut environment: *const *const c_char) -> Option<Setti
             return None;
         }
         // SAFETY: a C string, by the caller's promise.
-        if let Some(value) = unsafe { value_of(settings::VARIABLE, entry) } {
-            return Settings::parse(value);
+        if let Some(value) = unsafe { rest_of(entry, settings::ENTRY) } {
+            // SAFETY: what remains of a C string is one.
+            return Settings::parse(unsafe { CStr::from_ptr(value) });
         }
         // SAFETY: not past the end, because the null that ends the list has not been seen.
         environment = unsafe { environment.add(1) };
     }
 }
 
-/// What follows `name=` in an entry of the environment. Compares in place: most entries differ in their first bytes.
+/// What follows `beginning` in a text. Compares in place: most entries of an environment differ in their first bytes.
 ///
 /// # Safety
-/// `entry` is a C string that outlives the result.
-pub(crate) unsafe fn value_of<'a>(name: &str, entry: *const c_char) -> Option<&'a CStr> {
-    let mut at = entry;
-    for &expected in name.as_bytes().iter().chain(b"=") {
-        // SAFETY: every byte before was one of the name's, so the string has not ended.
+/// `text` is a C string, and no byte of `beginning` is zero.
+pub(crate) unsafe fn rest_of(text: *const c_char, beginning: &[u8]) -> Option<*const c_char> {
+    let mut at = text;
+    for &expected in beginning {
+        // SAFETY: every byte before was one of `beginning`, so the string has not ended.
         if unsafe { at.read() }.cast_unsigned() != expected {
             return None;
         }
         // SAFETY: the byte just compared was not the final zero.
         at = unsafe { at.add(1) };
     }
-    // SAFETY: what remains of a C string is one.
-    Some(unsafe { CStr::from_ptr(at) })
+    Some(at)
 }

@@ -40,8 +40,8 @@ const FUNCTIONS: [u64; 12] = [
 /// The same for whole families: `posix_spawn` has the longest name, and nothing else begins so.
 const PREFIXES: [u64; 2] = [name("exec"), name("posix_sp")];
 
-/// Up to eight letters, zeros behind them.
-const fn name(text: &str) -> u64 {
+/// A name of up to eight letters as a number: zeros behind them.
+pub const fn name(text: &str) -> u64 {
     u64::from_le_bytes(padded(text))
 }
 
@@ -146,14 +146,19 @@ pub fn look_at_path(path: &CStr) -> Kind {
 
 /// Looks at the first file called `name` that can be opened in the directories of `path`, a list as in `PATH`.
 pub fn look_in_path(path: &CStr, name: &CStr) -> Kind {
-    let mut room = [0; 512];
-    for directory in path.to_bytes().split(|&byte| byte == b':') {
-        let Some(candidate) = join(&mut room, directory, name.to_bytes()) else { return Kind::Other };
-        if rustix::fs::access(candidate, rustix::fs::Access::EXEC_OK).is_ok() {
-            return look_at_path(candidate);
-        }
-    }
-    Kind::Other
+    find_in_path(path, name, &mut [0; 512]).map_or(Kind::Other, look_at_path)
+}
+
+/// The first file called `name` that can be executed in the directories of `path`, a list as in `PATH`, if all that were looked at fit
+/// into `room`.
+pub fn find_in_path<'r>(path: &CStr, name: &CStr, room: &'r mut [u8]) -> Option<&'r CStr> {
+    let mut directories = path.to_bytes().split(|&byte| byte == b':');
+    let directory = directories.find(|directory| {
+        let candidate = join(room, directory, name.to_bytes());
+        let is_it = |path| rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
+        candidate.is_none_or(is_it)
+    })?;
+    join(room, directory, name.to_bytes())
 }
 
 /// `directory/name` in `room`, if it fits; an empty directory is the current one.
@@ -256,17 +261,20 @@ fn zeros_in(word: [u8; 8]) -> u64 {
 /// What begins with a name, which a zero or the end of the text ends.
 fn is_of_interest(text: &[u8]) -> bool {
     let [first, second, ..] = text else { return false };
-    may_begin(*first, *second) && {
-        let letters = text.first_chunk::<8>().copied().unwrap_or_else(|| up_to(text));
-        let zeros = zeros_in(letters);
-        // All bits below those of the first zero, or all.
-        let name = u64::from_le_bytes(letters) & ((zeros & zeros.wrapping_neg()) >> 7).wrapping_sub(1);
-        let begins_with = |prefix: &u64| {
-            let unused = prefix.leading_zeros() / 8 * 8;
-            name << unused == prefix << unused
-        };
-        FUNCTIONS.contains(&name) || PREFIXES.iter().any(begins_with)
-    }
+    may_begin(*first, *second) && begins_with_one(text)
+}
+
+#[inline(never)] // rarely called, from three places
+fn begins_with_one(text: &[u8]) -> bool {
+    let letters = text.first_chunk::<8>().copied().unwrap_or_else(|| up_to(text));
+    let zeros = zeros_in(letters);
+    // All bits below those of the first zero, or all.
+    let name = u64::from_le_bytes(letters) & ((zeros & zeros.wrapping_neg()) >> 7).wrapping_sub(1);
+    let begins_with = |prefix: &u64| {
+        let unused = prefix.leading_zeros() / 8 * 8;
+        name << unused == prefix << unused
+    };
+    FUNCTIONS.contains(&name) || PREFIXES.iter().any(begins_with)
 }
 
 /// As much as there is room for, zeros behind it.

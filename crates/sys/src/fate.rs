@@ -230,7 +230,7 @@ pub const GUARDED: usize = {
 
 /// The guarded functions, each in its place.
 pub fn guarded() -> impl Iterator<Item = &'static CStr> {
-    NAMES.as_bytes().split_inclusive(|&byte| byte == 0).filter_map(|name| CStr::from_bytes_with_nul(name).ok())
+    NAMES.as_bytes().split_inclusive(|&byte| byte == 0).filter_map(|name| CStr::from_bytes_until_nul(name).ok())
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@
 //! ```
 #![allow(unsafe_code)]
 
-use core::ffi::CStr;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -21,7 +20,7 @@ use rustix::fd::{AsFd, OwnedFd, RawFd};
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
-use crate::Errno;
+use crate::{Errno, descriptor_path};
 
 /// What its mappings are called in `/proc/PID/maps`.
 pub const NAME: &str = "memfd:millstream-joined";
@@ -85,8 +84,8 @@ pub fn create(owner: Owner) -> Result<(OwnedFd, NonNull<u8>), Errno> {
 /// Maps the memory that process `pid` has open as `fd`. `None` when it is not there, not ours to open, of another owner, or
 /// something else.
 pub fn open(pid: u32, fd: u32, owner: Owner) -> Option<NonNull<u8>> {
-    let mut room = [0; 40];
-    let path = path(pid, fd, &mut room)?;
+    let mut room = [0; descriptor_path::ROOM];
+    let path = descriptor_path::write(Some(pid), fd, &mut room);
     // By now the number may stand for anything; a FIFO or a device is not even opened.
     let stat = rustix::fs::stat(path).ok()?;
     if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::RegularFile {
@@ -145,26 +144,6 @@ fn map(file: &OwnedFd) -> Result<NonNull<u8>, Errno> {
     // SAFETY: a new mapping at an address of the kernel's choosing touches no memory that Rust knows.
     let address = unsafe { rustix::mm::mmap(ptr::null_mut(), FILE_BYTES, access, MapFlags::SHARED, file, 0) }?;
     NonNull::new(address.cast()).ok_or(Errno::NOMEM)
-}
-
-/// `/proc/PID/fd/FD`, in `room` of zeros.
-fn path(pid: u32, fd: u32, room: &mut [u8; 40]) -> Option<&CStr> {
-    let mut len = 0;
-    let mut push = |byte: u8| {
-        if let Some(place) = room.get_mut(len) {
-            *place = byte;
-            len += 1;
-        }
-    };
-    let number = |value: u32, push: &mut dyn FnMut(u8)| {
-        let digits = value.checked_ilog10().unwrap_or(0);
-        (0..=digits).rev().for_each(|at| push(b'0' + (value / 10_u32.pow(at) % 10) as u8));
-    };
-    b"/proc/".iter().for_each(|&byte| push(byte));
-    number(pid, &mut push);
-    b"/fd/".iter().for_each(|&byte| push(byte));
-    number(fd, &mut push);
-    CStr::from_bytes_until_nul(room).ok()
 }
 
 /// The number of a descriptor that stays open.

@@ -27,6 +27,7 @@ extern crate std;
 
 pub mod clock;
 pub mod confinement;
+pub mod descriptor_path;
 pub mod executable;
 pub mod fate;
 pub mod joint;

@@ -8,9 +8,12 @@ use core::arch::asm;
 use core::ffi::{c_char, c_int};
 use core::mem::MaybeUninit;
 
-use linux_raw_sys::general::{__NR_execve, __NR_exit_group, __NR_newfstatat, __NR_openat, __NR_pipe2, AT_FDCWD, stat};
-use rustix::fd::{BorrowedFd, FromRawFd, OwnedFd};
-use rustix::fs::{FileType, OFlags};
+use linux_raw_sys::general::{
+    __NR_execve, __NR_exit_group, __NR_newfstatat, __NR_openat, __NR_pipe2, AT_EMPTY_PATH, AT_FDCWD, S_IFCHR, S_IFMT,
+    S_IFREG, stat,
+};
+use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use rustix::fs::OFlags;
 
 use crate::Errno;
 
@@ -42,27 +45,102 @@ pub unsafe fn execve(
     outcome(unsafe { call4(__NR_execve, path as usize, arguments as usize, environment as usize, 0) })
 }
 
-/// Opens a regular file for reading, closed on exec. Anything else is not even opened: opening a FIFO wakes its writers,
-/// and a device may do anything.
+/// What is known of a file without opening it.
+pub struct Status {
+    mode: u32,
+    device: u64,
+    size: u64,
+}
+
+impl Status {
+    fn is(&self, kind: u32) -> bool {
+        self.mode & S_IFMT == kind
+    }
+
+    /// All that can be read from it, if that is known: a file without a size may be made as it is read.
+    pub fn bytes(&self) -> Option<u64> {
+        /// `/dev/null`
+        const NULL: u64 = 1 << 8 | 3;
+        let major = self.device >> 8 & 0xfff;
+        // What somebody types is next to nothing as well.
+        let is_empty = self.is(S_IFCHR) && (self.device == NULL || matches!(major, 4 | 5 | 136..=143));
+        let has_size = self.is(S_IFREG) && self.size > 0;
+        (has_size || is_empty).then_some(self.size)
+    }
+}
+
+/// What is known of the file at `path`.
 ///
 /// # Errors
-/// Those of `stat(2)` and `open(2)`; `EACCES` for what is no regular file, as `execve(2)` has it.
+/// Those of `stat(2)`.
 ///
 /// # Safety
 /// `path` is a C string, or memory that the kernel refuses to read.
-pub unsafe fn open_regular(path: *const c_char) -> Result<OwnedFd, Errno> {
-    let here = AT_FDCWD as usize;
+pub unsafe fn status_at(path: *const c_char) -> Result<Status, Errno> {
+    // SAFETY: the caller's promise.
+    unsafe { status(AT_FDCWD as usize, path, 0) }
+}
+
+/// What is known of the file behind an open descriptor. The call is that of [`status_at`], so who may make one may make both.
+///
+/// # Errors
+/// Those of `fstat(2)`.
+pub fn status_of(file: BorrowedFd<'_>) -> Result<Status, Errno> {
+    // SAFETY: an empty C string.
+    unsafe { status(file.as_raw_fd() as usize, c"".as_ptr(), AT_EMPTY_PATH as usize) }
+}
+
+/// # Safety
+/// As for [`status_at`].
+#[unsafe(link_section = ".text.hot.millstream")]
+unsafe fn status(directory: usize, path: *const c_char, flags: usize) -> Result<Status, Errno> {
     let mut status = MaybeUninit::<stat>::uninit();
     // SAFETY: the caller's promise; the kernel fills `status`, or says that it did not.
-    outcome(unsafe { call4(__NR_newfstatat, here, path as usize, status.as_mut_ptr() as usize, 0) })?;
+    outcome(unsafe { call4(__NR_newfstatat, directory, path as usize, status.as_mut_ptr() as usize, flags) })?;
     // SAFETY: filled.
-    let mode = unsafe { status.assume_init() }.st_mode;
-    if FileType::from_raw_mode(mode) != FileType::RegularFile {
-        return Err(Errno::ACCESS);
+    let status = unsafe { status.assume_init_ref() };
+    Ok(Status { mode: status.st_mode, device: status.st_rdev, size: status.st_size.cast_unsigned() })
+}
+
+/// Whether there is a regular file at `path`. Anything else is not to be opened by the way: opening a FIFO wakes its writers, and a
+/// device may do anything.
+///
+/// # Errors
+/// Those of `stat(2)`; `EACCES` for what is no regular file, as `execve(2)` has it.
+///
+/// # Safety
+/// As for [`status_at`].
+pub unsafe fn expect_regular(path: *const c_char) -> Result<(), Errno> {
+    // SAFETY: the caller's promise.
+    if unsafe { status_at(path) }?.is(S_IFREG) { Ok(()) } else { Err(Errno::ACCESS) }
+}
+
+/// Opens a regular file for reading, closed on exec.
+///
+/// # Errors
+/// Those of [`expect_regular`] and [`open`].
+///
+/// # Safety
+/// As for [`status_at`].
+pub unsafe fn open_regular(path: *const c_char) -> Result<OwnedFd, Errno> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        expect_regular(path)?;
+        open(path)
     }
+}
+
+/// Opens a file for reading, closed on exec.
+///
+/// # Errors
+/// Those of `open(2)`.
+///
+/// # Safety
+/// As for [`status_at`].
+pub unsafe fn open(path: *const c_char) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     // SAFETY: the caller's promise.
-    let fd = value(unsafe { call4(__NR_openat, here, path as usize, flags.bits() as usize, 0) })?;
+    let fd = value(unsafe { call4(__NR_openat, AT_FDCWD as usize, path as usize, flags.bits() as usize, 0) })?;
     // SAFETY: the kernel has just handed out this number, to nobody else.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
 }
@@ -165,6 +243,25 @@ mod tests {
         );
         // SAFETY: an address that the kernel refuses to read.
         assert_eq!(unsafe { open_regular(core::ptr::without_provenance(8)) }.err(), Some(Errno::FAULT));
+    }
+
+    #[test]
+    fn it_is_known_how_much_can_be_read_from_files_that_have_a_size_and_from_next_to_nothing() {
+        let bytes_at = |path: &core::ffi::CStr| {
+            // SAFETY: a C string.
+            unsafe { status_at(path.as_ptr()) }.unwrap().bytes()
+        };
+        let size = std::fs::metadata("/bin/true").unwrap().len();
+        assert_eq!((bytes_at(c"/bin/true"), bytes_at(c"/dev/null")), (Some(size), Some(0)));
+        for path in [c"/", c"/dev/zero", c"/dev/urandom", c"/proc/self/environ"] {
+            assert_eq!(bytes_at(path), None, "{path:?}");
+        }
+        let file = std::fs::File::open("/bin/true").unwrap();
+        let (end, _) = crate::pipe::create().unwrap();
+        assert_eq!(status_of(rustix::fd::AsFd::as_fd(&file)).unwrap().bytes(), Some(size));
+        assert_eq!(status_of(rustix::fd::AsFd::as_fd(&end)).unwrap().bytes(), None);
+        // SAFETY: an address that the kernel refuses to read.
+        assert_eq!(unsafe { status_at(core::ptr::without_provenance(8)) }.err(), Some(Errno::FAULT));
     }
 
     #[test]

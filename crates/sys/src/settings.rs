@@ -11,6 +11,8 @@ use core::fmt;
 
 /// The environment variable that carries [`Settings`].
 pub const VARIABLE: &str = "MILLSTREAM_RUN";
+/// How its entry begins.
+pub const ENTRY: &[u8] = b"MILLSTREAM_RUN=";
 
 /// The file names of the library that a run preloads: the plain one, the one that counts, the one that joins pipes in shared
 /// memory, and the one that does both.
@@ -169,6 +171,11 @@ mod tests {
         filters: 3,
         older: [0, 7, u64::MAX, 0, 0, 1],
     };
+
+    #[test]
+    fn the_entry_of_the_variable_begins_with_its_name() {
+        assert_eq!(ENTRY, std::format!("{VARIABLE}=").as_bytes());
+    }
 
     #[test]
     fn what_is_written_is_read_back() {

@@ -5,6 +5,7 @@ use core::ffi::CStr;
 use core::sync::atomic::AtomicU32;
 
 use linux_raw_sys::general as k;
+use millstream_sys::descriptor_path;
 use millstream_sys::raw::any;
 
 pub(super) const EINTR: isize = -4;
@@ -88,8 +89,8 @@ pub(super) fn open(path: &CStr, flags: usize) -> isize {
 
 /// Opens what a descriptor stands for anew; closed on exec.
 pub(super) fn reopen(fd: i32, flags: usize) -> isize {
-    let mut room = [0; PATH_BYTES];
-    open(path_of(fd, &mut room), flags | O_CLOEXEC)
+    let mut room = [0; descriptor_path::ROOM];
+    open(descriptor_path::write(None, fd.unsigned_abs(), &mut room), flags | O_CLOEXEC)
 }
 
 /// Calls `work` in a child that has this memory, and a table of descriptors of its own; returns when it has ended. Signals are held
@@ -130,18 +131,8 @@ pub(super) fn in_child<F: FnMut()>(mut work: F) {
 
 /// Where the link of a descriptor of this process leads, as `readlink(2)` answers.
 pub(super) fn link_of(fd: i32, target: &mut [u8]) -> isize {
-    let mut room = [0; PATH_BYTES];
-    link(k::AT_FDCWD, path_of(fd, &mut room), target)
-}
-
-const PATH_BYTES: usize = 32;
-
-/// `/proc/self/fd/FD`, in `room` of zeros.
-fn path_of(fd: i32, room: &mut [u8; PATH_BYTES]) -> &CStr {
-    let number = fd.unsigned_abs();
-    let digits = (0..=number.checked_ilog10().unwrap_or(0)).rev().map(|at| b'0' + (number / 10_u32.pow(at) % 10) as u8);
-    room.iter_mut().zip(b"/proc/self/fd/".iter().copied().chain(digits)).for_each(|(place, byte)| *place = byte);
-    CStr::from_bytes_until_nul(room).unwrap_or(c"")
+    let mut room = [0; descriptor_path::ROOM];
+    link(k::AT_FDCWD, descriptor_path::write(None, fd.unsigned_abs(), &mut room), target)
 }
 
 /// Inode of what a path leads to.
@@ -342,6 +333,7 @@ pub(super) fn has_no_reader(fd: i32) -> bool {
 }
 
 /// Whether nobody has the other end of the pipe of this end, whatever it still holds.
+#[cfg(not(feature = "count"))]
 pub(super) fn is_left(fd: i32) -> bool {
     poll(fd, 0, 0) & (POLLERR | POLLHUP) != 0
 }
