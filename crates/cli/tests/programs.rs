@@ -367,7 +367,6 @@ fn a_filter_of_little_runs_without_the_library_and_one_of_much_has_it() {
         format!("SED {one} {other} | /bin/cat"),
         format!("SED <{much} | /bin/cat"),
         format!("echo text | SED {little} - | /bin/cat"),
-        "{ sleep 0.2; echo text; } | SED | /bin/cat".to_owned(),
         // How much is in these nobody knows.
         "SED /proc/self/status | /bin/cat".to_owned(),
         "SED </proc/self/status | /bin/cat".to_owned(),
@@ -376,24 +375,35 @@ fn a_filter_of_little_runs_without_the_library_and_one_of_much_has_it() {
     }
     let at_once = format!("SED {little} | /bin/cat");
     assert_eq!(has_library(&["--ring-after", "1"], &at_once), cfg!(target_arch = "x86_64"));
-    // The same for what is left in a pipe.
-    let left = "
+    // The same for what is left in a pipe, and for a line that a shell has just written into one.
+    let waits = "
 import os, sys
 reader, writer = os.pipe()
-os.write(writer, b'text\\n')
+if sys.argv[1] != '0':
+    os.write(writer, b'x' * (int(sys.argv[1]) - 1) + b'\\n')
+elif os.fork() == 0:
+    while open(f'/proc/{os.getppid()}/comm').read() != 'sed\\n':
+        pass
+    os.write(writer, b'text\\n')
+    os._exit(0)
 os.dup2(reader, 0)
-if sys.argv[1] == 'left':
+if sys.argv[2] == 'left':
     os.close(writer)
 else:
     os.set_inheritable(writer, True)
-os.execv('/bin/sed', ['sed', '-e', 'r /proc/self/environ', '-e', 'q'][:int(sys.argv[2])])";
-    let of_rest = |writer, words| {
-        let run = output(&mut millstream(["run", "--", "python3", "-c", left, writer, words]));
+os.execv('/bin/sed', ['sed', '-e', 'r /proc/self/environ', '-e', 'q'])";
+    let with_waiting = |options: &[&str], bytes: &str, writer: &str| {
+        let run = output(millstream(["run"]).args(options).args(["--", "python3", "-c", waits, bytes, writer]));
         assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""));
         run.stdout.contains("libmillstream_ring")
     };
-    assert!(!of_rest("left", "3"));
-    assert_eq!(of_rest("there", "5"), cfg!(target_arch = "x86_64"));
+    for (bytes, writer) in [("5", "left"), ("4096", "left"), ("5", "there"), ("4095", "there")] {
+        assert!(!with_waiting(&[], bytes, writer), "{bytes} {writer}");
+        assert_eq!(with_waiting(&["--ring-after", "1"], bytes, writer), cfg!(target_arch = "x86_64"));
+    }
+    for (bytes, writer) in [("4096", "there"), ("0", "there")] {
+        assert_eq!(with_waiting(&[], bytes, writer), cfg!(target_arch = "x86_64"), "{bytes} {writer}");
+    }
 }
 
 /// The functions behind ours are the next in the order of loading, as the loader would find them, whether or not it says where its list is.

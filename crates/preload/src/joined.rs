@@ -100,6 +100,13 @@ pub(crate) fn may_be_in_use(fd: c_int) -> bool {
     !IS_WANTED.load(Relaxed) || !kernel::is_left(fd)
 }
 
+/// Whether less than a page waits in a pipe, but something: a shell has written a line into it, and is about to leave. A program that
+/// writes much cannot have begun so early, or has written whole pages.
+#[cfg(not(feature = "count"))]
+pub(crate) fn has_some_bytes(fd: c_int) -> bool {
+    IS_WANTED.load(Relaxed) && (1..4096).contains(&kernel::bytes_in(fd))
+}
+
 /// Tells this process from children that it forks from now on.
 fn mark_own_process() -> bool {
     if OWN.load(Relaxed).is_null() {

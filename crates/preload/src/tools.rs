@@ -144,7 +144,8 @@ mod at_pipes {
         // SAFETY: the caller's promise.
         (reads || writes)
             && match unsafe { files(tool, arguments) } {
-                Files::None => reads || bytes_of_input().is_none_or(|bytes| joined::is_worth(bytes * GROWTH)),
+                Files::None if reads => !joined::has_some_bytes(0) || joined::is_worth(SOME_LINES),
+                Files::None => bytes_of_input().is_none_or(|bytes| joined::is_worth(bytes * GROWTH)),
                 Files::Bytes(bytes) => joined::is_worth(bytes.saturating_mul(GROWTH)),
                 Files::Unknown => true,
             }
