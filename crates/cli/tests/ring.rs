@@ -305,6 +305,48 @@ fn an_interpreter_with_megabytes_of_code_joins() {
     assert_eq!(joins(&script), can_join());
 }
 
+/// It imports `pthread_create`, so its pipe gets the kernel's size; but it has one thread, and what it joins is as large as any pipe.
+#[test]
+fn a_program_that_could_make_threads_and_has_none_joins_a_large_pipe() {
+    let scratch = Scratch::new();
+    let program = scratch.c_program(
+        "idle",
+        r#"
+        #define _GNU_SOURCE
+        #include <fcntl.h>
+        #include <pthread.h>
+        #include <stdio.h>
+        #include <unistd.h>
+        static char block[65536];
+        int main(int count, char **arguments) {
+            pthread_t thread;
+            if (count > 9) return pthread_create(&thread, 0, (void *(*)(void *))main, 0);
+            fprintf(stderr, "before %d\n", fcntl(0, F_GETPIPE_SZ));
+            int begun = open(arguments[1], O_WRONLY);
+            write(begun, "now\n", 4);
+            close(begun);
+            long total = 0;
+            for (ssize_t n; (n = read(0, block, sizeof block)) > 0;) total += n;
+            fprintf(stderr, "after %d %ld\n", fcntl(0, F_GETPIPE_SZ), total);
+            return 0;
+        }"#,
+        &["-pthread", "-w"],
+    );
+    // The writer begins when the size has been seen: a pipe in which much waits keeps its size.
+    let fifo = scratch.path("begun");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let fifo = fifo.display();
+    let script = format!("{{ read word <{fifo}; exec $E write {MANY} call; }} | {program} {fifo}");
+    assert_eq!(joins(&script), can_join());
+    let is_large_later = (0..10).any(|_| {
+        let seen = seen(&script);
+        let (before, after) = (said(&seen, "before "), said(&seen, "after "));
+        assert_eq!((before, after[1]), (vec![65_536], MANY), "{seen:?}");
+        after[0] > 65_536
+    });
+    assert_eq!(is_large_later, can_join());
+}
+
 #[test]
 fn a_forked_child_joins_as_any_other_program() {
     // The shell has the pipe too until it becomes the reader: the child that reads is the last process that has it.

@@ -17,6 +17,7 @@ use millstream_sys::{raw, settings};
 
 use crate::descriptor::borrow;
 use crate::glibc::{self, Behind};
+use crate::pipes;
 use crate::start::rest_of;
 #[cfg(not(feature = "count"))]
 use crate::tools;
@@ -100,7 +101,7 @@ pub unsafe extern "C" fn execvpe(name: *const c_char, arguments: Strings, enviro
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".text.hot.millstream")]
 pub unsafe extern "C" fn fexecve(fd: c_int, arguments: Strings, environment: Strings) -> c_int {
-    let is_better_off = borrow(&fd).is_some_and(|file| is_better_off_as(executable::look(file), Descriptors::Ours));
+    let is_better_off = borrow(&fd).is_some_and(|file| prepare_for(executable::look(file), Descriptors::Ours));
     // SAFETY: the signature is that of glibc's function, and the caller's promises are the same.
     unsafe {
         let behind: unsafe extern "C" fn(c_int, Strings, Strings) -> c_int = FEXECVE.function();
@@ -177,7 +178,7 @@ unsafe fn descriptors_after(actions: *const c_void) -> Descriptors {
     if has_some { Descriptors::Others } else { Descriptors::Ours }
 }
 
-/// Whether the program at `path` is better off without the library.
+/// Whether the program at `path` is better off without the library; its pipes are prepared.
 ///
 /// # Safety
 /// As for `execve(2)`.
@@ -188,7 +189,7 @@ unsafe fn is_better_off(path: *const c_char, arguments: Strings, descriptors: De
     unsafe {
         raw::expect_regular(path).is_ok()
             && (is_known_to_be_better_off(path, arguments, descriptors)
-                || raw::open(path).is_ok_and(|file| is_better_off_as(executable::look(file), descriptors)))
+                || raw::open(path).is_ok_and(|file| prepare_for(executable::look(file), descriptors)))
     }
 }
 
@@ -243,6 +244,14 @@ unsafe fn is_known_to_be_better_off(_: *const c_char, _: Strings, _: Descriptors
     false
 }
 
+/// What is done for a program of this kind before it is started with these descriptors; whether it is better off without the library.
+fn prepare_for(kind: Kind, descriptors: Descriptors) -> bool {
+    if kind == Kind::Threaded && descriptors == Descriptors::Ours {
+        pipes::leave_to_threads();
+    }
+    is_better_off_as(kind, descriptors)
+}
+
 /// Whether a program of this kind is better off without the library.
 fn is_better_off_as(kind: Kind, _descriptors: Descriptors) -> bool {
     match kind {
@@ -254,7 +263,7 @@ fn is_better_off_as(kind: Kind, _descriptors: Descriptors) -> bool {
         Kind::Leaf => _descriptors == Descriptors::Ours && !(0..2).any(tools::is_pipe_in_use),
         #[cfg(not(any(feature = "count", all(feature = "ring", target_arch = "x86_64"))))]
         Kind::Leaf => true,
-        Kind::Other => false,
+        Kind::Threaded | Kind::Other => false,
     }
 }
 

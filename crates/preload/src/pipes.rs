@@ -1,4 +1,8 @@
-//! `pipe`, `pipe2` and `popen`: as ever, and then the new pipe is made large.
+//! `pipe`, `pipe2` and `popen`: as ever, and then the new pipe is made large. `fcntl`: as ever, but a size that the program has chosen stays.
+//!
+//! The pipes of a program that makes threads get the kernel's size back before it starts. The threads of a program share the CPUs with
+//! whoever is at the other side, and who sleeps rarely is rarely moved to another CPU: with large pipes one side stands longer in the
+//! way of the thread for which all wait.
 
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -6,6 +10,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use millstream_sys::fd::BorrowedFd;
 use millstream_sys::ledger::Origin;
 use millstream_sys::settings::Settings;
+use millstream_sys::settled::{self, By};
 use millstream_sys::{pipe, raw};
 
 use crate::descriptor::borrow;
@@ -78,6 +83,46 @@ pub unsafe extern "C-unwind" fn popen(command: *const c_char, mode: *const c_cha
     stream
 }
 
+/// `fcntl(2)`, whose third argument is in a register if there is one.
+///
+/// # Safety
+/// As for `fcntl(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+    // SAFETY: the caller's promise is the same.
+    let answer = unsafe { glibc::fcntl(fd, command, argument) };
+    if command == F_SETPIPE_SZ && answer >= 0 {
+        choose_size(fd);
+    }
+    answer
+}
+
+/// The same function, for programs built for files of any size.
+///
+/// # Safety
+/// As for `fcntl(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
+    // SAFETY: the caller's promise is the same.
+    unsafe { fcntl(fd, command, argument) }
+}
+
+const F_SETPIPE_SZ: c_int = 1031;
+
+/// Notes that a program has chosen the size.
+#[cold]
+#[inline(never)]
+pub(crate) fn choose_size(fd: c_int) {
+    if let Some(end) = borrow(&fd) {
+        settled::settle(end, By::Program);
+    }
+}
+
+#[cfg(all(feature = "ring", target_arch = "x86_64"))]
+pub(crate) fn size_is_chosen(fd: c_int) -> bool {
+    borrow(&fd).is_some_and(|end| settled::is_settled(end, By::Program))
+}
+
 /// Whether who makes such a pipe means to use an end itself. A shell gives both ends to others, and does not have them closed
 /// when it becomes another program.
 fn is_for_itself(flags: c_int) -> bool {
@@ -90,10 +135,43 @@ fn use_of_its_own() {
     crate::joined::has_pipe();
 }
 
-/// Enlarges the pipe that `fd` is an end of, unless a program chose a size for it.
+/// Enlarges the pipe that `fd` is an end of, unless a program chose a size for it, or has threads.
 fn enlarge_untouched(fd: c_int) {
     if let Some(end) = borrow(&fd)
         && pipe::is_untouched(end)
+        && !settled::is_settled_at_all(end)
+    {
+        enlarge(end);
+    }
+}
+
+/// Gives the pipes on the standard input and output the kernel's size back, before this process becomes a program that makes threads.
+/// Done before that program and the one on the other side have been loaded, because a pipe in which more waits stays as it is.
+#[cold]
+#[inline(never)] // gives its stack back before its caller needs its own
+pub(crate) fn leave_to_threads() {
+    let bytes = PIPE_BYTES.load(Relaxed) as usize;
+    // Where the user has said how large pipes are to be, they are.
+    if bytes <= pipe::DEFAULT_CAPACITY || DESCRIPTOR_LIMIT.load(Relaxed) == u64::MAX {
+        return;
+    }
+    for fd in 0..2 {
+        let Some(end) = borrow(&fd) else { continue };
+        let had = pipe::capacity(end);
+        let is_ours = had == Ok(bytes) && !settled::is_settled(end, By::Program);
+        if had == Ok(pipe::DEFAULT_CAPACITY) || (is_ours && pipe::set_capacity(end, pipe::DEFAULT_CAPACITY).is_ok()) {
+            settled::settle(end, By::Run);
+        }
+    }
+}
+
+/// Takes that back: a program that could make threads has none, and its pipe is to be carried by memory of the size of the pipe.
+#[cfg(all(feature = "ring", target_arch = "x86_64"))]
+pub(crate) fn take_from_threads(fd: c_int) {
+    if let Some(end) = borrow(&fd)
+        && pipe::is_untouched(end)
+        && settled::is_settled(end, By::Run)
+        && !settled::is_settled(end, By::Program)
     {
         enlarge(end);
     }

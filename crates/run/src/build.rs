@@ -46,7 +46,7 @@ impl Build {
             (Kind::Leaf, Build::Joining) => {
                 machine::standing_ends().into_iter().any(|end| pipe::identity(end).is_some())
             }
-            (Kind::Leaf | Kind::Other, _) => true,
+            (Kind::Leaf | Kind::Threaded | Kind::Other, _) => true,
         }
     }
 }

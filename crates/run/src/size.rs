@@ -1,6 +1,6 @@
 //! How large the pipes of a run are.
 //!
-//! Three things decide, in this order:
+//! Three things decide, in this order (pipes of programs that make threads get the kernel's size back, see `preload/src/pipes.rs`):
 //!
 //! - **The cache.** What waits in a pipe should still be in the second-level cache when it is read, beside the buffers of
 //!   both programs: a quarter of that cache. At least 256 KiB, because the common programs move 128 KiB in a call, and

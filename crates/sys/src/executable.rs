@@ -17,6 +17,9 @@ pub enum Kind {
     Foreign,
     /// It makes no pipes and starts no programs: it imports none of the functions for that and no library that might.
     Leaf,
+    /// It imports `pthread_create`, and its list of names is short. What is a large program, or gets its threads from a library, is
+    /// not known to make any.
+    Threaded,
     /// Anything else: dynamic programs, static ones, scripts, and what could not be read.
     Other,
 }
@@ -40,6 +43,10 @@ const FUNCTIONS: [u64; 12] = [
 /// The same for whole families: `posix_spawn` has the longest name, and nothing else begins so.
 const PREFIXES: [u64; 2] = [name("exec"), name("posix_sp")];
 
+/// What a program imports that makes threads, with the zero before it, and the letters that are looked at first.
+const MAKES_THREADS: &[u8; 15] = b"\0pthread_create";
+const MAKES_THREADS_BEGINS: u64 = name("pthread_");
+
 /// A name of up to eight letters as a number: zeros behind them.
 pub const fn name(text: &str) -> u64 {
     u64::from_le_bytes(padded(text))
@@ -56,8 +63,12 @@ const fn padded<const N: usize>(text: &str) -> [u8; N] {
 const PAIRS: [u32; 32] = {
     let mut pairs = [0; 32];
     let mut at = 0;
-    while at < FUNCTIONS.len() + PREFIXES.len() {
-        let name = if at < FUNCTIONS.len() { FUNCTIONS[at] } else { PREFIXES[at - FUNCTIONS.len()] };
+    while at <= FUNCTIONS.len() + PREFIXES.len() {
+        let name = match at {
+            _ if at < FUNCTIONS.len() => FUNCTIONS[at],
+            _ if at < FUNCTIONS.len() + PREFIXES.len() => PREFIXES[at - FUNCTIONS.len()],
+            _ => MAKES_THREADS_BEGINS,
+        };
         let [first, second, ..] = name.to_le_bytes();
         pairs[(first - b'_') as usize] |= 1 << (second - b'_');
         at += 1;
@@ -230,6 +241,7 @@ fn kind_by_links(file: BorrowedFd<'_>, outline: &Outline, room: &mut [MaybeUnini
     Some(match () {
         () if first.is_some_and(|first| first.starts_with(MUST_COME_FIRST)) => Kind::Foreign,
         () if links.needs_only_inert(strings) && imports_nothing_of_interest(strings) => Kind::Leaf,
+        () if strings.windows(MAKES_THREADS.len()).any(|text| text == MAKES_THREADS) => Kind::Threaded,
         () => Kind::Other,
     })
 }
@@ -274,7 +286,9 @@ fn begins_with_one(text: &[u8]) -> bool {
         let unused = prefix.leading_zeros() / 8 * 8;
         name << unused == prefix << unused
     };
-    FUNCTIONS.contains(&name) || PREFIXES.iter().any(begins_with)
+    FUNCTIONS.contains(&name)
+        || PREFIXES.iter().any(begins_with)
+        || (name == MAKES_THREADS_BEGINS && text.starts_with(&MAKES_THREADS[1..]))
 }
 
 /// As much as there is room for, zeros behind it.
@@ -389,7 +403,8 @@ mod tests {
         assert_eq!(kind_of("/bin/sh"), Kind::Other);
         assert_eq!(kind_of("/bin/bash"), Kind::Other);
         assert_eq!(kind_of("/usr/bin/env"), Kind::Other, "it executes");
-        assert_eq!(kind_of("/usr/bin/sort"), Kind::Other, "it starts a compressor");
+        assert_eq!(kind_of("/usr/bin/expr"), Kind::Leaf, "it has locks for threads, and makes none");
+        assert_eq!(kind_of("/usr/bin/sort"), Kind::Threaded);
     }
 
     #[test]
@@ -404,7 +419,7 @@ mod tests {
     #[test]
     fn names_of_interest_are_found_wherever_they_stand() {
         let names = "pipe pipe2 __pipe popen fork vfork clone system syscall dlopen dlmopen fexecve";
-        let families = "exec execl execvpe posix_spawn posix_spawnp";
+        let families = "exec execl execvpe posix_spawn posix_spawnp pthread_create";
         for name in names.split(' ').chain(families.split(' ')) {
             let is_prefix = families.contains(name);
             let name = name.as_bytes();
@@ -429,7 +444,7 @@ mod tests {
     fn few_pairs_of_letters_may_begin_a_name() {
         let pairs = (0..=u8::MAX).flat_map(|first| (0..=u8::MAX).map(move |second| [first, second]));
         let begun: Vec<[u8; 2]> = pairs.filter(|&[first, second]| may_begin(first, second)).collect();
-        let wanted = [b"__", b"cl", b"dl", b"ex", b"fe", b"fo", b"pi", b"po", b"sy", b"vf"];
+        let wanted = [b"__", b"cl", b"dl", b"ex", b"fe", b"fo", b"pi", b"po", b"pt", b"sy", b"vf"];
         assert_eq!(begun, wanted.map(|pair| *pair));
     }
 

@@ -36,6 +36,7 @@ pub mod machine;
 pub mod pipe;
 pub mod raw;
 pub mod settings;
+pub mod settled;
 
 #[cfg(feature = "std")]
 pub mod child;

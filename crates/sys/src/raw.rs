@@ -9,8 +9,8 @@ use core::ffi::{c_char, c_int};
 use core::mem::MaybeUninit;
 
 use linux_raw_sys::general::{
-    __NR_execve, __NR_exit_group, __NR_newfstatat, __NR_openat, __NR_pipe2, AT_EMPTY_PATH, AT_FDCWD, S_IFCHR, S_IFMT,
-    S_IFREG, stat,
+    __NR_execve, __NR_exit_group, __NR_fcntl, __NR_newfstatat, __NR_openat, __NR_pipe2, AT_EMPTY_PATH, AT_FDCWD,
+    S_IFCHR, S_IFMT, S_IFREG, stat,
 };
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::fs::OFlags;
@@ -43,6 +43,18 @@ pub unsafe fn execve(
 ) -> Result<(), Errno> {
     // SAFETY: the caller's promise.
     outcome(unsafe { call4(__NR_execve, path as usize, arguments as usize, environment as usize, 0) })
+}
+
+/// `fcntl(2)`.
+///
+/// # Errors
+/// Those of `fcntl(2)`.
+///
+/// # Safety
+/// `argument` is what the command takes: a number, or the address of what it reads or writes.
+pub unsafe fn fcntl(fd: c_int, command: c_int, argument: usize) -> Result<c_int, Errno> {
+    // SAFETY: the caller's promise.
+    value(unsafe { call4(__NR_fcntl, fd as usize, command as usize, argument, 0) }).map(|answer| answer as c_int)
 }
 
 /// What is known of a file without opening it.

@@ -140,6 +140,7 @@ fn ring(token: u64, mut text: &[u8]) -> Option<Option<Ring>> {
 
 /// The number that `text` begins with, and what follows it. Written out because the library that runs this carries
 /// none of the standard library's parsing and formatting.
+#[inline(never)]
 fn number(text: &[u8], radix: u32) -> Option<(u64, &[u8])> {
     let mut value = 0_u64;
     let mut rest = text;

@@ -199,6 +199,7 @@ pub(super) fn has_own_file(fd: i32, is_writer: bool) -> bool {
     if kernel::is_marked(fd, 0, MARK) != Some(false) || !kernel::mark(fd, kind, at) {
         return false;
     }
+    let size_is_chosen = crate::pipes::size_is_chosen(fd);
     let new = kernel::reopen(fd, access | kernel::O_NONBLOCK);
     if new < 0 {
         return false;
@@ -209,6 +210,9 @@ pub(super) fn has_own_file(fd: i32, is_writer: bool) -> bool {
     let is_replaced = kernel::fcntl(new as i32, F_SETFL, 0) == 0
         && kernel::dup3(new as i32, fd, if closes_on_exec { kernel::O_CLOEXEC } else { 0 }) >= 0;
     kernel::close(new as i32);
+    if size_is_chosen {
+        crate::pipes::choose_size(fd);
+    }
     is_replaced && kernel::is_marked(fd, at, 1) == Some(false)
 }
 

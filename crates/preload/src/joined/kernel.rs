@@ -1,5 +1,5 @@
 //! System calls of the joining library, as instructions: nothing here touches errno or the C library. Each answers what the
-//! kernel answered, -4095 to -1 for an error.
+//! kernel answered, -4095 to -1 for an error. What is called from several places stands once: the library is to be small.
 
 use core::ffi::CStr;
 use core::sync::atomic::AtomicU32;
@@ -77,17 +77,20 @@ struct Piece {
     len: usize,
 }
 
+#[inline(never)]
 pub(super) fn close(fd: i32) -> isize {
     // SAFETY: touches no memory.
     unsafe { any(k::__NR_close, [fd as usize, 0, 0, 0, 0, 0]) }
 }
 
+#[inline(never)]
 pub(super) fn open(path: &CStr, flags: usize) -> isize {
     // SAFETY: a C string.
     unsafe { any(k::__NR_openat, [k::AT_FDCWD as usize, path.as_ptr() as usize, flags, 0, 0, 0]) }
 }
 
 /// Opens what a descriptor stands for anew; closed on exec.
+#[inline(never)]
 pub(super) fn reopen(fd: i32, flags: usize) -> isize {
     let mut room = [0; descriptor_path::ROOM];
     open(descriptor_path::write(None, fd.unsigned_abs(), &mut room), flags | O_CLOEXEC)
@@ -152,23 +155,27 @@ pub(super) fn seek(fd: i32, position: i64) -> bool {
     unsafe { any(k::__NR_lseek, [fd as usize, position as usize, 0, 0, 0, 0]) == position as isize }
 }
 
+#[inline(never)]
 pub(super) fn dup3(from: i32, to: i32, flags: usize) -> isize {
     // SAFETY: touches no memory; whose descriptors these are is the caller's business.
     unsafe { any(k::__NR_dup3, [from as usize, to as usize, flags, 0, 0, 0]) }
 }
 
 /// `fcntl(2)` with a number as its argument.
+#[inline(never)]
 pub(super) fn fcntl(fd: i32, command: u32, argument: usize) -> isize {
     // SAFETY: only called with commands whose argument is a number, or with what the program passed.
     unsafe { any(k::__NR_fcntl, [fd as usize, command as usize, argument, 0, 0, 0]) }
 }
 
+#[inline(never)]
 pub(super) fn ioctl(fd: i32, request: usize, argument: usize) -> isize {
     // SAFETY: what the program passed, or as in `bytes_in`.
     unsafe { any(k::__NR_ioctl, [fd as usize, request, argument, 0, 0, 0]) }
 }
 
 /// Bytes that wait in the pipe behind either end.
+#[inline(never)]
 pub(super) fn bytes_in(fd: i32) -> usize {
     let mut bytes = 0_i32;
     match ioctl(fd, FIONREAD, (&raw mut bytes) as usize) {
@@ -198,38 +205,40 @@ const F_OFD_SETLK: u32 = 37;
 const F_GETLK: u32 = 5;
 const F_SETLK: u32 = 6;
 
+/// What the kernel makes of such a lock; `None` if it refuses.
+#[inline(never)]
+fn lock(fd: i32, command: u32, kind: i16, start: i64, len: i64) -> Option<Lock> {
+    let mut lock = Lock { kind, whence: 0, start, len, pid: 0 };
+    (fcntl(fd, command, (&raw mut lock) as usize) == 0).then_some(lock)
+}
+
 /// Marks a place of the pipe as this process's: a lock that goes with the process, or when it closes a descriptor of the pipe.
 /// `false`: another process has that place.
 pub(super) fn post(fd: i32, place: i64) -> bool {
-    let lock = Lock { kind: WRITE_LOCK, whence: 0, start: place, len: 1, pid: 0 };
-    fcntl(fd, F_SETLK, (&raw const lock) as usize) == 0
+    lock(fd, F_SETLK, WRITE_LOCK, place, 1).is_some()
 }
 
 /// Takes that mark away.
 pub(super) fn unpost(fd: i32, place: i64) {
-    let lock = Lock { kind: NO_LOCK, whence: 0, start: place, len: 1, pid: 0 };
-    fcntl(fd, F_SETLK, (&raw const lock) as usize);
+    lock(fd, F_SETLK, NO_LOCK, place, 1);
 }
 
 /// Another process's mark of that kind in `len` places from `start`, and the process.
 pub(super) fn posted(fd: i32, start: i64, len: i64) -> Option<(i64, u32)> {
-    let mut lock = Lock { kind: WRITE_LOCK, whence: 0, start, len, pid: 0 };
-    let is_asked = fcntl(fd, F_GETLK, (&raw mut lock) as usize) == 0;
-    let process = u32::try_from(lock.pid).ok().filter(|&pid| is_asked && lock.kind != NO_LOCK && pid != 0)?;
-    Some((lock.start, process))
+    let found = lock(fd, F_GETLK, WRITE_LOCK, start, len)?;
+    let process = u32::try_from(found.pid).ok().filter(|&pid| found.kind != NO_LOCK && pid != 0)?;
+    Some((found.start, process))
 }
 
 /// Puts a mark on the open file description: a lock of one byte.
 pub(super) fn mark(fd: i32, kind: i16, start: i64) -> bool {
-    let lock = Lock { kind, whence: 0, start, len: 1, pid: 0 };
-    fcntl(fd, F_OFD_SETLK, (&raw const lock) as usize) == 0
+    lock(fd, F_OFD_SETLK, kind, start, 1).is_some()
 }
 
 /// Whether another open file description of the same file carries a lock in `len` bytes from `start` (0: to the end).
 /// `None` if that cannot be asked.
 pub(super) fn is_marked(fd: i32, start: i64, len: i64) -> Option<bool> {
-    let mut lock = Lock { kind: WRITE_LOCK, whence: 0, start, len, pid: 0 };
-    (fcntl(fd, F_OFD_GETLK, (&raw mut lock) as usize) == 0).then_some(lock.kind != NO_LOCK)
+    Some(lock(fd, F_OFD_GETLK, WRITE_LOCK, start, len)?.kind != NO_LOCK)
 }
 
 /// `struct timespec`.
@@ -242,6 +251,7 @@ pub(super) struct Time {
 
 /// Sleeps while the word is `value`. Without a limit the kernel resumes the sleep after a signal handler that was
 /// installed with `SA_RESTART`; with one it never does.
+#[inline(never)]
 pub(super) fn wait(word: &AtomicU32, value: u32, limit_ns: Option<u64>) -> isize {
     let time = limit_ns.map(|ns| Time { seconds: (ns / NANOSECONDS) as i64, nanoseconds: (ns % NANOSECONDS) as i64 });
     let time_at = time.as_ref().map_or(0, |time| core::ptr::from_ref(time) as usize);
@@ -278,6 +288,7 @@ struct Waiter {
     reserved: u32,
 }
 
+#[inline(never)]
 pub(super) fn wake_all(word: &AtomicU32) {
     // SAFETY: the word is an aligned integer.
     unsafe { any(k::__NR_futex, [word.as_ptr() as usize, 1, i32::MAX as usize, 0, 0, 0]) };
@@ -343,6 +354,7 @@ pub(super) fn block(set: u64) -> u64 {
     change_mask(k::SIG_BLOCK as usize, set)
 }
 
+#[inline(never)]
 pub(super) fn set_mask(set: u64) {
     change_mask(k::SIG_SETMASK as usize, set);
 }
@@ -408,6 +420,7 @@ pub(super) fn entries(directory: i32, buffer: &mut [u8]) -> isize {
 }
 
 /// `readlinkat(2)`; `name` is a C string.
+#[inline(never)]
 pub(super) fn link(directory: i32, name: &CStr, buffer: &mut [u8]) -> isize {
     let (to, len) = (buffer.as_mut_ptr() as usize, buffer.len());
     // SAFETY: a C string, the buffer and its length.
@@ -451,6 +464,7 @@ pub(super) struct RobustList {
     pub(super) pending: usize,
 }
 
+#[inline(never)]
 pub(super) fn own_thread() -> u32 {
     // SAFETY: touches no memory.
     unsafe { any(k::__NR_gettid, [0; 6]) as u32 }

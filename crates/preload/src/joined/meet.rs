@@ -256,6 +256,7 @@ pub(super) fn prove(end: &End, slot: &Slot) {
             return;
         }
         offer::withdraw(slot);
+        crate::pipes::take_from_threads(end.fd());
         if !alone::has_own_file(end.fd(), true) {
             retreat::because_of(end, Fate::Shared);
             return;
