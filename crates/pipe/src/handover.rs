@@ -91,6 +91,7 @@ pub(crate) fn return_to_ring(end: &End, segment: &Segment) -> io::Result<()> {
                     && transfer::bytes_waiting(end.fd())? == 0
                     && mirror::make_room(end.fd(), ring.capacity().map_err(broken)?).is_ok();
                 if ring.route() == Route::Shadow && is_clear {
+                    // Not over somebody who has lain down since.
                     writers.return_to_ring(&readers);
                 }
                 return Ok(());

@@ -15,7 +15,8 @@
 //!   yields, and gives it to the third. Such an offer comes back late, after milliseconds. Then it is better to sleep:
 //!   a sleeper keeps its share. No further offers are made for as long as that one took, and for up to 128
 //!   times as long while they stay dear: beside one who stays they cost a hundredth, one who came by is soon forgotten.
-//!   An offer in which the other side has moved a byte for every three ticks was not dear, however long it took.
+//!   An offer in which the other side has moved a byte for every three ticks was not dear, however long it took. A reader to which
+//!   little comes each time makes none while more threads than there are CPUs want to run: see `crowd`.
 //! - **A look is interrupted**: this thread lost its CPU to somebody for a while. The other side had all that time; if it
 //!   has done nothing it is not running, and one sleeps. This teaches nothing about how long it pays to look.
 //!
@@ -36,9 +37,10 @@
 //! The pages of a ring are made as they are first used, and given back by a reader that has waited for a whole nap in
 //! vain. The capacity is not the policy's to change.
 //!
-//! `decisions`, `gathering`, `quiet` and `refill` are pure: numbers in, numbers out, no clock. `patience` does what it says. `simulation` runs it in a world of
+//! `crowd` (but for its question), `decisions`, `gathering`, `quiet` and `refill` are pure: numbers in, numbers out, no clock. `patience` does what it says. `simulation` runs it in a world of
 //! two CPUs with a clock of its own.
 
+mod crowd;
 mod decisions;
 mod gathering;
 mod patience;

@@ -293,7 +293,7 @@ impl Reader {
                 drop(readers);
                 return self.attempt_directly(ring, buffers, wanted);
             }
-            Route::Shadow if waiting.is_empty() => return self.attempt_shadow(buffers),
+            Route::Shadow if waiting.is_empty() => return self.attempt_shadow(ring, buffers),
             Route::Ring | Route::Shadow => {}
         }
         segment.populate(waiting.touches(wanted.min(waiting.len())))?;
@@ -328,10 +328,11 @@ impl Reader {
     }
 
     /// With the readers locked: no other of us takes bytes from the shadow now.
-    fn attempt_shadow(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<Attempt> {
+    fn attempt_shadow(&self, ring: &Ring<'_>, buffers: &mut [IoSliceMut<'_>]) -> io::Result<Attempt> {
         match transfer::read_now(self.end.fd(), &mut filled_by_one_call(buffers)) {
             Ok(0) => Ok(Attempt::EndOfStream),
             Ok(count) => {
+                ring.has_taken(count);
                 self.end.counters.moved_through_kernel(count);
                 Ok(Attempt::Moved(count))
             }
@@ -377,9 +378,11 @@ impl Reader {
         let is_over = || has_bytes(ring) || ring.closes() != closes || ring.route() != route;
         let mut effort = Effort::default();
         let is_much = |ticks| is_worth(ring.readable().unwrap_or(0), ticks);
-        let look = self.end.patience.look_for_much(ring.writers_cpu(), is_over, is_much, &mut effort);
+        let (peer_cpu, reads) = (ring.writers_cpu(), self.end.counters.reads());
+        let look = self.end.patience.look_for_bytes(peer_cpu, reads, is_over, is_much, &mut effort);
         let is_found = look == Look::Found && has_bytes(ring);
         if is_found {
+            self.end.patience.found(ring.readable().unwrap_or(0));
             let_gather(&self.end, ring, &mut effort);
         }
         self.end.counters.waited(effort);
@@ -460,6 +463,7 @@ impl Reader {
                 // In this order, as in `ask_kernel`.
                 let (has_bytes, same_route) = (has_bytes(ring), ring.route() == route);
                 waits.slept(!has_bytes && ready.readable && route == Route::Ring);
+                self.end.patience.found(ring.readable().unwrap_or(0));
                 if ready.is_nothing() {
                     self.somebody_sleeps_inside(ring);
                 }

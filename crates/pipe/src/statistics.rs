@@ -132,6 +132,12 @@ impl Counters {
         ways.map(|bytes| bytes.load(Relaxed)).iter().sum()
     }
 
+    /// How often a reader has read.
+    #[inline]
+    pub(crate) fn reads(&self) -> u64 {
+        self.transfers.load(Relaxed) + self.transfers_asleep.load(Relaxed)
+    }
+
     /// With no lock held, and therefore counted apart. Once for each copy at the reader.
     pub(crate) fn moved_directly(&self, bytes: usize) {
         self.bytes_direct.fetch_add(bytes as u64, Relaxed);

@@ -19,7 +19,7 @@
 
 use crate::Broken;
 use crate::biased::BiasedLock;
-use crate::header::{BellWords, Header, Tally, count_one};
+use crate::header::{BellWords, Header, Tally, count_one, count_one_roughly};
 use crate::lock::{Guard, Parking};
 use crate::ring::{Ring, WriteSide};
 use crate::route::Route;
@@ -131,7 +131,7 @@ impl<'a> Bell<'a> {
     /// Somebody is about to write into the shadow, where a reader sleeps ([`Ring::sleeper`]): no bell, but it wakes as one.
     pub fn is_rung_by_writing(&self, shadow: &impl Shadow) {
         self.note_time(shadow);
-        count_one(&self.tally().reader_wakes);
+        count_one_roughly(&self.tally().reader_wakes);
     }
 
     /// Before the system call that wakes: a sleeper may run before that returns. Not in models, as `count_one`.

@@ -14,7 +14,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"mstream\n");
 
 /// The layout described here.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 
 /// Bytes before the first data bank.
 pub const HEADER_BYTES: usize = 4096;
@@ -210,6 +210,9 @@ pub(crate) struct BellWords {
     pub(crate) rung_at: AtomicU64,
     /// The reader that sleeps in the shadow itself; see [`crate::sleeper`].
     pub(crate) sleeper: AtomicU32,
+    /// Bytes that writers have put into the shadow of a quiet pipe, and that its readers are known to have taken; wrapping.
+    pub(crate) quiet_put: AtomicU32,
+    pub(crate) quiet_taken: AtomicU32,
 }
 
 /// How often something happened that takes a system call anyway; wrapping.
@@ -229,6 +232,18 @@ pub(crate) fn count_one(word: &AtomicU32) {
     if cfg!(not(loom)) {
         word.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+/// As [`count_one`], for less: beside somebody who counts at the same moment it may be lost.
+pub(crate) fn count_one_roughly(word: &AtomicU32) {
+    if cfg!(not(loom)) {
+        add(word, 1);
+    }
+}
+
+/// Wrapping, by who is alone in changing the word, or may lose a change of somebody else.
+pub(crate) fn add(word: &AtomicU32, more: u32) {
+    word.store(word.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
 }
 
 #[cfg(not(loom))]
@@ -264,6 +279,7 @@ const _: () = {
     assert!(offset_of!(BellWords, lock) == 0 && offset_of!(BellWords, bytes) == 4);
     assert!(offset_of!(BellWords, tally) == 8 && size_of::<Tally>() == 16);
     assert!(offset_of!(BellWords, rung_at) == 24 && offset_of!(BellWords, sleeper) == 32);
+    assert!(offset_of!(BellWords, quiet_put) == 36 && offset_of!(BellWords, quiet_taken) == 40);
     assert!(offset_of!(Tally, reader_sleeps) == 0 && offset_of!(Tally, writer_sleeps) == 4);
     assert!(offset_of!(Tally, reader_wakes) == 8 && offset_of!(Tally, writer_wakes) == 12);
     assert!(offset_of!(OfferWords, word) == 0 && offset_of!(OfferWords, address) == 8);
@@ -332,6 +348,8 @@ impl Header {
                 },
                 rung_at: AtomicU64::new(0),
                 sleeper: AtomicU32::new(0),
+                quiet_put: AtomicU32::new(0),
+                quiet_taken: AtomicU32::new(0),
             }),
             offer: Line(OfferWords::new()),
         }

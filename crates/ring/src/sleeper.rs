@@ -19,10 +19,16 @@
 //! The locks order all of it. One reader at a time can; others sleep beside the shadow. Who is killed asleep leaves its number,
 //! and the pipe stays with the kernel, where everything works, until somebody finds out ([`Ring::forget_sleeper`]).
 //!
-//! Who *dozes* is awake, and will read the shadow next without looking anywhere else. Nothing depends on it: it only tells a writer
-//! that it need not go back to the ring at once.
+//! Who *dozes* is awake, and will read the shadow next without looking anywhere else. It tells a writer that it need not go back to
+//! the ring at once. It lies down again without a lock, by one exchange of the word, and who goes back to the ring takes the word
+//! away first, by another: one of the two succeeds.
+//!
+//! A writer that finds a sleeper, and knows that all that was put into the shadow has been taken, can write there as to any pipe: what
+//! is no larger than [`PIPE_BUF`](crate::PIPE_BUF) finds room, so it does not wait while it holds the lock. For that both sides count.
+//! Who is killed before it has counted what it took, and bytes that others take, leave a count by which there is less room than
+//! there is.
 
-use crate::header::count_one;
+use crate::header::{add, count_one, count_one_roughly};
 use crate::lock::Parking;
 use crate::ring::{ReadSide, Ring, WriteSide};
 use crate::route::{QUIET, Route};
@@ -56,13 +62,43 @@ impl<P: Parking> WriteSide<'_, P> {
     /// Says why the stream goes through the shadow: only because a reader is about to sleep there ([`Ring::is_quiet`]). Who gives an
     /// end away says otherwise. Only with both sides locked, after [`Bell::silence`](crate::Bell::silence).
     pub fn note_quiet(&self, _: &ReadSide<'_, P>) {
+        let words = &self.ring.header.bell.0;
+        words.quiet_put.store(0, Ordering::Relaxed);
+        words.quiet_taken.store(0, Ordering::Relaxed);
         self.ring.header.state.0.route.store(QUIET, Ordering::Release);
     }
 
-    /// Sends the stream back to the ring. Only with both sides locked, nothing in the shadow, and nobody asleep there.
-    pub fn return_to_ring(&self, _: &ReadSide<'_, P>) {
-        self.ring.sleeper_word().store(0, Ordering::Relaxed);
-        self.ring.set_route(Route::Ring);
+    /// Sends the stream back to the ring, unless somebody sleeps in the shadow. Only with both sides locked and nothing in there.
+    /// Returns whether it did.
+    pub fn return_to_ring(&self, _: &ReadSide<'_, P>) -> bool {
+        let word = self.ring.sleeper_word();
+        let seen = word.load(Ordering::Relaxed);
+        // Who dozes may lie down at this moment. Nobody begins to doze: that takes a sleeper.
+        let is_free = seen == 0
+            || (!is_asleep(seen) && word.compare_exchange(seen, 0, Ordering::Acquire, Ordering::Relaxed).is_ok());
+        if is_free {
+            self.ring.set_route(Route::Ring);
+        }
+        is_free
+    }
+
+    /// Whether all that was put into the shadow of a quiet pipe has been taken, as far as is known.
+    #[inline]
+    pub fn shadow_is_drained(&self) -> bool {
+        let words = &self.ring.header.bell.0;
+        words.quiet_put.load(Ordering::Relaxed) == words.quiet_taken.load(Ordering::Relaxed)
+    }
+
+    /// Before bytes are put into the shadow: until [`has_put`](Self::has_put) says how many, it does not count as drained.
+    #[inline]
+    pub fn will_put(&self) {
+        add(&self.ring.header.bell.0.quiet_put, 1);
+    }
+
+    /// After [`will_put`](Self::will_put).
+    #[inline]
+    pub fn has_put(&self, bytes: usize) {
+        add(&self.ring.header.bell.0.quiet_put, (bytes as u32).wrapping_sub(1));
     }
 }
 
@@ -85,10 +121,29 @@ impl Ring<'_> {
         self.sleeper_word().load(Ordering::Relaxed) == me | DOZES
     }
 
-    /// The thread `me`, which sleeps in the shadow and calls this, does so no longer; it may go on to doze.
+    /// The thread `me`, which calls this, sleeps in the shadow again if it dozed there until now. Returns whether it does.
     #[inline]
-    pub fn sleeper_woke(&self, me: u32, dozes: bool) {
+    pub fn dozer_lies_down(&self, me: u32) -> bool {
+        // With `return_to_ring`: the stream goes through the shadow since before this thread began to doze, and until it wakes up.
+        let dozed = self.sleeper_word().compare_exchange(me | DOZES, me, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if dozed {
+            count_one_roughly(&self.header.bell.0.tally.reader_sleeps);
+        }
+        dozed
+    }
+
+    /// The thread `me`, which sleeps in the shadow and calls this, does so no longer, and has taken so many bytes; it may go on to
+    /// doze.
+    #[inline]
+    pub fn sleeper_woke(&self, me: u32, took: usize, dozes: bool) {
+        add(&self.header.bell.0.quiet_taken, took as u32);
         self.sleeper_word().store(if dozes { me | DOZES } else { 0 }, Ordering::Release);
+    }
+
+    /// Somebody who did not sleep there has taken so many bytes from the shadow.
+    pub fn has_taken(&self, bytes: usize) {
+        // Beside a sleeper either may be forgotten.
+        self.header.bell.0.quiet_taken.fetch_add(bytes as u32, Ordering::Relaxed);
     }
 
     /// The thread `id` has died in its sleep.

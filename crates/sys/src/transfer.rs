@@ -175,6 +175,14 @@ pub fn read_one(end: impl AsFd, buffer: &mut [u8]) -> Result<usize, Errno> {
     rustix::io::read(end, buffer)
 }
 
+/// `write(2)`.
+///
+/// # Errors
+/// Those of `write(2)`.
+pub fn write_one(end: impl AsFd, buffer: &[u8]) -> Result<usize, Errno> {
+    rustix::io::write(end, buffer)
+}
+
 /// `writev(2)`.
 ///
 /// # Errors

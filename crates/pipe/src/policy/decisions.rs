@@ -74,8 +74,7 @@ impl Wait {
             return Some(Wait { act: Act::Look, since: None, offers: 0 });
         }
         let now = now();
-        let may_offer = !is_before(now, lessons.offers_resume_at);
-        may_offer.then_some(Wait { act: Act::Offer, since: Some((now, now)), offers: 0 })
+        (!lessons.rests(now)).then_some(Wait { act: Act::Offer, since: Some((now, now)), offers: 0 })
     }
 
     #[inline]
@@ -141,6 +140,16 @@ pub(super) struct Lessons {
 impl Lessons {
     pub(super) fn none() -> Lessons {
         Lessons { wake: UNMEASURED_WAKE, look: longest_look(UNMEASURED_WAKE), offers_resume_at: 0, rest: 0 }
+    }
+
+    /// Whether no offers are made now.
+    pub(super) fn rests(&self, now: u64) -> bool {
+        is_before(now, self.offers_resume_at)
+    }
+
+    /// Whether an offer was dear.
+    pub(super) fn has_been_dear(&self) -> bool {
+        self.rest > 0
     }
 
     /// For one wait of who never sleeps: a whole look, and offers whatever they cost.

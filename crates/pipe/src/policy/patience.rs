@@ -6,6 +6,7 @@ use std::time::Duration;
 use millstream_sys::{clock, cpu};
 
 use super::WaitPolicy;
+use super::crowd::{self, Turns};
 use super::decisions::{Act, End, Lessons, UNMEASURED_WAKE, Wait};
 use super::gathering::{Gathering, PAUSE};
 use super::quiet::Quiet;
@@ -57,6 +58,11 @@ pub(crate) struct Patience {
     /// Those of [`Quiet`].
     quiet_before: AtomicU64,
     quiet_sleeps: AtomicU32,
+    /// That of [`Turns`].
+    turns: AtomicU32,
+    /// The last wait beside the other side: ticks, and after how many reads.
+    waited_at: AtomicU64,
+    waited_after: AtomicU64,
     /// That of [`Refill`].
     refill: AtomicU64,
 }
@@ -68,7 +74,18 @@ impl Patience {
         let Quiet { before, sleeps } = Quiet::default();
         let (quiet_before, quiet_sleeps) = (AtomicU64::new(before), AtomicU32::new(sleeps));
         let refill = AtomicU64::new(Refill::unknown().0);
-        Patience { policy, look: AtomicU32::new(Lessons::none().look), gathering, quiet_before, quiet_sleeps, refill }
+        let look = AtomicU32::new(Lessons::none().look);
+        Patience {
+            policy,
+            look,
+            gathering,
+            quiet_before,
+            quiet_sleeps,
+            turns: AtomicU32::new(Turns::unknown().0),
+            waited_at: AtomicU64::new(0),
+            waited_after: AtomicU64::new(0),
+            refill,
+        }
     }
 
     pub(crate) fn policy(&self) -> WaitPolicy {
@@ -78,6 +95,44 @@ impl Patience {
     /// Waits until `is_over` says so, or no longer than pays. `peer_cpu` is where the other side last ran.
     pub(crate) fn look(&self, peer_cpu: Option<u32>, is_over: impl Fn() -> bool, effort: &mut Effort) -> Look {
         self.look_for_much(peer_cpu, is_over, |_| false, effort)
+    }
+
+    /// As [`look_for_much`](Self::look_for_much), by a reader that has read so many times.
+    pub(crate) fn look_for_bytes(
+        &self,
+        peer_cpu: Option<u32>,
+        reads: u64,
+        is_over: impl Fn() -> bool,
+        is_much: impl Fn(u64) -> bool,
+        effort: &mut Effort,
+    ) -> Look {
+        if self.policy == WaitPolicy::Block {
+            return Look::AskKernel;
+        }
+        let shares_cpu = shares_cpu(peer_cpu);
+        if shares_cpu && self.policy == WaitPolicy::Adaptive && self.is_in_the_way(reads, clock::ticks()) {
+            effort.withheld += 1;
+            return Look::AskKernel;
+        }
+        self.look_beside(shares_cpu, is_over, is_much, effort)
+    }
+
+    /// A reader has waited, and found so many bytes.
+    #[inline]
+    pub(crate) fn found(&self, bytes: usize) {
+        self.turns.store(Turns(self.turns.load(Relaxed)).after(bytes).0, Relaxed);
+    }
+
+    /// Whether somebody else would take an offer of the CPU that both sides share, where it gains little: see [`crowd`].
+    #[inline]
+    fn is_in_the_way(&self, reads: u64, now: u64) -> bool {
+        let ticks = now.wrapping_sub(self.waited_at.load(Relaxed));
+        let are_seldom = crowd::are_seldom(reads.wrapping_sub(self.waited_after.load(Relaxed)), ticks);
+        self.waited_at.store(now, Relaxed);
+        self.waited_after.store(reads, Relaxed);
+        !are_seldom
+            && Turns(self.turns.load(Relaxed)).are_taken()
+            && crowd::is_crowded(now, || self.lessons().has_been_dear())
     }
 
     /// As [`look`](Self::look), where `is_much` tells that the other side has used a CPU that was offered for so many ticks to do so
@@ -92,12 +147,23 @@ impl Patience {
         if self.policy == WaitPolicy::Block {
             return Look::AskKernel;
         }
+        self.look_beside(shares_cpu(peer_cpu), is_over, is_much, effort)
+    }
+
+    #[inline]
+    fn look_beside(
+        &self,
+        shares_cpu: bool,
+        is_over: impl Fn() -> bool,
+        is_much: impl Fn(u64) -> bool,
+        effort: &mut Effort,
+    ) -> Look {
         let before = self.lessons();
         let mut lessons = before;
         if self.policy == WaitPolicy::Spin {
             lessons.always_wait();
         }
-        let Some(mut wait) = Wait::begin(&lessons, shares_cpu(peer_cpu), clock::ticks) else {
+        let Some(mut wait) = Wait::begin(&lessons, shares_cpu, clock::ticks) else {
             effort.withheld += 1;
             return Look::AskKernel;
         };
@@ -169,13 +235,18 @@ impl Patience {
         shares_cpu(peer_cpu)
     }
 
-    /// Whether a wait would begin with sleep: a look would only keep the other side from running, and so would an offer.
+    /// Whether the next wait of a reader for a few bytes begins with sleep: a look would only keep the other side from running, and so
+    /// would an offer.
     #[inline]
-    pub(crate) fn is_resting(&self, peer_cpu: Option<u32>) -> bool {
+    pub(crate) fn sleeps_next(&self, peer_cpu: Option<u32>, reads: u64) -> bool {
         match self.policy {
             WaitPolicy::Spin => false,
             WaitPolicy::Block => true,
-            WaitPolicy::Adaptive => Wait::begin(&self.lessons(), shares_cpu(peer_cpu), clock::ticks).is_none(),
+            WaitPolicy::Adaptive if !shares_cpu(peer_cpu) => false,
+            WaitPolicy::Adaptive => {
+                let now = clock::ticks();
+                self.is_in_the_way(reads, now) || self.lessons().rests(now)
+            }
         }
     }
 

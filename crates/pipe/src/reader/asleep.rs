@@ -54,8 +54,11 @@ impl Reader {
             [buffer] => transfer::read_one(self.end.fd(), buffer),
             several => transfer::read(self.end.fd(), &mut filled_by_one_call(several)),
         };
-        self.end.counters.moved_asleep(*outcome.as_ref().unwrap_or(&0));
-        ring.sleeper_woke(self.end.parker().thread(), self.end.patience.is_resting(ring.writers_cpu()));
+        let took = *outcome.as_ref().unwrap_or(&0);
+        self.end.counters.moved_asleep(took);
+        self.end.patience.found(took);
+        let dozes = self.end.patience.sleeps_next(ring.writers_cpu(), self.end.counters.reads());
+        ring.sleeper_woke(self.end.parker().thread(), took, dozes);
         if peer_is_elsewhere {
             self.end.patience.woke(slept_at, ring.bell().rung_at(), ring.writers_cpu());
         }
@@ -108,6 +111,9 @@ impl Reader {
                     // A stream: whoever writes is to find nobody here, and goes back to the ring.
                     ring.dozes_no_longer(parker.thread());
                     return Ok(false);
+                }
+                if ring.dozer_lies_down(parker.thread()) {
+                    return Ok(true);
                 }
                 let readers = ring.lock_readers(&parker).map_err(broken)?;
                 let is_alone = !readers.is_claimed() && ring.readable() == Ok(0) && ring.all_have_returned();

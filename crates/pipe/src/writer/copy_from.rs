@@ -100,7 +100,13 @@ impl Writer {
         match ring.route() {
             Route::Ring => {}
             // With the writers locked: none of ours can come between.
-            Route::Shadow => return self.splice_to_shadow(source, wanted, done),
+            Route::Shadow => {
+                writers.will_put();
+                let before = *done;
+                let step = self.splice_to_shadow(source, wanted, done)?;
+                writers.has_put((*done - before) as usize);
+                return Ok(step);
+            }
             Route::Moving => return Ok(Step::Moved),
         }
         let room = writers.room(wanted).map_err(broken)?;

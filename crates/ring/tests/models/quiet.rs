@@ -82,12 +82,15 @@ impl Quiet {
         let writers = ring.lock_writers(me).unwrap();
         if ring.route() == Route::Shadow && ring.sleeper().is_none() && self.shadow.bytes() == 0 {
             let readers = ring.lock_readers(me).unwrap();
-            if ring.sleeper().is_none() && self.shadow.bytes() == 0 {
+            if self.shadow.bytes() == 0 {
                 writers.return_to_ring(&readers);
             }
         }
         if ring.route() == Route::Shadow {
-            return self.shadow.write(byte);
+            assert!(!writers.shadow_is_drained() || self.shadow.bytes() == 0, "there may be no room");
+            writers.will_put();
+            self.shadow.write(byte);
+            return writers.has_put(1);
         }
         assert_eq!(write_now(&writers, &[byte]).unwrap(), 1);
         let calls = ring.readers_wait_roughly();
@@ -100,9 +103,12 @@ impl Quiet {
         }
     }
 
-    /// As `Reader::read_asleep`, for who finds nothing in the ring.
-    fn read(&self, me: &Me) -> u8 {
+    /// As `Reader::read_if_quiet` and then `Reader::read_asleep`, for who finds nothing in the ring.
+    fn read(&self, me: &Me, dozes: bool) -> u8 {
         let ring = self.world.ring();
+        if ring.dozer_lies_down(me.owner()) {
+            return self.read_asleep(me, dozes);
+        }
         loop {
             let readers = ring.lock_readers(me).unwrap();
             let mut byte = [0];
@@ -111,12 +117,16 @@ impl Quiet {
             }
             drop(readers);
             if self.lies_down(me) {
-                let byte = self.shadow.read_asleep();
-                ring.sleeper_woke(me.owner(), false);
-                return byte;
+                return self.read_asleep(me, dozes);
             }
             self.sleep_beside(me);
         }
+    }
+
+    fn read_asleep(&self, me: &Me, dozes: bool) -> u8 {
+        let byte = self.shadow.read_asleep();
+        self.world.ring().sleeper_woke(me.owner(), 1, dozes);
+        byte
     }
 
     /// As `Reader::lies_down`.
@@ -125,11 +135,12 @@ impl Quiet {
         if ring.route() == Route::Shadow {
             return ring.lock_readers(me).unwrap().note_sleeper(me.owner());
         }
-        let Some((_writers, readers)) = ring.try_lock_both(me) else { return false };
+        let Some((writers, readers)) = ring.try_lock_both(me) else { return false };
         if ring.route() != Route::Ring || ring.readable() != Ok(0) {
             return false;
         }
         ring.bell().silence(me, &self.shadow, Route::Shadow).unwrap();
+        writers.note_quiet(&readers);
         readers.note_sleeper(me.owner())
     }
 
@@ -151,7 +162,19 @@ fn what_comes_to_a_sleeper_is_the_stream_and_nothing_else() {
         let quiet = Quiet::new();
         let theirs = quiet.clone();
         let writer = thread::spawn(move || (1..=3).for_each(|byte| theirs.write(&Me(OCCASIONAL), byte)));
-        let got = [(); 3].map(|()| quiet.read(&Me(OCCASIONAL + 1)));
+        let got = [(); 3].map(|()| quiet.read(&Me(OCCASIONAL + 1), false));
+        writer.join().unwrap();
+        assert_eq!(got, [1, 2, 3]);
+    });
+}
+
+#[test]
+fn who_dozes_lies_down_without_a_lock_or_finds_the_stream_in_the_ring() {
+    check(2, || {
+        let quiet = Quiet::new();
+        let theirs = quiet.clone();
+        let writer = thread::spawn(move || (1..=3).for_each(|byte| theirs.write(&Me(OCCASIONAL), byte)));
+        let got = [(); 3].map(|()| quiet.read(&Me(OCCASIONAL + 1), true));
         writer.join().unwrap();
         assert_eq!(got, [1, 2, 3]);
     });
@@ -165,7 +188,7 @@ fn two_writers_send_one_sleeper_each_its_byte() {
             let theirs = quiet.clone();
             thread::spawn(move || theirs.write(&Me(OCCASIONAL + u32::from(byte)), byte))
         });
-        let mut got = [(); 2].map(|()| quiet.read(&Me(OCCASIONAL)));
+        let mut got = [(); 2].map(|()| quiet.read(&Me(OCCASIONAL), false));
         writers.into_iter().for_each(|writer| writer.join().unwrap());
         got.sort_unstable();
         assert_eq!(got, [1, 2]);
@@ -181,11 +204,7 @@ fn the_stream_does_not_return_over_a_sleeper() {
         quiet.world.ring().bell().reader_will_sleep(&Me(OCCASIONAL + 9), &quiet.shadow).unwrap();
         let reader = thread::spawn(move || {
             let me = Me(OCCASIONAL + 1);
-            theirs.lies_down(&me).then(|| {
-                let byte = theirs.shadow.read_asleep();
-                theirs.world.ring().sleeper_woke(me.owner(), false);
-                byte
-            })
+            theirs.lies_down(&me).then(|| theirs.read_asleep(&me, false))
         });
         quiet.write(&Me(OCCASIONAL), 7);
         if let Some(byte) = reader.join().unwrap() {

@@ -1,0 +1,120 @@
+//! Whether a third program wants the CPU that both sides of a pipe share, from how many threads want one.
+//!
+//! Two processes that send each other a byte in turns, and give way to each other, lose what is left of their share with each offer
+//! that the third takes, and gain little by the others. The kernel says how many threads run or wait to (`/proc/loadavg`), not where:
+//! if they are more than there are CPUs, some wait. If an offer was dear before, a third thread anywhere is taken to be the one that
+//! took it.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use millstream_sys::cpu;
+
+/// Ticks between two questions, about 7 milliseconds: a question takes as long as a few round trips. Sooner after a third thread was
+/// seen, which may have come by only.
+const ASK_EVERY: u64 = 20_000_000;
+const ASK_CROWD_EVERY: u64 = 5_000_000;
+
+/// Both sides.
+const PAIR: u32 = 2;
+
+/// When this process has asked last, without the lowest bit, which says what it has found; 0: never.
+static ASKED: AtomicU64 = AtomicU64::new(0);
+
+/// How many CPUs there are; 0: not known yet.
+static CPUS: AtomicU32 = AtomicU32::new(0);
+
+/// Bytes that a reader of a stream finds more of, if it gives way when there are none.
+const LITTLE: usize = 256;
+
+/// Ticks for each turn, a third of a millisecond, by which they are seldom: who takes them has so much of its share of the CPU left that
+/// it does not miss what it gives away.
+const SELDOM: u64 = 1_000_000;
+
+/// Waits in a row after which there was little, until two are taken to be taking turns.
+const ENOUGH: u32 = 3;
+
+/// Waits in a row after which a reader has found little.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Turns(pub(super) u32);
+
+impl Turns {
+    /// Before the first wait: a stream shows by what is found after it.
+    pub(super) fn unknown() -> Turns {
+        Turns(ENOUGH)
+    }
+
+    #[inline]
+    pub(super) fn after(self, found: usize) -> Turns {
+        Turns(if found <= LITTLE { self.0.saturating_add(1) } else { 0 })
+    }
+
+    /// Whether the two are taking turns.
+    #[inline]
+    pub(super) fn are_taken(self) -> bool {
+        self.0 >= ENOUGH
+    }
+}
+
+/// Whether so many turns in that time are few.
+#[inline]
+pub(super) fn are_seldom(turns: u64, ticks: u64) -> bool {
+    ticks >= turns.max(1).saturating_mul(SELDOM)
+}
+
+/// As was found a moment ago. `has_been_dear`: somebody has taken an offer that was meant for the other side.
+#[inline]
+pub(super) fn is_crowded(now: u64, has_been_dear: impl FnOnce() -> bool) -> bool {
+    let asked = ASKED.load(Relaxed);
+    let was_crowded = asked & 1 != 0;
+    let every = if was_crowded { ASK_CROWD_EVERY } else { ASK_EVERY };
+    if now.wrapping_sub(asked) < every { was_crowded } else { ask(now, has_been_dear()) }
+}
+
+#[cold]
+fn ask(now: u64, has_been_dear: bool) -> bool {
+    if CPUS.load(Relaxed) == 0 {
+        CPUS.store(cpu::online(), Relaxed);
+    }
+    let is_crowded = judge(cpu::running_threads().unwrap_or(0), CPUS.load(Relaxed), has_been_dear);
+    ASKED.store(now & !1 | u64::from(is_crowded), Relaxed);
+    is_crowded
+}
+
+fn judge(threads: u32, cpus: u32, has_been_dear: bool) -> bool {
+    threads > cpus.max(PAIR) || (has_been_dear && threads > PAIR)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_are_taken_until_much_is_found() {
+        let after =
+            |found: &[usize]| found.iter().fold(Turns::unknown(), |turns, &bytes| turns.after(bytes)).are_taken();
+        assert!(after(&[]) && after(&[1; 3]) && after(&[LITTLE; 100]) && after(&[4096, 1, 1, 1]));
+        assert!(!after(&[4096, 1, 1]) && !after(&[LITTLE + 1; 100]) && !after(&[1, 1, 1, 4096]));
+    }
+
+    #[test]
+    fn turns_are_seldom_by_their_number_and_not_by_that_of_the_waits() {
+        assert!(are_seldom(1, SELDOM) && are_seldom(0, SELDOM) && are_seldom(10, u64::MAX));
+        assert!(!are_seldom(1, SELDOM - 1) && !are_seldom(1000, 100 * SELDOM) && !are_seldom(u64::MAX, SELDOM));
+    }
+
+    #[test]
+    fn a_pair_by_itself_is_no_crowd() {
+        assert!(!judge(2, 1, true) && !judge(2, 1, false) && !judge(0, 1, true));
+    }
+
+    #[test]
+    fn more_threads_than_cpus_are_one() {
+        assert!(judge(3, 1, false) && judge(3, 2, false) && judge(17, 16, false));
+        assert!(!judge(3, 16, false) && !judge(16, 16, false));
+    }
+
+    #[test]
+    fn a_third_thread_is_one_after_a_dear_offer() {
+        assert!(judge(3, 16, true));
+    }
+}
