@@ -354,6 +354,8 @@ fn a_filter_of_little_runs_without_the_library_and_one_of_much_has_it() {
         format!("SED {little} | /bin/cat"),
         format!("SED {one} | /bin/cat"),
         format!("SED {little} no-file /dev/null 2>/dev/null | /bin/cat"),
+        format!("/bin/sed -e 'r /proc/self/environ' {little} | /bin/cat"),
+        format!("/bin/sed -ne 'p;r /proc/self/environ' {little} | /bin/cat"),
         format!("SED <{little} | /bin/cat"),
         // The pipe that stands on its input is in use, but not read.
         format!("sleep 0.1 | SED {little} | /bin/cat"),
@@ -367,6 +369,10 @@ fn a_filter_of_little_runs_without_the_library_and_one_of_much_has_it() {
         format!("SED {one} {other} | /bin/cat"),
         format!("SED <{much} | /bin/cat"),
         format!("echo text | SED {little} - | /bin/cat"),
+        // Which of these words are files is not looked at.
+        format!("/bin/sed -e'r /proc/self/environ' {much} </dev/null | /bin/cat"),
+        format!("/bin/sed --expression='r /proc/self/environ' {much} </dev/null | /bin/cat"),
+        format!("/bin/grep -ahr PATH= /proc/self/environ {little} </dev/null | /bin/cat"),
         // How much is in these nobody knows.
         "SED /proc/self/status | /bin/cat".to_owned(),
         "SED </proc/self/status | /bin/cat".to_owned(),
@@ -673,11 +679,22 @@ fn programs_of_another_architecture_just_run() {
 fn programs_of_another_c_library_just_run() {
     let scratch = Scratch::new();
     let source = r#"
+        #define _GNU_SOURCE
+        #include <fcntl.h>
+        #include <poll.h>
         #include <stdio.h>
+        #include <sys/select.h>
         #include <unistd.h>
         int main(void) {
             int ends[2]; char byte;
-            if (pipe(ends) || write(ends[1], "x", 1) != 1 || read(ends[0], &byte, 1) != 1) return 1;
+            if (pipe(ends) || write(ends[1], "x", 1) != 1) return 1;
+            struct pollfd asked = {.fd = ends[0], .events = POLLIN};
+            fd_set set;
+            FD_ZERO(&set);
+            FD_SET(ends[0], &set);
+            if (poll(&asked, 1, 0) != 1 || select(ends[0] + 1, &set, 0, 0, 0) != 1) return 2;
+            if (fcntl(ends[0], F_GETFL) != O_RDONLY || fcntl(ends[0], F_SETPIPE_SZ, 8192) != 8192) return 3;
+            if (read(ends[0], &byte, 1) != 1) return 4;
             pclose(popen(":", "r"));
             puts("hello");
             return 0;

@@ -14,6 +14,8 @@ use over_ring::{
     ENDS, MANY, Programs, assert_arrived, can_join, over_ring, over_ring_with, said, seen, told, told_of_all,
 };
 
+const SUCCESSOR: &str = include_str!("ring/successor.c");
+
 static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| {
     Programs::built(&[
         // As everybody builds programs, and without shared libraries: it cannot join.
@@ -23,6 +25,9 @@ static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| {
         ("B", include_str!("ring/absent.c"), &[]),
         // Runs another under filters of system calls.
         ("C", include_str!("ring/confine.c"), &[]),
+        // By themselves, and as a program that could make threads.
+        ("S", SUCCESSOR, &[]),
+        ("T", SUCCESSOR, &["-Wl,-u,pthread_create"]),
     ])
 });
 
@@ -91,6 +96,18 @@ fn a_program_that_cannot_join_takes_over_in_mid_stream() {
     let script = format!("$E write {MANY} call 8000000 exec /bin/sh -c 'exec $A write 1000 call' | wc -c");
     let all: u64 = seen(&script).stdout.trim().parse().unwrap();
     assert!((8_001_000..8_201_000).contains(&all), "{all}");
+}
+
+/// Which has pipes of the kernel's size, and so less room than the memory of a joined one.
+#[test]
+fn a_program_with_threads_takes_over_in_mid_stream() {
+    for how in ["execvp", "fexecve", "spawn", "spawnp"] {
+        for turn in 0..3 {
+            let script = format!("$E write {MANY} call | $S {} {how} $T", 9_000_000 + turn * 1_000_000);
+            let counted = seen(&script);
+            assert_eq!((counted.code, counted.stdout), (Some(0), format!("{MANY}\n")), "{how}: {}", counted.stderr);
+        }
+    }
 }
 
 #[test]

@@ -50,7 +50,6 @@ macro_rules! lazily_bound {
 }
 
 lazily_bound! {
-    "millstream_fcntl" => "__fcntl",
     "millstream_fileno" => "fileno",
     "millstream_errno_location" => "__errno_location",
     "millstream_getenv" => "getenv",
@@ -65,8 +64,6 @@ lazily_bound! {
 // "C-unwind", because a thread that is cancelled inside one of these unwinds through our frame. No frame of ours holds
 // anything that needs dropping.
 unsafe extern "C-unwind" {
-    #[link_name = "millstream_fcntl"]
-    pub(crate) fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int;
     #[link_name = "millstream_fileno"]
     pub(crate) fn fileno(stream: *mut File) -> c_int;
     #[link_name = "millstream_errno_location"]

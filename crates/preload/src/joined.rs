@@ -81,6 +81,7 @@ pub(crate) fn start(settings: &Settings<'_>) {
         word.store(*value, Relaxed);
     }
     redirect::find();
+    watched::start();
     IS_WANTED.store(true, Relaxed);
     if INHERITED.iter().any(|fd| borrow(fd).and_then(pipe::identity).is_some()) {
         has_pipe();

@@ -22,6 +22,7 @@ static PIPE_BYTES: AtomicU64 = AtomicU64::new(0);
 static DESCRIPTOR_LIMIT: AtomicU64 = AtomicU64::new(0);
 
 static POPEN: Behind = Behind::new(c"popen");
+static FCNTL: Behind = Behind::new(c"fcntl");
 
 /// Begins to enlarge: pipes that are made from now on, and those that stand on the standard input and output. A program
 /// that is not in the run's hands may have made these: a static shell, a Go program.
@@ -29,6 +30,7 @@ pub(crate) fn start(settings: &Settings<'_>) {
     PIPE_BYTES.store(settings.pipe_bytes, Relaxed);
     DESCRIPTOR_LIMIT.store(settings.descriptor_limit, Relaxed);
     POPEN.prepare();
+    FCNTL.prepare();
     for fd in 0..2 {
         enlarge_untouched(fd);
     }
@@ -89,8 +91,10 @@ pub unsafe extern "C-unwind" fn popen(command: *const c_char, mode: *const c_cha
 /// As for `fcntl(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+    // SAFETY: the C library's function takes its third argument from the same register, whether there is one or not.
+    let behind: unsafe extern "C-unwind" fn(c_int, c_int, usize) -> c_int = unsafe { FCNTL.function() };
     // SAFETY: the caller's promise is the same.
-    let answer = unsafe { glibc::fcntl(fd, command, argument) };
+    let answer = unsafe { behind(fd, command, argument) };
     if command == F_SETPIPE_SZ && answer >= 0 {
         choose_size(fd);
     }
@@ -151,6 +155,11 @@ fn enlarge_untouched(fd: c_int) {
 #[inline(never)] // gives its stack back before its caller needs its own
 pub(crate) fn leave_to_threads() {
     let bytes = PIPE_BYTES.load(Relaxed) as usize;
+    // The memory of a joined pipe may hold more than a small one could take back.
+    #[cfg(all(feature = "ring", target_arch = "x86_64"))]
+    if !crate::joined::leave() {
+        return;
+    }
     // Where the user has said how large pipes are to be, they are.
     if bytes <= pipe::DEFAULT_CAPACITY || DESCRIPTOR_LIMIT.load(Relaxed) == u64::MAX {
         return;
@@ -159,8 +168,13 @@ pub(crate) fn leave_to_threads() {
         let Some(end) = borrow(&fd) else { continue };
         let had = pipe::capacity(end);
         let is_ours = had == Ok(bytes) && !settled::is_settled(end, By::Program);
-        if had == Ok(pipe::DEFAULT_CAPACITY) || (is_ours && pipe::set_capacity(end, pipe::DEFAULT_CAPACITY).is_ok()) {
-            settled::settle(end, By::Run);
+        if had != Ok(pipe::DEFAULT_CAPACITY) && !is_ours {
+            continue;
+        }
+        // First: the program on the other side may be looking at this moment.
+        settled::settle(end, By::Run);
+        if is_ours && pipe::set_capacity(end, pipe::DEFAULT_CAPACITY).is_err() {
+            settled::unsettle(end, By::Run);
         }
     }
 }

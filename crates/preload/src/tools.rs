@@ -145,7 +145,7 @@ mod at_pipes {
         (reads || writes)
             && match unsafe { files(tool, arguments) } {
                 Files::None if reads => !joined::has_some_bytes(0) || joined::is_worth(SOME_LINES),
-                Files::None => bytes_of_input().is_none_or(|bytes| joined::is_worth(bytes * GROWTH)),
+                Files::None => bytes_of_input().is_none_or(|bytes| joined::is_worth(bytes.saturating_mul(GROWTH))),
                 Files::Bytes(bytes) => joined::is_worth(bytes.saturating_mul(GROWTH)),
                 Files::Unknown => true,
             }
@@ -161,6 +161,25 @@ mod at_pipes {
         None,
         Bytes(u64),
         Unknown,
+    }
+
+    /// Whether an option has what is told in it (`-es/a/b/`, `--regexp=a`), so that the next argument is a file, or names directories to
+    /// walk through (`-r`).
+    ///
+    /// # Safety
+    /// `option` is a C string of one byte at least.
+    unsafe fn tells_by_itself(option: *const c_char) -> bool {
+        let mut tells = false;
+        for at in 1.. {
+            // SAFETY: none of the bytes before was zero.
+            match unsafe { option.add(at).read() }.cast_unsigned() {
+                0 => break,
+                _ if tells => return true,
+                b'-' | b'r' | b'R' => return true,
+                letter => tells = letter == b'e' || letter == b'f',
+            }
+        }
+        false
     }
 
     /// What the arguments name. Those that name nothing are something else.
@@ -188,6 +207,10 @@ mod at_pipes {
                 // The standard input among files.
                 // SAFETY: its first byte is not zero.
                 if index > 0 && unsafe { *argument.add(1) } == 0 {
+                    return Files::Unknown;
+                }
+                // SAFETY: a C string that is not empty.
+                if index > 0 && tool == Tool::Told && unsafe { tells_by_itself(argument) } {
                     return Files::Unknown;
                 }
                 continue;

@@ -42,6 +42,11 @@ pub(crate) fn is_asleep(word: u32) -> bool {
     word != 0 && word & DOZES == 0
 }
 
+/// Far more than fits into a pipe, and far less than the words count.
+fn at_most(bytes: usize) -> u32 {
+    bytes.min(1 << 30) as u32
+}
+
 impl<P: Parking> ReadSide<'_, P> {
     /// Says that the thread `me` will sleep in the shadow. It calls [`Ring::sleeper_woke`] when it does no longer. Refused while
     /// the stream does not go through the shadow, or somebody else sleeps or dozes there.
@@ -89,16 +94,17 @@ impl<P: Parking> WriteSide<'_, P> {
         words.quiet_put.load(Ordering::Relaxed) == words.quiet_taken.load(Ordering::Relaxed)
     }
 
-    /// Before bytes are put into the shadow: until [`has_put`](Self::has_put) says how many, it does not count as drained.
+    /// Before so many bytes at most are put into the shadow. Who is killed before [`has_put`](Self::has_put), or does not know how many
+    /// they were, leaves a count that is too high.
     #[inline]
-    pub fn will_put(&self) {
-        add(&self.ring.header.bell.0.quiet_put, 1);
+    pub fn will_put(&self, most: usize) {
+        add(&self.ring.header.bell.0.quiet_put, at_most(most));
     }
 
-    /// After [`will_put`](Self::will_put).
+    /// After [`will_put`](Self::will_put): how many they were.
     #[inline]
-    pub fn has_put(&self, bytes: usize) {
-        add(&self.ring.header.bell.0.quiet_put, (bytes as u32).wrapping_sub(1));
+    pub fn has_put(&self, most: usize, bytes: usize) {
+        add(&self.ring.header.bell.0.quiet_put, at_most(bytes).wrapping_sub(at_most(most)));
     }
 }
 

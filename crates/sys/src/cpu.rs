@@ -52,7 +52,7 @@ pub fn running_threads() -> Option<u32> {
     line.split_whitespace().nth(3)?.split('/').next()?.parse().ok()
 }
 
-/// How many CPUs the machine has in use.
+/// How many CPUs the machine has in use, as the C library says: some count those of this thread only.
 pub fn online() -> u32 {
     // SAFETY: takes a number, returns one; -1 if the kernel does not say.
     u32::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(1)

@@ -47,6 +47,11 @@ fn settle_end(end: BorrowedFd<'_>, by: By) {
     }
 }
 
+/// Takes a mark back that this end's open file description has.
+pub fn unsettle(end: impl AsFd, by: By) {
+    lock(end.as_fd(), F_OFD_SETLK, F_UNLCK, by.place(), 2);
+}
+
 /// Whether a holder of either end has.
 pub fn is_settled(end: impl AsFd, by: By) -> bool {
     is_marked(end.as_fd(), by.place(), 2)

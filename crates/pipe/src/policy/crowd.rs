@@ -58,7 +58,7 @@ impl Turns {
 /// Whether so many turns in that time are few.
 #[inline]
 pub(super) fn are_seldom(turns: u64, ticks: u64) -> bool {
-    ticks >= turns.max(1).saturating_mul(SELDOM)
+    ticks >= turns.saturating_mul(SELDOM)
 }
 
 /// As was found a moment ago. `has_been_dear`: somebody has taken an offer that was meant for the other side.
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn turns_are_seldom_by_their_number_and_not_by_that_of_the_waits() {
-        assert!(are_seldom(1, SELDOM) && are_seldom(0, SELDOM) && are_seldom(10, u64::MAX));
+        assert!(are_seldom(1, SELDOM) && are_seldom(10, u64::MAX));
         assert!(!are_seldom(1, SELDOM - 1) && !are_seldom(1000, 100 * SELDOM) && !are_seldom(u64::MAX, SELDOM));
     }
 

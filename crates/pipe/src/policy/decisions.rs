@@ -26,6 +26,9 @@ const DEAR_OFFER_WAKES: u32 = 8;
 const LONGEST_REST: u32 = 128;
 const SOON_RESTS: u64 = 8;
 
+/// After the rest, about a third of a second, in which a dear offer shows where somebody else runs: one in that time costs a hundredth.
+const DEAR_FOR: u64 = 1_000_000_000;
+
 /// What a dear offer is taken to have taken at most, about 30 milliseconds, so that a process that was stopped for a
 /// while is not marked for long.
 const DEAREST_OFFER: u64 = 100_000_000;
@@ -147,9 +150,9 @@ impl Lessons {
         is_before(now, self.offers_resume_at)
     }
 
-    /// Whether an offer was dear.
-    pub(super) fn has_been_dear(&self) -> bool {
-        self.rest > 0
+    /// Whether an offer was dear not long ago.
+    pub(super) fn has_been_dear(&self, now: u64) -> bool {
+        self.rest > 0 && is_before(now, self.offers_resume_at.wrapping_add(DEAR_FOR))
     }
 
     /// For one wait of who never sleeps: a whole look, and offers whatever they cost.
@@ -307,6 +310,15 @@ mod tests {
             rest / 10_000_000
         });
         assert_eq!(rests, [1, 4, 16, 64, 128, 128]);
+    }
+
+    #[test]
+    fn a_dear_offer_is_remembered_for_a_while_after_the_rest() {
+        let (mut lessons, now) = (Lessons::none(), 1 << 40);
+        assert!(!lessons.has_been_dear(now));
+        lessons.has_offered(now, now + 10_000_000);
+        let resumes = lessons.offers_resume_at;
+        assert!(lessons.has_been_dear(resumes + DEAR_FOR - 1) && !lessons.has_been_dear(resumes + DEAR_FOR));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Does what `decisions` says: looks, offers, and reads the clock.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use millstream_sys::{clock, cpu};
@@ -63,6 +63,7 @@ pub(crate) struct Patience {
     /// The last wait beside the other side: ticks, and after how many reads.
     waited_at: AtomicU64,
     waited_after: AtomicU64,
+    waits_seldom: AtomicBool,
     /// That of [`Refill`].
     refill: AtomicU64,
 }
@@ -84,6 +85,7 @@ impl Patience {
             turns: AtomicU32::new(Turns::unknown().0),
             waited_at: AtomicU64::new(0),
             waited_after: AtomicU64::new(0),
+            waits_seldom: AtomicBool::new(false),
             refill,
         }
     }
@@ -126,13 +128,17 @@ impl Patience {
     /// Whether somebody else would take an offer of the CPU that both sides share, where it gains little: see [`crowd`].
     #[inline]
     fn is_in_the_way(&self, reads: u64, now: u64) -> bool {
-        let ticks = now.wrapping_sub(self.waited_at.load(Relaxed));
-        let are_seldom = crowd::are_seldom(reads.wrapping_sub(self.waited_after.load(Relaxed)), ticks);
-        self.waited_at.store(now, Relaxed);
-        self.waited_after.store(reads, Relaxed);
-        !are_seldom
+        let turns = reads.wrapping_sub(self.waited_after.load(Relaxed));
+        // Asked again in the same wait: as before.
+        if turns > 0 {
+            let ticks = now.wrapping_sub(self.waited_at.load(Relaxed));
+            self.waits_seldom.store(crowd::are_seldom(turns, ticks), Relaxed);
+            self.waited_at.store(now, Relaxed);
+            self.waited_after.store(reads, Relaxed);
+        }
+        !self.waits_seldom.load(Relaxed)
             && Turns(self.turns.load(Relaxed)).are_taken()
-            && crowd::is_crowded(now, || self.lessons().has_been_dear())
+            && crowd::is_crowded(now, || self.lessons().has_been_dear(now))
     }
 
     /// As [`look`](Self::look), where `is_much` tells that the other side has used a CPU that was offered for so many ticks to do so

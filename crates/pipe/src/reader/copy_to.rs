@@ -123,7 +123,9 @@ impl Reader {
             Route::Ring if waiting.is_empty() => return Ok(Step::Empty),
             // With the readers locked no other of us takes bytes from the shadow now, but for one that sleeps there.
             Route::Shadow if waiting.is_empty() => {
+                let before = *done;
                 let step = self.splice_shadow(target, wanted, || self.somebody_sleeps_inside(ring), done)?;
+                ring.has_taken((*done - before) as usize);
                 drop(readers);
                 return match step {
                     Some(step) => Ok(step),

@@ -161,6 +161,10 @@ impl<'a> Relay<'a> {
         let source = source.filter(|_| !is_empty);
         // So much at once, if it is a page, that a slow reader does not have every byte moved by itself.
         let least = source.as_ref().map_or(PIPE_BUF, |source| source.waiting.len()).min(wanted).min(PIPE_BUF);
+        let (before, fills_shadow) = (*done, writers.as_ref().filter(|_| routes.1 == Some(Route::Shadow)));
+        if let Some(writers) = fills_shadow {
+            writers.will_put(wanted);
+        }
         let outcome = match &target {
             _ if is_empty && routes.0 == Some(Route::Ring) => Ok(Step::Empty),
             Some(target) if target.room.len() < least => Ok(Step::Full),
@@ -173,6 +177,9 @@ impl<'a> Relay<'a> {
                 }
             }),
         };
+        if let (Some(writers), Ok(_) | Err(Errno::AGAIN)) = (fills_shadow, &outcome) {
+            writers.has_put(wanted, (*done - before) as usize);
+        }
         let outcome = match outcome {
             // Of which of the two?
             Err(Errno::AGAIN) if source.is_none() && transfer::bytes_waiting(self.reader.end.fd())? == 0 => Step::Empty,

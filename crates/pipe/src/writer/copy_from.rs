@@ -101,10 +101,11 @@ impl Writer {
             Route::Ring => {}
             // With the writers locked: none of ours can come between.
             Route::Shadow => {
-                writers.will_put();
+                writers.will_put(wanted);
                 let before = *done;
+                // An error may come after some were put.
                 let step = self.splice_to_shadow(source, wanted, done)?;
-                writers.has_put((*done - before) as usize);
+                writers.has_put(wanted, (*done - before) as usize);
                 return Ok(step);
             }
             Route::Moving => return Ok(Step::Moved),

@@ -35,7 +35,7 @@ impl Writer {
             ring.bell().is_rung_by_writing(&self.end.mirror());
         }
         let has_room_for_sure = has_sleeper && ring.is_quiet() && writers.shadow_is_drained() && total <= PIPE_BUF;
-        writers.will_put();
+        writers.will_put(total - done);
         let mut gathered = Vec::new();
         let outcome = match buffers {
             // Faster by a twentieth of a round trip than the call that never waits.
@@ -43,10 +43,11 @@ impl Writer {
             [buffer] => transfer::write_now(self.end.fd(), &[IoSlice::new(&buffer[done..])]),
             several => transfer::write_now(self.end.fd(), &gathered_for_one_call(several, done, total, &mut gathered)),
         };
-        writers.has_put(*outcome.as_ref().unwrap_or(&0));
+        writers.has_put(total - done, *outcome.as_ref().unwrap_or(&0));
         match outcome {
             Ok(0) | Err(Errno::AGAIN) if self.makes_room(ring) => Ok(Attempt::Moved(0)),
             Ok(0) | Err(Errno::AGAIN) => Ok(Attempt::NoRoom),
+            Err(Errno::INTR) => Err(Stop::Interrupted),
             Ok(count) => {
                 if has_sleeper {
                     self.end.counters.moved_to_sleeper(count);

@@ -1,15 +1,12 @@
 //! Descriptors that the program waits for before it writes to them. Their pipes are left alone: the first wait for room, at a full
 //! pipe, would give them back to the kernel, and what joining had cost would be lost.
-//!
-//! `poll` and `select` are those of glibc, whose second names are not ours.
 
-use core::arch::global_asm;
 use core::ffi::{c_int, c_ulong, c_void};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use super::notice;
-use crate::glibc;
+use crate::glibc::{self, Behind};
 
 const WORDS: usize = notice::NUMBERS / 64;
 /// A bit for each number that was waited for since it was last asked.
@@ -44,24 +41,13 @@ pub struct Asked {
     answer: i16,
 }
 
-global_asm!(
-    ".pushsection .text.millstream_waits,\"ax\",@progbits",
-    ".weak __poll",
-    ".weak __select",
-    ".globl millstream_poll_behind",
-    ".hidden millstream_poll_behind",
-    "millstream_poll_behind: jmp __poll@PLT",
-    ".globl millstream_select_behind",
-    ".hidden millstream_select_behind",
-    "millstream_select_behind: jmp __select@PLT",
-    ".popsection",
-);
+static POLL: Behind = Behind::new(c"poll");
+static SELECT: Behind = Behind::new(c"select");
 
-unsafe extern "C-unwind" {
-    #[link_name = "millstream_poll_behind"]
-    fn poll_behind(asked: *mut Asked, len: c_ulong, limit_ms: c_int) -> c_int;
-    #[link_name = "millstream_select_behind"]
-    fn select_behind(numbers: c_int, read: *mut u64, write: *mut u64, other: *mut u64, limit: *mut c_void) -> c_int;
+/// Finds the functions behind, see [`Behind::prepare`].
+pub(crate) fn start() {
+    POLL.prepare();
+    SELECT.prepare();
 }
 
 /// `poll(2)`.
@@ -70,8 +56,10 @@ unsafe extern "C-unwind" {
 /// As for `poll(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn poll(asked: *mut Asked, len: c_ulong, limit_ms: c_int) -> c_int {
+    // SAFETY: the signature is that of the C library's function.
+    let behind: unsafe extern "C-unwind" fn(*mut Asked, c_ulong, c_int) -> c_int = unsafe { POLL.function() };
     // SAFETY: the caller's promise is the same.
-    let answer = unsafe { poll_behind(asked, len, limit_ms) };
+    let answer = unsafe { behind(asked, len, limit_ms) };
     if answer > 0 {
         for at in 0..(len as usize).min(LOOKED_AT) {
             // SAFETY: the kernel has just read and written these entries.
@@ -94,6 +82,9 @@ pub unsafe extern "C-unwind" fn __poll_chk(asked: *mut Asked, len: c_ulong, limi
     unsafe { poll(asked, len, limit_ms) }
 }
 
+/// The type of `select`.
+type Select = unsafe extern "C-unwind" fn(c_int, *mut u64, *mut u64, *mut u64, *mut c_void) -> c_int;
+
 /// `select(2)`.
 ///
 /// # Safety
@@ -106,8 +97,10 @@ pub unsafe extern "C-unwind" fn select(
     other: *mut u64,
     limit: *mut c_void,
 ) -> c_int {
+    // SAFETY: the signature is that of the C library's function.
+    let behind: Select = unsafe { SELECT.function() };
     // SAFETY: the caller's promise is the same.
-    let answer = unsafe { select_behind(numbers, read, write, other, limit) };
+    let answer = unsafe { behind(numbers, read, write, other, limit) };
     if answer > 0 {
         let words = (numbers as usize).div_ceil(64).min(WORDS);
         for (at, word) in WAITED.iter().enumerate().take(words) {

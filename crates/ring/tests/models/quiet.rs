@@ -88,9 +88,9 @@ impl Quiet {
         }
         if ring.route() == Route::Shadow {
             assert!(!writers.shadow_is_drained() || self.shadow.bytes() == 0, "there may be no room");
-            writers.will_put();
+            writers.will_put(1);
             self.shadow.write(byte);
-            return writers.has_put(1);
+            return writers.has_put(1, 1);
         }
         assert_eq!(write_now(&writers, &[byte]).unwrap(), 1);
         let calls = ring.readers_wait_roughly();
