@@ -55,10 +55,21 @@ impl Turns {
     }
 }
 
-/// Whether so many turns in that time are few.
-#[inline]
-pub(super) fn are_seldom(turns: u64, ticks: u64) -> bool {
-    ticks >= turns.saturating_mul(SELDOM)
+/// Waits in a row before which turns were seldom. A third program that had the CPU for its share makes one seem so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seldom(pub(super) u32);
+
+impl Seldom {
+    /// After another wait, so many turns and ticks after the one before.
+    #[inline]
+    pub(super) fn after(self, turns: u64, ticks: u64) -> Seldom {
+        Seldom(if ticks >= turns.saturating_mul(SELDOM) { self.0.saturating_add(1) } else { 0 })
+    }
+
+    #[inline]
+    pub(super) fn is_certain(self) -> bool {
+        self.0 >= ENOUGH
+    }
 }
 
 /// As was found a moment ago. `has_been_dear`: somebody has taken an offer that was meant for the other side.
@@ -98,8 +109,18 @@ mod tests {
 
     #[test]
     fn turns_are_seldom_by_their_number_and_not_by_that_of_the_waits() {
-        assert!(are_seldom(1, SELDOM) && are_seldom(10, u64::MAX));
-        assert!(!are_seldom(1, SELDOM - 1) && !are_seldom(1000, 100 * SELDOM) && !are_seldom(u64::MAX, SELDOM));
+        let after = |waits: &[(u64, u64)]| {
+            waits.iter().fold(Seldom(0), |seldom, &(turns, ticks)| seldom.after(turns, ticks)).is_certain()
+        };
+        assert!(
+            after(&[(1, SELDOM); 3])
+                && after(&[(10, u64::MAX); 3])
+                && after(&[(1, 0), (1, SELDOM), (1, SELDOM), (1, SELDOM)])
+        );
+        assert!(
+            !after(&[(1, SELDOM - 1); 9]) && !after(&[(1000, 100 * SELDOM); 9]) && !after(&[(u64::MAX, SELDOM); 9])
+        );
+        assert!(!after(&[(1, SELDOM), (1, SELDOM), (1, 0), (1, SELDOM)]), "one that was long says nothing");
     }
 
     #[test]

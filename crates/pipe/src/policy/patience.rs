@@ -1,12 +1,12 @@
 //! Does what `decisions` says: looks, offers, and reads the clock.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use millstream_sys::{clock, cpu};
 
 use super::WaitPolicy;
-use super::crowd::{self, Turns};
+use super::crowd::{self, Seldom, Turns};
 use super::decisions::{Act, End, Lessons, UNMEASURED_WAKE, Wait};
 use super::gathering::{Gathering, PAUSE};
 use super::quiet::Quiet;
@@ -63,7 +63,8 @@ pub(crate) struct Patience {
     /// The last wait beside the other side: ticks, and after how many reads.
     waited_at: AtomicU64,
     waited_after: AtomicU64,
-    waits_seldom: AtomicBool,
+    /// That of [`Seldom`].
+    seldom: AtomicU32,
     /// That of [`Refill`].
     refill: AtomicU64,
 }
@@ -85,7 +86,7 @@ impl Patience {
             turns: AtomicU32::new(Turns::unknown().0),
             waited_at: AtomicU64::new(0),
             waited_after: AtomicU64::new(0),
-            waits_seldom: AtomicBool::new(false),
+            seldom: AtomicU32::new(0),
             refill,
         }
     }
@@ -132,11 +133,12 @@ impl Patience {
         // Asked again in the same wait: as before.
         if turns > 0 {
             let ticks = now.wrapping_sub(self.waited_at.load(Relaxed));
-            self.waits_seldom.store(crowd::are_seldom(turns, ticks), Relaxed);
+            let seldom = Seldom(self.seldom.load(Relaxed)).after(turns, ticks);
+            self.seldom.store(seldom.0, Relaxed);
             self.waited_at.store(now, Relaxed);
             self.waited_after.store(reads, Relaxed);
         }
-        !self.waits_seldom.load(Relaxed)
+        !Seldom(self.seldom.load(Relaxed)).is_certain()
             && Turns(self.turns.load(Relaxed)).are_taken()
             && crowd::is_crowded(now, || self.lessons().has_been_dear(now))
     }
