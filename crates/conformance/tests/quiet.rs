@@ -171,8 +171,16 @@ alone! {
     }
 
     fn what_a_stopped_sleeper_may_take_is_not_copied_to_the_end_of_a_file_too() {
-        let (reader, writer) = quiet_pipe();
-        let (child, reader, mut writer) = sleeping_child(reader, writer, drop);
+        // Quiet by this child's own sleeps: beside busy programs who made it so may doze, and the child would sleep beside the shadow.
+        let (child, (reader, mut writer)) = fork(pipe().unwrap(), |(mut reader, writer)| {
+            drop(writer);
+            (0..9).for_each(|_| reader.read_exact(&mut [0]).unwrap());
+        });
+        for _ in 0..8 {
+            wait_until_asleep(child.id);
+            writer.write_all(&[0]).unwrap();
+        }
+        wait_until_asleep(child.id);
         child.signal(Signal::STOP);
         wait_until_state(child.id, 'T');
         writer.write_all(b"!grain").unwrap();
