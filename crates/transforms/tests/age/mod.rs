@@ -176,7 +176,8 @@ fn what_is_wrong_with_a_file_is_said_with_its_place() {
     second_chunk[payload + CHUNK + TAG + 7] ^= 1;
     // Before the payload: the line with the code ends two bytes before the nonce.
     let mut code = to_second.clone();
-    code[payload - 16 - 10] ^= 1;
+    // A letter of base64 again: with one that is none there would be no code, which is another fault.
+    code[payload - 16 - 10] = if code[payload - 16 - 10] == b'A' { b'B' } else { b'A' };
     let mark = payload - 16 - 48;
     for (line, input, at, error) in [
         (&identity, &b"age-encryption.org/v2\n"[..], 0, "this is no age file: it does not begin with"),
