@@ -171,16 +171,8 @@ alone! {
     }
 
     fn what_a_stopped_sleeper_may_take_is_not_copied_to_the_end_of_a_file_too() {
-        // Quiet by this child's own sleeps: beside busy programs who made it so may doze, and the child would sleep beside the shadow.
-        let (child, (reader, mut writer)) = fork(pipe().unwrap(), |(mut reader, writer)| {
-            drop(writer);
-            (0..9).for_each(|_| reader.read_exact(&mut [0]).unwrap());
-        });
-        for _ in 0..8 {
-            wait_until_asleep(child.id);
-            writer.write_all(&[0]).unwrap();
-        }
-        wait_until_asleep(child.id);
+        let (reader, writer) = quiet_pipe();
+        let (child, reader, mut writer) = sleeping_child(reader, writer, drop);
         child.signal(Signal::STOP);
         wait_until_state(child.id, 'T');
         writer.write_all(b"!grain").unwrap();
@@ -195,6 +187,26 @@ alone! {
         std::fs::remove_file(&path).unwrap();
         assert_eq!(content.unwrap(), b"grain");
         child.succeed();
+    }
+
+    fn what_was_copied_into_a_quiet_pipe_is_known_to_be_there() {
+        let (reader, writer) = quiet_pipe();
+        let (child, mut reader, mut writer) = sleeping_child(reader, writer, drop);
+        child.signal(Signal::STOP);
+        wait_until_state(child.id, 'T');
+        let (from, mut source) = pipe().unwrap();
+        source.write_all(&[7; 65_536]).unwrap();
+        // As much as the shadow of a quiet pipe holds; nobody takes any of it.
+        let mut copied = 0;
+        while copied < 65_536 {
+            copied += from.copy_to_pipe(&writer, 65_536 - copied).unwrap();
+        }
+        writer.write_all(&[8]).unwrap();
+        child.signal(Signal::CONT);
+        child.succeed();
+        let mut rest = vec![0; 65_536];
+        reader.read_exact(&mut rest).unwrap();
+        assert!(rest[..65_535].iter().all(|&byte| byte == 7) && rest[65_535] == 8);
     }
 
     fn a_pipe_that_was_one_page_when_quiet_says_that_there_is_room_when_it_has_grown() {

@@ -20,8 +20,8 @@
 //! and the pipe stays with the kernel, where everything works, until somebody finds out ([`Ring::forget_sleeper`]).
 //!
 //! Who *dozes* is awake, and will read the shadow next without looking anywhere else. It tells a writer that it need not go back to
-//! the ring at once. It lies down again without a lock, by one exchange of the word, and who goes back to the ring takes the word
-//! away first, by another: one of the two succeeds.
+//! the ring at once. It lies down again without a lock, by one exchange of the word. Who goes back to the ring takes the word away
+//! first, by another, and so does another reader that lies down in its place: one of them succeeds.
 //!
 //! A writer that finds a sleeper, and knows that all that was put into the shadow has been taken, can write there as to any pipe: what
 //! is no larger than [`PIPE_BUF`](crate::PIPE_BUF) finds room, so it does not wait while it holds the lock. For that both sides count.
@@ -49,14 +49,15 @@ fn at_most(bytes: usize) -> u32 {
 
 impl<P: Parking> ReadSide<'_, P> {
     /// Says that the thread `me` will sleep in the shadow. It calls [`Ring::sleeper_woke`] when it does no longer. Refused while
-    /// the stream does not go through the shadow, or somebody else sleeps or dozes there.
+    /// the stream does not go through the shadow, or somebody else sleeps there.
     pub fn note_sleeper(&self, me: u32) -> bool {
         let word = self.ring.sleeper_word();
-        // With `Ring::sleeper_woke`: what the last one has counted is seen.
-        let now = word.load(Ordering::Acquire);
-        let may_sleep = self.ring.route() == Route::Shadow && (now == 0 || now == me | DOZES);
+        let seen = word.load(Ordering::Relaxed);
+        let may_sleep = self.ring.route() == Route::Shadow
+            && !is_asleep(seen)
+            // With `Ring::sleeper_woke`: what the last one has counted is seen. Who dozes may lie down at this moment.
+            && word.compare_exchange(seen, me, Ordering::Acquire, Ordering::Relaxed).is_ok();
         if may_sleep {
-            word.store(me, Ordering::Relaxed);
             count_one(&self.ring.header.bell.0.tally.reader_sleeps);
         }
         may_sleep

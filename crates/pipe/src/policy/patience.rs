@@ -262,7 +262,7 @@ impl Patience {
     /// still is.
     pub(crate) fn finds_it_quiet(&self, bytes: u64, was_quiet: bool) -> bool {
         let mut quiet = Quiet { before: self.quiet_before.load(Relaxed), sleeps: self.quiet_sleeps.load(Relaxed) };
-        let is_quiet = quiet.will_sleep(bytes) || (was_quiet && quiet.sleeps > 0);
+        let is_quiet = if was_quiet { quiet.will_sleep_on(bytes) } else { quiet.will_sleep(bytes) };
         self.quiet_before.store(quiet.before, Relaxed);
         self.quiet_sleeps.store(quiet.sleeps, Relaxed);
         is_quiet

@@ -27,6 +27,13 @@ impl Quiet {
         *self = Quiet { before: bytes, sleeps: if is_little { self.sleeps.saturating_add(1) } else { 0 } };
         self.sleeps > SLEEPS
     }
+
+    /// About to sleep at a quiet pipe. Returns whether it still is: a little once is enough.
+    pub(super) fn will_sleep_on(&mut self, bytes: u64) -> bool {
+        // Asked again in the same wait.
+        let was_stream = self.sleeps == 0 && self.before == bytes;
+        !was_stream && (self.will_sleep(bytes) || self.sleeps > 0)
+    }
 }
 
 #[cfg(test)]
@@ -58,6 +65,17 @@ mod tests {
     #[test]
     fn after_a_stream_it_is_quiet_again() {
         assert_eq!(first_quiet_sleep([1 << 30, 1, 1, 1, 1]), Some(5));
+    }
+
+    #[test]
+    fn it_stays_quiet_until_much_comes() {
+        let mut quiet = Quiet::default();
+        (1..5).for_each(|bytes| drop(quiet.will_sleep(bytes)));
+        assert!(quiet.will_sleep_on(5) && quiet.will_sleep_on(5) && quiet.will_sleep_on(5 + LITTLE));
+        let much = 6 + 2 * LITTLE;
+        assert!(!quiet.will_sleep_on(much));
+        assert!(!quiet.will_sleep_on(much), "nothing has come since");
+        assert!(quiet.will_sleep_on(much + 1));
     }
 
     #[test]

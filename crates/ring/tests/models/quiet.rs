@@ -181,6 +181,30 @@ fn who_dozes_lies_down_without_a_lock_or_finds_the_stream_in_the_ring() {
 }
 
 #[test]
+fn only_one_of_two_takes_the_place_of_who_dozes() {
+    check(2, || {
+        let quiet = Quiet::new();
+        let (dozer, other) = (Me(OCCASIONAL + 1), Me(OCCASIONAL + 2));
+        assert!(quiet.lies_down(&dozer));
+        quiet.write(&Me(OCCASIONAL), 1);
+        assert_eq!(quiet.read_asleep(&dozer, true), 1);
+        let (theirs, dozers) = (quiet.clone(), quiet.clone());
+        let writer = thread::spawn(move || [2, 3].map(|byte| theirs.write(&Me(OCCASIONAL), byte)));
+        let dozer = thread::spawn(move || {
+            let lies_down = dozers.world.ring().dozer_lies_down(dozer.owner());
+            lies_down.then(|| dozers.read_asleep(&dozer, false))
+        });
+        let got = quiet.lies_down(&other).then(|| quiet.read_asleep(&other, false));
+        writer.join().unwrap();
+        // The second lies down when the first has woken up.
+        assert!(matches!(
+            (dozer.join().unwrap(), got),
+            (None, None | Some(2 | 3)) | (Some(2), None | Some(3)) | (Some(3), None | Some(2))
+        ));
+    });
+}
+
+#[test]
 fn two_writers_send_one_sleeper_each_its_byte() {
     check(1, || {
         let quiet = Quiet::new();
