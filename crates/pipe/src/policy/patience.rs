@@ -100,7 +100,8 @@ impl Patience {
         self.look_for_much(peer_cpu, is_over, |_| false, effort)
     }
 
-    /// As [`look_for_much`](Self::look_for_much), by a reader that has read so many times.
+    /// As [`look_for_much`](Self::look_for_much), by a reader that has read so many times, unless its look would only keep the other
+    /// side from running.
     pub(crate) fn look_for_bytes(
         &self,
         peer_cpu: Option<u32>,
@@ -109,15 +110,11 @@ impl Patience {
         is_much: impl Fn(u64) -> bool,
         effort: &mut Effort,
     ) -> Look {
-        if self.policy == WaitPolicy::Block {
-            return Look::AskKernel;
-        }
-        let shares_cpu = shares_cpu(peer_cpu);
-        if shares_cpu && self.policy == WaitPolicy::Adaptive && self.is_in_the_way(reads, clock::ticks()) {
+        if self.policy == WaitPolicy::Adaptive && shares_cpu(peer_cpu) && self.is_in_the_way(reads, clock::ticks()) {
             effort.withheld += 1;
             return Look::AskKernel;
         }
-        self.look_beside(shares_cpu, is_over, is_much, effort)
+        self.look_for_much(peer_cpu, is_over, is_much, effort)
     }
 
     /// A reader has waited, and found so many bytes.
@@ -155,23 +152,12 @@ impl Patience {
         if self.policy == WaitPolicy::Block {
             return Look::AskKernel;
         }
-        self.look_beside(shares_cpu(peer_cpu), is_over, is_much, effort)
-    }
-
-    #[inline]
-    fn look_beside(
-        &self,
-        shares_cpu: bool,
-        is_over: impl Fn() -> bool,
-        is_much: impl Fn(u64) -> bool,
-        effort: &mut Effort,
-    ) -> Look {
         let before = self.lessons();
         let mut lessons = before;
         if self.policy == WaitPolicy::Spin {
             lessons.always_wait();
         }
-        let Some(mut wait) = Wait::begin(&lessons, shares_cpu, clock::ticks) else {
+        let Some(mut wait) = Wait::begin(&lessons, shares_cpu(peer_cpu), clock::ticks) else {
             effort.withheld += 1;
             return Look::AskKernel;
         };

@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn it_stays_quiet_until_much_comes() {
         let mut quiet = Quiet::default();
-        (1..5).for_each(|bytes| drop(quiet.will_sleep(bytes)));
+        assert_eq!([1, 2, 3, 4].map(|bytes| quiet.will_sleep(bytes)), [false, false, false, true]);
         assert!(quiet.will_sleep_on(5) && quiet.will_sleep_on(5) && quiet.will_sleep_on(5 + LITTLE));
         let much = 6 + 2 * LITTLE;
         assert!(!quiet.will_sleep_on(much));
