@@ -1,7 +1,7 @@
 //! Quiet pipes: a reader that falls asleep again and again for little sleeps in the kernel's pipe, and the stream goes through there
 //! meanwhile. What is special to them; the contract runs over them too (`contract.rs`, `ours_quiet`).
 
-use std::io::{Read, Write};
+use std::io::{IoSlice, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -189,24 +189,49 @@ alone! {
         child.succeed();
     }
 
-    fn what_was_copied_into_a_quiet_pipe_is_known_to_be_there() {
-        let (reader, writer) = quiet_pipe();
-        let (child, mut reader, mut writer) = sleeping_child(reader, writer, drop);
-        child.signal(Signal::STOP);
-        wait_until_state(child.id, 'T');
-        let (from, mut source) = pipe().unwrap();
-        source.write_all(&[7; 65_536]).unwrap();
-        // As much as the shadow of a quiet pipe holds; nobody takes any of it.
-        let mut copied = 0;
-        while copied < 65_536 {
-            copied += from.copy_to_pipe(&writer, 65_536 - copied).unwrap();
+    fn what_was_put_into_a_quiet_pipe_is_known_to_be_there() {
+        let from_a_pipe = |writer: &Writer, count: usize| {
+            let (from, mut source) = pipe().unwrap();
+            source.write_all(&vec![7; count]).unwrap();
+            from.copy_to_pipe(writer, count as u64).unwrap() as usize
+        };
+        let tee_of_a_pipe = |writer: &Writer, count: usize| {
+            let (from, mut source) = pipe().unwrap();
+            source.write_all(&vec![7; count]).unwrap();
+            from.tee(writer, count).unwrap()
+        };
+        let from_a_file = |writer: &Writer, count: usize| {
+            let path = std::env::temp_dir().join(format!("millstream-quiet-{}", std::process::id()));
+            std::fs::write(&path, vec![7; count]).unwrap();
+            let file = std::fs::File::open(&path).unwrap();
+            std::fs::remove_file(&path).unwrap();
+            writer.copy_from(&file, count as u64).unwrap() as usize
+        };
+        let one_write = |mut writer: &Writer, count: usize| writer.write(&vec![7; count]).unwrap();
+        let several_slices = |mut writer: &Writer, count: usize| {
+            let bytes = vec![7; count];
+            let (first, second) = bytes.split_at(1);
+            writer.write_vectored(&[IoSlice::new(first), IoSlice::new(second)]).unwrap()
+        };
+        let ways: [fn(&Writer, usize) -> usize; 5] =
+            [from_a_pipe, tee_of_a_pipe, from_a_file, one_write, several_slices];
+        for put in ways {
+            let (reader, writer) = quiet_pipe();
+            let (child, mut reader, mut writer) = sleeping_child(reader, writer, drop);
+            child.signal(Signal::STOP);
+            wait_until_state(child.id, 'T');
+            // As much as the shadow of a quiet pipe holds; nobody takes any of it.
+            let mut done = 0;
+            while done < 65_536 {
+                done += put(&writer, 65_536 - done);
+            }
+            writer.write_all(&[8]).unwrap();
+            child.signal(Signal::CONT);
+            child.succeed();
+            let mut rest = vec![0; 65_536];
+            reader.read_exact(&mut rest).unwrap();
+            assert!(rest[..65_535].iter().all(|&byte| byte == 7) && rest[65_535] == 8);
         }
-        writer.write_all(&[8]).unwrap();
-        child.signal(Signal::CONT);
-        child.succeed();
-        let mut rest = vec![0; 65_536];
-        reader.read_exact(&mut rest).unwrap();
-        assert!(rest[..65_535].iter().all(|&byte| byte == 7) && rest[65_535] == 8);
     }
 
     fn a_pipe_that_was_one_page_when_quiet_says_that_there_is_room_when_it_has_grown() {
