@@ -53,6 +53,22 @@ fn fill(writer: &Writer) -> usize {
     }
 }
 
+fn counts_what_a_sleeper_gets((mut reader, mut writer): (Reader, Writer)) {
+    let before = (reader.statistics(), writer.statistics());
+    let task = start_and_wait_until_asleep(move || {
+        reader.read_exact(&mut [0]).unwrap();
+        reader
+    });
+    writer.write_all(&[1]).unwrap();
+    let after = (task.join().statistics(), writer.statistics());
+    for (before, after) in [(before.0, after.0), (before.1, after.1)] {
+        let more = |what: fn(&millstream_pipe::Statistics) -> u64| what(&after) - what(&before);
+        assert_eq!((more(|of| of.bytes), more(|of| of.bytes_through_kernel), more(|of| of.transfers)), (1, 1, 1));
+    }
+    assert_eq!(after.0.sleeps - before.0.sleeps, 1);
+    assert_eq!(after.1.wakes - before.1.wakes, 1);
+}
+
 alone! {
     fn a_stream_takes_the_ring_again() {
         let (mut reader, mut writer) = quiet_pipe();
@@ -69,20 +85,14 @@ alone! {
     }
 
     fn what_a_reader_asleep_gets_has_gone_through_the_kernel_and_is_counted() {
-        let (mut reader, mut writer) = quiet_pipe();
-        let before = (reader.statistics(), writer.statistics());
-        let task = start_and_wait_until_asleep(move || {
-            reader.read_exact(&mut [0]).unwrap();
-            reader
-        });
-        writer.write_all(&[1]).unwrap();
-        let after = (task.join().statistics(), writer.statistics());
-        for (before, after) in [(before.0, after.0), (before.1, after.1)] {
-            let more = |what: fn(&millstream_pipe::Statistics) -> u64| what(&after) - what(&before);
-            assert_eq!((more(|of| of.bytes), more(|of| of.bytes_through_kernel), more(|of| of.transfers)), (1, 1, 1));
-        }
-        assert_eq!(after.0.sleeps - before.0.sleeps, 1);
-        assert_eq!(after.1.wakes - before.1.wakes, 1);
+        counts_what_a_sleeper_gets(quiet_pipe());
+    }
+
+    fn a_reader_sleeps_in_the_place_of_one_that_dozes() {
+        let (reader, writer) = Builder::new().wait(WaitPolicy::Block).create().unwrap();
+        // The thread that reads there has ended and dozes for ever.
+        become_quiet(&reader, &writer).unwrap();
+        counts_what_a_sleeper_gets((reader, writer));
     }
 
     fn who_looks_from_outside_sees_the_sleeper() {
