@@ -30,8 +30,8 @@ impl Quiet {
 
     /// About to sleep at a quiet pipe. Returns whether it still is: a little once is enough.
     pub(super) fn will_sleep_on(&mut self, bytes: u64) -> bool {
-        // Asked again in the same wait.
-        let was_stream = self.sleeps == 0 && self.before == bytes;
+        // Asked again in the same wait, and not by who has just come.
+        let was_stream = self.sleeps == 0 && self.before == bytes && bytes > 0;
         !was_stream && (self.will_sleep(bytes) || self.sleeps > 0)
     }
 }
@@ -76,6 +76,11 @@ mod tests {
         assert!(!quiet.will_sleep_on(much));
         assert!(!quiet.will_sleep_on(much), "nothing has come since");
         assert!(quiet.will_sleep_on(much + 1));
+    }
+
+    #[test]
+    fn who_comes_to_a_quiet_pipe_finds_it_quiet() {
+        assert!(Quiet::default().will_sleep_on(0));
     }
 
     #[test]
