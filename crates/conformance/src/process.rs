@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
@@ -130,6 +130,30 @@ pub fn count_signals(signal: Signal, restart: bool) {
     set_action(signal, handler as usize, if restart { libc::SA_RESTART } else { 0 });
 }
 
+/// The last child that a handler of this module has forked.
+pub static FORKED: AtomicI32 = AtomicI32::new(0);
+
+extern "C" fn fork_and_stop(_: libc::c_int) {
+    // SAFETY: as in [`fork`]; the child goes on where the signal came.
+    let id = unsafe { libc::fork() };
+    if id == 0 {
+        // SAFETY: sends this process a signal.
+        unsafe { libc::kill(libc::getpid(), libc::SIGSTOP) };
+    } else {
+        FORKED.store(id, SeqCst);
+    }
+}
+
+/// Has a signal fork: into [`FORKED`] and a child that stops at once, and then goes on where the signal came too. The system call that
+/// it interrupts fails in both.
+///
+/// # Panics
+/// When the signal cannot be handled.
+pub fn fork_at(signal: Signal) {
+    let handler: extern "C" fn(libc::c_int) = fork_and_stop;
+    set_action(signal, handler as usize, 0);
+}
+
 /// Has a signal do what it does in a program that never spoke of it. Programs in Rust start with `SIGPIPE` ignored.
 ///
 /// # Panics
@@ -139,7 +163,7 @@ pub fn restore_default(signal: Signal) {
 }
 
 fn set_action(signal: Signal, handler: libc::sighandler_t, flags: libc::c_int) {
-    // SAFETY: all zeros are a valid `sigaction`; the handler touches one atomic and nothing else.
+    // SAFETY: all zeros are a valid `sigaction`; the handlers touch one atomic, and one makes system calls that a handler may make.
     let outcome = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler;

@@ -2,21 +2,23 @@
 //! meanwhile. What is special to them; the contract runs over them too (`contract.rs`, `ours_quiet`).
 
 use std::io::{IoSlice, Read, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use millstream_conformance::alone;
 use millstream_conformance::ours::{become_quiet, segments};
 use millstream_conformance::pattern::Random;
-use millstream_conformance::process::{Child, fork};
+use millstream_conformance::process::{Child, FORKED, end, fork, fork_at, signal_thread};
 use millstream_conformance::seed::seed;
 use millstream_conformance::task::{start, start_and_wait_until_asleep, wait_until_asleep, wait_until_state};
 use millstream_pipe::live;
 use millstream_pipe::{Builder, Reader, WaitPolicy, Writer, pipe};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 fn quiet_pipe() -> (Reader, Writer) {
     quiet_pipe_of(millstream_pipe::DEFAULT_CAPACITY)
@@ -197,6 +199,66 @@ alone! {
         std::fs::remove_file(&path).unwrap();
         assert_eq!(content.unwrap(), b"grain");
         child.succeed();
+    }
+
+    fn what_one_that_dozes_may_take_is_not_copied_to_the_end_of_a_file_too() {
+        const RECORDS: u32 = 40_000;
+        let (reader, mut writer) = Builder::new().wait(WaitPolicy::Block).create().unwrap();
+        become_quiet(&reader, &writer).unwrap();
+        let path = std::env::temp_dir().join(format!("millstream-quiet-{}", std::process::id()));
+        // Slow, where the file is on a disk: there is time to take what is being copied.
+        let sync = OFlags::SYNC.bits().cast_signed();
+        let file = std::fs::OpenOptions::new().create(true).append(true).custom_flags(sync).open(&path).unwrap();
+        let (mut dozer, copier) = (reader.try_clone().unwrap(), reader);
+        let dozer = start(move || {
+            let (mut bytes, mut record) = (vec![], [0; 4]);
+            while let 1.. = dozer.read(&mut record).unwrap() {
+                bytes.extend(record);
+            }
+            bytes
+        });
+        let copier = start(move || while copier.copy_to(&file, 4).unwrap() > 0 {});
+        for record in 0..RECORDS {
+            writer.write_all(&record.to_ne_bytes()).unwrap();
+            // Both fall asleep; then one is woken by the first of some records, and dozes while it takes the next.
+            if record % 8 == 0 {
+                thread::sleep(Duration::from_micros(100));
+            }
+        }
+        drop(writer);
+        let mut bytes = dozer.join();
+        copier.join();
+        bytes.extend(std::fs::read(&path).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        let mut records: Vec<u32> =
+            bytes.chunks(4).map(|record| u32::from_ne_bytes(record.try_into().unwrap())).collect();
+        records.sort_unstable();
+        assert!(records.iter().copied().eq(0..RECORDS), "{} records", records.len());
+    }
+
+    fn a_child_that_a_handler_forks_leaves_its_sleeping_parent_alone() {
+        let (mut reader, mut writer) = quiet_pipe();
+        fork_at(Signal::USR1);
+        let own = std::process::id();
+        let task = start_and_wait_until_asleep(move || loop {
+            match reader.read(&mut [0]) {
+                Ok(count) => return count,
+                Err(_) if std::process::id() != own => end(0),
+                Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::Interrupted),
+            }
+        });
+        assert!(signal_thread(task.id, Signal::USR1));
+        while FORKED.load(SeqCst) == 0 {
+            thread::yield_now();
+        }
+        let child = Pid::from_raw(FORKED.load(SeqCst)).unwrap();
+        wait_until_state(child, 'T');
+        wait_until_asleep(task.id);
+        kill_process(child, Signal::CONT).unwrap();
+        let (_, status) = waitpid(Some(child), WaitOptions::empty()).unwrap().unwrap();
+        assert_eq!(status.exit_status(), Some(0));
+        writer.write_all(&[1]).unwrap();
+        assert_eq!(task.join(), 1);
     }
 
     fn what_was_put_into_a_quiet_pipe_is_known_to_be_there() {

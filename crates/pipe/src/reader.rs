@@ -465,7 +465,7 @@ impl Reader {
                 waits.slept(!has_bytes && ready.readable && route == Route::Ring);
                 self.end.patience.found(ring.readable().unwrap_or(0));
                 if ready.is_nothing() {
-                    self.somebody_sleeps_inside(ring);
+                    self.is_somebody_else(ring.sleeper(), ring);
                 }
                 let is_idle = ready.is_nothing() && free_if_dead(&self.end, ring).unwrap_or(false);
                 if is_idle && segment.give_pages_back(&parker) {

@@ -21,7 +21,8 @@
 //!
 //! Who *dozes* is awake, and will read the shadow next without looking anywhere else. It tells a writer that it need not go back to
 //! the ring at once. It lies down again without a lock, by one exchange of the word. Who goes back to the ring takes the word away
-//! first, by another, and so does another reader that lies down in its place: one of them succeeds.
+//! first, by another, and so does another reader that lies down in its place, or that has to know that nobody takes anything
+//! meanwhile: one of them succeeds.
 //!
 //! A writer that finds a sleeper, and knows that all that was put into the shadow has been taken, can write there as to any pipe: what
 //! is no larger than [`PIPE_BUF`](crate::PIPE_BUF) finds room, so it does not wait while it holds the lock. For that both sides count.
@@ -62,6 +63,25 @@ impl<P: Parking> ReadSide<'_, P> {
         }
         may_sleep
     }
+
+    /// The thread that sleeps in the shadow, if one does. If none does none lies down there before the readers are unlocked: who
+    /// dozed does so no longer.
+    pub fn sleeper_while_locked(&self) -> Option<u32> {
+        let word = self.ring.sleeper_word();
+        loop {
+            let seen = word.load(Ordering::Acquire);
+            if seen == 0 {
+                return None;
+            }
+            if is_asleep(seen) {
+                return Some(seen);
+            }
+            // Fails if it lies down at this moment; it may have woken up, and doze, when it is looked at next.
+            if word.compare_exchange(seen, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                return None;
+            }
+        }
+    }
 }
 
 impl<P: Parking> WriteSide<'_, P> {
@@ -78,7 +98,7 @@ impl<P: Parking> WriteSide<'_, P> {
     /// Returns whether it did.
     pub fn return_to_ring(&self, _: &ReadSide<'_, P>) -> bool {
         let word = self.ring.sleeper_word();
-        let seen = word.load(Ordering::Relaxed);
+        let seen = word.load(Ordering::Acquire);
         // Who dozes may lie down at this moment. Nobody begins to doze: that takes a sleeper.
         let is_free = seen == 0
             || (!is_asleep(seen) && word.compare_exchange(seen, 0, Ordering::Acquire, Ordering::Relaxed).is_ok());

@@ -56,7 +56,7 @@ pub(crate) struct Patience {
     /// The two numbers of [`Gathering`].
     gathering: [AtomicU32; 2],
     /// Those of [`Quiet`].
-    quiet_before: AtomicU64,
+    quiet_slept_after: AtomicU64,
     quiet_sleeps: AtomicU32,
     /// That of [`Turns`].
     turns: AtomicU32,
@@ -73,15 +73,15 @@ impl Patience {
     pub(crate) fn new(policy: WaitPolicy) -> Patience {
         let Gathering { rest, next_rest } = Gathering::untried();
         let gathering = [rest, next_rest].map(AtomicU32::new);
-        let Quiet { before, sleeps } = Quiet::default();
-        let (quiet_before, quiet_sleeps) = (AtomicU64::new(before), AtomicU32::new(sleeps));
+        let Quiet { slept_after, sleeps } = Quiet::default();
+        let (quiet_slept_after, quiet_sleeps) = (AtomicU64::new(slept_after), AtomicU32::new(sleeps));
         let refill = AtomicU64::new(Refill::unknown().0);
         let look = AtomicU32::new(Lessons::none().look);
         Patience {
             policy,
             look,
             gathering,
-            quiet_before,
+            quiet_slept_after,
             quiet_sleeps,
             turns: AtomicU32::new(Turns::unknown().0),
             waited_at: AtomicU64::new(0),
@@ -247,9 +247,10 @@ impl Patience {
     /// A reader to which so many bytes have come in all is about to sleep: whether its pipe is quiet; if it was already, whether it
     /// still is.
     pub(crate) fn finds_it_quiet(&self, bytes: u64, was_quiet: bool) -> bool {
-        let mut quiet = Quiet { before: self.quiet_before.load(Relaxed), sleeps: self.quiet_sleeps.load(Relaxed) };
+        let mut quiet =
+            Quiet { slept_after: self.quiet_slept_after.load(Relaxed), sleeps: self.quiet_sleeps.load(Relaxed) };
         let is_quiet = if was_quiet { quiet.will_sleep_on(bytes) } else { quiet.will_sleep(bytes) };
-        self.quiet_before.store(quiet.before, Relaxed);
+        self.quiet_slept_after.store(quiet.slept_after, Relaxed);
         self.quiet_sleeps.store(quiet.sleeps, Relaxed);
         is_quiet
     }

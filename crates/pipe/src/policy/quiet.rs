@@ -14,8 +14,8 @@ const SLEEPS: u32 = 3;
 /// What a reader has seen of its own sleeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Quiet {
-    /// Bytes that had come before the last sleep.
-    pub(super) before: u64,
+    /// One more than the bytes that had come before the last sleep; 0: it has not slept.
+    pub(super) slept_after: u64,
     /// Sleeps in a row between which little came.
     pub(super) sleeps: u32,
 }
@@ -23,16 +23,24 @@ pub(super) struct Quiet {
 impl Quiet {
     /// About to sleep, after so many bytes in all. Returns whether the pipe is quiet.
     pub(super) fn will_sleep(&mut self, bytes: u64) -> bool {
-        let is_little = bytes.wrapping_sub(self.before) <= LITTLE;
-        *self = Quiet { before: bytes, sleeps: if is_little { self.sleeps.saturating_add(1) } else { 0 } };
+        self.count(bytes);
         self.sleeps > SLEEPS
     }
 
     /// About to sleep at a quiet pipe. Returns whether it still is: a little once is enough.
     pub(super) fn will_sleep_on(&mut self, bytes: u64) -> bool {
-        // Asked again in the same wait, and not by who has just come.
-        let was_stream = self.sleeps == 0 && self.before == bytes && bytes > 0;
-        !was_stream && (self.will_sleep(bytes) || self.sleeps > 0)
+        self.count(bytes);
+        self.sleeps > 0
+    }
+
+    /// Who asks again before anything has come has been woken by a signal, or goes on with the same wait.
+    fn count(&mut self, bytes: u64) {
+        let sleeps_after = bytes.wrapping_add(1);
+        if sleeps_after != self.slept_after {
+            let is_little = bytes.wrapping_sub(self.slept_after.saturating_sub(1)) <= LITTLE;
+            let sleeps = if is_little { self.sleeps.saturating_add(1) } else { 0 };
+            *self = Quiet { slept_after: sleeps_after, sleeps };
+        }
     }
 }
 
@@ -71,10 +79,13 @@ mod tests {
     fn it_stays_quiet_until_much_comes() {
         let mut quiet = Quiet::default();
         assert_eq!([1, 2, 3, 4].map(|bytes| quiet.will_sleep(bytes)), [false, false, false, true]);
-        assert!(quiet.will_sleep_on(5) && quiet.will_sleep_on(5) && quiet.will_sleep_on(5 + LITTLE));
+        assert!(
+            quiet.will_sleep_on(5) && quiet.will_sleep_on(5) && quiet.will_sleep(5) && quiet.will_sleep_on(5 + LITTLE)
+        );
         let much = 6 + 2 * LITTLE;
         assert!(!quiet.will_sleep_on(much));
         assert!(!quiet.will_sleep_on(much), "nothing has come since");
+        assert!((0..10).all(|_| !quiet.will_sleep(much)), "nothing has come since");
         assert!(quiet.will_sleep_on(much + 1));
     }
 
@@ -85,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_wrong_count_does_no_harm() {
-        let mut quiet = Quiet { before: 5, sleeps: u32::MAX };
+        let mut quiet = Quiet { slept_after: 5, sleeps: u32::MAX };
         assert!(!quiet.will_sleep(0) && !quiet.will_sleep(1));
     }
 }

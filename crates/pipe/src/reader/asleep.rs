@@ -43,6 +43,7 @@ impl Reader {
         buffers: &mut [IoSliceMut<'_>],
         waits: &Waits<'_>,
     ) -> io::Result<Option<usize>> {
+        let me = self.end.parker().thread();
         let is_first_sleep = waits.bell.is_none() && !waits.has_slept();
         if !is_first_sleep || !self.end.was_blocking()? || !self.lies_down(segment)? {
             return Ok(None);
@@ -58,7 +59,10 @@ impl Reader {
         self.end.counters.moved_asleep(took);
         self.end.patience.found(took);
         let dozes = self.end.patience.sleeps_next(ring.writers_cpu(), self.end.counters.reads());
-        ring.sleeper_woke(self.end.parker().thread(), took, dozes);
+        // Not a child that a signal handler has forked meanwhile: its parent may sleep on.
+        if self.end.parker().thread() == me {
+            ring.sleeper_woke(me, took, dozes);
+        }
         if peer_is_elsewhere {
             self.end.patience.woke(slept_at, ring.bell().rung_at(), ring.writers_cpu());
         }
@@ -108,7 +112,7 @@ impl Reader {
             }
             Route::Shadow if ring.all_have_returned() => {
                 if !self.end.patience.finds_it_quiet(self.end.counters.bytes(), true) {
-                    // A stream: whoever writes is to find nobody here, and goes back to the ring.
+                    // A stream: whoever writes is to find this one gone, and goes back to the ring.
                     ring.dozes_no_longer(parker.thread());
                     return Ok(false);
                 }
@@ -153,12 +157,12 @@ impl Reader {
         Ok(readers.note_sleeper(parker.thread()))
     }
 
-    /// Whether somebody else sleeps in the shadow. Who was killed there is forgotten, and so is one whose number has another program by
-    /// now. Looks into `/proc`.
-    pub(super) fn somebody_sleeps_inside(&self, ring: &Ring<'_>) -> bool {
+    /// Whether the sleeper of the shadow, if there is one, is somebody else. Who was killed there is forgotten, and so is one whose
+    /// number has another program by now. Looks into `/proc`.
+    pub(super) fn is_somebody_else(&self, sleeper: Option<u32>, ring: &Ring<'_>) -> bool {
         let me = self.end.parker().thread();
         // A signal handler finds its own thread, which takes nothing meanwhile.
-        let Some(id) = ring.sleeper().filter(|&id| id != me) else { return false };
+        let Some(id) = sleeper.filter(|&id| id != me) else { return false };
         let is_there = futex::life_of(id) != Life::Dead && futex::may_have_mapped(id, memory::SEALABLE_NAME);
         if !is_there {
             ring.forget_sleeper(id);

@@ -124,7 +124,8 @@ impl Reader {
             // With the readers locked no other of us takes bytes from the shadow now, but for one that sleeps there.
             Route::Shadow if waiting.is_empty() => {
                 let before = *done;
-                let step = self.splice_shadow(target, wanted, || self.somebody_sleeps_inside(ring), done)?;
+                let may_interfere = || self.is_somebody_else(readers.sleeper_while_locked(), ring);
+                let step = self.splice_shadow(target, wanted, may_interfere, done)?;
                 ring.has_taken((*done - before) as usize);
                 drop(readers);
                 return match step {

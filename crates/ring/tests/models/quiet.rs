@@ -205,6 +205,39 @@ fn only_one_of_two_takes_the_place_of_who_dozes() {
 }
 
 #[test]
+fn who_dozes_takes_nothing_from_who_has_the_lock_and_finds_nobody_asleep() {
+    check(4, || {
+        let quiet = Quiet::new();
+        let dozer = Me(OCCASIONAL + 1);
+        assert!(quiet.lies_down(&dozer));
+        quiet.write(&Me(OCCASIONAL), 1);
+        assert_eq!(quiet.read_asleep(&dozer, true), 1);
+        [2, 3].map(|byte| quiet.shadow.write(byte));
+        let theirs = quiet.clone();
+        let dozer = thread::spawn(move || {
+            // It may come twice.
+            for _ in 0..2 {
+                if theirs.world.ring().dozer_lies_down(dozer.owner()) {
+                    theirs.read_asleep(&dozer, true);
+                }
+            }
+        });
+        // As `Reader::copy_to` to where `splice(2)` does not go.
+        let (ring, me) = (quiet.world.ring(), Me(OCCASIONAL + 2));
+        let readers = ring.lock_readers(&me).unwrap();
+        if readers.sleeper_while_locked().is_none() {
+            let peeked = quiet.shadow.bytes();
+            thread::yield_now();
+            assert_eq!(quiet.shadow.take(peeked), peeked);
+        }
+        drop(readers);
+        // Who lies down afterwards is not to sleep for ever.
+        [4, 5].map(|byte| quiet.shadow.write(byte));
+        dozer.join().unwrap();
+    });
+}
+
+#[test]
 fn two_writers_send_one_sleeper_each_its_byte() {
     check(1, || {
         let quiet = Quiet::new();
