@@ -71,6 +71,42 @@ fn counts_what_a_sleeper_gets((mut reader, mut writer): (Reader, Writer)) {
     assert_eq!(after.1.wakes - before.1.wakes, 1);
 }
 
+/// All that puts bytes into a pipe: at most so many of 7. They return how many they put.
+fn ways_to_put() -> [fn(&Writer, usize) -> usize; 6] {
+    let from_a_pipe = |writer: &Writer, count: usize| {
+        let (from, mut source) = pipe().unwrap();
+        source.write_all(&vec![7; count]).unwrap();
+        from.copy_to_pipe(writer, count as u64).unwrap() as usize
+    };
+    let tee_of_a_pipe = |writer: &Writer, count: usize| {
+        let (from, mut source) = pipe().unwrap();
+        source.write_all(&vec![7; count]).unwrap();
+        from.tee(writer, count).unwrap()
+    };
+    let from_a_file = |writer: &Writer, count: usize| {
+        let path = std::env::temp_dir().join(format!("millstream-quiet-{}", std::process::id()));
+        std::fs::write(&path, vec![7; count]).unwrap();
+        let file = std::fs::File::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        writer.copy_from(&file, count as u64).unwrap() as usize
+    };
+    let one_write = |mut writer: &Writer, count: usize| writer.write(&vec![7; count]).unwrap();
+    let several_slices = |mut writer: &Writer, count: usize| {
+        let bytes = vec![7; count];
+        let (first, second) = bytes.split_at(1);
+        writer.write_vectored(&[IoSlice::new(first), IoSlice::new(second)]).unwrap()
+    };
+    let reserved = |writer: &Writer, count: usize| {
+        let mut writer = writer.try_clone().unwrap();
+        let mut room = writer.reserve(count).unwrap();
+        let count = room.len();
+        room.write_all(&vec![7; count]).unwrap();
+        room.commit(count).unwrap();
+        count
+    };
+    [from_a_pipe, tee_of_a_pipe, from_a_file, one_write, several_slices, reserved]
+}
+
 alone! {
     fn a_stream_takes_the_ring_again() {
         let (mut reader, mut writer) = quiet_pipe();
@@ -262,32 +298,7 @@ alone! {
     }
 
     fn what_was_put_into_a_quiet_pipe_is_known_to_be_there() {
-        let from_a_pipe = |writer: &Writer, count: usize| {
-            let (from, mut source) = pipe().unwrap();
-            source.write_all(&vec![7; count]).unwrap();
-            from.copy_to_pipe(writer, count as u64).unwrap() as usize
-        };
-        let tee_of_a_pipe = |writer: &Writer, count: usize| {
-            let (from, mut source) = pipe().unwrap();
-            source.write_all(&vec![7; count]).unwrap();
-            from.tee(writer, count).unwrap()
-        };
-        let from_a_file = |writer: &Writer, count: usize| {
-            let path = std::env::temp_dir().join(format!("millstream-quiet-{}", std::process::id()));
-            std::fs::write(&path, vec![7; count]).unwrap();
-            let file = std::fs::File::open(&path).unwrap();
-            std::fs::remove_file(&path).unwrap();
-            writer.copy_from(&file, count as u64).unwrap() as usize
-        };
-        let one_write = |mut writer: &Writer, count: usize| writer.write(&vec![7; count]).unwrap();
-        let several_slices = |mut writer: &Writer, count: usize| {
-            let bytes = vec![7; count];
-            let (first, second) = bytes.split_at(1);
-            writer.write_vectored(&[IoSlice::new(first), IoSlice::new(second)]).unwrap()
-        };
-        let ways: [fn(&Writer, usize) -> usize; 5] =
-            [from_a_pipe, tee_of_a_pipe, from_a_file, one_write, several_slices];
-        for put in ways {
+        for put in ways_to_put() {
             let (reader, writer) = quiet_pipe();
             let (child, mut reader, mut writer) = sleeping_child(reader, writer, drop);
             child.signal(Signal::STOP);
@@ -304,6 +315,39 @@ alone! {
             reader.read_exact(&mut rest).unwrap();
             assert!(rest[..65_535].iter().all(|&byte| byte == 7) && rest[65_535] == 8);
         }
+    }
+
+    fn whatever_fills_a_quiet_pipe_finds_all_of_its_capacity() {
+        for put in ways_to_put() {
+            let (reader, writer) = quiet_pipe();
+            let (child, reader, writer) = sleeping_child(reader, writer, drop);
+            child.signal(Signal::STOP);
+            wait_until_state(child.id, 'T');
+            let mut done = 0;
+            while done < 3 << 16 {
+                done += put(&writer, (3 << 16) - done);
+            }
+            assert_eq!(reader.bytes_readable().unwrap(), done);
+            child.kill();
+        }
+    }
+
+    fn who_watches_a_quiet_pipe_sees_the_room_that_there_is() {
+        let (reader, writer) = quiet_pipe_of(1 << 17);
+        let (child, _reader, mut writer) = sleeping_child(reader, writer, drop);
+        child.signal(Signal::STOP);
+        wait_until_state(child.id, 'T');
+        writer.write_all(&[7; 1 << 16]).unwrap();
+        let is_writable = |writer: &Writer| {
+            let mut polled = [PollFd::from_borrowed_fd(writer.readiness().unwrap(), PollFlags::OUT)];
+            poll(&mut polled, Some(&rustix::time::Timespec::default())).unwrap() > 0
+        };
+        assert!(is_writable(&writer));
+        writer.write_all(&[7; 1 << 16]).unwrap();
+        assert!(!is_writable(&writer));
+        assert_eq!(writer.set_capacity(1 << 18).unwrap(), 1 << 18);
+        assert!(is_writable(&writer));
+        child.kill();
     }
 
     fn a_pipe_that_was_one_page_when_quiet_says_that_there_is_room_when_it_has_grown() {

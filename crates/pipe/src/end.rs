@@ -328,6 +328,9 @@ impl End {
             if wished != now {
                 resize(segment, &sides, wished)?;
             }
+            if ring.writers_wait() || ring.bell().is_watched_for_room() {
+                enlarge_quiet_shadow(self.fd(), ring);
+            }
             (wished, both)
         };
         // Who waits may find that there is room now, or none. Who began to wait since the first look and cannot be told
@@ -391,6 +394,13 @@ fn resize_shadow(shadow: BorrowedFd<'_>, bytes: usize) -> Result<(), Errno> {
         return Err(Errno::BUSY);
     }
     if pipe::capacity(shadow)? > bytes { pipe::set_capacity(shadow, bytes).map(drop) } else { Ok(()) }
+}
+
+/// With the writers locked. The shadow of a quiet pipe is smaller than its ring: makes it as large, which wakes who waits for room
+/// there, and who watches. Returns whether it is larger now; it is not where the kernel refuses its user the pages.
+pub(crate) fn enlarge_quiet_shadow(shadow: BorrowedFd<'_>, ring: &Ring<'_>) -> bool {
+    let (Ok(capacity), Ok(now)) = (ring.capacity(), pipe::capacity(shadow)) else { return false };
+    ring.is_quiet() && now < capacity && pipe::set_capacity(shadow, capacity).is_ok()
 }
 
 fn resize(segment: &Segment, sides: &BothSides<'_>, bytes: usize) -> io::Result<()> {

@@ -26,7 +26,7 @@ use millstream_sys::transfer::{self, Access, Mark};
 use millstream_sys::{Errno, memory, pipe};
 
 use crate::claim;
-use crate::end::{BothSides, End, Origin, Pipe, broken, is_another_allowed, lock_both};
+use crate::end::{BothSides, End, Origin, Pipe, broken, enlarge_quiet_shadow, is_another_allowed, lock_both};
 use crate::mirror::{self, Mirror};
 use crate::parking::Parker;
 use crate::refusal::Refusal;
@@ -119,7 +119,12 @@ pub(crate) fn mirror_for_watchers(end: &End, segment: &Segment, access: Access) 
     let both = transfer::reopened(end.fd(), Access::Both, true)?;
     let is_new = if reads { bell.watch_for_bytes(&parker) } else { bell.watch_for_room(&parker) };
     // Who rings with the writers locked, and does not know yet that somebody watches, has done so then.
-    drop(ring.lock_writers(&parker).map_err(broken)?);
+    let writers = ring.lock_writers(&parker).map_err(broken)?;
+    if !reads {
+        // Does not become quiet any more.
+        enlarge_quiet_shadow(end.fd(), ring);
+    }
+    drop(writers);
     if is_new && ring.route() == Route::Ring {
         let mirror = Mirror::of(both.as_fd());
         bell.raise(&parker, &mirror).map_err(broken)?;

@@ -12,7 +12,7 @@ use millstream_sys::{Errno, clock, cpu, signals, transfer};
 
 use crate::claim::{self, Trust};
 use crate::direct::{self, Offered};
-use crate::end::{End, broken};
+use crate::end::{End, broken, enlarge_quiet_shadow};
 use crate::fifo;
 use crate::handover;
 use crate::mirror::Mirror;
@@ -408,6 +408,9 @@ impl Writer {
 
     fn wait(&self, segment: &Segment, (done, total): (usize, usize), nap: &mut Duration) -> Result<(), Stop> {
         let (ring, needed) = (segment.ring(), needed(total));
+        if self.makes_room(ring)? {
+            return Ok(());
+        }
         // Who has slept a whole nap in vain sleeps on.
         if *nap == FIRST_NAP && ring.route() == Route::Ring && self.end.was_blocking()? {
             let closes = ring.closes();
@@ -428,6 +431,16 @@ impl Writer {
             true => self.sleep(ring, needed, nap),
             false => self.must_not_sleep(ring, needed),
         }
+    }
+
+    /// A reader that sleeps in the shadow must not be noticed earlier by its being full than by the ring's.
+    fn makes_room(&self, ring: &Ring<'_>) -> io::Result<bool> {
+        if !ring.is_quiet() {
+            return Ok(false);
+        }
+        let parker = self.end.parker();
+        let _writers = ring.lock_writers(&parker).map_err(broken)?;
+        Ok(enlarge_quiet_shadow(self.end.fd(), ring))
     }
 
     fn must_not_sleep(&self, ring: &Ring<'_>, needed: usize) -> Result<(), Stop> {

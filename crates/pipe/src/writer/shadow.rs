@@ -4,7 +4,7 @@ use std::io::IoSlice;
 use std::sync::atomic::Ordering::Relaxed;
 
 use millstream_ring::{PIPE_BUF, Ring, WriteSide};
-use millstream_sys::{Errno, clock, cpu, futex, pipe, transfer};
+use millstream_sys::{Errno, clock, cpu, futex, transfer};
 
 use crate::parking::Parker;
 
@@ -45,7 +45,6 @@ impl Writer {
         };
         writers.has_put(total - done, *outcome.as_ref().unwrap_or(&0));
         match outcome {
-            Ok(0) | Err(Errno::AGAIN) if self.makes_room(ring) => Ok(Attempt::Moved(0)),
             Ok(0) | Err(Errno::AGAIN) => Ok(Attempt::NoRoom),
             Err(Errno::INTR) => Err(Stop::Interrupted),
             Ok(count) => {
@@ -58,13 +57,6 @@ impl Writer {
             }
             Err(error) => Err(error.into()),
         }
-    }
-
-    /// The shadow of a quiet pipe is smaller than its ring. A reader that does not wake up must not be noticed earlier by that.
-    #[cold]
-    fn makes_room(&self, ring: &Ring<'_>) -> bool {
-        let (Ok(capacity), Ok(now)) = (ring.capacity(), pipe::capacity(self.end.fd())) else { return false };
-        ring.is_quiet() && now < capacity && pipe::set_capacity(self.end.fd(), capacity).is_ok()
     }
 
     /// Goes back to the ring if nothing but quiet has brought the stream to the shadow: no reader sleeps there any more, and it
