@@ -121,7 +121,7 @@ pub(crate) fn mirror_for_watchers(end: &End, segment: &Segment, access: Access) 
     // Who rings with the writers locked, and does not know yet that somebody watches, has done so then.
     let writers = ring.lock_writers(&parker).map_err(broken)?;
     if !reads {
-        // Does not become quiet any more.
+        // Only here: a pipe that is watched does not become quiet.
         enlarge_quiet_shadow(end.fd(), ring);
     }
     drop(writers);
