@@ -187,7 +187,9 @@ alone! {
             // The reader's CPU is known from the first byte that it has read.
             writer.write_all(&[0]).unwrap();
             (&reader).read_exact(&mut [0]).unwrap();
-            let task = start(move || stream(MIB).chunks(size).for_each(|bytes| writer.write_all(bytes).unwrap()));
+            // Who is read from each time that it has filled the ring never finds it full: it is to sleep before it is read from.
+            let write = move || stream(MIB).chunks(size).for_each(|bytes| writer.write_all(bytes).unwrap());
+            let task = start_and_wait_until_asleep(write);
             assert_eq!(read_to_end(&reader, 0), MIB);
             task.join();
             reader.statistics().bytes_direct
