@@ -423,6 +423,16 @@ fn level(runs: &[Series]) -> f64 {
 /// The 95 % interval of the change: runs of a side are resampled, and launches of a run.
 fn interval(sides: &[Vec<Series>; 2]) -> [f64; 2] {
     let sides = sides.each_ref().map(|runs| runs.iter().map(Series::levels).collect::<Vec<_>>());
+    // Whichever comes first, the same resamples are drawn: the other way round the same launches say the opposite, and no less.
+    if sides[1] < sides[0] {
+        let [before, after] = sides;
+        let [low, high] = interval_between(&after, &before);
+        return [1.0 / high, 1.0 / low];
+    }
+    interval_between(&sides[0], &sides[1])
+}
+
+fn interval_between(before: &[Vec<f64>], after: &[Vec<f64>]) -> [f64; 2] {
     let (mut picked, mut levels) = (Vec::new(), Vec::new());
     let mut resampled = |runs: &[Vec<f64>], random: &mut Random| {
         levels.clear();
@@ -435,7 +445,7 @@ fn interval(sides: &[Vec<Series>; 2]) -> [f64; 2] {
         median_in_place(&mut levels)
     };
     statistics::percentiles(RESAMPLES, |random| {
-        let (before, after) = (resampled(&sides[0], random), resampled(&sides[1], random));
+        let (before, after) = (resampled(before, random), resampled(after, random));
         exp(after - before)
     })
 }
@@ -563,6 +573,31 @@ mod tests {
         assert!((report.changes[1].change.unwrap() - 0.9).abs() < 1e-9);
         assert_eq!(compared(&b, &a).outcome, Outcome::Better);
         assert_eq!(compared(&a, &a).outcome, Outcome::Same);
+    }
+
+    #[test]
+    fn the_other_way_round_the_same_launches_say_the_opposite() {
+        let mut random = Random(7);
+        let mut told = 0;
+        for _ in 0..50 {
+            let mut noisy = |speed: f64| {
+                let mut cell = cell("millstream", speed);
+                cell.samples.iter_mut().for_each(|sample| *sample *= 0.9 + 0.002 * random.below(100) as f64);
+                Document::for_tests(vec![self::cell("pipe", 1000.0), cell])
+            };
+            let (a, b) = (noisy(4000.0), noisy(3600.0));
+            let [there, back] = [compared(&a, &b), compared(&b, &a)].map(|report| report.changes[1].clone());
+            let ([low, high], [back_low, back_high]) = (there.change_ci95.unwrap(), back.change_ci95.unwrap());
+            assert!((low * back_high - 1.0).abs() < 1e-9 && (high * back_low - 1.0).abs() < 1e-9, "{there:?} {back:?}");
+            let opposite = match there.verdict {
+                Some(Verdict::Worse) => Some(Verdict::Better),
+                Some(Verdict::Better) => Some(Verdict::Worse),
+                other => other,
+            };
+            assert_eq!(back.verdict, opposite);
+            told += usize::from(there.verdict == Some(Verdict::Worse));
+        }
+        assert!((1..50).contains(&told), "some of these can be told and some not: {told}");
     }
 
     #[test]
