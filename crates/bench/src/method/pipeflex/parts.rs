@@ -113,15 +113,14 @@ mod tests {
     use crate::engine::placement::Placement;
     use crate::method::messages::faulty::{Fault, Faulty, changed, doubled, killed, lost};
     use crate::transport::{Ends, Transport, kernel_pipe};
-    use std::time::Duration;
 
-    /// Writes of 512 bytes for 20 ms.
-    fn launch(at: u64, fault: Fault) -> Result<Launch, String> {
+    /// Writes of 512 bytes for so long, or until somebody fails.
+    fn launch(seconds: f64, at: u64, fault: Fault) -> Result<Launch, String> {
         let Ends { writer, reader } = kernel_pipe::DEFAULT.connect(Placement::OneCpu)?;
         let (board, work) = (Board::new(1).unwrap(), Work::calibrated());
         let cpu = Placement::OneCpu.cpus()?[0];
         let posts = [Post { name: "writer", cpu }, Post { name: "reader", cpu }];
-        crew::run_within(Duration::from_secs(3), &posts, move |index| match index {
+        crew::run_within(crew::LIMIT, &posts, move |index| match index {
             0 => {
                 drop(reader);
                 let end = Box::new(Faulty { inner: writer, at, fault, position: 0 });
@@ -129,15 +128,18 @@ mod tests {
             }
             _ => {
                 drop(writer);
-                Reader::new(reader, SEED_RUN, work.pauses(20, 2), &board, 0).run(0.02)?;
+                Reader::new(reader, SEED_RUN, work.pauses(20, 2), &board, 0).run(seconds)?;
                 Ok(Some(board.everybody_s()))
             }
         })
     }
 
+    /// Longer than a launch may take: what ends it is the fault.
+    const UNTIL_THE_FAULT: f64 = 1000.0;
+
     #[test]
     fn a_stream_without_fault_gives_a_rate_and_its_reads() {
-        let seen = launch(u64::MAX, changed).unwrap();
+        let seen = launch(0.02, u64::MAX, changed).unwrap();
         assert!(seen.samples[0] > 0.0 && seen.operations > 0, "{seen:?}");
     }
 
@@ -145,7 +147,7 @@ mod tests {
     fn a_byte_that_is_changed_lost_or_doubled_anywhere_gives_no_rate() {
         for fault in [changed, lost, doubled] {
             for at in [0, 100, 511, 70_000] {
-                let why = launch(at, fault).unwrap_err();
+                let why = launch(UNTIL_THE_FAULT, at, fault).unwrap_err();
                 assert!(why.contains("the reader: byte ") && why.contains(" of the stream is wrong"), "{at}: {why}");
             }
         }
@@ -153,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_writer_that_dies_is_named() {
-        let why = launch(70_000, killed).unwrap_err();
+        let why = launch(UNTIL_THE_FAULT, 70_000, killed).unwrap_err();
         assert!(why.contains("the writer was killed by signal 9"), "{why}");
     }
 

@@ -29,8 +29,8 @@ const ASLEEP_WARM_UP_TRIPS: usize = 4;
 /// anybody spins, less than it takes a CPU to fall into its deepest sleep.
 const PAUSE_US: std::ops::Range<usize> = 300..1000;
 
-/// Pauses until the other sleeps, at most: a tenth of a second or so.
-const PAUSES_MAX: usize = 200;
+/// Pauses until the other sleeps, at most: about two seconds, in which it has had a CPU however busy the machine is.
+const PAUSES_MAX: usize = 3000;
 
 /// The part of the process that asks; returns the microseconds of a round trip.
 ///
