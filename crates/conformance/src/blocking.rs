@@ -277,12 +277,14 @@ pub fn a_storm_of_signals_loses_no_byte<I: BetweenProcesses>() {
     let (reader, writer) = I::pipe().unwrap();
     let writing = start(move || {
         let mut at = 0;
-        while at < TOTAL {
-            match writer.write(&pattern::bytes(at..TOTAL.min(at + 100_000))) {
+        // On a busy machine all of it may be over before the first signal is sent.
+        while at < TOTAL || HANDLED.load(SeqCst) == 0 {
+            match writer.write(&pattern::bytes(at..at + 100_000)) {
                 Ok(count) => at += count as u64,
                 interrupted => assert_eq!(error_of(interrupted), Errno::INTR),
             }
         }
+        at
     });
     let reading = start(move || {
         let (mut buffer, mut at) = (vec![0; 30_000], 0);
@@ -300,7 +302,5 @@ pub fn a_storm_of_signals_loses_no_byte<I: BetweenProcesses>() {
     while signal_thread(writing.id, Signal::USR1) && signal_thread(reading.id, Signal::USR1) {
         std::thread::sleep(Duration::from_micros(50));
     }
-    writing.join();
-    assert_eq!(reading.join(), TOTAL);
-    assert!(HANDLED.load(SeqCst) > 0);
+    assert_eq!(writing.join(), reading.join());
 }
