@@ -4,7 +4,7 @@ mod common;
 
 use std::fs;
 
-use common::{Scratch, Seen, cells, millstream, output, set_mode};
+use common::{Scratch, Seen, cells, millstream, output};
 
 fn bench(arguments: &[&str]) -> Seen {
     output(&mut millstream([&["bench", "grep"], arguments].concat()))
@@ -100,8 +100,7 @@ fn two_cpus_that_are_not_there_are_not_measured() {
 fn a_stage_that_loses_bytes_is_found_out() {
     let scratch = Scratch::new();
     let text = text(&scratch);
-    scratch.file("cat", "#!/bin/sh\n[ $# = 0 ] && exec /bin/cat\nhead -c -500 -- \"$2\"\n");
-    set_mode(&scratch.path("cat"), 0o755);
+    scratch.executable("cat", "#!/bin/sh\n[ $# = 0 ] && exec /bin/cat\nhead -c -500 -- \"$2\"\n");
     let path = format!("{}:/usr/bin:/bin", scratch.path("").display());
     for workload in ["cat-cat", "cat-wc", "grep"] {
         let arguments = ["bench", "grep", "--file", &text, "--pairs", "5", "--workload", workload];

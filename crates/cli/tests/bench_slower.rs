@@ -193,7 +193,12 @@ fn a_transport_that_does_a_tenth_more_work_is_worse_and_an_equal_one_is_not() {
             equal["verdict"],
         );
         println!("{told}");
-        assert_ne!(equal["verdict"], "worse", "nothing was planted here: {told}");
+        if equal["verdict"] == "worse" {
+            // Of two runs alike one in a hundred was called worse by chance (`docs/benchmarks.md`), but not the next one too.
+            let cells = measured(&[&SOUND, &AGAIN], launches);
+            let [a, c] = ["sound", "again"].map(|name| document(&cells, name));
+            assert_ne!(judged(&scratch, &a, &c).0["verdict"], "worse", "nothing was planted here, twice: {told}");
+        }
         if found["verdict"] == "worse" {
             assert_eq!(code, Some(1), "{told}");
             assert_eq!(judged(&scratch, &b, &a).0["verdict"], "better", "the other way round: {told}");

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use common::{Scratch, Seen, millstream, output};
+use common::{Scratch, Seen, can_join, millstream, output, sometimes};
 
 const LIVES: &str = include_str!("ring/lives.c");
 const ENDS: &str = include_str!("ring/ends.c");
@@ -49,14 +49,6 @@ fn over_ring(options: &[&str], words: &[&str]) -> Seen {
     with_programs(&mut millstream([&["run", "--ring"], options, &["--"], words].concat()))
 }
 
-/// Whether this machine's glibc is one that can be joined at all; elsewhere the tests below see kernel pipes that work.
-fn can_join() -> bool {
-    cfg!(target_arch = "x86_64") && {
-        let version = output(Command::new("ldd").arg("--version")).stdout;
-        version.lines().next().is_some_and(|line| line.ends_with("2.36"))
-    }
-}
-
 /// Runs it bare and over the ring: the same output and status. Returns what the statistics say of the pipe that carried most.
 fn told(words: &[&str]) -> Value {
     let scratch = Scratch::new();
@@ -70,9 +62,9 @@ fn told(words: &[&str]) -> Value {
     pipes.iter().max_by_key(|pipe| pipe["bytes"].as_u64()).unwrap().clone()
 }
 
-/// Whether it is joined in one of ten runs; each must end well.
+/// Whether it is joined in one of many runs; each must end well.
 fn joins(words: &[&str]) -> bool {
-    (0..10).any(|_| {
+    sometimes(|| {
         let pipe = told(words);
         assert_eq!(pipe["bytes"].as_u64(), Some(MANY), "{pipe}");
         pipe["read"]["ring"]["bytes"].as_u64().unwrap_or(0) > MANY / 4

@@ -181,8 +181,7 @@ fn more_than_its_room_is_no_limit() {
 #[test]
 fn a_script_without_a_first_line_runs() {
     let scratch = Scratch::new();
-    let script = scratch.file("script", "echo ran \"$@\"\n");
-    common::set_mode(Path::new(&script), 0o755);
+    let script = scratch.executable("script", "echo ran \"$@\"\n");
     let path = format!("{}:/usr/bin:/bin", scratch.path("").display());
     for name in [script.as_str(), "script"] {
         let seen = assert_same("script", |command| {

@@ -9,10 +9,8 @@ use std::process::Command;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use common::{Scratch, Seen, children, kill, millstream, output, wait_for};
-use over_ring::{
-    ENDS, MANY, Programs, assert_arrived, can_join, over_ring, over_ring_with, said, seen, told, told_of_all,
-};
+use common::{Scratch, Seen, can_join, children, kill, millstream, output, sometimes, wait_for};
+use over_ring::{ENDS, MANY, Programs, assert_arrived, over_ring, over_ring_with, said, seen, told, told_of_all};
 
 const SUCCESSOR: &str = include_str!("ring/successor.c");
 
@@ -33,15 +31,8 @@ static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| {
 
 #[test]
 fn bytes_do_not_pass_through_the_kernel() {
-    // Whether two programs meet depends on who runs when; that they never do in ten runs does not.
-    let mut least = u64::MAX;
-    for _ in 0..10 {
-        least = least.min(assert_arrived(&seen(&format!("$E write {MANY} call | $E read 0 call")), MANY));
-        if least < MANY / 2 {
-            break;
-        }
-    }
-    assert_eq!(least < MANY / 2, can_join(), "{least} of {MANY}");
+    let script = format!("$E write {MANY} call | $E read 0 call");
+    assert_eq!(sometimes(|| assert_arrived(&seen(&script), MANY) < MANY / 2), can_join());
 }
 
 #[test]
@@ -54,14 +45,8 @@ fn without_the_ring_all_bytes_pass_through_the_kernel() {
 
 #[test]
 fn stdio_inside_the_c_library_is_reached() {
-    let mut least = u64::MAX;
-    for _ in 0..10 {
-        least = least.min(assert_arrived(&seen(&format!("$E write {MANY} stdio | $E read 0 stdio")), MANY));
-        if least < MANY / 2 {
-            break;
-        }
-    }
-    assert_eq!(least < MANY / 2, can_join(), "{least} of {MANY}");
+    let script = format!("$E write {MANY} stdio | $E read 0 stdio");
+    assert_eq!(sometimes(|| assert_arrived(&seen(&script), MANY) < MANY / 2), can_join());
 }
 
 #[test]
@@ -224,7 +209,7 @@ fn long_pipelines_and_runs_beside_each_other() {
 
 #[test]
 fn a_joined_pipe_is_in_the_statistics_with_all_its_bytes() {
-    let is_joined = (0..10).any(|_| {
+    let is_joined = sometimes(|| {
         let pipe = told(&format!("$E write {MANY} call | $E read 0 call"));
         let (written, read) = (&pipe["written"], &pipe["read"]);
         assert_eq!(
@@ -280,8 +265,8 @@ fn why_a_pipe_stays_with_the_kernel_is_told() {
         assert_eq!(pipe[end]["joined"], false, "{script}: {pipe}");
     }
     for what in ["fork", "dup"] {
-        // They join before that, or are about to, in one of ten runs.
-        let is_told = (0..10).any(|_| {
+        // They join before that, or are about to, in one of many runs.
+        let is_told = sometimes(|| {
             let pipe = told(&format!("$E write {MANY} call {} {what} | $E read 0 call", MANY / 2));
             pipe["written"]["why_not"] == format!("called {what}")
         });
@@ -297,9 +282,9 @@ fn the_status_is_that_of_the_command() {
     assert!(counted.code == Some(3) && counted.stderr.starts_with("millstream: "), "{counted:?}");
 }
 
-/// Whether the first pipe of a script is joined in one of ten runs; each must end well.
+/// Whether the first pipe of a script is joined in one of many runs; each must end well.
 fn joins(script: &str) -> bool {
-    (0..10).any(|_| told(script)["path"] == "ring")
+    sometimes(|| told(script)["path"] == "ring")
 }
 
 #[test]
@@ -355,7 +340,7 @@ fn a_program_that_could_make_threads_and_has_none_joins_a_large_pipe() {
     let fifo = fifo.display();
     let script = format!("{{ read word <{fifo}; exec $E write {MANY} call; }} | {program} {fifo}");
     assert_eq!(joins(&script), can_join());
-    let is_large_later = (0..10).any(|_| {
+    let is_large_later = sometimes(|| {
         let seen = seen(&script);
         let (before, after) = (said(&seen, "before "), said(&seen, "after "));
         assert_eq!((before, after[1]), (vec![65_536], MANY), "{seen:?}");
@@ -395,7 +380,7 @@ fn two_children_of_a_python_program_join() {
              sys.exit(second.wait() or first.wait())\n"
         );
         let script = format!("exec python3 {}", scratch.file("parent.py", &parent));
-        let is_in_memory = (0..10).any(|_| {
+        let is_in_memory = sometimes(|| {
             // What is called `python3` may be a script with pipes of its own.
             let pipe = told_of_all(&script).into_iter().max_by_key(|pipe| pipe["bytes"].as_u64()).unwrap();
             let counted = [&pipe["written"], &pipe["read"]].map(|end| end["bytes"].as_u64());

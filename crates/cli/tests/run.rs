@@ -147,8 +147,7 @@ fn what_is_found_and_cannot_run_is_126() {
     let scratch = Scratch::new();
     let script = scratch.file("unreadable", "#!/bin/sh\necho never\n");
     set_mode(&scratch.path("unreadable"), 0);
-    let orphan = scratch.file("orphan", "#!/nonexistent/interpreter\n");
-    set_mode(&scratch.path("orphan"), 0o755);
+    let orphan = scratch.executable("orphan", "#!/nonexistent/interpreter\n");
     let directory = scratch.path("").to_str().unwrap().to_owned();
     for (command, says) in [(script, "is it executable?"), (orphan, "interpreter"), (directory, "it is a directory")] {
         for stats in [&[][..], &["--stats"]] {

@@ -198,7 +198,7 @@ fn a_command_that_is_stopped_and_continued_by_others_goes_on() {
         "--",
         "sh",
         "-c",
-        "(sleep 0.2; kill -CONT $$) & kill -STOP $$; echo resumed",
+        "(until grep -q '^State:.T' /proc/$$/status; do sleep 0.01; done; kill -CONT $$) & kill -STOP $$; echo resumed",
     ]);
     assert_eq!((seen.stdout.as_str(), seen.code), ("resumed\n", Some(0)));
 }
@@ -325,18 +325,20 @@ fn explained(script: impl Fn(&str) -> String, check: impl Fn(&str) -> bool) -> S
 
 #[test]
 fn a_reader_that_sleeps_is_what_bounded_the_run() {
-    let text =
-        explained(slow_script, |text| text.contains("(yes > ") && text.contains("> cat)") && text.contains("sleep "));
-    let percents = |line: &str| -> Vec<u32> {
+    let full_and_empty = |line: &str| -> Option<(u32, u32)> {
         let words = line.split_whitespace().collect::<Vec<_>>();
-        words.windows(2).filter(|pair| pair[1].starts_with('%')).map(|pair| pair[0].parse().unwrap()).collect()
+        let mut percents =
+            words.windows(2).filter(|pair| pair[1].starts_with('%')).map(|pair| pair[0].parse().unwrap());
+        percents.next().zip(percents.next())
     };
-    let line = |start: &str| text.lines().find(|line| line.contains(start)).unwrap().to_owned();
-    let (first, second) = (line("(yes > "), line("> cat)"));
-    assert!(percents(&first)[0] > percents(&first)[1], "the first is full: {text}");
-    assert!(percents(&second)[1] > percents(&second)[0], "the second is empty: {text}");
-    let verdict = text.lines().last().unwrap();
-    assert!(verdict.starts_with("  sleep ") && verdict.contains(" bounded it: it waited for a time, a disk"), "{text}");
+    explained(slow_script, |text| {
+        let of_pipe = |name: &str| text.lines().find(|line| line.contains(name)).and_then(full_and_empty);
+        let verdict = text.lines().last().unwrap_or_default();
+        of_pipe("(yes > ").is_some_and(|(full, empty)| full > empty)
+            && of_pipe("> cat)").is_some_and(|(full, empty)| empty > full)
+            && verdict.starts_with("  sleep ")
+            && verdict.contains(" bounded it: it waited for a time, a disk")
+    });
 }
 
 #[test]
@@ -373,9 +375,9 @@ fn a_program_that_computes_is_what_bounded_the_run_or_the_cpus_are() {
 
 #[test]
 fn a_run_too_short_to_explain_says_so() {
-    let seen = run(&["--explain", "--", "true"]);
-    let verdict = seen.stderr.lines().last().unwrap_or_default();
-    assert!(verdict.contains("too short a run") || verdict.contains("unclear"), "{seen:?}");
+    // On a busy machine even this one may last long enough to be explained, but not each time.
+    let says_so = |text: &str| text.lines().last().is_some_and(|verdict| verdict.contains("too short a run"));
+    assert!((0..10).any(|_| says_so(&run(&["--explain", "--", "true"]).stderr)));
 }
 
 #[test]

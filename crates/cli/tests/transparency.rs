@@ -51,7 +51,7 @@ fn pipelines_in_bash() {
     for script in [
         "set -o pipefail; false | true",
         "set -o pipefail; yes | head -n 1; echo $?",
-        "set -o pipefail; seq 100000 | head -n 1 >/dev/null; echo ${PIPESTATUS[@]}",
+        "set -o pipefail; seq 1000000 | head -n 1 >/dev/null; echo ${PIPESTATUS[@]}",
         "shopt -s lastpipe; echo value | read x; echo $x",
         "diff <(seq 1000) <(seq 1001)",
         "coproc tr a-z A-Z; echo hello >&${COPROC[1]}; exec {COPROC[1]}>&-; cat <&${COPROC[0]}",

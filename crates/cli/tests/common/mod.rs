@@ -104,11 +104,17 @@ impl Scratch {
     /// Readable by everybody, so that tests can use it as another user.
     pub(crate) fn new() -> Scratch {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("millstream-test-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).unwrap();
-        set_mode(&path, 0o755);
-        Scratch(path)
+        loop {
+            let name = format!("millstream-test-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
+            let path = std::env::temp_dir().join(name);
+            match fs::create_dir(&path) {
+                // Of one with the same number, which was killed.
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => continue,
+                made => made.unwrap(),
+            }
+            set_mode(&path, 0o755);
+            return Scratch(path);
+        }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -120,6 +126,17 @@ impl Scratch {
         let path = self.path(name);
         fs::write(&path, content).unwrap();
         path.to_str().unwrap().to_owned()
+    }
+
+    /// Writes a file that can be executed and returns its path. By another process: while this one had it open for writing, a test
+    /// beside this one might fork, and what is open for writing anywhere cannot be executed (`ETXTBSY`).
+    pub(crate) fn executable(&self, name: &str, content: &str) -> String {
+        let path = self.path(name).to_str().unwrap().to_owned();
+        let mut install = Command::new("install");
+        install.args(["-m", "755", "/dev/stdin", &path]);
+        let (_, seen) = fed(install, content.as_bytes());
+        assert_eq!(seen.code, Some(0), "{seen:?}");
+        path
     }
 
     /// Compiles a C program and returns its path.
@@ -140,8 +157,7 @@ impl Scratch {
         let (bin, lib) = (self.path("bin"), self.path("lib/millstream"));
         fs::create_dir_all(&bin).unwrap();
         fs::create_dir_all(&lib).unwrap();
-        // By another process: while this one had the copy open for writing, a test beside this one might fork, and what is
-        // open for writing anywhere cannot be executed (ETXTBSY).
+        // By another process, as above.
         let copied = Command::new("cp").arg(program()).arg(bin.join("millstream")).status().unwrap();
         assert!(copied.success());
         let ours = Path::new(program()).with_file_name("lib/millstream");
@@ -159,6 +175,21 @@ impl Drop for Scratch {
 pub(crate) fn set_mode(path: &Path, mode: u32) {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// Whether this machine's glibc is one that can be joined at all; elsewhere tests see kernel pipes that work.
+pub(crate) fn can_join() -> bool {
+    cfg!(target_arch = "x86_64") && {
+        let version = output(Command::new("ldd").arg("--version")).stdout;
+        version.lines().next().is_some_and(|line| line.ends_with("2.36"))
+    }
+}
+
+/// Whether it happens in one of many tries. Whether two programs meet, and when, depends on who runs when; that they never do in a
+/// hundred runs does not. Where nothing can be joined, ten show that nothing is.
+pub(crate) fn sometimes(mut attempt: impl FnMut() -> bool) -> bool {
+    let tries = if can_join() { 100 } else { 10 };
+    (0..tries).any(|_| attempt())
 }
 
 /// Waits until `condition` holds. A watchdog, not a measurement: the time only bounds how long a failure takes.

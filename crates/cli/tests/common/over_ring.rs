@@ -67,14 +67,6 @@ pub(crate) fn assert_arrived(seen: &Seen, bytes: u64) -> u64 {
     wrote[1]
 }
 
-/// Whether this machine's glibc is one that can be joined at all; elsewhere the tests below see kernel pipes that work.
-pub(crate) fn can_join() -> bool {
-    cfg!(target_arch = "x86_64") && {
-        let version = output(Command::new("ldd").arg("--version")).stdout;
-        version.lines().next().is_some_and(|line| line.ends_with("2.36"))
-    }
-}
-
 /// What the statistics of such a run say of its first pipe.
 pub(crate) fn told(script: &str) -> serde_json::Value {
     told_of_all(script).remove(0)

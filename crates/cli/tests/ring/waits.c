@@ -1,16 +1,17 @@
 // A writer and a reader, each of which does one thing where it waits for descriptors, after the pipe has had time to join.
 //
-//   write WHAT      read WHAT [FILE]
+//   write WHAT FILE      read WHAT FILE
 //
 // drain, drain-select: a handler reads all that is there, while the reader waits without a limit. Such a wait never says that the time
 // is up. The reader reports how many bytes there were.
 // masked, masked-select: the reader waits under a mask that lets through one signal only, whose handler reads to where no memory is.
-// outside: the reader writes its number to FILE and waits for a second, in which somebody else puts a byte into the pipe. It reports
-// what the wait said.
+// outside: the reader writes its number to FILE and waits for a byte that somebody else puts into the pipe. It reports what the wait said.
 // kept, kept-late: the writer gives the pipe back while the reader sleeps in a read to where nothing can be written, from the beginning
 // or because a handler takes the memory away. The reader then waits, forks a child that reads a byte,
 // duplicates its end, and reads the others.
 // room: the writer waits for room at a full pipe.
+//
+// Where something must come first, who does it makes FILE, and the writer waits for that.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -63,6 +64,12 @@ static void reads(size_t most) {
     has_ended |= moved == 0;
 }
 
+static void tell(void) { close(open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0600)); }
+
+static void wait_until_told(void) {
+    for (int left = 60000; access(file, F_OK); left--) require(left > 0, "nobody told"), usleep(1000);
+}
+
 static void on_alarm(int signal) {
     int before = errno;
     const struct timespec none = {0, 0};
@@ -70,7 +77,9 @@ static void on_alarm(int signal) {
     handled++;
     if (soon_gone) {
         munmap(soon_gone, 4096);
+        tell();
     } else if (nowhere) {
+        tell();
         // So long that there are bytes.
         usleep(200000);
         require(read(0, nowhere, FIRST) == -1 && errno == EFAULT, "no EFAULT");
@@ -92,17 +101,18 @@ static int write_all(void) {
             if (i % 1000 == 0) usleep(100);
         }
     } else if (is("masked")) {
-        // The signal comes first.
-        usleep(150000);
+        wait_until_told();
+        usleep(50000);
         writes(FIRST);
     } else if (is("kept")) {
-        usleep(150000);
+        if (strstr(what, "-late")) wait_until_told();
+        usleep(100000);
         close(dup(1));
         for (int i = 0; i < FIRST; i++) buffer[i] = i + 1;
         writes(FIRST);
         usleep(50000);
     } else if (is("outside")) {
-        sleep(2);
+        wait_until_told();
     } else {
         struct pollfd output = {1, POLLOUT, 0};
         for (int i = 0; i < 4000; i++) {
@@ -170,7 +180,7 @@ static int read_all(void) {
         reads(FIRST);
         require(has_ended, "the end");
     } else if (is("outside")) {
-        struct timespec limit = {1, 0};
+        struct timespec limit = {60, 0};
         FILE *told = fopen(file, "w");
         require(told && fprintf(told, "%d\n", getpid()) > 0 && fclose(told) == 0, "file");
         int count = waits_for_bytes(&limit, 0);
