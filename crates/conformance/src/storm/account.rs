@@ -122,6 +122,11 @@ impl Account {
         self.get(Count::Written) > 500 && self.0.word(MISTAKEN).swap(1, SeqCst) == 0
     }
 
+    /// It was not made after all: the next one that is asked makes it.
+    pub(super) fn take_back(&self) {
+        self.0.word(MISTAKEN).store(0, SeqCst);
+    }
+
     pub(super) fn is_mistaken(&self) -> bool {
         self.0.word(MISTAKEN).load(SeqCst) != 0
     }

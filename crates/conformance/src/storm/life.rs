@@ -104,12 +104,18 @@ impl<'a> Life<'a> {
         let World { account, mistake, record: size, .. } = self.world;
         let mut record = self.record(index);
         let due = |wanted| mistake == Some(wanted) && account.is_due();
-        if index + 1 < RECORDS && due(Mistake::Swapped) {
+        // Nothing is written by a write that fails, so no mistake is made by it either.
+        let not_made = |_| {
+            account.take_back();
+            Errno::AGAIN
+        };
+        let is_swapped = index + 1 < RECORDS && due(Mistake::Swapped);
+        if is_swapped {
             record = self.record(index + 1);
         } else if due(Mistake::Doubled) {
-            writer.write(&record).map_err(|_| Errno::AGAIN)?;
+            writer.write(&record).map_err(not_made)?;
         } else if due(Mistake::Torn) {
-            writer.write(&record[..size / 2]).map_err(|_| Errno::AGAIN)?;
+            writer.write(&record[..size / 2]).map_err(not_made)?;
         } else if due(Mistake::Lost) {
             account.has_written(self.number, index + 1);
             return Ok(());
@@ -123,6 +129,9 @@ impl<'a> Life<'a> {
             }
             Err(error) => {
                 self.is_in(Call::None);
+                if is_swapped {
+                    account.take_back();
+                }
                 return Err(Errno::from_io_error(&error).expect("an error of the kernel"));
             }
         }
