@@ -43,7 +43,8 @@ fn assert_refused(statistics: Statistics) {
     assert_eq!((statistics.bytes as usize, statistics.bytes_direct, statistics.direct_refused), (3 * MIB, 0, 1));
 }
 
-/// Three mebibytes in three writes.
+/// Three mebibytes in three writes. Who reads waits until the first one sleeps: a writer that is read from each time that it
+/// has filled the ring never finds it full, and offers nothing.
 fn write_as(writer: &mut Writer) -> Statistics {
     (0..3).for_each(|part| {
         let bytes = pattern::bytes(part * MIB as u64..(part + 1) * MIB as u64);
@@ -69,6 +70,7 @@ alone! {
                     }
                 });
                 drop(writer);
+                wait_until_asleep(child.id);
                 assert_eq!(read_to_end(&reader), 3 * MIB);
                 match is_dumpable {
                     true => assert!(reader.statistics().bytes_direct > 0),
@@ -82,9 +84,11 @@ alone! {
 
     fn a_writer_of_another_user_is_read_through_the_ring() {
         assert!(rustix::process::geteuid().is_root(), "root is needed to become other users");
+        let writing = rustix::thread::gettid();
         let (child, (reader, mut writer)) = fork(pipe(), |(reader, writer)| {
             drop(writer);
             become_nobody();
+            wait_until_asleep(writing);
             assert_eq!(read_to_end(&reader), 3 * MIB);
             assert_refused(reader.statistics());
         });
@@ -103,6 +107,7 @@ alone! {
             write_as(&mut writer);
         });
         drop(writer);
+        wait_until_asleep(child.id);
         assert_eq!(read_to_end(&reader), 3 * MIB);
         assert!(reader.statistics().bytes_direct > 0);
         child.succeed();

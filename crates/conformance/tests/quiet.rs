@@ -434,7 +434,9 @@ alone! {
             assert_eq!((writer.capacity().unwrap(), clone.capacity().unwrap()), (capacity, capacity));
             writer.write_all(&[1]).unwrap();
             assert_eq!(task.join(), 1);
-            // Nobody is asleep: on the ring, which is as large as was asked for.
+            // More than is written for one that dozes, and nobody is asleep: on the ring, which is as large as was asked for.
+            writer.write_all(&[1; 2000]).unwrap();
+            (&clone).read_exact(&mut [0; 2000]).unwrap();
             let filled = fill(&writer);
             assert!(filled <= capacity && filled + 1000 > capacity, "{filled} of {capacity}");
             assert_eq!(clone.capacity().unwrap(), capacity);
