@@ -62,8 +62,13 @@ pub fn wait_until_asleep(id: Pid) {
 
 /// Waits until all of these threads sleep, or have ended.
 pub fn wait_until_all_asleep<T>(tasks: &[Task<T>]) {
+    wait_until_these_sleep(&tasks.iter().map(|task| task.id).collect::<Vec<_>>());
+}
+
+/// Waits until the threads of these numbers sleep, or have ended.
+pub fn wait_until_these_sleep(ids: &[Pid]) {
     // Who sleeps for itself may still be woken by another that does not: the last look is at all of them.
-    let look = || tasks.iter().map(|task| state_and_time(task.id)).collect::<Vec<_>>();
+    let look = || ids.iter().map(|&id| state_and_time(id)).collect::<Vec<_>>();
     loop {
         let before = look();
         thread::sleep(Duration::from_millis(20));

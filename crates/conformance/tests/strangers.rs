@@ -31,7 +31,16 @@ fn plain_writer(name: &Name) -> kernel::Writer {
 fn with_both_in_it(name: &Name) -> (ours::Reader, ours::Writer, kernel::Writer) {
     let (reader, writer) = acquainted(name);
     let stranger = plain_writer(name);
-    write_all(&writer, b"ours");
+    // A reader that is not run for a while does not take part, and the kernel gets the bytes: then once more.
+    loop {
+        let before = writer.0.statistics().bytes_through_kernel;
+        write_all(&writer, b"ours");
+        if writer.0.statistics().bytes_through_kernel == before {
+            break;
+        }
+        assert_eq!(read_exact(&reader, 4), b"ours");
+        get_acquainted(&reader, &writer);
+    }
     assert_eq!(writer.0.bytes_readable().unwrap(), 4);
     write_all(&stranger, b"plain");
     (reader, writer, stranger)

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use millstream_conformance::pattern::{bytes, check};
 use millstream_conformance::process::{HANDLED, count_signals, interrupt};
-use millstream_conformance::task::{start, start_and_wait_until_asleep};
+use millstream_conformance::task::{start, start_and_wait_until_asleep, wait_until_these_sleep};
 use millstream_conformance::{alone, error_of, ours, pattern};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::process::Signal;
 
-use crate::places::{Clean, ROUTES, Route, drain, file, pipe, rest, start_writing, unix};
+use crate::places::{Clean, ROUTES, Route, drain, file, pipe, rest, unix};
 
 alone! {
     fn who_copies_and_sleeps_holds_nobody_up() {
@@ -74,8 +74,10 @@ alone! {
                 // Asleep because nothing is taken.
                 let (reader, writer, _given) = pipe(route);
                 let (full, peer) = unix();
-                let writing = start(move || drop(start_writing(writer, 3_000_000).join()));
-                let task = start_and_wait_until_asleep(move || (reader.copy_to(&full, u64::MAX), full, reader));
+                let writing = start(move || pattern::write_stream(&ours::Writer(writer), 0..3_000_000, 9000));
+                let task = start(move || (reader.copy_to(&full, u64::MAX), full, reader));
+                // Both, for a copier alone may sleep because the writer was not run for a while.
+                wait_until_these_sleep(&[writing.id, task.id]);
                 interrupt(task.id, Signal::USR1);
                 if restart {
                     let arriving = drain(OwnedFd::from(peer).into());
