@@ -216,13 +216,6 @@ mod tests {
         (!link.watch.is_impossible.load(Relaxed)).then(|| is_looked_out_for(link))
     }
 
-    fn wait_for_lookout(reader: &Reader) {
-        while reader_sees(reader) == Some(false) {
-            assert!(!read_some(reader, &mut Vec::new()));
-            thread::sleep(Duration::from_micros(200));
-        }
-    }
-
     impl Watched {
         fn read(&self, len: usize) -> Vec<u8> {
             let mut text = Vec::new();
@@ -230,6 +223,34 @@ mod tests {
                 read_some(&self.reader, &mut text);
             }
             text
+        }
+
+        fn wait_for_lookout(&self) {
+            for look in 1.. {
+                if reader_sees(&self.reader) != Some(false) {
+                    break;
+                }
+                // A reader that was not run for a while takes part again, and looks out, when a writer has seen that it is there.
+                if look % 50 == 0 {
+                    (&self.writer).write_all(b"?").unwrap();
+                    assert_eq!(self.read(1), b"?");
+                }
+                assert!(!read_some(&self.reader, &mut Vec::new()));
+                thread::sleep(Duration::from_micros(200));
+            }
+        }
+
+        /// Writes into the ring, of a reader that takes part: one that is not run for a while does not, and the kernel gets the
+        /// bytes. Then it returns false, and all is as it was before.
+        fn write_into_ring(&self, bytes: &[u8]) -> bool {
+            self.wait_for_lookout();
+            let before = self.writer.statistics().bytes_through_kernel;
+            (&self.writer).write_all(bytes).unwrap();
+            if self.writer.statistics().bytes_through_kernel == before {
+                return true;
+            }
+            assert_eq!(self.read(bytes.len()), bytes);
+            false
         }
     }
 
@@ -243,8 +264,7 @@ mod tests {
     fn what_is_written_around_a_strangers_write_keeps_its_place() {
         let Some(watched) = watched() else { return };
         for round in 0..100 {
-            wait_for_lookout(&watched.reader);
-            (&watched.writer).write_all(b"a").unwrap();
+            while !watched.write_into_ring(b"a") {}
             assert!(is_looked_out_for(link(&watched.writer.end)), "our own writes do not count");
             (&watched.stranger).write_all(b"S").unwrap();
             assert!(!is_looked_out_for(link(&watched.writer.end)));
@@ -268,7 +288,7 @@ mod tests {
                 }
             });
             for round in 1..=200 {
-                wait_for_lookout(&watched.reader);
+                watched.wait_for_lookout();
                 (&watched.writer).write_all(b"a").unwrap();
                 asked.store(round, SeqCst);
                 while done.load(SeqCst) < round {
@@ -290,7 +310,7 @@ mod tests {
         let first = link(&watched.writer.end).ring().lookout();
         drop(std::mem::replace(&mut watched.reader, other));
         assert_eq!(link(&watched.writer.end).ring().lookout(), None);
-        wait_for_lookout(&watched.reader);
+        watched.wait_for_lookout();
         let second = link(&watched.writer.end).ring().lookout();
         assert!(second.is_some() && first.map(|it| it.page) != second.map(|it| it.page));
         (&watched.stranger).write_all(b"S").unwrap();
@@ -313,9 +333,16 @@ mod tests {
     fn what_was_looked_out_for_once_is_asked_for_now_and_then() {
         let Some(watched) = watched() else { return };
         let asked_at = || link(&watched.writer.end).watch.asked_at.load(Relaxed);
-        let before = asked_at();
-        thread::sleep(Duration::from_millis(1));
-        (&watched.writer).write_all(b"a").unwrap();
+        let before = loop {
+            // Who comes back to the ring has asked already.
+            while !watched.write_into_ring(b"?") {}
+            watched.read(1);
+            let before = asked_at();
+            thread::sleep(Duration::from_millis(1));
+            if watched.write_into_ring(b"a") {
+                break before;
+            }
+        };
         assert_ne!(asked_at(), before);
         assert_eq!(watched.read(1), b"a");
     }
