@@ -46,6 +46,7 @@ mod tests {
 
     #[test]
     fn a_child_does_not_outlive_the_thread_that_started_it() {
+        let _guard = crate::children::some();
         let (mut held, given) = std::io::pipe().unwrap();
         let child = std::thread::spawn(move || {
             let mut command = Command::new("sleep");

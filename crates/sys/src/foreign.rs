@@ -302,6 +302,7 @@ mod tests {
 
     #[test]
     fn a_sleeper_learns_that_the_watched_pipe_is_alone() {
+        let _guard = crate::children::none();
         let (quiet, _other) = UnixStream::pair().unwrap();
         let (reader, writer) = crate::pipe::create().unwrap();
         let look = || sleep_until_ready(&quiet, Access::Read, Some(writer.as_fd()), Some(Duration::ZERO));

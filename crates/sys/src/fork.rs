@@ -120,11 +120,13 @@ mod tests {
 
     #[test]
     fn a_child_ends_with_its_status() {
+        let _guard = crate::children::some();
         assert_eq!(child(|| 7).wait().unwrap().exit_status(), Some(7));
     }
 
     #[test]
     fn a_child_that_is_dropped_is_gone() {
+        let _guard = crate::children::some();
         let sleeper = child(|| {
             loop {
                 std::thread::sleep(Duration::from_secs(1000));

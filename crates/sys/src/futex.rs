@@ -462,6 +462,7 @@ mod tests {
 
     #[test]
     fn who_waits_for_a_disk_is_as_good_as_stopped() {
+        let _guard = crate::children::some();
         let (reader, writer) = crate::pipe::create().unwrap();
         let (tell, told) = std::sync::mpsc::channel();
         // The parent of a child made in this way waits as for a disk until the child ends.

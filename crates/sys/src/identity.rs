@@ -105,6 +105,7 @@ mod tests {
 
     #[test]
     fn who_has_ended_and_was_not_waited_for_has_ended() {
+        let _guard = crate::children::some();
         // SAFETY: the child makes system calls only.
         #[allow(unsafe_code)]
         let child = match unsafe { fork() }.unwrap() {

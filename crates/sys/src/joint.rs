@@ -157,7 +157,9 @@ mod tests {
     use super::*;
     use std::os::fd::{AsRawFd, FromRawFd};
 
-    const OWNER: Owner = Owner { token: 7, inode: 99 };
+    /// Each test has its own: a number that one of them has closed may be another's in the next moment, of a file like its own.
+    const OWNERS: [Owner; 3] =
+        [Owner { token: 7, inode: 99 }, Owner { token: 17, inode: 99 }, Owner { token: 27, inode: 99 }];
 
     fn here(file: &OwnedFd) -> (u32, u32) {
         (std::process::id(), file.as_raw_fd().unsigned_abs())
@@ -165,10 +167,10 @@ mod tests {
 
     #[test]
     fn two_mappings_are_one_memory() {
-        let (file, one) = create(OWNER).unwrap();
+        let (file, one) = create(OWNERS[0]).unwrap();
         assert!(file.as_raw_fd() >= 60);
         let (pid, fd) = here(&file);
-        let other = open(pid, fd, OWNER).unwrap();
+        let other = open(pid, fd, OWNERS[0]).unwrap();
         // SAFETY: the last bytes of both mappings.
         unsafe {
             one.add(FILE_BYTES - 1).write(5);
@@ -179,21 +181,21 @@ mod tests {
 
     #[test]
     fn another_run_another_pipe_or_another_file_is_refused() {
-        let (file, _) = create(OWNER).unwrap();
+        let (file, _) = create(OWNERS[1]).unwrap();
         let (pid, fd) = here(&file);
-        assert!(open(pid, fd, Owner { token: 8, ..OWNER }).is_none());
-        assert!(open(pid, fd, Owner { inode: 100, ..OWNER }).is_none());
+        assert!(open(pid, fd, Owner { token: 8, ..OWNERS[1] }).is_none());
+        assert!(open(pid, fd, Owner { inode: 100, ..OWNERS[1] }).is_none());
         let other = crate::memory::sealable_file().unwrap();
         crate::memory::seal_at(&other, FILE_BYTES as u64).unwrap();
-        assert!(open(pid, here(&other).1, OWNER).is_none());
+        assert!(open(pid, here(&other).1, OWNERS[1]).is_none());
         drop(file);
-        assert!(open(pid, fd, OWNER).is_none());
+        assert!(open(pid, fd, OWNERS[1]).is_none());
     }
 
     #[test]
     fn only_its_own_descriptor_is_closed() {
-        let (file, memory) = create(OWNER).unwrap();
-        let (other, _) = create(Owner { inode: 100, ..OWNER }).unwrap();
+        let (file, memory) = create(OWNERS[2]).unwrap();
+        let (other, _) = create(Owner { inode: 100, ..OWNERS[2] }).unwrap();
         let (fd, other_fd) = (number_of(file), other.as_raw_fd());
         // SAFETY: the descriptor that came with the memory, and one that did not.
         unsafe {

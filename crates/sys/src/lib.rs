@@ -40,6 +40,8 @@ pub mod settled;
 
 #[cfg(feature = "std")]
 pub mod child;
+#[cfg(all(test, feature = "std"))]
+mod children;
 #[cfg(feature = "std")]
 pub mod cpu;
 #[cfg(feature = "std")]

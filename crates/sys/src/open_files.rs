@@ -214,6 +214,7 @@ mod tests {
 
     #[test]
     fn who_pins_an_end_does_not_keep_it_open() {
+        let _guard = crate::children::none();
         let (reader, writer) = crate::pipe::create().unwrap();
         let pinned = pin(crate::own_pid(), reader.as_raw_fd().unsigned_abs()).unwrap();
         assert_eq!(pipe_number(&pinned), crate::pipe::identity(&writer).map(|identity| identity.inode));

@@ -84,6 +84,7 @@ mod tests {
 
     #[test]
     fn both_ends_see_a_mark_until_its_end_is_closed() {
+        let _guard = crate::children::none();
         for (by, other) in [(By::Program, By::Run), (By::Run, By::Program)] {
             for settles_reader in [true, false] {
                 let (reader, writer) = pipe::create().unwrap();

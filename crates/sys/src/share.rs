@@ -123,6 +123,7 @@ mod tests {
 
     #[test]
     fn shares_are_had_up_to_the_limit_and_come_back_with_their_descriptors() {
+        let _guard = crate::children::none();
         let (base, limit) = (nobody(), 50 * UNIT + 1);
         let take = |bytes| Share::take_from(base, bytes, limit);
         let mut shares: Vec<Share> = (0..5).map(|_| take(10 * UNIT - 7).unwrap()).collect();

@@ -463,6 +463,7 @@ mod tests {
 
     #[test]
     fn a_mark_is_seen_by_the_others_and_goes_with_its_description() {
+        let _guard = crate::children::none();
         let (reader, writer) = pipe::create().unwrap();
         for (end, access) in [(&reader, Access::Read), (&writer, Access::Write)] {
             let marked = reopened(end, access, false).unwrap();
@@ -484,6 +485,7 @@ mod tests {
 
     #[test]
     fn every_mark_is_found_whatever_lies_between() {
+        let _guard = crate::children::none();
         let (reader, writer) = pipe::create().unwrap();
         let places = [0, 1, 2, 77, 1 << 40, (1 << 62) + 5, (1 << 63) - 2];
         let marked: std::vec::Vec<_> = places.iter().map(|_| reopened(&writer, Access::Write, true).unwrap()).collect();
@@ -512,6 +514,7 @@ mod tests {
 
     #[test]
     fn readiness_tells_data_room_and_loneliness_apart() {
+        let _guard = crate::children::none();
         let (reader, writer) = pipe::create().unwrap();
         assert_eq!(readiness(&writer), Ok(Readiness { writable: true, ..Readiness::default() }));
         assert_eq!(readiness(&reader), Ok(Readiness::default()));

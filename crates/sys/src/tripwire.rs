@@ -279,6 +279,7 @@ mod tests {
 
     #[test]
     fn it_keeps_no_pipe_open() {
+        let _guard = crate::children::none();
         let (reader, mut writer) = std::io::pipe().unwrap();
         let Some((_memory, tripwire)) = tripwire(reader.as_fd()) else { return };
         tripwire.set().unwrap().unwrap();
