@@ -97,6 +97,12 @@ pub enum Sleep {
     Futex,
 }
 
+/// The number of the system call that a thread, of this process or a child, sleeps or was stopped in; `None` if it is in none.
+pub fn call_of(thread: Pid) -> Option<i64> {
+    let call = fs::read_to_string(format!("/proc/{}/syscall", thread.as_raw_nonzero())).ok()?;
+    call.split(' ').next()?.parse().ok().filter(|&number: &i64| number >= 0)
+}
+
 /// What a thread, of this process or a child, sleeps for; `None` if it runs, has ended, or sleeps for something else.
 pub fn sleeps_in(thread: Pid) -> Option<Sleep> {
     let call = fs::read_to_string(format!("/proc/{}/syscall", thread.as_raw_nonzero())).ok()?;
