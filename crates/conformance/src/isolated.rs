@@ -7,6 +7,7 @@
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{Read, Seek};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
@@ -18,8 +19,15 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 /// debugger for example.
 pub const VARIABLE: &str = "MILLSTREAM_ISOLATED_TEST";
 
-/// How long a test may take before it counts as hanging. Generous: the machine may be busy with other things.
-const WATCHDOG_SECONDS: i64 = 120;
+/// How long a test may print nothing before it counts as hanging. Generous: the machine may be busy with other things. One that
+/// works for longer prints each of its rounds.
+const PATIENCE_SECONDS: u64 = 120;
+
+/// How long it may take in all, whatever it prints.
+const LONGEST_SECONDS: u64 = 1200;
+
+/// Who sets one of these asks for as many rounds as take longer.
+const ASK_FOR_MORE: [&str; 4] = ["MILLSTREAM_CASES", "MILLSTREAM_KILLS", "MILLSTREAM_ROUNDS", "MILLSTREAM_STEPS"];
 
 /// Runs `test` in a process of its own. `module` is what `module_path!()` gives where the `#[test]` function called
 /// `name` stands.
@@ -49,9 +57,7 @@ pub fn run(module: &str, name: &str, test: impl FnOnce()) {
         .unwrap();
     let group = Pid::from_child(&process);
     let handle = pidfd_open(group, PidfdFlags::empty()).unwrap();
-    let limit = Timespec { tv_sec: WATCHDOG_SECONDS, tv_nsec: 0 };
-    let has_ended = poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&limit)).unwrap() == 1;
-    let report = if has_ended { String::new() } else { tasks_of(group) };
+    let hangs = watch(&handle, &output).err().map(|why| (why, tasks_of(group)));
     // Not yet waited for, so the number of the group still means this group: what the test may have left behind.
     let _ = kill_process_group(group, Signal::KILL);
     let status = process.wait().unwrap();
@@ -59,9 +65,34 @@ pub fn run(module: &str, name: &str, test: impl FnOnce()) {
     let mut printed = String::new();
     output.rewind().unwrap();
     output.read_to_string(&mut printed).unwrap();
-    assert!(has_ended, "{name} hung for {WATCHDOG_SECONDS} s and was ended\n{report}{printed}");
+    if let Some((why, report)) = hangs {
+        panic!("{name} {why} and was ended\n{report}{printed}");
+    }
     assert!(status.success(), "{name}: {status}\n{printed}");
     assert!(printed.contains("test result: ok. 1 passed"), "{name} was not run in its own process:\n{printed}");
+}
+
+/// Waits until the process has ended, or says why it is waited for no longer.
+fn watch(process: &OwnedFd, output: &File) -> Result<(), String> {
+    let is_unlimited = ASK_FOR_MORE.iter().any(|variable| std::env::var_os(variable).is_some());
+    let (mut printed, mut silent) = (0, 0);
+    // Counted in looks: the time in which the machine itself stands still is nobody's fault.
+    for second in 1.. {
+        let limit = Timespec { tv_sec: 1, tv_nsec: 0 };
+        if poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&limit)).unwrap() == 1 {
+            break;
+        }
+        let now = output.metadata().unwrap().len();
+        silent = if now == printed { silent + 1 } else { 0 };
+        printed = now;
+        if silent == PATIENCE_SECONDS {
+            return Err(format!("hung for {silent} s"));
+        }
+        if second == LONGEST_SECONDS && !is_unlimited {
+            return Err(format!("went on for {second} s"));
+        }
+    }
+    Ok(())
 }
 
 /// Makes a `#[test]` of each function, which is run in a process of its own.
