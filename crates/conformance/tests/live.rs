@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use millstream_conformance::ours::segments;
 use millstream_conformance::pattern::Random;
@@ -59,6 +60,36 @@ fn writer_that_stays(bytes: usize) -> (Child, Reader) {
     (child, reader)
 }
 
+/// Returns whether nobody slept for long.
+fn are_sleepers_and_wakes_counted_unless_it_takes_long() -> bool {
+    let (reader, mut writer) = pipe().unwrap();
+    let reader = Arc::new(reader);
+    let mut longest = Duration::ZERO;
+    let mut sleeper_sees = |look: fn() -> Option<LivePipe>| {
+        let (reader, began) = (reader.clone(), Instant::now());
+        let task = start_and_wait_until_asleep(move || (&*reader).read_exact(&mut [0]).unwrap());
+        let seen = look();
+        writer.write_all(b"x").unwrap();
+        task.join();
+        longest = longest.max(began.elapsed());
+        seen
+    };
+    let asleep = sleeper_sees(|| Some(the_pipe())).unwrap();
+    sleeper_sees(|| None);
+    let awake = the_pipe();
+    if longest > Duration::from_millis(900) {
+        return false;
+    }
+    assert_eq!((asleep.readers_asleep, asleep.writers_asleep, asleep.is_watched), (1, 0, false));
+    assert_eq!((asleep.tallies.reader_sleeps, asleep.tallies.reader_wakes), (1, 0));
+    assert_eq!((awake.readers_asleep, awake.tallies.reader_sleeps, awake.tallies.reader_wakes), (0, 2, 2));
+    assert_eq!((awake.tallies.writer_sleeps, awake.waiting), (0, Some(0)));
+    reader.readiness().unwrap();
+    let watched = the_pipe();
+    assert_eq!((watched.is_watched, watched.readers_asleep), (true, 0), "who polls does not sleep");
+    true
+}
+
 #[allow(unsafe_code, reason = "a promise: the processes of these tests keep to the protocol")]
 fn trusting() -> (Reader, Writer) {
     // SAFETY: both ends stay with this process, which runs this crate.
@@ -110,27 +141,8 @@ alone! {
     }
 
     fn sleepers_and_wakes_are_counted() {
-        let (reader, mut writer) = pipe().unwrap();
-        let reader = Arc::new(reader);
-        let read_one = || {
-            let reader = reader.clone();
-            start_and_wait_until_asleep(move || (&*reader).read_exact(&mut [0]).unwrap())
-        };
-        let first = read_one();
-        let seen = the_pipe();
-        assert_eq!((seen.readers_asleep, seen.writers_asleep, seen.is_watched), (1, 0, false));
-        assert_eq!((seen.tallies.reader_sleeps, seen.tallies.reader_wakes), (1, 0));
-        writer.write_all(b"x").unwrap();
-        first.join();
-        let second = read_one();
-        writer.write_all(b"x").unwrap();
-        second.join();
-        let seen = the_pipe();
-        assert_eq!((seen.readers_asleep, seen.tallies.reader_sleeps, seen.tallies.reader_wakes), (0, 2, 2));
-        assert_eq!((seen.tallies.writer_sleeps, seen.waiting), (0, Some(0)));
-        reader.readiness().unwrap();
-        let seen = the_pipe();
-        assert_eq!((seen.is_watched, seen.readers_asleep), (true, 0), "who polls does not sleep");
+        // Who has slept for a second looks up and lies down again: if the machine is that busy, once more.
+        while !are_sleepers_and_wakes_counted_unless_it_takes_long() {}
     }
 
     fn a_full_pipe_whose_writer_is_stopped_is_seen() {
@@ -142,11 +154,14 @@ alone! {
     }
 
     fn a_pipe_that_was_not_used_is_only_counted() {
-        let before = live::look().unwrap().unused;
-        let made: Vec<_> = (0..3).map(|_| pipe().unwrap()).collect();
-        assert!(ours().is_empty());
-        // Others on this machine come and go.
-        assert!(live::look().unwrap().unused + 100 >= before + made.len());
+        // Others on this machine come and go, and now and then many go at once.
+        let is_counted = || {
+            let before = live::look().unwrap().unused;
+            let made: Vec<_> = (0..3).map(|_| pipe().unwrap()).collect();
+            assert!(ours().is_empty());
+            (live::look().unwrap().unused + 100 >= before + made.len()).then_some(made)
+        };
+        let made = (0..20).find_map(|_| is_counted()).expect("they are counted");
         made[0].0.capacity().unwrap();
         assert_eq!(the_pipe().waiting, Some(0));
     }

@@ -5,6 +5,7 @@
 //! target/release/millstream-soak --seed 1000172 --lanes 1 --lives 1    the life that a failure named, once more
 //! ```
 
+use std::collections::HashSet;
 use std::process::{Command, Output};
 
 fn soak(arguments: &[&str]) -> Output {
@@ -15,8 +16,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-#[test]
-fn twenty_seconds_in_which_everything_happens_leave_every_byte_accounted_for() {
+/// Soaks for twenty seconds, which leave every byte accounted for; returns what has not happened in them.
+fn never_in_twenty_seconds() -> HashSet<String> {
     let seen = soak(&["--seconds", "20"]);
     let (stdout, stderr) = (text(&seen.stdout), text(&seen.stderr));
     assert!(seen.status.success(), "{stdout}{stderr}");
@@ -25,8 +26,22 @@ fn twenty_seconds_in_which_everything_happens_leave_every_byte_accounted_for() {
     let depends = |line: &str| line.contains("straight from the writer's memory");
     let counted: Vec<&str> = stdout.lines().filter(|line| line.starts_with("  ") && !depends(line)).collect();
     assert!(counted.len() > 15, "{stdout}");
-    let never = counted.iter().find(|line| line.ends_with(": 0") || line.contains(": 0 "));
-    assert_eq!(never, None, "something has not happened:\n{stdout}");
+    let is_nothing = |line: &&str| line.ends_with(": 0") || line.contains(": 0 ");
+    counted.into_iter().filter(is_nothing).map(|line| line.split(": ").next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn twenty_seconds_in_which_everything_happens_leave_every_byte_accounted_for() {
+    let mut never = never_in_twenty_seconds();
+    // A busy machine lives too few lives in that time for all that is rare: what has not happened is to happen in other lives.
+    for _ in 0..9 {
+        if never.is_empty() {
+            break;
+        }
+        let again = never_in_twenty_seconds();
+        never.retain(|what| again.contains(what));
+    }
+    assert_eq!(never, HashSet::new(), "has not happened");
 }
 
 #[test]
