@@ -87,9 +87,14 @@ pub fn is_at(process: u32, address: u64) -> Result<bool, Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::{Mutex, PoisonError};
+
+    /// Where one test's page was the other's may be in the next moment: one at a time.
+    static TURN: Mutex<()> = Mutex::new(());
 
     #[test]
     fn a_page_is_recognised_where_it_is_and_only_there_and_only_while_it_is() {
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let me = crate::own_pid();
         let (page, other) = (OwnPage::new().unwrap(), std::vec![0_u8; 8192]);
         page.write([1; WORDS]);
@@ -105,6 +110,7 @@ mod tests {
 
     #[test]
     fn what_was_written_can_be_copied() {
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let page = OwnPage::new().unwrap();
         page.write([7, 0, 0, 0, 0, 0, 0, 9]);
         let mut bytes = [0; 8 * WORDS];
