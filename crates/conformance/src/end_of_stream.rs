@@ -140,9 +140,17 @@ pub fn the_end_wakes_a_hundred_sleeping_writers<I: Implementation>() {
     tasks.into_iter().for_each(|task| assert_eq!(task.join(), Errno::PIPE));
 }
 
+/// For who watches: it does not hang.
+fn tell_how_far(round: u32) {
+    if round.is_multiple_of(100) {
+        println!("round {round}");
+    }
+}
+
 pub fn an_end_that_comes_at_any_moment_is_seen<I: Implementation>() {
     // Between the look for bytes and the falling asleep is the moment that is easily missed.
     for round in 0..2000 {
+        tell_how_far(round);
         let (reader, writer) = I::pipe().unwrap();
         let task = start(move || reader.read(&mut [0; 10]).unwrap());
         (0..round % 200).for_each(|_| std::hint::spin_loop());
@@ -153,6 +161,7 @@ pub fn an_end_that_comes_at_any_moment_is_seen<I: Implementation>() {
 
 pub fn a_reader_that_goes_at_any_moment_is_seen<I: Implementation>() {
     for round in 0..2000 {
+        tell_how_far(round);
         let (reader, writer) = I::pipe().unwrap();
         let capacity = writer.capacity().unwrap();
         let task = start(move || match writer.write(&vec![0; 2 * capacity]) {
