@@ -190,9 +190,9 @@ fn who_waits_in_any_way_reads_every_byte() {
     let run = |options: &[&str], words: &[String; 3]| {
         over_ring(options, &words.iter().map(String::as_str).collect::<Vec<_>>())
     };
-    let mut in_ring = 0;
+    let pipeline = |seed| script(format!("$P write {seed} {BYTES} | $P read {seed}; echo ${{PIPESTATUS[@]}}"));
     for seed in 0..16_u32 {
-        let all = script(format!("$P write {seed} {BYTES} | $P read {seed}; echo ${{PIPESTATUS[@]}}"));
+        let all = pipeline(seed);
         let killed = script(format!("$P write {seed} -{BYTES} | $P read {seed}; echo ${{PIPESTATUS[@]}}"));
         let leaves =
             script(format!("$P write {seed} {BYTES} x | $P read {seed} {}; echo ${{PIPESTATUS[@]}}", BYTES / 2));
@@ -206,16 +206,17 @@ fn who_waits_in_any_way_reads_every_byte() {
                 assert_eq!(seen.stdout, expected, "seed {seed}, after {after}: {seen:?}");
             }
         }
-        if seed < 8 {
-            let scratch = Scratch::new();
-            let file = scratch.path("stats.json");
-            let options = ["--ring-after", "30000", "--stats=json", "--stats-file", file.to_str().unwrap()];
-            assert_eq!(run(&options, &all).stdout, format!("{BYTES}\n0 0\n"));
-            let stats: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
-            in_ring += stats["pipes"].as_array().unwrap().iter().filter(|pipe| pipe["path"] == "ring").count();
-        }
     }
-    assert_eq!(in_ring > 0, can_join());
+    let is_in_ring = |seed: u32| {
+        let scratch = Scratch::new();
+        let file = scratch.path("stats.json");
+        let options = ["--ring-after", "30000", "--stats=json", "--stats-file", file.to_str().unwrap()];
+        assert_eq!(run(&options, &pipeline(seed)).stdout, format!("{BYTES}\n0 0\n"));
+        let stats: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+        stats["pipes"].as_array().unwrap().iter().any(|pipe| pipe["path"] == "ring")
+    };
+    let were_in_ring = (0..8).filter(|&seed| is_in_ring(seed)).count();
+    assert_eq!(were_in_ring > 0 || sometimes(|| is_in_ring(0)), can_join());
 }
 
 #[test]

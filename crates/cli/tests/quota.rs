@@ -6,14 +6,12 @@ use std::process::Command;
 
 use common::{Scratch, Seen, output};
 
-/// A user of the test's own, so that nobody else's pipes count.
-const USER: &str = "64123";
-
-fn as_user(scratch: &Scratch, arguments: &[&str]) -> Seen {
+/// As a user of the test's own, so that nobody else's pipes count.
+fn as_user(user: &str, scratch: &Scratch, arguments: &[&str]) -> Seen {
     let installed = scratch.installed();
     output(
         Command::new("setpriv")
-            .args(["--reuid", USER, "--regid", USER, "--clear-groups"])
+            .args(["--reuid", user, "--regid", user, "--clear-groups"])
             .arg(installed)
             .args(arguments)
             .env("PATH", "/usr/bin:/bin")
@@ -43,7 +41,7 @@ print(max(sizes), sum(size for size in sizes if size > 65536))
 #[test]
 fn a_thousand_pipes_of_one_process_leave_the_user_its_quota() {
     let scratch = Scratch::new();
-    let seen = as_user(&scratch, &["run", "--", "python3", "-c", THOUSAND]);
+    let seen = as_user("64123", &scratch, &["run", "--", "python3", "-c", THOUSAND]);
     assert_eq!((seen.code, seen.stderr.as_str()), (Some(0), ""));
     let figures: Vec<u64> = seen.stdout.split_whitespace().map(|figure| figure.parse().unwrap()).collect();
     let [largest, large_together] = figures[..] else { panic!("{seen:?}") };
@@ -54,7 +52,7 @@ fn a_thousand_pipes_of_one_process_leave_the_user_its_quota() {
 #[test]
 fn a_thousand_pipes_with_a_size_that_the_quota_cannot_hold_still_work() {
     let scratch = Scratch::new();
-    let seen = as_user(&scratch, &["run", "--pipe-size", "1M", "--", "python3", "-c", THOUSAND]);
+    let seen = as_user("64125", &scratch, &["run", "--pipe-size", "1M", "--", "python3", "-c", THOUSAND]);
     assert_eq!((seen.code, seen.stderr.as_str()), (Some(0), ""));
 }
 

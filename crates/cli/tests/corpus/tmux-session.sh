@@ -4,10 +4,11 @@
 export TMUX_TMPDIR=$PWD TERM=xterm
 tmux -L mill -f /dev/null new-session -d -x 80 -y 24 'PS1="$ " ENV= sh'
 mkfifo done; exec 9<>done
+until tmux -L mill capture-pane -p | grep -q '^\$'; do sleep 0.01; done
 tmux -L mill pipe-pane -o 'cat >log'
 tmux -L mill send-keys 'seq 1 50000 | grep -c 7 | tee count; echo x >done' Enter
 read -r -u 9 x; cat count
-tmux -L mill capture-pane -p | grep -c '^18' | sed 's/[1-9][0-9]*/seen/'
+until tmux -L mill capture-pane -p | grep -q '^17195'; do sleep 0.01; done; echo seen
 tmux -L mill run-shell 'seq 3 | tail -n 1' | head -n 1
 tmux -L mill kill-server; exec 9>&-; while [ -S tmux-"$(id -u)"/mill ] && tmux -L mill ls 2>/dev/null; do sleep 0.01; done
 rm -rf tmux-* done log count

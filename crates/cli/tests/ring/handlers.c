@@ -15,16 +15,21 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-static unsigned long long total, sum;
+static struct tally { unsigned long long total, sum; } main_tally, handler_tally;
 static unsigned char bytes[65536];
 static const char *what;
 static int at, alarms;
 static volatile sig_atomic_t is_reading;
 static sigjmp_buf again;
 
-static void count(const unsigned char *from, ssize_t len) {
-    total += len;
-    while (len-- > 0) sum += *from++;
+// The handler has its own: it may come while the program is in the middle of counting.
+static void count(struct tally *tally, const unsigned char *from, ssize_t len) {
+    tally->total += len;
+    while (len-- > 0) tally->sum += *from++;
+}
+
+static void report(const char *what) {
+    fprintf(stderr, "%s %llu %llu\n", what, main_tally.total + handler_tally.total, main_tally.sum + handler_tally.sum);
 }
 
 static void on_alarm(int signal) {
@@ -36,7 +41,7 @@ static void on_alarm(int signal) {
     } else if (!strncmp(what, "read", 4)) {
         unsigned char own[1000];
         ssize_t done = read(0, own, sizeof own);
-        if (done > 0) count(own, done);
+        if (done > 0) count(&handler_tally, own, done);
     } else if (is_reading) {
         siglongjmp(again, 1);
     }
@@ -49,10 +54,10 @@ static int write_all(int times) {
         const unsigned char *from = i < 0 ? bytes : bytes + i % 1000;
         ssize_t size = i < 0 ? (ssize_t)sizeof bytes : 100;
         if (write(1, from, size) != size) return 3;
-        count(from, size);
+        count(&main_tally, from, size);
         if (i >= 0) usleep(20);
     }
-    fprintf(stderr, "wrote %llu %llu\n", total, sum);
+    report("wrote");
     return 0;
 }
 
@@ -69,9 +74,9 @@ static int read_all(void) {
         if (done < 0 && errno == EINTR) continue;
         if (done < 0) return 4;
         if (done == 0) break;
-        count(bytes, done);
+        count(&main_tally, bytes, done);
     }
-    fprintf(stderr, "read %llu %llu\n", total, sum);
+    report("read");
     return 0;
 }
 
