@@ -1,7 +1,7 @@
 //! Pipes in shared memory: one that this process reads from and one that it writes to, if both sides of the pipe are
 //! such processes, and nobody else holds an end.
 //!
-//! `docs/joining.md` has the reasons. In reading order: [`text`] puts jumps into glibc's code, [`redirect`] those of `read` and `write`; [`notice`] finds
+//! `docs/joining.md` has the reasons. In reading order: [`text`] hooks glibc's functions, `displaced` moves what hooks displace, [`redirect`] has the hooks of `read` and `write`; [`notice`] finds
 //! the descriptors that are worth it, and [`end`] is what is known of one; `guard` makes a
 //! process leave before it does anything that the ring cannot carry, `confined` before it confines itself; `alone` proves that nobody else is there; `meet` is how two
 //! sides agree; [`slot`] is the ring; `stream` reads and writes, `polled` waits; `retreat` gives everything back to the kernel.
@@ -11,6 +11,7 @@
 
 mod alone;
 mod confined;
+mod displaced;
 mod end;
 mod faults;
 mod guard;
@@ -45,7 +46,8 @@ use millstream_sys::settings::{OLDER_PIPES, Ring, Settings};
 use crate::descriptor::borrow;
 use crate::glibc;
 use end::{READER, Stage, WRITER};
-use redirect::has_one_thread;
+use redirect::{Redirected, has_one_thread};
+use signals::Held;
 
 pub(crate) use confined::leaves;
 #[cfg(feature = "count")]
@@ -84,13 +86,15 @@ pub(crate) fn start(settings: &Settings<'_>) {
     watched::start();
     IS_WANTED.store(true, Relaxed);
     if INHERITED.iter().any(|fd| borrow(fd).and_then(pipe::identity).is_some()) {
-        has_pipe();
+        // The program's handlers are not there yet, and a confined program need not expect a call that holds signals back.
+        redirect::begin();
     }
 }
 
 /// The process has a pipe of which it may use an end itself: from now on what passes is counted.
 pub(crate) fn has_pipe() {
-    if IS_WANTED.load(Relaxed) {
+    if IS_WANTED.load(Relaxed) && redirect::state() == Redirected::NotYet {
+        let _held = Held::all();
         redirect::begin();
     }
 }

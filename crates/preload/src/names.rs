@@ -159,6 +159,53 @@ pub(crate) fn behind(name: &CStr) -> *mut core::ffi::c_void {
     ptr::null_mut()
 }
 
+/// The library whose code `address` is in: where its file's header is mapped, and its path as the loader has it. `None`: the loader
+/// has left no list.
+#[cfg(all(feature = "ring", target_arch = "x86_64"))]
+pub(crate) fn library_with(address: usize) -> Option<(usize, &'static CStr)> {
+    // SAFETY: null, or the loader's entry for this library, which lasts.
+    let mut next = unsafe { own_entry().as_ref() };
+    while let Some(library) = next {
+        let holds =
+            |segment: Segment| (segment.address..segment.address + segment.bytes).contains(&(address - library.base));
+        if library.base <= address && code_of(library.base).is_some_and(holds) {
+            // SAFETY: the loader's own text, which lasts as long as the library.
+            return Some((library.base, unsafe { CStr::from_ptr(library.name) }));
+        }
+        // SAFETY: null, or the next entry.
+        next = unsafe { library.next.as_ref() };
+    }
+    None
+}
+
+/// A part of a file that is mapped.
+#[cfg(all(feature = "ring", target_arch = "x86_64"))]
+pub(crate) struct Segment {
+    /// Where it begins in the file.
+    pub(crate) offset: usize,
+    /// Where it is mapped, counted from the file's header.
+    pub(crate) address: usize,
+    pub(crate) bytes: usize,
+}
+
+/// The code of the library whose file header is mapped at `base`.
+#[cfg(all(feature = "ring", target_arch = "x86_64"))]
+pub(crate) fn code_of(base: usize) -> Option<Segment> {
+    const EXECUTABLE_LOAD: u64 = 1 << 32 | 1;
+    // SAFETY: the file header of a library that is loaded here (`elf(5)`), and the table of its segments.
+    let word = |at: usize| unsafe { (at as *const u64).read_unaligned() };
+    let headers = base + word(base + 32) as usize;
+    let count = (word(base + 56) & 0xffff) as usize;
+    // Type in the lower half, access in the upper.
+    let segment =
+        (0..count).map(|i| headers + i * 56).find(|&at| word(at) & (1 << 32 | 0xffff_ffff) == EXECUTABLE_LOAD)?;
+    Some(Segment {
+        offset: word(segment + 8) as usize,
+        address: word(segment + 16) as usize,
+        bytes: word(segment + 32) as usize,
+    })
+}
+
 /// Whether [`behind`] can look: the loader has left where its list is, as it does for functions that are bound when they are called.
 pub(crate) fn can_look_behind() -> bool {
     !own_entry().is_null()

@@ -1,9 +1,13 @@
 //! Proofs: that nobody else holds this end, and that nobody in this process goes past glibc.
 
 use core::ffi::CStr;
+use core::ops::Range;
 
 use super::end::End;
 use super::kernel;
+use super::text::Library;
+
+const PAGE: usize = 4096;
 
 /// A mark of ours on an end lies here, or one byte further for the writer.
 pub(super) const MARK: i64 = 0x6d73_6a6f_696e_0000;
@@ -224,42 +228,36 @@ struct Mapping<'a> {
     path: &'a [u8],
 }
 
-/// Looks through the code of this process, glibc and its loader and this library aside, for instructions that call the
-/// kernel; a library that holds one could do anything with a descriptor behind glibc's back. Memory that holds code but
-/// belongs to no file is refused as well. Returns where the file header of glibc is mapped.
-pub(super) fn glibc_if_nobody_else_calls_the_kernel(glibc_code: usize, own_code: usize) -> Option<(usize, Code)> {
-    let (base, code) = module_of(glibc_code)?;
-    let (mut module, mut is_clean) = (Module::none(), true);
-    let is_whole = each_mapping(|mapping, access| {
+/// Looks through the code of this process for instructions that call the kernel; a library that holds one could do anything
+/// with a descriptor behind glibc's back. Memory that holds code but belongs to no file is refused as well. Not looked at are
+/// glibc and its loader, this library, and the code that its hooks have made.
+pub(super) fn only_glibc_calls_the_kernel(glibc: &Library, own_code: usize, stubs: &Range<usize>) -> bool {
+    let mut module = Module::none();
+    each_mapping(|mapping, access| {
         module.go_on(mapping);
         let holds = |address: usize| (mapping.start..mapping.end).contains(&address);
         let name = mapping.path.rsplit(|&byte| byte == b'/').next().unwrap_or(&[]);
-        let is_exempt = access != b'x'
-            || module.start == base
+        // Changed pages of a library are mappings of their own, without a path.
+        access != b'x'
+            || (mapping.start >= glibc.code.start && mapping.end <= glibc.code.end.next_multiple_of(PAGE))
+            || (mapping.start..mapping.end) == *stubs
             || holds(own_code)
             || name.starts_with(b"ld-linux")
-            || mapping.path.starts_with(b"[v");
-        is_clean = is_exempt || (mapping.path.starts_with(b"/") && !calls_the_kernel(mapping, &module));
-        is_clean
-    });
-    (is_whole && is_clean).then_some((base, code))
+            || mapping.path.starts_with(b"[v")
+            || (mapping.path.starts_with(b"/") && !calls_the_kernel(mapping, &module))
+    })
 }
 
-/// Where the file is mapped that `address` belongs to, and its code, which is in several mappings once it was changed.
-fn module_of(address: usize) -> Option<(usize, Code)> {
+/// Where the file is mapped that `address` belongs to. Its path is written there.
+pub(super) fn module_of(address: usize, path: &mut [u8; 256]) -> Option<usize> {
     let (mut module, mut found) = (Module::none(), None);
-    each_mapping(|mapping, access| {
-        if module.go_on(mapping) {
-            module.code = Code { start: 0, end: 0 };
+    each_mapping(|mapping, _| {
+        module.go_on(mapping);
+        if (mapping.start..mapping.end).contains(&address) {
+            found = Some(module.start);
+            *path = module.name;
         }
-        if access == b'x' {
-            let start = if module.code.start == 0 { mapping.start } else { module.code.start };
-            module.code = Code { start, end: mapping.end };
-        }
-        if module.code.start != 0 && (module.code.start..module.code.end).contains(&address) {
-            found = Some((module.start, Code { start: module.code.start, end: module.code.end }));
-        }
-        true
+        found.is_none()
     });
     found
 }
@@ -276,33 +274,24 @@ pub(super) fn end_of_stack(address: usize) -> Option<usize> {
     end
 }
 
-/// glibc's code.
-pub(super) struct Code {
-    pub(super) start: usize,
-    pub(super) end: usize,
-}
-
 /// The file whose mappings are being listed.
 struct Module {
     name: [u8; 256],
     len: usize,
     start: usize,
     is_readable: bool,
-    code: Code,
 }
 
 impl Module {
     fn none() -> Module {
-        Module { name: [0; 256], len: 0, start: 0, is_readable: false, code: Code { start: 0, end: 0 } }
+        Module { name: [0; 256], len: 0, start: 0, is_readable: false }
     }
 
-    /// Goes on to the file of this mapping; whether that is another.
-    fn go_on(&mut self, mapping: &Mapping<'_>) -> bool {
-        let is_other = !self.is(mapping.path);
-        if is_other {
+    /// Goes on to the file of this mapping.
+    fn go_on(&mut self, mapping: &Mapping<'_>) {
+        if !self.is(mapping.path) {
             *self = Module::new(mapping);
         }
-        is_other
     }
 
     fn new(mapping: &Mapping<'_>) -> Module {

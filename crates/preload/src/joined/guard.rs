@@ -1,8 +1,9 @@
 //! The guards: while an end of this process is joined, or wants to be, every function of glibc by which a descriptor could get
-//! to somebody else, be watched by others, or be used other than by `read` and `write` begins with a jump to here. The pipe then goes
-//! back to the kernel first, the functions become their own again, and the call goes on as if nothing had been.
+//! to somebody else, be watched by others, or be used other than by `read` and `write` is hooked. The pipe then goes
+//! back to the kernel first, and the call goes on as if nothing had been.
 //!
-//! A few that programs call all the time are let through when they do not concern a joined end.
+//! A few that programs call all the time are let through when they do not concern a joined end. The hooks stay for good. While no
+//! guard is up a hooked function costs two jumps more.
 
 use core::arch::global_asm;
 use core::ffi::c_int;
@@ -11,7 +12,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
 use millstream_sys::fate::{Fate, guarded};
 
 use super::end::{End, READER, Stage, WRITER};
-use super::text::{self, Place};
+use super::text::{self, Library, Patch, Stubs};
 use super::{alone, faults, is_alone, kernel, meet, other_names, polled, redirect, retreat, watched};
 use crate::glibc;
 use crate::names::Names;
@@ -31,15 +32,19 @@ const PSELECT: usize = 11;
 
 /// Some names have two versions.
 const PLACES: usize = 104;
-static AT: [Place; PLACES] = [const { Place::new() }; PLACES];
 /// Which of [`guarded`] a place is. Small, as all of the library's data: what fits into the last page of its file takes no call to map more.
 static OF: [AtomicU8; PLACES] = [const { AtomicU8::new(0) }; PLACES];
+/// Where the stub of the first place is; 0 before the functions are hooked.
+static STUBS: AtomicUsize = AtomicUsize::new(0);
 static ARE_UP: AtomicBool = AtomicBool::new(false);
-/// Start and end of glibc's code.
-static CODE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+/// Some of the functions could not be hooked, and none will be.
+static CANNOT_HOOK: AtomicBool = AtomicBool::new(false);
 
-// One entry of 16 bytes for each place, then what they have in common: every register that can carry an argument is kept,
-// the stack is as the function will find it, and it goes on at the address that Rust names; 0 is a failure, EMFILE.
+const _: () = assert!(PLACES + redirect::BARE_STUBS <= Stubs::MOST);
+
+// One entry of 16 bytes for each place, then what they have in common. Without guards that is a jump to the stub; the register that it
+// takes is none that carries an argument. With guards every register that can carry an argument is kept,
+// the stack is as the function will find it, and it goes on at the address that Rust names.
 global_asm!(
     ".pushsection .text.millstream_guards,\"ax\",@progbits",
     ".balign 16",
@@ -55,7 +60,13 @@ global_asm!(
     ".set index, index + 1",
     ".endr",
     ".balign 16",
-    "5: pushq %rax",
+    "5: cmpb $0, {are_up}(%rip)",
+    "jne 6f",
+    "popq %r11",
+    "shlq ${stub_shift}, %r11",
+    "addq {stubs}(%rip), %r11",
+    "jmp *%r11",
+    "6: pushq %rax",
     "pushq %rdi",
     "pushq %rsi",
     "pushq %rdx",
@@ -80,6 +91,9 @@ global_asm!(
     "jmp *%r11",
     ".popsection",
     places = const PLACES,
+    stub_shift = const Stubs::BYTES.trailing_zeros(),
+    are_up = sym ARE_UP,
+    stubs = sym STUBS,
     goes_on_at = sym goes_on_at,
     options(att_syntax)
 );
@@ -89,59 +103,76 @@ unsafe extern "C" {
     static ENTRIES: [[u8; 16]; PLACES];
 }
 
-/// Puts the guards up. `false`: they cannot be, or something in this process goes past glibc.
-pub(super) fn raise() -> bool {
+/// Puts the guards up, or says why they cannot be.
+pub(super) fn raise() -> Result<(), Fate> {
     if ARE_UP.load(Relaxed) {
-        return true;
+        return Ok(());
     }
     let own_code = (&raw const ENTRIES) as usize;
-    let Some((base, code)) = alone::glibc_if_nobody_else_calls_the_kernel(redirect::glibc_code(), own_code) else {
-        return false;
-    };
-    let Some(names) = Names::of(base) else { return false };
-    if !text::open(code.start, code.end, true) {
-        return false;
+    let library = Library::with(redirect::glibc_code()).ok_or(Fate::Glibc)?;
+    let hooks = text::stubs_from(STUBS.load(Relaxed));
+    if !alone::only_glibc_calls_the_kernel(&library, own_code, &hooks) {
+        return Err(Fate::Code);
     }
-    let (mut used, mut all_fit) = (0, redirect::begin_bare(&names) && super::mark_own_process());
-    for (index, name) in guarded().enumerate() {
-        names.each(name, |entry| {
-            // Two names of one function.
-            if AT[..used].iter().any(|place| place.entry() == entry) {
-                return;
-            }
-            let (Some(place), Some(of)) = (AT.get(used), OF.get(used)) else {
-                all_fit = false;
-                return;
-            };
-            of.store(index as u8, Relaxed);
-            all_fit &= place.redirect(entry, own_code + used * 16);
-            used += 1;
-        });
+    if !are_hooked(&library, own_code) {
+        return Err(Fate::Glibc);
     }
-    text::open(code.start, code.end, false);
-    CODE[0].store(code.start, Relaxed);
-    CODE[1].store(code.end, Relaxed);
+    if !super::mark_own_process() {
+        return Err(Fate::Slot);
+    }
     ARE_UP.store(true, Relaxed);
-    all_fit &= faults::stand_in_front();
-    if !all_fit {
+    if !faults::stand_in_front() {
         lift();
+        return Err(Fate::Signals);
     }
-    all_fit
+    Ok(())
+}
+
+/// Hooks the functions, once.
+fn are_hooked(library: &Library, own_code: usize) -> bool {
+    if STUBS.load(Relaxed) == 0 && !CANNOT_HOOK.load(Relaxed) {
+        let is_done = hook(library, own_code).is_some();
+        // Hooks that are in place without the others need the stubs as they are, and a second attempt would find changed code.
+        CANNOT_HOOK.store(!is_done, Relaxed);
+    }
+    STUBS.load(Relaxed) != 0 && !CANNOT_HOOK.load(Relaxed)
+}
+
+fn hook(library: &Library, own_code: usize) -> Option<()> {
+    let names = Names::of(library.base)?;
+    let (mut patch, mut stubs) = (Patch::of(library, Patch::MOST)?, Stubs::new()?);
+    let (mut entries, mut used) = ([0; PLACES], 0);
+    let mut add = |index: usize, entry: usize| {
+        // Two names of one function.
+        if entries[..used].contains(&entry) {
+            return Some(());
+        }
+        *entries.get_mut(used)? = entry;
+        OF.get(used)?.store(index as u8, Relaxed);
+        stubs.add(used, &patch.hook(entry, own_code + used * 16)?)?;
+        used += 1;
+        Some(())
+    };
+    let mut is_complete = true;
+    for (index, name) in guarded().enumerate() {
+        names.each(name, |entry| is_complete &= add(index, entry).is_some());
+    }
+    redirect::hook_bare(&names, &mut patch, &mut stubs, PLACES)?;
+    if !is_complete {
+        return None;
+    }
+    STUBS.store(stubs.finish()?, Relaxed);
+    patch.finish().then_some(())
 }
 
 pub(super) fn are_up() -> bool {
     ARE_UP.load(Relaxed)
 }
 
-/// Takes them down.
+/// Takes them down: hooked functions are their own again.
 pub(super) fn lift() {
-    let [start, end] = [CODE[0].load(Relaxed), CODE[1].load(Relaxed)];
-    if ARE_UP.load(Relaxed) && text::open(start, end, true) {
-        AT.iter().for_each(Place::restore);
-        redirect::restore_bare();
-        text::open(start, end, false);
+    if ARE_UP.swap(false, Relaxed) {
         faults::step_aside();
-        ARE_UP.store(false, Relaxed);
     }
 }
 
@@ -180,7 +211,7 @@ extern "C" fn goes_on_at(place: usize, first: usize, second: usize) -> usize {
     if !retreat::before_a_call(u16::try_from(of).map_or(Fate::Untold, Fate::Called)) {
         return refuse as *const () as usize;
     }
-    AT.get(place).map_or(0, Place::entry)
+    STUBS.load(Relaxed) + place * Stubs::BYTES
 }
 
 fn is_harmless_fcntl(concerns_an_end: bool, command: u32) -> bool {

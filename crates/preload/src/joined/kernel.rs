@@ -427,10 +427,44 @@ pub(super) fn link(directory: i32, name: &CStr, buffer: &mut [u8]) -> isize {
     unsafe { any(k::__NR_readlinkat, [directory as usize, name.as_ptr() as usize, to, len, 0, 0]) }
 }
 
-pub(super) fn protect(start: usize, len: usize, is_writable: bool) -> bool {
-    let access = k::PROT_READ | k::PROT_EXEC | if is_writable { k::PROT_WRITE } else { 0 };
-    // SAFETY: the caller's own text, which stays executable and readable throughout.
-    unsafe { any(k::__NR_mprotect, [start, len, access as usize, 0, 0, 0]) == 0 }
+/// New memory, all zeros, that can be written.
+pub(super) fn map_anonymous(len: usize) -> Option<usize> {
+    let (access, flags) = ((k::PROT_READ | k::PROT_WRITE) as usize, (k::MAP_PRIVATE | k::MAP_ANONYMOUS) as usize);
+    // SAFETY: a new mapping where the kernel likes.
+    let area = unsafe { any(k::__NR_mmap, [0, len, access, flags, usize::MAX, 0]) };
+    (area > 0).then_some(area as usize)
+}
+
+/// Takes memory away, of which nobody knows any more.
+pub(super) fn unmap(start: usize, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { any(k::__NR_munmap, [start, len, 0, 0, 0, 0]) };
+}
+
+/// Makes memory code, which is not written any more.
+pub(super) fn make_executable(start: usize, len: usize) -> bool {
+    // SAFETY: the caller's own memory, which stays readable.
+    unsafe { any(k::__NR_mprotect, [start, len, (k::PROT_READ | k::PROT_EXEC) as usize, 0, 0, 0]) == 0 }
+}
+
+/// The same as [`map_anonymous`] in the place of what is mapped there.
+pub(super) fn map_anonymous_at(start: usize, len: usize) -> bool {
+    let (access, flags) = (k::PROT_READ | k::PROT_WRITE, k::MAP_PRIVATE | k::MAP_ANONYMOUS | k::MAP_FIXED);
+    // SAFETY: the caller's memory, whose content it has.
+    unsafe { any(k::__NR_mmap, [start, len, access as usize, flags as usize, usize::MAX, 0]) == start as isize }
+}
+
+/// Maps code of a file in the place of what is mapped there.
+pub(super) fn map_code(file: i32, offset: usize, start: usize, len: usize) {
+    let (access, flags) = (k::PROT_READ | k::PROT_EXEC, k::MAP_PRIVATE | k::MAP_FIXED);
+    // SAFETY: the caller's memory, which had this part of this file.
+    unsafe { any(k::__NR_mmap, [start, len, access as usize, flags as usize, file as usize, offset]) };
+}
+
+/// Reads from a place of a file.
+pub(super) fn read_at(file: i32, buffer: *mut u8, len: usize, offset: usize) -> isize {
+    // SAFETY: the caller's buffer.
+    unsafe { any(k::__NR_pread64, [file as usize, buffer as usize, len, offset, 0, 0]) }
 }
 
 /// A page that reads as zeros in every forked child.

@@ -188,7 +188,7 @@ fn guarded(end: &End) -> Result<(), Fate> {
     if !alone::Holders::of(pipe).here_is_only(end.fd()) {
         return Err(Fate::Descriptors);
     }
-    if end.is_promised() || guard::raise() { Ok(()) } else { Err(Fate::Code) }
+    if end.is_promised() { Ok(()) } else { guard::raise() }
 }
 
 /// `pipe:[INODE]` and the inode, for a pipe without a name, if it still stands at the number.

@@ -1,23 +1,24 @@
-//! The jumps by which glibc's `read` and `write` come here, from wherever they are called.
+//! The hooks of glibc's `read` and `write`, from wherever they are called.
 
 use core::arch::global_asm;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize};
 
-use super::{read, text, write};
+use super::text::{self, Library, Patch, Stubs};
+use super::{read, write};
 use crate::glibc::Behind;
 use crate::names::Names;
 
 /// The functions of glibc that are redirected, and where a call with several threads goes on.
 static READ: Behind = Behind::new(c"__read");
 static WRITE: Behind = Behind::new(c"__write");
-static PLACES: [text::Place; 2] = [const { text::Place::new() }; 2];
-static BARE_PLACES: [text::Place; 2] = [const { text::Place::new() }; 2];
 
-/// glibc's flag; and the two places behind the jump.
+/// glibc's flag; and where each hooked function goes on with several threads.
 static SINGLE_THREADED: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 static SEVERAL_READ: AtomicUsize = AtomicUsize::new(0);
 static SEVERAL_WRITE: AtomicUsize = AtomicUsize::new(0);
+static SEVERAL_BARE_READ: AtomicUsize = AtomicUsize::new(0);
+static SEVERAL_BARE_WRITE: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether glibc's `read` and `write` begin with the jump.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,41 +33,36 @@ pub(super) enum Redirected {
 
 static STATE: AtomicU8 = AtomicU8::new(Redirected::NotYet as u8);
 
-// With several threads the call goes on in glibc as if it had not been redirected, and so stays a point of cancellation.
-global_asm!(
-    ".pushsection .text.millstream_joined,\"ax\",@progbits",
-    ".globl millstream_read_jump",
-    ".hidden millstream_read_jump",
-    ".balign 16",
-    "millstream_read_jump: endbr64",
-    "mov rax, [rip + {flag}]",
-    "cmp byte ptr [rax], 0",
-    "je 6f",
-    "jmp {read}",
-    "6: jmp [rip + {several_read}]",
-    ".globl millstream_write_jump",
-    ".hidden millstream_write_jump",
-    ".balign 16",
-    "millstream_write_jump: endbr64",
-    "mov rax, [rip + {flag}]",
-    "cmp byte ptr [rax], 0",
-    "je 7f",
-    "jmp {write}",
-    "7: jmp [rip + {several_write}]",
-    ".popsection",
-    flag = sym SINGLE_THREADED,
-    several_read = sym SEVERAL_READ,
-    several_write = sym SEVERAL_WRITE,
-    read = sym read,
-    write = sym write,
-);
-
-unsafe extern "C" {
-    #[link_name = "millstream_read_jump"]
-    fn read_jump();
-    #[link_name = "millstream_write_jump"]
-    fn write_jump();
+// With several threads the call goes on in glibc as if it had not been hooked, and so stays a point of cancellation where it is one.
+macro_rules! hook {
+    ($name:ident, $label:literal, $ours:ident, $several:ident) => {
+        global_asm!(
+            ".pushsection .text.millstream_joined,\"ax\",@progbits",
+            concat!(".globl ", $label),
+            concat!(".hidden ", $label),
+            ".balign 16",
+            concat!($label, ": endbr64"),
+            "mov rax, [rip + {flag}]",
+            "cmp byte ptr [rax], 0",
+            "je 6f",
+            "jmp {ours}",
+            "6: jmp [rip + {several}]",
+            ".popsection",
+            flag = sym SINGLE_THREADED,
+            several = sym $several,
+            ours = sym $ours,
+        );
+        unsafe extern "C" {
+            #[link_name = $label]
+            fn $name();
+        }
+    };
 }
+
+hook!(read_hook, "millstream_read_hook", read, SEVERAL_READ);
+hook!(write_hook, "millstream_write_hook", write, SEVERAL_WRITE);
+hook!(bare_read_hook, "millstream_bare_read_hook", read, SEVERAL_BARE_READ);
+hook!(bare_write_hook, "millstream_bare_write_hook", write, SEVERAL_BARE_WRITE);
 
 pub(super) fn state() -> Redirected {
     match STATE.load(Relaxed) {
@@ -109,41 +105,33 @@ fn redirect() -> Option<bool> {
     }
     SEVERAL_READ.store(reading.several, Relaxed);
     SEVERAL_WRITE.store(writing.several, Relaxed);
-    let (first, last) = (read_at.min(write_at), read_at.max(write_at));
-    // Far apart: not the glibc that we know.
-    if last - first > 1 << 20 || !text::open(first, last + 16, true) {
-        return None;
+    // Two functions of one file, mostly on one page.
+    let library = Library::with(read_at)?;
+    let mut patch = Patch::of(&library, 2)?;
+    patch.jump(read_at, read_hook as *const () as usize)?;
+    patch.jump(write_at, write_hook as *const () as usize)?;
+    patch.finish().then_some(true)
+}
+
+/// Hooks their variants that are no points of cancellation. They are on another page, whose copy only a process is to pay
+/// for that wants to join: stdio of the standard input and output does not use them.
+pub(super) fn hook_bare(names: &Names, patch: &mut Patch<'_>, stubs: &mut Stubs, first_stub: usize) -> Option<()> {
+    let bare = [
+        (c"__read_nocancel", 0, bare_read_hook as *const () as usize, &SEVERAL_BARE_READ),
+        (c"__write_nocancel", 1, bare_write_hook as *const () as usize, &SEVERAL_BARE_WRITE),
+    ];
+    for (at, (name, number, hook, several)) in bare.into_iter().enumerate() {
+        let mut found = None;
+        names.each(name, |entry| found = Some(entry));
+        let entry = found.filter(|&entry| text::is_bare_call(entry, number))?;
+        stubs.add(first_stub + at, &patch.hook(entry, hook)?)?;
+        several.store(stubs.at(first_stub + at)?, Relaxed);
     }
-    let are_all =
-        redirect_to(&PLACES, [read_at, write_at], [read_jump as *const () as usize, write_jump as *const () as usize]);
-    text::open(first, last + 16, false);
-    are_all.then_some(true)
+    Some(())
 }
 
-/// The same for their variants that are no points of cancellation. They are on another page, whose copy only a process is to pay
-/// for that wants to join: stdio of the standard input and output does not use them. glibc's code is writable.
-pub(super) fn begin_bare(names: &Names) -> bool {
-    let entry_of = |name, number| {
-        let mut found = 0;
-        names.each(name, |entry| found = entry);
-        if found != 0 && text::is_bare_call(found, number) { found } else { 0 }
-    };
-    let entries = [entry_of(c"__read_nocancel", 0), entry_of(c"__write_nocancel", 1)];
-    !entries.contains(&0)
-        && redirect_to(&BARE_PLACES, entries, [read as *const () as usize, write as *const () as usize])
-}
-
-pub(super) fn restore_bare() {
-    BARE_PLACES.iter().for_each(text::Place::restore);
-}
-
-fn redirect_to(places: &[text::Place; 2], entries: [usize; 2], to: [usize; 2]) -> bool {
-    let are_all = places.iter().zip(entries.into_iter().zip(to)).all(|(place, (entry, to))| place.redirect(entry, to));
-    if !are_all {
-        places.iter().for_each(text::Place::restore);
-    }
-    are_all
-}
+/// How many stubs these take.
+pub(super) const BARE_STUBS: usize = 2;
 
 /// An address in glibc's code.
 pub(super) fn glibc_code() -> usize {
