@@ -16,6 +16,7 @@ mod end;
 mod faults;
 mod guard;
 mod kernel;
+mod mapping;
 mod meet;
 mod nap;
 mod newer;
@@ -82,6 +83,7 @@ pub(crate) fn start(settings: &Settings<'_>) {
     for (word, value) in RUN.iter().zip(words.iter().chain(&run.older)) {
         word.store(*value, Relaxed);
     }
+    mapping::start();
     redirect::find();
     watched::start();
     IS_WANTED.store(true, Relaxed);
@@ -218,17 +220,34 @@ fn leave_if_not_alone(end: &end::End) {
     } else if !has_one_thread() {
         retreat::all(Fate::Threads);
     } else if !is_own_process() {
-        meet::forget_offer_of_parent();
-        if retreat::all(Fate::Forked) {
-            // What it begins from now on is its own.
-            mark_own_process();
-        }
+        forget_parents();
+        // What it begins from now on is its own.
+        mark_own_process();
     }
+}
+
+/// In a forked child: the memory of its parent's pipes is not there.
+fn forget_parents() {
+    meet::forget_offer_of_parent();
+    for end in [&WRITER, &READER] {
+        if end.slot().is_some() {
+            if end.is_reader() {
+                meet::leave_robust();
+            }
+            end.tally.tell(Fate::Forked);
+        }
+        end.forget();
+    }
+    guard::lift();
 }
 
 /// With a bell, of a promised end, it may return [`promised::RUNG`] instead of sleeping.
 fn read_input(fd: c_int, buffer: *mut u8, len: usize, bell: Option<c_int>) -> isize {
     leave_if_not_alone(&READER);
+    READER.uses.during(|| read_joined(fd, buffer, len, bell))
+}
+
+fn read_joined(fd: c_int, buffer: *mut u8, len: usize, bell: Option<c_int>) -> isize {
     match (READER.stage(), READER.slot()) {
         (Stage::Counted, _) if READER.is_due() => meet::accept(),
         (Stage::Wants, Some(slot)) => meet::prove(&READER, slot),
@@ -249,10 +268,14 @@ fn read_input(fd: c_int, buffer: *mut u8, len: usize, bell: Option<c_int>) -> is
 
 fn write_output(fd: c_int, buffer: *const u8, len: usize) -> isize {
     leave_if_not_alone(&WRITER);
+    WRITER.uses.during(|| write_joined(fd, buffer, len))
+}
+
+fn write_joined(fd: c_int, buffer: *const u8, len: usize) -> isize {
     match (WRITER.stage(), WRITER.slot()) {
         (Stage::Counted, _) if WRITER.is_due() => meet::offer(),
         (Stage::Offers, Some(slot)) if meet::is_accepted(slot) => meet::want(slot),
-        (Stage::Offers, Some(slot)) if WRITER.is_due() => meet::look_after_offer(slot),
+        (Stage::Offers, _) if WRITER.is_due() => meet::look_after_offer(),
         (Stage::Wants, Some(slot)) if WRITER.is_due() => meet::prove(&WRITER, slot),
         _ => {}
     }

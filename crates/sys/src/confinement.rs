@@ -146,12 +146,14 @@ mod trial {
         let [reader, writer] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
         let owner = Owner { token: 1, inode: 2 };
         let Ok((file, memory)) = joint::create(owner) else { return false };
-        let (own, fd) = (crate::own_pid(), joint::number_of(file));
-        if joint::open(own, fd.unsigned_abs(), owner).is_none() {
-            return false;
+        let Ok((fd, inode)) = joint::keep_open(file) else { return false };
+        let Some(other) = joint::open(crate::own_pid(), fd.unsigned_abs(), owner) else { return false };
+        // SAFETY: the descriptor of this memory, and its mappings, which were made here.
+        unsafe {
+            joint::close(fd, inode);
+            joint::unmap(memory);
+            joint::unmap(other);
         }
-        // SAFETY: the descriptor of this memory, which nobody else knows.
-        unsafe { joint::close(fd, memory) };
         calls(reader.as_raw_fd() as usize, writer.as_raw_fd() as usize)
     }
 

@@ -57,7 +57,7 @@ struct Label {
 
 const _: () = assert!(size_of::<Label>() <= LABEL_BYTES);
 
-/// Makes the memory of a pipe: all zeros behind the label. The mapping stays until the process ends or execs.
+/// Makes the memory of a pipe: all zeros behind the label. The mapping stays until [`unmap`], and no forked child has it.
 ///
 /// # Errors
 /// `EMFILE`, `ENFILE`: too many open files. `ENOMEM`. `EFBIG`: above the process's limit on file sizes. `ENOSYS`: no `memfd_create`
@@ -81,7 +81,7 @@ pub fn create(owner: Owner) -> Result<(OwnedFd, NonNull<u8>), Errno> {
     Ok((elsewhere.unwrap_or(file), memory))
 }
 
-/// Maps the memory that process `pid` has open as `fd`. `None` when it is not there, not ours to open, of another owner, or
+/// Maps the memory that process `pid` has open as `fd`. `None` when it is not there, not ours to open, of another owner or user, or
 /// something else.
 pub fn open(pid: u32, fd: u32, owner: Owner) -> Option<NonNull<u8>> {
     let mut room = [0; descriptor_path::ROOM];
@@ -93,7 +93,10 @@ pub fn open(pid: u32, fd: u32, owner: Owner) -> Option<NonNull<u8>> {
     }
     let file = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()).ok()?;
     let is_sealed = rustix::fs::fcntl_get_seals(&file).ok()?.contains(SEALS);
-    if !is_sealed || rustix::fs::fstat(&file).ok()?.st_size as usize != FILE_BYTES {
+    let stat = rustix::fs::fstat(&file).ok()?;
+    // Root may open what another user has made, and must not depend on that user's words.
+    let is_own_users = stat.st_uid == rustix::process::geteuid().as_raw();
+    if !is_sealed || !is_own_users || stat.st_size as usize != FILE_BYTES {
         return None;
     }
     let memory = map(&file).ok()?;
@@ -102,35 +105,58 @@ pub fn open(pid: u32, fd: u32, owner: Owner) -> Option<NonNull<u8>> {
         && label.token.load(Relaxed) == owner.token
         && label.inode.load(Relaxed) == owner.inode;
     if !is_it {
-        // SAFETY: the mapping that was made here, of which nobody has heard.
-        let _ = unsafe { rustix::mm::munmap(memory.as_ptr().cast(), FILE_BYTES) };
+        // SAFETY: the mapping that was made here; nothing refers to it.
+        unsafe { unmap(memory) };
     }
     is_it.then_some(memory)
 }
 
-/// Closes the descriptor of [`create`], if it still is that: a program that closes all descriptors may have opened another file
-/// in its place.
+/// Takes the memory out of this process. The pages are freed once no process maps them.
 ///
 /// # Safety
-/// `fd` is the number of the descriptor that came with `memory`, and nobody owns what it names if it is that file still.
-pub unsafe fn close(fd: RawFd, memory: NonNull<u8>) {
+/// `memory` is from [`create`] or [`open`], and nothing refers to it any more.
+pub unsafe fn unmap(memory: NonNull<u8>) {
+    // SAFETY: the whole mapping, as the caller promises.
+    let _ = unsafe { rustix::mm::munmap(memory.as_ptr().cast(), FILE_BYTES) };
+}
+
+/// From now on forked children have the memory too.
+///
+/// # Safety
+/// `memory` is from [`create`] or [`open`], and still mapped.
+pub unsafe fn inherit(memory: NonNull<u8>) {
+    // SAFETY: the whole mapping, as the caller promises; its content is not touched.
+    let _ = unsafe { rustix::mm::madvise(memory.as_ptr().cast(), FILE_BYTES, rustix::mm::Advice::LinuxDoFork) };
+}
+
+/// The descriptor of [`create`] as a number that stays open, and the inode by which [`close`] knows it again.
+///
+/// # Errors
+/// Those of `fstat(2)`.
+pub fn keep_open(file: OwnedFd) -> Result<(RawFd, u64), Errno> {
+    use rustix::fd::IntoRawFd;
+    let inode = rustix::fs::fstat(&file)?.st_ino;
+    Ok((file.into_raw_fd(), inode))
+}
+
+/// Closes the descriptor of [`keep_open`], if it still is that: a program that closes all descriptors may have opened another file
+/// in its place. The memory itself is not touched: a forked child has the descriptor, and not the memory.
+///
+/// # Safety
+/// `fd` and `inode` are from [`keep_open`], and nothing else owns what `fd` names if it is that file still.
+pub unsafe fn close(fd: RawFd, inode: u64) {
     // SAFETY: only asked about.
     let borrowed = unsafe { rustix::fd::BorrowedFd::borrow_raw(fd) };
-    let Ok(now) = rustix::fs::fstat(borrowed) else { return };
-    if now.st_size as usize == FILE_BYTES && is_behind(borrowed, memory) {
+    if is_file(borrowed, inode) {
         // SAFETY: by the caller's promise.
         unsafe { rustix::io::close(fd) };
     }
 }
 
-/// Whether `fd` is the file that is mapped at `memory`: a word that is written to the one is in the other.
-fn is_behind(fd: impl AsFd, memory: NonNull<u8>) -> bool {
+fn is_file(fd: impl AsFd, inode: u64) -> bool {
     let fd = fd.as_fd();
-    let is_sealed = rustix::fs::fcntl_get_seals(fd).is_ok_and(|seals| seals.contains(SEALS));
-    let label = label(memory);
-    let mut bytes = [0; size_of::<Label>()];
-    let expected = [&label.magic, &label.token, &label.inode].map(|word| word.load(Relaxed).to_ne_bytes());
-    is_sealed && rustix::io::pread(fd, &mut bytes, 0) == Ok(bytes.len()) && bytes[..] == *expected.as_flattened()
+    let is_it = |stat: rustix::fs::Stat| stat.st_size as usize == FILE_BYTES && stat.st_ino == inode;
+    rustix::fs::fstat(fd).is_ok_and(is_it) && rustix::fs::fcntl_get_seals(fd).is_ok_and(|seals| seals.contains(SEALS))
 }
 
 fn label(memory: NonNull<u8>) -> &'static Label {
@@ -143,13 +169,15 @@ fn map(file: &OwnedFd) -> Result<NonNull<u8>, Errno> {
     let access = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a new mapping at an address of the kernel's choosing touches no memory that Rust knows.
     let address = unsafe { rustix::mm::mmap(ptr::null_mut(), FILE_BYTES, access, MapFlags::SHARED, file, 0) }?;
-    NonNull::new(address.cast()).ok_or(Errno::NOMEM)
-}
-
-/// The number of a descriptor that stays open.
-pub fn number_of(file: OwnedFd) -> RawFd {
-    use rustix::fd::IntoRawFd;
-    file.into_raw_fd()
+    let memory = NonNull::new(address.cast()).ok_or(Errno::NOMEM)?;
+    // A child could read what passes later.
+    // SAFETY: the mapping that was made here; its content is not touched.
+    if let Err(error) = unsafe { rustix::mm::madvise(address, FILE_BYTES, rustix::mm::Advice::LinuxDontFork) } {
+        // SAFETY: nothing refers to it.
+        unsafe { unmap(memory) };
+        return Err(error);
+    }
+    Ok(memory)
 }
 
 #[cfg(test)]
@@ -194,17 +222,40 @@ mod tests {
 
     #[test]
     fn only_its_own_descriptor_is_closed() {
-        let (file, memory) = create(OWNERS[2]).unwrap();
+        let (file, _) = create(OWNERS[2]).unwrap();
         let (other, _) = create(Owner { inode: 100, ..OWNERS[2] }).unwrap();
-        let (fd, other_fd) = (number_of(file), other.as_raw_fd());
-        // SAFETY: the descriptor that came with the memory, and one that did not.
+        let (fd, inode) = keep_open(file).unwrap();
+        // SAFETY: the descriptor that has this inode, and one that has another.
         unsafe {
-            close(other_fd, memory);
+            close(other.as_raw_fd(), inode);
             assert!(rustix::io::fcntl_getfd(&other).is_ok(), "another file");
-            close(fd, memory);
-            // Somebody else may have the number by now, but not the file.
+            close(fd, inode);
+            // Another test may have the number by now, but not the file.
             let now = core::mem::ManuallyDrop::new(OwnedFd::from_raw_fd(fd));
-            assert!(!is_behind(&*now, memory));
+            assert!(!is_file(&*now, inode));
         }
+    }
+
+    #[test]
+    fn unmapped_memory_and_memory_of_a_parent_are_not_there() {
+        let (file, memory) = create(Owner { token: 37, inode: 99 }).unwrap();
+        let address = memory.as_ptr().cast::<core::ffi::c_void>();
+        let is_mapped = || {
+            // SAFETY: asks for a page, and touches nothing.
+            unsafe { rustix::mm::madvise(address, 4096, rustix::mm::Advice::Normal) }.is_ok()
+        };
+        assert!(is_mapped());
+        // SAFETY: the child makes system calls only.
+        let child = unsafe { crate::raw::any(linux_raw_sys::general::__NR_fork, [0; 6]) };
+        if child == 0 {
+            crate::raw::exit(i32::from(is_mapped()));
+        }
+        let pid = rustix::process::Pid::from_raw(child as i32).unwrap();
+        let (_, status) = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).unwrap().unwrap();
+        assert_eq!(status.exit_status(), Some(0), "the child has it");
+        // SAFETY: nothing refers to it.
+        unsafe { unmap(memory) };
+        assert!(!is_mapped());
+        drop(file);
     }
 }

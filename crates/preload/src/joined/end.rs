@@ -1,11 +1,13 @@
 //! One end of a pipe that this process reads from or writes to: which descriptor it is, and how far it has come.
 
 use core::ffi::c_int;
+use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64};
 
 use millstream_sys::pipe;
 
+use super::mapping::Uses;
 use super::slot::Slot;
 use super::{tally, wait};
 use crate::descriptor::borrow;
@@ -46,6 +48,8 @@ pub(super) struct End {
     pub(super) tries: AtomicU32,
     turns: AtomicU32,
     is_in_kernel: AtomicBool,
+    /// Calls that may use its memory.
+    pub(super) uses: Uses,
     /// It is used only as [`super::promised`] says.
     pub(super) is_promised: AtomicBool,
     pub(super) patience: wait::Patience,
@@ -70,6 +74,7 @@ impl End {
             tries: AtomicU32::new(0),
             turns: AtomicU32::new(0),
             is_in_kernel: AtomicBool::new(false),
+            uses: Uses::new(),
             is_promised: AtomicBool::new(false),
             patience: wait::Patience::new(),
             tally: tally::Tally::new(),
@@ -132,7 +137,16 @@ impl End {
     /// There is no such end any more, or it is not looked at for now.
     pub(super) fn release(&self) {
         self.stage.store(Stage::Kernel as u8, SeqCst);
+        if let Some(memory) = NonNull::new(self.slot.swap(core::ptr::null_mut(), SeqCst)) {
+            self.uses.leave(memory);
+        }
+    }
+
+    /// In a forked child: the end of its parent is none of its own.
+    pub(super) fn forget(&self) {
+        self.stage.store(Stage::Kernel as u8, SeqCst);
         self.slot.store(core::ptr::null_mut(), SeqCst);
+        self.uses.forget();
     }
 
     /// Its pipe stays with the kernel.
@@ -155,7 +169,8 @@ impl End {
     }
 
     pub(super) fn slot(&self) -> Option<&'static Slot> {
-        // SAFETY: null, or a mapping that lasts; every field is an atomic integer.
+        // SAFETY: null, or a mapping that lasts until the end is released and every call that uses it has ended; every field is
+        // an atomic integer.
         unsafe { self.slot.load(Relaxed).as_ref() }
     }
 

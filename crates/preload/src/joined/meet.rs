@@ -12,6 +12,7 @@
 //! begins at an instant at which the reader is in here, so that it is not asleep in the kernel, the writer is in here too, and the
 //! shadow is empty.
 
+use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use millstream_sys::fate::Fate;
@@ -71,13 +72,13 @@ pub(super) fn offer() {
 }
 
 /// Before a write, now and then: without guards the program may have closed the pipe, and another may have its number.
-pub(super) fn look_after_offer(slot: &Slot) {
+pub(super) fn look_after_offer() {
     let _held = Held::all();
     if WRITER.stage() != Stage::Offers || offer::is_of_parent() {
     } else if WRITER.is_still_there() {
         WRITER.try_at.store(WRITER.passed.load(Relaxed) + worth_it(), Relaxed);
     } else {
-        offer::withdraw(slot);
+        offer::withdraw();
         WRITER.release();
     }
 }
@@ -99,7 +100,7 @@ pub(super) fn want(slot: &'static Slot) {
         return;
     }
     if !WRITER.is_still_there() {
-        offer::withdraw(slot);
+        offer::withdraw();
         return WRITER.release();
     }
     match if is_caught { guarded(&WRITER) } else { Err(Fate::Signals) } {
@@ -109,7 +110,7 @@ pub(super) fn want(slot: &'static Slot) {
             prove(&WRITER, slot);
         }
         Err(why_not) => {
-            offer::withdraw(slot);
+            offer::withdraw();
             WRITER.give_up();
             WRITER.tally.tell(why_not);
             guard::lift_if_unused();
@@ -171,10 +172,19 @@ fn accepted(found: &offer::Found) -> Result<&'static Slot, Fate> {
     let word = &slot.agreement.0.reader;
     let before = Taken::of(word.load(SeqCst));
     if before.process != 0 && kernel::is_alive(before.process) {
-        return Err(Fate::Slot);
+        return refused(slot);
     }
     let now = before.next(millstream_sys::own_pid());
-    word.compare_exchange(before.word(), now.word(), SeqCst, SeqCst).map(|_| slot).map_err(|_| Fate::Slot)
+    match word.compare_exchange(before.word(), now.word(), SeqCst, SeqCst) {
+        Ok(_) => Ok(slot),
+        Err(_) => refused(slot),
+    }
+}
+
+/// Another reader has it.
+fn refused(slot: &'static Slot) -> Result<&'static Slot, Fate> {
+    READER.uses.leave(NonNull::from(slot));
+    Err(Fate::Slot)
 }
 
 /// The guards are up, or why not.
@@ -255,7 +265,7 @@ pub(super) fn prove(end: &End, slot: &Slot) {
             }
             return;
         }
-        offer::withdraw(slot);
+        offer::withdraw();
         crate::pipes::take_from_threads(end.fd());
         if !alone::has_own_file(end.fd(), true) {
             retreat::because_of(end, Fate::Shared);
@@ -269,9 +279,9 @@ pub(super) fn prove(end: &End, slot: &Slot) {
 
 /// In a forked child: what its parent has offered is not its own, and neither are the words of that slot. It has no guards yet.
 pub(super) fn forget_offer_of_parent() {
-    if let (Stage::Offers, Some(slot)) = (WRITER.stage(), WRITER.slot()) {
-        offer::forget(slot);
-        WRITER.release();
+    if WRITER.stage() == Stage::Offers {
+        offer::forget();
+        WRITER.forget();
         WRITER.tally.tell(Fate::Forked);
     }
 }

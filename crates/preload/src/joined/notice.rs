@@ -73,20 +73,20 @@ fn makes_way(end: &End) -> bool {
     if end.is_promised() {
         return false;
     }
-    match (end.stage(), end.slot()) {
-        (Stage::Kernel | Stage::Counted, _) => true,
+    match end.stage() {
+        Stage::Kernel | Stage::Counted => true,
         // A child that borrows its parent's memory (`vfork`) leaves everything as it is, and a forked one has nothing to leave.
-        (Stage::Offers, Some(_)) if offer::is_of_parent() => {
+        Stage::Offers if offer::is_of_parent() => {
             if !is_own_process() {
                 meet::forget_offer_of_parent();
             }
             end.stage() == Stage::Kernel
         }
-        (Stage::Offers, Some(slot)) => {
+        Stage::Offers => {
             let is_vain = end.passed.load(Relaxed) >= OFTEN * worth_it();
             let is_there = end.is_still_there();
             if is_vain || !is_there {
-                offer::withdraw(slot);
+                offer::withdraw();
                 if is_there { end.give_up() } else { end.release() }
             }
             is_vain || !is_there

@@ -5,9 +5,8 @@
 //! the reader has come the writer is not guarded: a child that it forks does not have the lock, and a program that it becomes
 //! does not have the descriptor.
 
-use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicI32, AtomicU32};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 use millstream_sys::fate::Fate;
 use millstream_sys::joint::{self, Owner};
@@ -21,8 +20,9 @@ const FIRST: i64 = alone::MARK + 16;
 /// More descriptors than any process has.
 const PLACES: i64 = 1 << 32;
 
-/// The descriptor of what this process offers; -1: none. And which process that is.
+/// The descriptor of what this process offers; -1: none. And its inode.
 static OFFERED: AtomicI32 = AtomicI32::new(-1);
+static OFFERED_INODE: AtomicU64 = AtomicU64::new(0);
 /// Which process that is.
 static OFFERER: AtomicU32 = AtomicU32::new(0);
 
@@ -38,17 +38,21 @@ pub(super) fn make(inode: u64) -> Result<&'static Slot, Fate> {
         return Err(Fate::Slot);
     }
     let (file, memory) = joint::create(owner(inode)).map_err(|_| Fate::Slot)?;
-    let fd = joint::number_of(file);
-    OFFERED.store(fd, Relaxed);
-    OFFERER.store(millstream_sys::own_pid(), Relaxed);
-    // SAFETY: a mapping that lasts; every field is an atomic integer.
-    let slot = unsafe { memory.cast::<Slot>().as_ref() };
-    if !kernel::post(WRITER.fd(), FIRST + i64::from(fd)) {
-        // Somebody else who writes to this pipe has made an offer.
-        withdraw(slot);
+    let is_posted = joint::keep_open(file).is_ok_and(|(fd, inode)| {
+        OFFERED_INODE.store(inode, Relaxed);
+        OFFERED.store(fd, Relaxed);
+        OFFERER.store(millstream_sys::own_pid(), Relaxed);
+        kernel::post(WRITER.fd(), FIRST + i64::from(fd))
+    });
+    if !is_posted {
+        // Another writer of this pipe has made an offer.
+        withdraw();
+        // SAFETY: nothing refers to it yet.
+        unsafe { joint::unmap(memory) };
         return Err(Fate::Shared);
     }
-    Ok(slot)
+    // SAFETY: a mapping that lasts until its end is released and no call uses it (`mapping`); every field is an atomic integer.
+    Ok(unsafe { memory.cast::<Slot>().as_ref() })
 }
 
 /// What a writer of this reader's pipe offers.
@@ -64,21 +68,21 @@ pub(super) fn open(found: &Found, inode: u64) -> Option<&'static Slot> {
     Some(unsafe { memory.cast::<Slot>().as_ref() })
 }
 
-/// Nobody finds it any more. Who has it keeps it.
-pub(super) fn withdraw(slot: &Slot) {
+/// No reader finds it any more. A reader that has it keeps it.
+pub(super) fn withdraw() {
     let fd = OFFERED.load(Relaxed);
     if fd >= 0 {
         kernel::unpost(WRITER.fd(), FIRST + i64::from(fd));
     }
-    forget(slot);
+    forget();
 }
 
 /// The descriptor is closed, in a forked child its copy of it.
-pub(super) fn forget(slot: &Slot) {
+pub(super) fn forget() {
     let fd = OFFERED.swap(-1, Relaxed);
     if fd >= 0 {
-        // SAFETY: the descriptor of this memory, which this module alone knows.
-        unsafe { joint::close(fd, NonNull::from(slot).cast()) };
+        // SAFETY: the descriptor of the offered memory, which this module alone knows.
+        unsafe { joint::close(fd, OFFERED_INODE.load(Relaxed)) };
     }
 }
 

@@ -154,7 +154,8 @@ struct Wanted {
 }
 
 fn answer(call: &mut Call<'_>) -> c_int {
-    glibc::returned_from_kernel(wait(call).unwrap_or_else(|error| error)) as c_int
+    let wait = || wait(call).unwrap_or_else(|error| error);
+    glibc::returned_from_kernel(READER.uses.during(|| WRITER.uses.during(wait))) as c_int
 }
 
 /// `Err` is an answer, too.

@@ -105,7 +105,7 @@ pub(super) fn want_no_more(slot: &Slot, end: &End) {
             let _ = word.compare_exchange(taken.word(), left.word(), SeqCst, SeqCst);
         }
     } else {
-        offer::withdraw(slot);
+        offer::withdraw();
     }
 }
 

@@ -1,0 +1,117 @@
+//! The memory of a pipe that this process has left: taken out of the process as soon as no call can be using it.
+//!
+//! A signal handler may give a pipe back, or close it, while the call that it interrupts is in the middle of its memory. So each end
+//! counts the calls that may be using it, and what it leaves meanwhile is unmapped when the last of them ends. A handler may also
+//! jump out of a call, which then never ends: its stack frame tells, because a later call has its own in the same place or further up.
+
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
+
+use millstream_sys::joint;
+
+use super::is_own_process;
+use super::slot::Slot;
+
+/// So many mappings may wait for the end of one call: a handler would have to come to one more pipe in each.
+const WAITING: usize = 4;
+
+/// Calls of one end, and memory that it has left while they go on.
+pub(super) struct Uses {
+    calls: AtomicU32,
+    /// Stack address of the first of them.
+    outermost: AtomicUsize,
+    left: [AtomicPtr<Slot>; WAITING],
+}
+
+impl Uses {
+    pub(super) const fn new() -> Uses {
+        Uses {
+            calls: AtomicU32::new(0),
+            outermost: AtomicUsize::new(0),
+            left: [const { AtomicPtr::new(core::ptr::null_mut()) }; WAITING],
+        }
+    }
+
+    /// Does a call that may use the memory of this end.
+    pub(super) fn during<T>(&self, call: impl FnOnce() -> T) -> T {
+        self.begin();
+        let outcome = call();
+        if self.calls.fetch_sub(1, SeqCst) == 1 {
+            self.unmap_left();
+        }
+        outcome
+    }
+
+    fn begin(&self) {
+        let here = stack_address();
+        if self.calls.load(SeqCst) > 0 && has_jumped(self.outermost.load(Relaxed), here) {
+            self.calls.store(0, SeqCst);
+        }
+        if self.calls.fetch_add(1, SeqCst) == 0 {
+            self.outermost.store(here, Relaxed);
+        }
+    }
+
+    /// The end has left this memory. If a call may be using it and no place is free it stays until the process ends.
+    pub(super) fn leave(&self, memory: NonNull<Slot>) {
+        let is_kept = |place: &AtomicPtr<Slot>| {
+            place.compare_exchange(core::ptr::null_mut(), memory.as_ptr(), SeqCst, Relaxed).is_ok()
+        };
+        if !self.left.iter().any(is_kept) {
+            return;
+        }
+        if self.calls.load(SeqCst) == 0 {
+            self.unmap_left();
+        } else {
+            // The handler may fork, and the interrupted call goes on in the child too.
+            // SAFETY: the mapping is there until the call ends.
+            unsafe { joint::inherit(memory.cast()) };
+        }
+    }
+
+    fn unmap_left(&self) {
+        for place in &self.left {
+            if place.load(Relaxed).is_null() {
+                continue;
+            }
+            let memory = NonNull::new(place.swap(core::ptr::null_mut(), SeqCst));
+            // A forked child never had it.
+            if let Some(memory) = memory.filter(|_| is_own_process()) {
+                // SAFETY: mapped for an end that has left it, and no call of that end goes on.
+                unsafe { joint::unmap(memory.cast()) };
+            }
+        }
+    }
+
+    /// In a forked child: the memory is its parent's alone.
+    pub(super) fn forget(&self) {
+        self.left.iter().for_each(|place| place.store(core::ptr::null_mut(), SeqCst));
+    }
+}
+
+/// Whether a call whose frame was at `before` cannot be going on, because this one is at `now`. Frames of the first thread's own stack
+/// only: on another stack, a handler's for instance, nothing can be told.
+fn has_jumped(before: usize, now: usize) -> bool {
+    /// Less than the kernel leaves between a stack and what is mapped below it (`mmap_base` of Linux: 128 MiB).
+    const STACK: usize = 64 << 20;
+    /// What a program began with lies above its first frames.
+    const ABOVE: usize = 64 << 10;
+    let top = TOP.load(Relaxed) + ABOVE;
+    let own = top.saturating_sub(STACK)..top;
+    own.contains(&before) && own.contains(&now) && now >= before
+}
+
+/// A stack address of the first thread as the program began.
+static TOP: AtomicUsize = AtomicUsize::new(0);
+
+/// As the program begins.
+pub(super) fn start() {
+    TOP.store(stack_address(), Relaxed);
+}
+
+#[inline(always)]
+fn stack_address() -> usize {
+    let here = 0_u8;
+    core::hint::black_box(&raw const here) as usize
+}
