@@ -7,7 +7,7 @@ mod over_ring;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use common::{Scratch, output, wait_for};
 use over_ring::{ENDS, MANY, Programs, assert_arrived, over_ring_with, said, seen};
@@ -34,6 +34,12 @@ fn places(names: &[&str]) -> (String, Vec<String>) {
     };
     let places = names.iter().map(place).collect();
     (path, places)
+}
+
+/// One test at a time: a probe is in all processes, and a debugger takes its breakpoint for the program's own code.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Probes, until this is dropped.
@@ -75,6 +81,7 @@ fn assert_all_arrive(bytes: u64) {
 
 #[test]
 fn probes_that_stay_break_no_stream() {
+    let _alone = alone();
     let probes = Probes::set("stay", &PROBED);
     assert_all_arrive(MANY);
     drop(probes);
@@ -84,6 +91,7 @@ fn probes_that_stay_break_no_stream() {
 /// The kernel takes a tenth of a second to take one away.
 #[test]
 fn probes_that_come_and_go_break_no_stream() {
+    let _alone = alone();
     for name in ["write", "read", "fork"] {
         let _probes = Probes::set("flicker", &[name]);
         assert_all_arrive(16 * MANY);
@@ -93,6 +101,7 @@ fn probes_that_come_and_go_break_no_stream() {
 /// Set when the stream flows, and taken away before it ends. The shorter stream is never attached.
 #[test]
 fn probes_set_and_taken_away_in_mid_stream_break_none() {
+    let _alone = alone();
     let (library, places) = places(&PROBED);
     for (bytes, options) in [(MANY, &["--ring-after", "1"][..]), (3_000_000, &[])] {
         let probes = format!("echo | $U {library} stay {}", places.join(" "));
@@ -107,6 +116,7 @@ fn probes_set_and_taken_away_in_mid_stream_break_none() {
 /// puts back what stood at its breakpoints, calls two functions that had one, and goes.
 #[test]
 fn debugger_that_comes_and_goes_breaks_no_stream() {
+    let _alone = alone();
     let bytes = 64 * MANY;
     for (side, call) in [("write", "write"), ("read", "read")] {
         let scratch = Scratch::new();
@@ -137,6 +147,7 @@ fn debugger_that_comes_and_goes_breaks_no_stream() {
 /// Breakpoints that are there before the library is.
 #[test]
 fn debugger_that_breaks_from_the_start_breaks_no_stream() {
+    let _alone = alone();
     let breakpoints = ["read", "write", "close", "fork", "fcntl", "dup2"].iter().enumerate();
     let breakpoints: String =
         breakpoints.map(|(at, name)| format!("break *{name}\nignore {} 1000000\n", at + 1)).collect();
