@@ -10,7 +10,9 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use common::{Scratch, Seen, can_join, children, kill, millstream, output, sometimes, wait_for};
-use over_ring::{ENDS, MANY, Programs, assert_arrived, over_ring, over_ring_with, said, seen, told, told_of_all};
+use over_ring::{
+    ENDS, MANY, Programs, assert_arrived, over_ring, over_ring_with, said, seen, told, told_of_all, told_with,
+};
 
 const SUCCESSOR: &str = include_str!("ring/successor.c");
 
@@ -41,6 +43,52 @@ fn without_the_ring_all_bytes_pass_through_the_kernel() {
         let seen = output(&mut over_ring_with(options, &format!("$E write {MANY} call | $E read 0 call")));
         assert!(assert_arrived(&seen, MANY) >= MANY, "{seen:?}");
     }
+}
+
+/// A member of the run that has become another user keeps the token of the run, but must not be believed. The pipe is one that both
+/// users may open.
+#[test]
+fn peers_of_two_users_use_the_kernels_pipe() {
+    let makes_pipe =
+        "import os, subprocess, sys\nE = os.environ['E']\nos.seteuid(1)\nr, w = os.pipe()\nos.seteuid(0)\n";
+    let wrote = |users: [&str; 2]| {
+        let [writer, reader] = users.map(|id| match id {
+            "0" => "[]".to_owned(),
+            id => format!("['setpriv', '--reuid={id}', '--regid={id}', '--clear-groups']"),
+        });
+        let program = format!(
+            "{makes_pipe}a = subprocess.Popen({writer} + [E, 'write', '{MANY}', 'call'], stdout=w)\n\
+             b = subprocess.Popen({reader} + [E, 'read', '0', 'call'], stdin=r)\nos.close(r)\nos.close(w)\n\
+             sys.exit(a.wait() or b.wait())"
+        );
+        assert_arrived(&seen(&format!("exec python3 -c \"{program}\"")), MANY)
+    };
+    for users in [["1", "0"], ["0", "1"]] {
+        (0..3).for_each(|_| assert!(wrote(users) >= MANY, "{users:?}"));
+    }
+    assert_eq!(sometimes(|| wrote(["1", "1"]) < MANY / 2), can_join());
+}
+
+/// A request may have a descriptor inside, as that by which btrfs sends.
+#[test]
+fn unknown_ioctl_of_another_file_gives_the_pipe_back() {
+    let program = |request: &str| {
+        format!(
+            "import fcntl, os, sys\nfile = open('/dev/null', 'r+b', 0)\n\
+             for n in range(400):\n os.write(1, b'x' * 65536)\n if n == 300:\n  try: fcntl.ioctl(file, {request}, bytes(72))\n  \
+             except OSError: pass"
+        )
+    };
+    // How much went over the ring, and why no more.
+    let ended = |request: &str| {
+        let script = format!("python3 -c \"{}\" | cat >/dev/null", program(request));
+        let written = told_with(&["--ring-after", "1"], &script)[0]["written"].clone();
+        (written["ring"]["bytes"].as_u64().unwrap_or(0), written["why_not"] == "called ioctl")
+    };
+    let (call, all) = (301 * 65536, 400 * 65536);
+    // BTRFS_IOC_SEND, and one that asks for the size of a terminal.
+    assert!(sometimes(|| matches!(ended("0x40489426"), (bytes, true) if 0 < bytes && bytes <= call)));
+    assert!(sometimes(|| matches!(ended("0x5413"), (bytes, false) if call < bytes && bytes <= all)));
 }
 
 #[test]

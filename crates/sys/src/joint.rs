@@ -220,6 +220,18 @@ mod tests {
         assert!(open(pid, fd, OWNERS[1]).is_none());
     }
 
+    /// Takes root, as which the memory of every user can be opened.
+    #[test]
+    fn memory_of_another_user_is_refused() {
+        let owner = Owner { token: 47, inode: 99 };
+        let (file, _) = create(owner).unwrap();
+        let (pid, fd) = here(&file);
+        rustix::fs::fchown(&file, Some(rustix::fs::Uid::from_raw(1)), None).unwrap();
+        assert!(open(pid, fd, owner).is_none());
+        rustix::fs::fchown(&file, Some(rustix::process::geteuid()), None).unwrap();
+        assert!(open(pid, fd, owner).is_some());
+    }
+
     #[test]
     fn only_its_own_descriptor_is_closed() {
         let (file, _) = create(OWNERS[2]).unwrap();

@@ -226,8 +226,28 @@ fn is_harmless_fcntl(concerns_an_end: bool, command: u32) -> bool {
 }
 
 fn is_harmless_ioctl(concerns_an_end: bool, request: usize) -> bool {
-    const TCGETS: usize = 0x5401;
-    request == TCGETS || (!concerns_an_end && request as u32 as usize != kernel::FIONREAD)
+    const TCGETS: u32 = 0x5401;
+    /// Terminals, flags and sizes of files. Any other request may have a descriptor inside (`BTRFS_IOC_SEND`).
+    const OF_OTHER_FILES: [u32; 15] = [
+        0x5402,      // TCSETS
+        0x5403,      // TCSETSW
+        0x5404,      // TCSETSF
+        0x5405,      // TCGETA
+        0x5409,      // TCSBRK
+        0x540b,      // TCFLSH
+        0x540f,      // TIOCGPGRP
+        0x5410,      // TIOCSPGRP
+        0x5413,      // TIOCGWINSZ
+        0x5414,      // TIOCSWINSZ
+        0x5421,      // FIONBIO
+        0x5450,      // FIONCLEX
+        0x5451,      // FIOCLEX
+        0x8008_1272, // BLKGETSIZE64
+        0x8008_6601, // FS_IOC_GETFLAGS
+    ];
+    // glibc gives the kernel 32 bits of it.
+    let request = request as u32;
+    request == TCGETS || (!concerns_an_end && OF_OTHER_FILES.contains(&request))
 }
 
 extern "C" fn close(fd: c_int) -> c_int {

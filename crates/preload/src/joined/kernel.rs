@@ -14,6 +14,7 @@ pub(super) const ENOMEM: isize = -12;
 pub(super) const EFAULT: isize = -14;
 pub(super) const EMFILE: isize = -24;
 pub(super) const EPIPE: isize = -32;
+const EOPNOTSUPP: isize = -95;
 pub(super) const ETIMEDOUT: isize = -110;
 pub(super) const ECANCELED: isize = -125;
 
@@ -44,7 +45,6 @@ pub(super) fn write(fd: i32, buffer: *const u8, len: usize) -> isize {
 
 /// What is in a pipe, at most `len` bytes; `EAGAIN` if that is nothing.
 pub(super) fn read_now(fd: i32, buffer: *mut u8, len: usize) -> isize {
-    const EOPNOTSUPP: isize = -95;
     let piece = Piece { base: buffer, len };
     let at = (&raw const piece) as usize;
     // SAFETY: the caller's buffer, as for `read`; position -1 is the current one, which a pipe does not have.
@@ -62,12 +62,21 @@ pub(super) fn read_now(fd: i32, buffer: *mut u8, len: usize) -> isize {
     result
 }
 
-/// `writev(2)` of two pieces.
-pub(super) fn write_two(fd: i32, pieces: [(*const u8, usize); 2]) -> isize {
-    // SAFETY: as for `write`; a pair of pointer and length is laid out as `struct iovec`, checked in `Piece`.
+/// Writes two pieces into a pipe, as much as fits now; `EAGAIN` if that is nothing.
+pub(super) fn write_now(fd: i32, pieces: [(*const u8, usize); 2]) -> isize {
     let pieces = pieces.map(|(base, len)| Piece { base, len });
+    let at = pieces.as_ptr() as usize;
+    // SAFETY: as for `write`; position -1 is the current one, which a pipe does not have.
+    let wrote = unsafe { any(k::__NR_pwritev2, [fd as usize, at, 2, usize::MAX, usize::MAX, k::RWF_NOWAIT as usize]) };
+    if wrote != EOPNOTSUPP {
+        return wrote;
+    }
+    // An older kernel, or an end that was opened anew. There is room, unless a foreign process fills the pipe in this moment.
+    if matches!(polled(fd, POLLOUT, 0), Some(0)) {
+        return EAGAIN;
+    }
     // SAFETY: as above.
-    unsafe { any(k::__NR_writev, [fd as usize, pieces.as_ptr() as usize, 2, 0, 0, 0]) }
+    unsafe { any(k::__NR_writev, [fd as usize, at, 2, 0, 0, 0]) }
 }
 
 /// `struct iovec`.
@@ -330,12 +339,17 @@ pub(super) fn pselect(numbers: i32, sets: [*mut u64; 3], left: *mut Time, mask: 
     unsafe { any(k::__NR_pselect6, [numbers as usize, read, write, other, left as usize, mask.as_ptr() as usize]) }
 }
 
-/// What `poll(2)` says of one descriptor.
+/// What `poll(2)` says of one descriptor; nothing where it fails.
 pub(super) fn poll(fd: i32, events: i16, limit_ms: i32) -> i16 {
+    polled(fd, events, limit_ms).unwrap_or(0)
+}
+
+/// The same. `None`: it fails, as where the process may have no file open.
+fn polled(fd: i32, events: i16, limit_ms: i32) -> Option<i16> {
     let mut asked = Asked { fd, events, answer: 0 };
     // SAFETY: one entry, as the count says.
-    unsafe { any(k::__NR_poll, [(&raw mut asked) as usize, 1, limit_ms as usize, 0, 0, 0]) };
-    asked.answer
+    let found = unsafe { any(k::__NR_poll, [(&raw mut asked) as usize, 1, limit_ms as usize, 0, 0, 0]) };
+    (found >= 0).then_some(asked.answer)
 }
 
 /// Whether nobody has the read end of the pipe of this write end.

@@ -17,21 +17,49 @@ use super::signals::Held;
 use super::slot::{Agreement, READER_GONE, Slot, Taken, WRITER_WAITS, carrier, sleep};
 use super::{guard, kernel, nap, offer};
 
-/// So often somebody tries, each time after a millisecond, to go on with what another one has begun.
+/// So often this side tries again, each time after a millisecond, when the system has no file left.
 const ATTEMPTS: u32 = 1000;
+/// So many milliseconds signals are held back at most while this side waits for the other. Then they are let in, and it waits on.
+const HELD_MS: u32 = 20;
+
+/// What became of an attempt to give a pipe back. Nothing is lost in any case, and the next attempt goes on from there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Done,
+    /// The other side is on the same way and has not come to its end, or bytes do not fit into the backing pipe for now.
+    Busy,
+    /// The system has no file left to open the other end of the pipe.
+    NoFile,
+}
+
+impl Outcome {
+    fn and(self, other: Outcome) -> Outcome {
+        if self == Outcome::Done { other } else { self }
+    }
+}
 
 /// Every pipe of this process that is joined, or about to be, goes back to the kernel and stays there, but for those of which it
 /// is promised that nothing will happen to them that asks for that; glibc's functions are its own again; `why` is told to who asked
 /// for statistics. `false`: what rings hold cannot be moved, because the system has no file left. Nobody moves a byte through these
 /// rings any more; whoever comes next tries again.
 pub(super) fn all(why: Fate) -> bool {
-    both(why, why)
+    both(why, why) == Outcome::Done
 }
 
-/// The same for a call of the program that can fail: if it cannot be done, nothing is begun, and the rings go on.
+/// The same for a call of the program that can fail: if it cannot be done, nothing is begun, and the rings go on. Waits for the other
+/// side as long as it lives; a signal is handled meanwhile.
 pub(super) fn before_a_call(why: Fate) -> bool {
-    let _held = Held::all();
-    [&WRITER, &READER].into_iter().all(can_give_back) && all(why)
+    loop {
+        let held = Held::all();
+        if ![&WRITER, &READER].into_iter().all(can_give_back) {
+            return false;
+        }
+        match both(why, why) {
+            Outcome::Done => return true,
+            Outcome::NoFile => return false,
+            Outcome::Busy => drop(held),
+        }
+    }
 }
 
 /// What is opened here is not kept: with a write end of its own a reader would not see that the writer is gone.
@@ -48,7 +76,11 @@ fn can_give_back(end: &End) -> bool {
 /// The same, because of one end.
 ///
 /// Of promised ends each goes back for itself: another thread may be using the other one.
-pub(super) fn because_of(end: &End, why: Fate) -> bool {
+pub(super) fn because_of(end: &End, why: Fate) {
+    try_because_of(end, why);
+}
+
+fn try_because_of(end: &End, why: Fate) -> Outcome {
     if end.is_promised() {
         let _held = Held::all();
         return of(end, why);
@@ -56,33 +88,34 @@ pub(super) fn because_of(end: &End, why: Fate) -> bool {
     if end.is_reader() { both(Fate::Company, why) } else { both(why, Fate::Company) }
 }
 
-fn both(writers: Fate, readers: Fate) -> bool {
+fn both(writers: Fate, readers: Fate) -> Outcome {
     let _held = Held::all();
-    let unless_promised = |end: &End, why| end.is_promised() || of(end, why);
-    let is_done = unless_promised(&WRITER, writers) & unless_promised(&READER, readers);
-    if is_done {
+    let unless_promised = |end: &End, why| if end.is_promised() { Outcome::Done } else { of(end, why) };
+    let outcome = unless_promised(&WRITER, writers).and(unless_promised(&READER, readers));
+    if outcome == Outcome::Done {
         guard::lift();
     }
-    is_done
+    outcome
 }
 
-fn of(end: &End, why: Fate) -> bool {
+fn of(end: &End, why: Fate) -> Outcome {
     let stage = end.stage();
     let Some(slot) = end.slot() else {
         // Nothing has been begun. If it goes on to carry much, that is seen again.
         end.release();
-        return true;
+        return Outcome::Done;
     };
     if stage == Stage::Ring {
-        if !give_back(slot, end) {
-            return false;
+        let outcome = give_back(slot, end);
+        if outcome != Outcome::Done {
+            return outcome;
         }
     } else if stage == Stage::Offers && offer::is_of_parent() {
         // A child that borrows its parent's memory leaves everything as it is.
         if !super::is_own_process() {
             super::meet::forget_offer_of_parent();
         }
-        return true;
+        return Outcome::Done;
     } else {
         want_no_more(slot, end);
     }
@@ -91,7 +124,7 @@ fn of(end: &End, why: Fate) -> bool {
     }
     end.give_up();
     end.tally.tell(why);
-    true
+    Outcome::Done
 }
 
 /// This end has not joined and never will.
@@ -109,19 +142,25 @@ pub(super) fn want_no_more(slot: &Slot, end: &End) {
     }
 }
 
-/// The stream has been frozen by somebody: waits until its content is in the shadow, and leaves the ring. `false`: the system has no
-/// file left for so long, and the other side has not done it either. Nothing is lost, and whoever calls next tries again.
+/// The other side, or a handler, has frozen the stream: waits until its content is in the backing pipe, and leaves the ring. Signals
+/// are handled meanwhile. `false`: the system has no file left for so long, and the other side has not done it either. Nothing is
+/// lost, and the next call tries again.
 pub(super) fn follow(end: &End) -> bool {
-    if end.stage() != Stage::Ring {
-        return true;
-    }
-    let _held = Held::all();
-    (0..ATTEMPTS).any(|attempt| {
-        if attempt > 0 {
-            pause();
+    let mut attempts = 0;
+    while end.stage() == Stage::Ring {
+        match try_because_of(end, Fate::Peer) {
+            Outcome::Done => break,
+            Outcome::Busy => {}
+            Outcome::NoFile => {
+                attempts += 1;
+                if attempts == ATTEMPTS {
+                    return false;
+                }
+                pause();
+            }
         }
-        because_of(end, Fate::Peer)
-    })
+    }
+    true
 }
 
 /// A millisecond. (`poll` does not wait where no file may be open.)
@@ -136,28 +175,38 @@ impl Slot {
     }
 }
 
-fn give_back(slot: &Slot, end: &End) -> bool {
+fn give_back(slot: &Slot, end: &End) -> Outcome {
     let word = &slot.agreement.0.carrier;
     let (ours, theirs) = match end.is_reader() {
         true => (carrier::READER_MOVES, carrier::WRITER_MOVES),
         false => (carrier::WRITER_MOVES, carrier::READER_MOVES),
     };
     slot.freeze();
+    let mut waited_ms = 0;
     loop {
         match word.compare_exchange(carrier::RING, ours, SeqCst, SeqCst) {
-            Err(carrier::SHADOW) => return true,
-            Err(now) if now != ours && !is_gone(slot, end) => kernel::wait(word, now, Some(1_000_000)),
-            Err(now) if now != ours && word.compare_exchange(theirs, ours, SeqCst, SeqCst).is_err() => continue,
+            Err(carrier::SHADOW) => return Outcome::Done,
+            Err(now) if now != ours && !is_gone(slot, end) => {
+                if waited_ms == HELD_MS {
+                    return Outcome::Busy;
+                }
+                waited_ms += 1;
+                kernel::wait(word, now, Some(1_000_000));
+            }
+            Err(now) if now != ours && word.compare_exchange(theirs, ours, SeqCst, SeqCst).is_err() => {}
             _ => break,
-        };
+        }
     }
-    let Some(is_done) = move_content(slot, end) else { return true };
-    // Otherwise it is the turn of whoever comes next: the other side may have a file.
-    word.store(if is_done { carrier::SHADOW } else { carrier::RING }, SeqCst);
+    let outcome = match move_content(slot, end) {
+        Moving::Left => return Outcome::Done,
+        Moving::Ended(outcome) => outcome,
+    };
+    // Otherwise it is the turn of the side that comes next: the other one may have a file.
+    word.store(if outcome == Outcome::Done { carrier::SHADOW } else { carrier::RING }, SeqCst);
     kernel::wake_all(word);
     slot.space.0.fetch_and(!WRITER_WAITS, SeqCst);
     kernel::wake_all(&slot.space.0);
-    is_done
+    outcome
 }
 
 /// Whether the other side is gone, as the kernel has it: a writer looks at the word that is marked when the reader's thread ends, and
@@ -169,54 +218,68 @@ fn is_gone(slot: &Slot, end: &End) -> bool {
     }
 }
 
-/// `Some(false)`: a file could not be opened, and nothing was put in. Then it is done again, by whoever comes next. `None`: the
-/// writer's number is not its end any more, unseen. A reader that finds it gone goes on from there; it alone can, as only who reads
-/// knows what it has read.
-fn move_content(slot: &Slot, end: &End) -> Option<bool> {
+/// What became of the content.
+enum Moving {
+    Ended(Outcome),
+    /// The writer's number is not its end any more, unseen. A reader that finds it gone goes on from there; it alone can, as only
+    /// the reader knows what it has read.
+    Left,
+}
+
+fn move_content(slot: &Slot, end: &End) -> Moving {
     let agreement = &slot.agreement.0;
     if !end.is_reader() && is_gone(slot, end) {
-        return Some(true);
+        return Moving::Ended(Outcome::Done);
     }
     let mut moved = 0;
     if agreement.is_settled.load(SeqCst) == 0 {
-        if !settle(slot, end) {
-            return Some(false);
+        let outcome = settle(slot, end);
+        if outcome != Outcome::Done {
+            return Moving::Ended(outcome);
         }
         agreement.is_settled.store(1, SeqCst);
     } else {
-        // Somebody has begun: what the shadow holds, and what the reader had of it already.
+        // One side has begun: what the backing pipe holds, and what the reader had of it already.
         moved = kernel::bytes_in(end.fd()) + agreement.taken_early.load(SeqCst) as usize;
     }
     if !end.is_reader() {
-        return put_content(slot, moved, end.fd()).then_some(true);
+        return put_content(slot, moved, end.fd()).map_or(Moving::Left, Moving::Ended);
     }
-    let mut is_done = is_empty(slot.content(moved));
-    if !is_done {
-        with_other_end(end, |target| is_done = put_content(slot, moved, target));
+    if is_empty(slot.content(moved)) {
+        return Moving::Ended(Outcome::Done);
     }
-    Some(is_done)
+    let mut outcome = None;
+    with_other_end(end, |target| outcome = put_content(slot, moved, target));
+    Moving::Ended(outcome.unwrap_or(Outcome::NoFile))
 }
 
 fn is_empty(content: [(*const u8, usize); 2]) -> bool {
     content[0].1 + content[1].1 == 0
 }
 
-/// Into the shadow, all but the first bytes. `false`: this is no way into it.
-fn put_content(slot: &Slot, mut moved: usize, target: i32) -> bool {
+/// Into the backing pipe, all but the first bytes. `None`: this is no way into it.
+fn put_content(slot: &Slot, mut moved: usize, target: i32) -> Option<Outcome> {
+    let mut waited_ms = 0;
     loop {
         let content = slot.content(moved);
         if is_empty(content) {
-            return true;
+            return Some(Outcome::Done);
         }
-        match kernel::write_two(target, content) {
+        match kernel::write_now(target, content) {
             kernel::EPIPE => {
                 kernel::forget_sigpipe();
-                return true;
+                return Some(Outcome::Done);
             }
-            // The shadow has room for all of it; memory may be short for a moment.
-            kernel::EINTR | kernel::EAGAIN | kernel::ENOMEM => pause(),
+            // The backing pipe has room for all of it, unless a foreign process fills it; memory may be short for a moment.
+            kernel::EINTR | kernel::EAGAIN | kernel::ENOMEM => {
+                if waited_ms == HELD_MS {
+                    return Some(Outcome::Busy);
+                }
+                waited_ms += 1;
+                pause();
+            }
             bytes @ 1.. => moved += bytes as usize,
-            _ => return false,
+            _ => return None,
         }
     }
 }
@@ -246,7 +309,8 @@ fn with_other_end(end: &End, mut used: impl FnMut(i32)) -> bool {
 
 /// Sees to it that the shadow is empty, and that a reader which sleeps in `read(2)` takes what comes for the stream. Nobody
 /// rings any more once the ring is frozen, but a writer may have begun to.
-fn settle(slot: &Slot, end: &End) -> bool {
+fn settle(slot: &Slot, end: &End) -> Outcome {
+    let mut waited_ms = 0;
     let state = &slot.sleep.0;
     let fd = end.fd();
     while state.compare_exchange(sleep::ASLEEP, sleep::STREAM, SeqCst, SeqCst) == Err(sleep::RUNG) {
@@ -257,14 +321,22 @@ fn settle(slot: &Slot, end: &End) -> bool {
                 break;
             }
             (0, true) if is_gone(slot, end) && kernel::bytes_in(fd) == 0 => break,
+            // The writer has been stopped before it could ring.
+            (0, true) if waited_ms == HELD_MS => return Outcome::Busy,
             (0, true) => {
+                waited_ms += 1;
                 kernel::poll(fd, kernel::POLLIN, 1);
             }
             // This process rang, so it is not on its way.
             (0, false) => break,
             _ => match take_bell(end) {
-                None => return false,
-                Some(false) => {}
+                None => return Outcome::NoFile,
+                // The reader has it, and will say so.
+                Some(false) if waited_ms == HELD_MS => return Outcome::Busy,
+                Some(false) => {
+                    waited_ms += 1;
+                    pause();
+                }
                 Some(true) => {
                     let _ = state.compare_exchange(sleep::RUNG, sleep::STREAM, SeqCst, SeqCst);
                     break;
@@ -272,14 +344,14 @@ fn settle(slot: &Slot, end: &End) -> bool {
             },
         }
     }
-    true
+    Outcome::Done
 }
 
 /// Takes the byte that rings out of the shadow, if the reader does not get it first. `None`: a file could not be opened.
 fn take_bell(end: &End) -> Option<bool> {
     let mut byte = 0;
     if end.is_reader() {
-        return Some(kernel::read(end.fd(), &raw mut byte, 1) == 1);
+        return Some(kernel::read_now(end.fd(), &raw mut byte, 1) == 1);
     }
     let mut has_it = false;
     with_other_end(end, |fd| has_it = kernel::read(fd, &raw mut byte, 1) == 1).then_some(has_it)

@@ -79,7 +79,10 @@ fn ring(slot: &Slot, fd: c_int) {
     if state.load(SeqCst) == sleep::ASLEEP {
         let _held = Held::all();
         if WRITER.is_in(slot) && state.compare_exchange(sleep::ASLEEP, sleep::RUNG, SeqCst, Relaxed).is_ok() {
-            kernel::write(fd, [nap::BELL].as_ptr(), 1);
+            // A byte that is there wakes the reader as well, and a backing pipe that a foreign process has filled would take none.
+            if kernel::bytes_in(fd) == 0 {
+                kernel::write(fd, [nap::BELL].as_ptr(), 1);
+            }
             WRITER.tally.woke();
         }
     }
@@ -165,11 +168,11 @@ fn with_what_is_behind(slot: &Slot, fd: c_int, target: *mut u8, len: usize, firs
     if first != 1 || len == 1 || !slot.is_frozen() {
         return first;
     }
-    // What is behind is this call's.
-    let _held = Held::all();
     if READER.is_in(slot) && !retreat::follow(&READER) {
         return first;
     }
+    // What is behind is this call's.
+    let _held = Held::all();
     // A handler may have closed the pipe meanwhile, or have taken the rest.
     if !READER.is_still_there() || kernel::bytes_in(fd) == 0 {
         return first;
