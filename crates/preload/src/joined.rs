@@ -11,6 +11,7 @@
 
 mod alone;
 mod confined;
+mod contention;
 mod displaced;
 mod end;
 mod faults;

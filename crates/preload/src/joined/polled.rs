@@ -151,6 +151,8 @@ impl Sets {
 struct Wanted {
     bytes: bool,
     room: bool,
+    /// Anything of another descriptor.
+    others: bool,
 }
 
 fn answer(call: &mut Call<'_>) -> c_int {
@@ -187,16 +189,28 @@ fn wait(call: &mut Call<'_>) -> Result<isize, isize> {
                 None => continue,
             }
         };
-        if let Some(result) = wait_for_ring(call, slot)? {
+        if let Some(result) = wait_for_ring(call, slot, wanted.others)? {
             return Ok(result);
         }
     }
 }
 
 /// `None`: once more, as something has changed.
-fn wait_for_ring(call: &mut Call<'_>, slot: &Slot) -> Result<Option<isize>, isize> {
+fn wait_for_ring(call: &mut Call<'_>, slot: &Slot, has_others: bool) -> Result<Option<isize>, isize> {
     let is_kept = || nap::is_kept(READER.inode());
     let is_ready = is_kept() || slot.bytes_waiting() != Found::Nothing;
+    if !is_ready && has_others && call.can_wait() {
+        // Another descriptor that is ready must not wait until this side has spun for bytes in vain.
+        let found = call.kernel(false);
+        if found > 0
+            && let Some(has_bytes) = slot.has_bytes()
+        {
+            let told = call.put_right(found, has_bytes);
+            if told > 0 {
+                return Ok(Some(call.tell(told)));
+            }
+        }
+    }
     let sleeps = !is_ready && call.can_wait();
     if sleeps && !falls_asleep(slot)? {
         return Ok(None);
@@ -406,6 +420,7 @@ impl Wanted {
         if WRITER.is_at(fd) {
             self.room |= room;
         } else if fd >= 0 && !READER.is_at(fd) {
+            self.others = true;
             other_names::leave_if_one(fd).then_some(())?;
         }
         guard::are_up().then_some(())

@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::end::End;
-use super::kernel;
+use super::{contention, kernel};
 
 /// How often one looks: about as long as a wake-up between two CPUs takes.
 const LOOKS_MAX: u32 = 1000;
@@ -89,6 +89,10 @@ fn offers(patience: &Patience, look: impl Fn() -> Found) -> bool {
 }
 
 fn looks(end: &End, look: impl Fn() -> Found) -> bool {
+    if contention::is_there(kernel::ticks()) {
+        // A third program needs the CPU more than this side needs to save a wake-up.
+        return look() != Found::Nothing;
+    }
     let looks = end.patience.looks.load(Relaxed);
     let seen_at = (0..looks).position(|_| {
         spin_loop();
@@ -100,6 +104,6 @@ fn looks(end: &End, look: impl Fn() -> Found) -> bool {
 }
 
 /// Of two instants that lie less than half the range apart.
-fn is_before(one: u64, other: u64) -> bool {
+pub(super) fn is_before(one: u64, other: u64) -> bool {
     one.wrapping_sub(other) > u64::MAX / 2
 }
