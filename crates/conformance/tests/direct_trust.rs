@@ -13,6 +13,7 @@ use millstream_conformance::process::{become_nobody, fork};
 use millstream_conformance::task::wait_until_asleep;
 use millstream_conformance::{PIPE_BUF, alone};
 use millstream_pipe::{Builder, DirectPolicy, Reader, Statistics, Writer};
+use millstream_ring::layout::offset;
 use millstream_sys::identity;
 use millstream_sys::transfer;
 
@@ -159,13 +160,13 @@ alone! {
 
 /// Offers at the pipe of this segment, as a hostile process would.
 fn forge(segment: &std::fs::File, process: identity::Identity, voucher: u64, address: u64, len: u32) {
-    let set = |at: u64, bytes: &[u8]| assert_eq!(segment.write_at(bytes, 896 + at).unwrap(), bytes.len());
-    set(8, &address.to_le_bytes());
-    set(16, &voucher.to_le_bytes());
-    set(24, &process.start.to_le_bytes());
-    set(32, &process.process.to_le_bytes());
-    set(36, &len.to_le_bytes());
-    set(0, &(5 << 32 | 1_u64 << 31).to_le_bytes());
+    let set = |name, bytes: &[u8]| assert_eq!(segment.write_at(bytes, offset("offer", name)).unwrap(), bytes.len());
+    set("address", &address.to_le_bytes());
+    set("voucher", &voucher.to_le_bytes());
+    set("start", &process.start.to_le_bytes());
+    set("process", &process.process.to_le_bytes());
+    set("len", &len.to_le_bytes());
+    set("word", &(5 << 32 | 1_u64 << 31).to_le_bytes());
 }
 
 /// A voucher for that offer, were it in the right place.
@@ -231,7 +232,7 @@ alone! {
         let (_, _writer) = task.join();
         reader.set_nonblocking(true).unwrap();
         let mut word = [0; 8];
-        segment.read_exact_at(&mut word, 896 + 16).unwrap();
+        segment.read_exact_at(&mut word, offset("offer", "voucher")).unwrap();
         forge(&segment, identity::own().unwrap(), u64::from_le_bytes(word), address_of(SECRET), SECRET.len() as u32);
         assert_nothing_comes(&reader);
     }
@@ -249,13 +250,13 @@ alone! {
         });
         reader.read_exact(&mut vec![0; MIB - 1]).unwrap();
         let mut words = [0; 48];
-        segment.read_exact_at(&mut words, 896).unwrap();
+        segment.read_exact_at(&mut words, offset("offer", "word")).unwrap();
         reader.read_exact(&mut [0]).unwrap();
         wait_until_asleep(task.id);
         // Somebody opens it once more as it was.
         words[40..].fill(0);
-        segment.write_all_at(&words[8..], 896 + 8).unwrap();
-        segment.write_all_at(&words[..8], 896).unwrap();
+        segment.write_all_at(&words[8..], offset("offer", "address")).unwrap();
+        segment.write_all_at(&words[..8], offset("offer", "word")).unwrap();
         let direct = reader.statistics().bytes_direct;
         reader.set_nonblocking(true).unwrap();
         assert_eq!(reader.read(&mut [0; 100]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
@@ -265,7 +266,7 @@ alone! {
     fn an_offer_of_which_nothing_is_left_is_an_error() {
         let (mut reader, _writer, segment) = pipe_and_segment();
         forge(&segment, identity::own().unwrap(), 4096, 4096, 8);
-        segment.write_all_at(&(1 << 31 | 8_u32).to_le_bytes(), 896).unwrap();
+        segment.write_all_at(&(1 << 31 | 8_u32).to_le_bytes(), offset("offer", "word")).unwrap();
         assert_eq!(reader.read(&mut [0; 10]).unwrap_err().kind(), std::io::ErrorKind::Other);
     }
 

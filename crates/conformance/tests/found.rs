@@ -16,6 +16,7 @@ use millstream_conformance::process::{HANDLED, become_nobody, count_signals, for
 use millstream_conformance::ready::{Flags, now};
 use millstream_conformance::task::{start, start_and_wait_until_asleep, wait_until_asleep};
 use millstream_conformance::{End, Implementation, PIPE_BUF, Polled, ReadEnd, WriteEnd, alone, error_of};
+use millstream_ring::layout::offset;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -618,8 +619,7 @@ alone! {
     }
 }
 
-/// Positions in the header of the one pipe of this process, as `docs/layout.md` has them: where writers are, and
-/// readers.
+/// Positions in the header of the one pipe of this process: where writers are, and readers.
 fn positions() -> (&'static AtomicU64, &'static AtomicU64) {
     let file = segments().pop().unwrap();
     // SAFETY: a new mapping of the header's page, which is never undone; others use its words as atomics only.
@@ -628,7 +628,8 @@ fn positions() -> (&'static AtomicU64, &'static AtomicU64) {
         let file = std::os::fd::AsRawFd::as_raw_fd(&file);
         let page = libc::mmap(std::ptr::null_mut(), 4096, access, libc::MAP_SHARED, file, 0);
         assert_ne!(page, libc::MAP_FAILED);
-        (&*page.byte_add(256).cast(), &*page.byte_add(512).cast())
+        let position = |line| &*page.byte_add(offset(line, "position") as usize).cast();
+        (position("write_pos"), position("read_pos"))
     }
 }
 

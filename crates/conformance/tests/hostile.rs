@@ -9,9 +9,11 @@ use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use millstream_conformance::fifo::{Name, acquainted};
 use millstream_conformance::ours::segments;
 use millstream_conformance::pattern::Random;
 use millstream_conformance::process::{Child, end, fork};
@@ -19,6 +21,7 @@ use millstream_conformance::seed::{number, seed};
 use millstream_conformance::task::start;
 use millstream_conformance::{alone, error_of};
 use millstream_pipe::{Builder, DirectPolicy, Reader, WaitPolicy, Writer};
+use millstream_ring::layout::{self, layout};
 use millstream_sys::shared::Shared;
 use millstream_sys::transfer::{self, Access, Mark};
 use rustix::fs::FallocateFlags;
@@ -32,52 +35,71 @@ fn segment() -> File {
     segments().pop().expect("the pipe has a segment")
 }
 
-/// Where the words of the header lie (`docs/layout.md` and the assertions in `header.rs`).
-mod at {
-    pub(super) const BANK_BYTES: u64 = 12;
-    pub(super) const GEOMETRY: u64 = 128;
-    pub(super) const ROUTE: u64 = 132;
-    pub(super) const READERS_WAITING: u64 = 136;
-    pub(super) const WRITERS_WAITING: u64 = 140;
-    pub(super) const WATCHED: u64 = 144;
-    pub(super) const CLOSES: u64 = 148;
-    pub(super) const WRITE_POSITION: u64 = 256;
-    pub(super) const WRITERS_LOCK: u64 = 384;
-    pub(super) const WRITERS_SEEN: u64 = 392;
-    pub(super) const WRITERS_CLAIM: u64 = 428;
-    pub(super) const READERS_CLAIM: u64 = 684;
-    pub(super) const READ_POSITION: u64 = 512;
-    pub(super) const READERS_LOCK: u64 = 640;
-    pub(super) const READERS_SEEN: u64 = 648;
-    pub(super) const BELL_LOCK: u64 = 768;
-    pub(super) const BELL_BYTES: u64 = 772;
-    pub(super) const OFFER: u64 = 896;
+/// The words that hold the number of a thread for which others wait.
+const OWNERS: [(&str, &str); 11] = [
+    ("writers", "shared"),
+    ("writers", "inside"),
+    ("writers", "owner"),
+    ("writers", "claim"),
+    ("readers", "shared"),
+    ("readers", "inside"),
+    ("readers", "owner"),
+    ("readers", "claim"),
+    ("bell", "lock"),
+    ("bell", "sleeper"),
+    ("state", "spare"),
+];
+const LOCKS: [(&str, &str); 3] = [("writers", "shared"), ("readers", "shared"), ("bell", "lock")];
+const POSITIONS: [(&str, &str); 9] = [
+    ("write_pos", "position"),
+    ("read_pos", "position"),
+    ("writers", "peer_position"),
+    ("writers", "own_position"),
+    ("readers", "peer_position"),
+    ("readers", "own_position"),
+    ("state", "giving_back"),
+    ("state", "strangers_at"),
+    ("state", "strangers"),
+];
+
+fn at((line, name): (&str, &str)) -> u64 {
+    layout::offset(line, name)
 }
 
-const WORDS: [u64; 14] = [
-    at::BANK_BYTES,
-    at::GEOMETRY,
-    at::ROUTE,
-    at::READERS_WAITING,
-    at::WRITERS_WAITING,
-    at::WATCHED,
-    at::CLOSES,
-    at::BELL_BYTES,
-    at::BELL_LOCK + 64,
-    at::OFFER,
-    at::OFFER + 4,
-    at::OFFER + 8,
-    at::OFFER + 36,
-    at::OFFER + 40,
-];
-/// What holds the number of somebody for whom others wait.
-const OWNERS: [u64; 5] = [at::WRITERS_LOCK, at::READERS_LOCK, at::BELL_LOCK, at::WRITERS_CLAIM, at::READERS_CLAIM];
-const LOCKS: [u64; 3] = [at::WRITERS_LOCK, at::READERS_LOCK, at::BELL_LOCK];
-const POSITIONS: [u64; 4] = [at::WRITE_POSITION, at::READ_POSITION, at::WRITERS_SEEN, at::READERS_SEEN];
+/// How often the hostile processes of a test have written each word by itself, in memory that all of them share. The
+/// first word of the memory says whether the hostile process of this round is dead.
+struct Says(Shared);
+
+impl Says {
+    fn new() -> Says {
+        Says(Shared::anonymous(4096).unwrap())
+    }
+
+    fn is_dead(&self) -> &AtomicU64 {
+        self.0.word(0)
+    }
+
+    fn written(&self, index: usize) -> &AtomicU64 {
+        self.0.word(8 * (index + 1))
+    }
+
+    /// Fails when a word was never written.
+    fn assert_all_were_written(&self) {
+        let counts = || layout().enumerate().map(|(index, word)| (word, self.written(index).load(Relaxed)));
+        let missed: Vec<_> = counts().filter(|(_, count)| *count == 0).map(|(word, _)| word).collect();
+        assert!(missed.is_empty(), "never written: {missed:?}");
+        println!(
+            "{} words, each written {} times at least",
+            counts().count(),
+            counts().map(|(_, count)| count).min().unwrap()
+        );
+    }
+}
 
 /// The hostile process: until it is killed it does its worst, of which `victim` is the number of somebody it can blame.
-fn scribble(shadow: BorrowedFd<'_>, random: &mut Random, victim: u32) -> ! {
+fn scribble(shadow: BorrowedFd<'_>, random: &mut Random, victim: u32, says: &Says) -> ! {
     let segment = segment();
+    let words: Vec<_> = layout().collect();
     let length = segment.metadata().unwrap().len();
     let both = transfer::reopened(shadow, Access::Both, true).ok();
     let marked = transfer::reopened(shadow, Access::Read, true).ok();
@@ -86,31 +108,41 @@ fn scribble(shadow: BorrowedFd<'_>, random: &mut Random, victim: u32) -> ! {
         let few = [0, 1, 2, 3, 7, 12, 0x10c, 0x114, 0x11e, 4095, 4096, 4097, 8192, 0x4000_0000, 0x8000_0000, u32::MAX];
         if random.within(0..2) == 0 { few[random.within(0..few.len())] } else { random.within(0..1 << 32) as u32 }
     };
+    // Counted after it is done: the process may be killed at any moment.
+    let set_word = |index: usize, value: u64| {
+        let word = words[index];
+        set(word.offset as u64, &value.to_le_bytes()[..word.bytes]);
+        says.written(index).fetch_add(1, Relaxed);
+    };
+    let set_named = |name: (&str, &str), value: u64| {
+        let index = words.iter().position(|word| (word.line, word.name) == name).expect("a word of the header");
+        set_word(index, value);
+    };
     loop {
         match random.within(0..100) {
             0..25 => {
-                let word = WORDS[random.within(0..WORDS.len())];
-                set(word, &number(random).to_le_bytes());
+                let (low, high) = (u64::from(number(random)), u64::from(number(random)));
+                set_word(random.within(0..words.len()), low | high << 32);
             }
             25..40 => {
                 // The living, the dead, the one who looks, and nonsense; with and without the bits for those who wait.
                 let owners = [1, std::process::id(), victim, 4_194_000, number(random), 0];
                 let bits = [0, 1 << 31, 1 << 30, 3 << 30][random.within(0..4)];
                 let word = owners[random.within(0..owners.len())] | bits;
-                set(OWNERS[random.within(0..OWNERS.len())], &word.to_le_bytes());
+                set_named(OWNERS[random.within(0..OWNERS.len())], word.into());
             }
             40..65 => {
                 let near = random.within(0..1 << 21) as u64;
                 let values = [near, near.wrapping_neg(), 0, u64::MAX, 1 << 63, u64::from(number(random)) << 20];
                 let position = values[random.within(0..values.len())];
-                set(POSITIONS[random.within(0..POSITIONS.len())], &position.to_le_bytes());
+                set_named(POSITIONS[random.within(0..POSITIONS.len())], position);
             }
             65..70 => {
                 // Possible positions again, or the victim would only ever see the impossible.
                 let at = random.within(0..1 << 40) as u64;
-                set(at::READ_POSITION, &at.to_le_bytes());
-                set(at::WRITE_POSITION, &(at + random.within(0..4097) as u64).to_le_bytes());
-                set(at::GEOMETRY, &12_u32.to_le_bytes());
+                set_named(("read_pos", "position"), at);
+                set_named(("write_pos", "position"), at + random.within(0..4097) as u64);
+                set_named(("state", "geometry"), 12);
             }
             70..73 => {
                 // An open offer of somebody who may live: perhaps of the victim's own memory.
@@ -118,14 +150,14 @@ fn scribble(shadow: BorrowedFd<'_>, random: &mut Random, victim: u32) -> ! {
                 let start = millstream_sys::identity::own().map_or(0, |own| own.start);
                 let address = [0, 4096, random.within(0..1 << 47)][random.within(0..3)] as u64;
                 let (voucher, len) = (address ^ 4096, random.within(0..1 << 23) as u32);
-                set(at::OFFER + 8, &address.to_le_bytes());
-                set(at::OFFER + 16, &voucher.to_le_bytes());
-                set(at::OFFER + 24, &start.to_le_bytes());
-                set(at::OFFER + 32, &process.to_le_bytes());
-                set(at::OFFER + 36, &len.to_le_bytes());
-                set(at::OFFER + 40, &0_u32.to_le_bytes());
+                set_named(("offer", "address"), address);
+                set_named(("offer", "voucher"), voucher);
+                set_named(("offer", "start"), start);
+                set_named(("offer", "process"), process.into());
+                set_named(("offer", "len"), len.into());
+                set_named(("offer", "refused"), 0);
                 let taken = random.within(0..3) as u32 * 4096;
-                set(at::OFFER, &(1 << 31 | taken).to_le_bytes());
+                set_named(("offer", "word"), (1 << 31 | taken).into());
             }
             73..75 => {
                 let mut noise = vec![0; random.within(1..8192)];
@@ -169,17 +201,20 @@ fn scribble(shadow: BorrowedFd<'_>, random: &mut Random, victim: u32) -> ! {
     }
 }
 
-fn rounds(mut round: impl FnMut(&mut Random, &Shared)) {
-    let says = Shared::anonymous(4096).unwrap();
+fn rounds(mut round: impl FnMut(&mut Random, &Says)) {
+    let says = Says::new();
     let began = Instant::now();
     let count = number("MILLSTREAM_ROUNDS").unwrap_or(ROUNDS);
     for seed in seed()..seed() + count {
         println!("MILLSTREAM_SEED={seed}");
         let mut random = Random::from_seed(seed);
-        says.word(0).store(0, Relaxed);
+        says.is_dead().store(0, Relaxed);
         round(&mut random, &says);
     }
     println!("{count} rounds in {:?}", began.elapsed());
+    if count >= ROUNDS {
+        says.assert_all_were_written();
+    }
 }
 
 fn pipe(random: &mut Random) -> (Reader, Writer) {
@@ -193,18 +228,25 @@ fn pipe(random: &mut Random) -> (Reader, Writer) {
     (reader, writer)
 }
 
+/// Both ends of a FIFO, of which the ring carries the stream.
+fn fifo() -> (Reader, Writer) {
+    let name = Name::new().unwrap();
+    let (reader, writer) = acquainted(&name);
+    (reader.0, writer.0)
+}
+
 /// Lets the hostile one work for a while, kills it, says so, and waits for the victim, which must end well.
-fn outlive(random: &mut Random, says: &Shared, hostile: Child, victim: Child) {
+fn outlive(random: &mut Random, says: &Says, hostile: Child, victim: Child) {
     std::thread::sleep(Duration::from_micros(random.within(0..12_000) as u64));
     hostile.kill();
-    says.word(0).store(1, Relaxed);
+    says.is_dead().store(1, Relaxed);
     victim.succeed();
 }
 
 /// Whatever the call says is fine, but when the hostile one is dead and nothing comes any more the victim has done its
 /// part.
-fn is_over(outcome: std::io::Result<usize>, says: &Shared) -> bool {
-    let is_dead = says.word(0).load(Relaxed) == 1;
+fn is_over(outcome: std::io::Result<usize>, says: &Says) -> bool {
+    let is_dead = says.is_dead().load(Relaxed) == 1;
     match outcome {
         Ok(0) => true,
         Ok(_) => false,
@@ -240,55 +282,67 @@ fn writer_tries_something(writer: Writer, random: &mut Random) -> Option<Writer>
     Some(writer)
 }
 
-alone! {
-    fn a_reader_survives_a_hostile_writer() {
-        rounds(|random, says| {
-            let mut seeds = random.clone();
-            let (victim, (reader, writer)) = fork(pipe(random), |(reader, writer)| {
-                drop(writer);
-                let (mut reader, mut buffer) = (Some(reader), vec![0; 70_000]);
-                while let Some(end) = reader.take() {
-                    let size = seeds.within(1..70_000);
-                    if is_over((&end).read(&mut buffer[..size]), says) {
-                        break;
-                    }
-                    reader = reader_tries_something(end, &mut seeds);
-                }
-            });
-            drop(reader);
-            let blamed = victim.id.as_raw_nonzero().get().unsigned_abs();
-            let (hostile, writer) = fork(writer, |writer| {
-                let shadow = writer.readiness().unwrap();
-                scribble(shadow, &mut random.clone(), blamed)
-            });
+fn reader_survives_hostile_writer_of(made: fn(&mut Random) -> (Reader, Writer)) {
+    rounds(|random, says| {
+        let mut seeds = random.clone();
+        let (victim, (reader, writer)) = fork(made(random), |(reader, writer)| {
             drop(writer);
-            outlive(random, says, hostile, victim);
+            let (mut reader, mut buffer) = (Some(reader), vec![0; 70_000]);
+            while let Some(end) = reader.take() {
+                let size = seeds.within(1..70_000);
+                if is_over((&end).read(&mut buffer[..size]), says) {
+                    break;
+                }
+                reader = reader_tries_something(end, &mut seeds);
+            }
         });
+        drop(reader);
+        let blamed = victim.id.as_raw_nonzero().get().unsigned_abs();
+        let (hostile, writer) = fork(writer, |writer| {
+            let shadow = writer.readiness().unwrap();
+            scribble(shadow, &mut random.clone(), blamed, says)
+        });
+        drop(writer);
+        outlive(random, says, hostile, victim);
+    });
+}
+
+fn writer_survives_hostile_reader_of(made: fn(&mut Random) -> (Reader, Writer)) {
+    rounds(|random, says| {
+        let mut seeds = random.clone();
+        let (victim, (reader, writer)) = fork(made(random), |(reader, writer)| {
+            drop(reader);
+            let (mut writer, buffer) = (Some(writer), vec![0; 70_000]);
+            while let Some(end) = writer.take() {
+                let size = seeds.within(1..70_000);
+                if is_over((&end).write(&buffer[..size]), says) {
+                    break;
+                }
+                writer = writer_tries_something(end, &mut seeds);
+            }
+        });
+        drop(writer);
+        let blamed = victim.id.as_raw_nonzero().get().unsigned_abs();
+        let (hostile, reader) = fork(reader, |reader| {
+            let shadow = reader.readiness().unwrap();
+            scribble(shadow, &mut random.clone(), blamed, says)
+        });
+        drop(reader);
+        outlive(random, says, hostile, victim);
+    });
+}
+
+alone! {
+    fn writer_survives_hostile_reader() {
+        writer_survives_hostile_reader_of(pipe);
     }
 
-    fn a_writer_survives_a_hostile_reader() {
-        rounds(|random, says| {
-            let mut seeds = random.clone();
-            let (victim, (reader, writer)) = fork(pipe(random), |(reader, writer)| {
-                drop(reader);
-                let (mut writer, buffer) = (Some(writer), vec![0; 70_000]);
-                while let Some(end) = writer.take() {
-                    let size = seeds.within(1..70_000);
-                    if is_over((&end).write(&buffer[..size]), says) {
-                        break;
-                    }
-                    writer = writer_tries_something(end, &mut seeds);
-                }
-            });
-            drop(writer);
-            let blamed = victim.id.as_raw_nonzero().get().unsigned_abs();
-            let (hostile, reader) = fork(reader, |reader| {
-                let shadow = reader.readiness().unwrap();
-                scribble(shadow, &mut random.clone(), blamed)
-            });
-            drop(reader);
-            outlive(random, says, hostile, victim);
-        });
+    fn writer_survives_hostile_reader_of_a_fifo() {
+        writer_survives_hostile_reader_of(|_| fifo());
+    }
+
+    fn reader_survives_hostile_writer() {
+        reader_survives_hostile_writer_of(pipe);
     }
 
     fn who_attaches_to_an_end_of_a_hostile_process_survives() {
@@ -299,7 +353,7 @@ alone! {
             let (hostile, (given, writer)) = fork((given, writer), |(given, writer)| {
                 drop(given);
                 let shadow = writer.readiness().unwrap();
-                scribble(shadow, &mut random.clone(), 1)
+                scribble(shadow, &mut random.clone(), 1, says)
             });
             let (victim, (given, writer)) = fork((given, writer), |(given, writer)| {
                 drop(writer);
@@ -323,7 +377,7 @@ alone! {
             let (mut reader, mut writer) = Builder::new().wait(WaitPolicy::Block).create().unwrap();
             writer.write_all(b"begin").unwrap();
             reader.read_exact(&mut [0; 5]).unwrap();
-            segment().write_at(&forged.to_le_bytes(), at::BELL_BYTES).unwrap();
+            segment().write_at(&forged.to_le_bytes(), at(("bell", "bytes"))).unwrap();
             let reading = start(move || {
                 let mut bytes = [0; 4];
                 reader.read_exact(&mut bytes).unwrap();
@@ -339,7 +393,7 @@ alone! {
         let (mut reader, writer) = millstream_pipe::pipe().unwrap();
         (&writer).write_all(b"begin").unwrap();
         let own = rustix::thread::gettid().as_raw_nonzero().get();
-        segment().write_at(&own.to_le_bytes(), at::READERS_LOCK).unwrap();
+        segment().write_at(&own.to_le_bytes(), at(("readers", "shared"))).unwrap();
         assert_eq!(reader.read(&mut [0; 5]).unwrap_err().kind(), ErrorKind::Other);
     }
 
@@ -348,7 +402,7 @@ alone! {
         for lock in LOCKS {
             let (reader, writer) = millstream_pipe::pipe().unwrap();
             (&writer).write_all(b"begin").unwrap();
-            segment().write_at(&1_u32.to_le_bytes(), lock).unwrap();
+            segment().write_at(&1_u32.to_le_bytes(), at(lock)).unwrap();
             drop(reader);
             assert!(writer.into_fd().is_err());
         }

@@ -16,6 +16,7 @@ use millstream_conformance::task::{start_and_wait_until_asleep, wait_until_aslee
 use millstream_conformance::{alone, error_of};
 use millstream_pipe::live::{self, Access, LivePipe, Path};
 use millstream_pipe::{Builder, DirectPolicy, Reader, Refusal, Writer, pipe};
+use millstream_ring::layout::{layout, offset};
 use rustix::io::Errno;
 use rustix::process::Signal;
 
@@ -208,17 +209,20 @@ alone! {
         let memory = the_pipe().memory;
         let segment = segments().pop().unwrap();
         let mut random = Random::from_seed(seed());
+        let words: Vec<_> = layout().collect();
         for _ in 0..300 {
-            let word = random.within(0..230) as u64 * 4;
+            let word = words[random.within(0..words.len())];
             let value = [0, 1, 2, 31, 0x10c, u32::MAX, 1 << 31, random.within(0..1 << 32) as u32][random.within(0..8)];
-            segment.write_at(&value.to_le_bytes(), word).unwrap();
+            // Half of a long word now and then.
+            let half = random.within(0..word.bytes / 4) * 4;
+            segment.write_at(&value.to_le_bytes(), (word.offset + half) as u64).unwrap();
             let census = live::look().unwrap();
             for pipe in census.pipes.iter().filter(|pipe| pipe.memory == memory) {
                 assert!(pipe.capacity <= 1 << 20 && pipe.waiting.is_none_or(|waiting| waiting <= 1 << 20), "{pipe:?}");
             }
         }
         // Something impossible for certain.
-        for (at, word) in [(0, b"mstream\n"), (256, &[0; 8]), (512, &[255; 8])] {
+        for (at, word) in [(offset("identity", "magic"), b"mstream\n"), (offset("write_pos", "position"), &[0; 8]), (offset("read_pos", "position"), &[255; 8])] {
             segment.write_at(word, at).unwrap();
         }
         let census = live::look().unwrap();

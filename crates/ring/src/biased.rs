@@ -43,16 +43,16 @@ const USES: u32 = 1;
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct BiasedLock {
-    shared: Lock,
+    pub(crate) shared: Lock,
     /// Held by the owner while it is inside; a robust futex like the other.
-    inside: Lock,
+    pub(crate) inside: Lock,
     /// 0 before there was an owner; its number; with [`WANTED`], or [`RETURNED`]. Written under `shared`.
-    owner: AtomicU32,
+    pub(crate) owner: AtomicU32,
     /// Who held `shared` last, and how often in a row. Under `shared`.
-    last: AtomicU32,
-    uses: AtomicU32,
+    pub(crate) last: AtomicU32,
+    pub(crate) uses: AtomicU32,
     /// How often the lock was wanted back. Under `shared`.
-    returns: AtomicU32,
+    pub(crate) returns: AtomicU32,
 }
 
 impl BiasedLock {

@@ -72,6 +72,9 @@ mod claim;
 mod fifo;
 mod geometry;
 mod header;
+#[cfg(not(loom))]
+#[doc(hidden)]
+pub mod layout;
 mod lock;
 #[cfg(not(loom))]
 mod look;
