@@ -170,10 +170,12 @@ fn what_a_command_has_started_is_not_waited_for_when_the_network_fails() {
     let scratch = Scratch::new();
     let input = numbers(&scratch);
     let mark = scratch.path("mark");
-    // It holds the command's output and what it says open, and ends when there is a mark.
-    let other = format!("while [ ! -e {} ]; do sleep 0.05; done", mark.display());
-    let seen = net(&format!("read '{input}' | exec sh -c '({other}) & cat' | error 100 | write /dev/null"));
     fs::write(&mark, "").unwrap();
+    // It holds the command's output and what it says open. It ends when the mark is gone, with the directory at the latest:
+    // a mark that is made just before the directory goes may never be seen.
+    let other = format!("while [ -e {} ]; do sleep 0.05; done", mark.display());
+    let seen = net(&format!("read '{input}' | exec sh -c '({other}) & cat' | error 100 | write /dev/null"));
+    fs::remove_file(&mark).unwrap();
     assert!(seen.code == Some(1) && seen.stderr.contains("error 100: at byte 100"), "{seen:?}");
 }
 
