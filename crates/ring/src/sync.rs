@@ -1,4 +1,4 @@
-//! Where this crate gets its atomics from: the processor, or a model checker that tries every order of events.
+//! Where this crate gets its atomics from: the processor, or a model checker that tries orders of events, up to a bound of preemptions.
 
 #[cfg(not(loom))]
 pub use core::hint::spin_loop;

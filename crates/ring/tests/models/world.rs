@@ -1,4 +1,4 @@
-//! A world so small that every order of events in it can be tried.
+//! A world so small that the orders of events in it, up to a bound of preemptions, can be tried.
 #![allow(unsafe_code)]
 
 use loom::cell::UnsafeCell;
