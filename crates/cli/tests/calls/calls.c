@@ -1,0 +1,504 @@
+// One call at an attached end, in the middle of a stream.
+//
+//   calls list                    the names of all calls, with what becomes of the pipe
+//   calls write|read NAME         a side of the pipeline; "-" calls nothing
+//   calls write|read NAME AT      goes on there, after an exec
+//
+// The stream is a fixed function of the position, so the reader checks every byte, also those that the call itself moves. The
+// writer says "wrote BYTES", the reader "read BYTES".
+#define _GNU_SOURCE
+#include <aio.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <pty.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/fsuid.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/select.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <threads.h>
+#include <time.h>
+#include <ucontext.h>
+#include <unistd.h>
+#include <utmp.h>
+#include <wordexp.h>
+
+enum { BLOCK = 16384, SOME = 5000 };
+// The call comes here, and this many bytes come after it.
+static const long BEFORE = 4000000, BEHIND = 1000000;
+
+extern char **environ;
+static char *self;
+static int is_writer, fd;
+static long at;
+static unsigned char bytes[BLOCK];
+
+static void failed(int line, const char *what) {
+    fprintf(stderr, "calls: %s: line %d: %s: %s\n", is_writer ? "writer" : "reader", line, what, strerror(errno));
+    _exit(9);
+}
+#define CHECK(what) do { if (!(what)) failed(__LINE__, #what); } while (0)
+
+static unsigned char byte_at(unsigned long where) {
+    where *= 0x9e3779b97f4a7c15ul;
+    return (where >> 56) ^ (where >> 40);
+}
+
+static void make(unsigned char *to, size_t size) {
+    for (size_t i = 0; i < size; i++) to[i] = byte_at(at + i);
+}
+
+static void verify(const unsigned char *got, long size) {
+    for (long i = 0; i < size; i++) {
+        if (got[i] != byte_at(at + i)) {
+            fprintf(stderr, "calls: wrong byte at %ld\n", at + i);
+            _exit(8);
+        }
+    }
+    at += size;
+}
+
+// Bytes by read or write at another number.
+static void move_at(int other, size_t size) {
+    if (is_writer) {
+        make(bytes, size);
+        CHECK(write(other, bytes, size) == (ssize_t)size);
+        at += size;
+        return;
+    }
+    ssize_t got = read(other, bytes, size);
+    CHECK(got > 0);
+    verify(bytes, got);
+}
+
+static void move(size_t size) { move_at(fd, size); }
+
+// A file with the next bytes of the stream, or an empty one.
+static int file_of_stream(size_t size) {
+    int file = memfd_create("calls", 0);
+    CHECK(file >= 0);
+    make(bytes, size);
+    CHECK(!size || write(file, bytes, size) == (ssize_t)size);
+    CHECK(lseek(file, 0, SEEK_SET) == 0);
+    return file;
+}
+
+static void verify_file(int file, ssize_t size) {
+    CHECK(size > 0 && pread(file, bytes, size, 0) == size);
+    verify(bytes, size);
+}
+
+static void reap(pid_t child) {
+    int status = -1;
+    CHECK(child > 0);
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
+static char *again[5];
+static char **arguments(void) {
+    static char where[30];
+    snprintf(where, sizeof where, "%ld", at);
+    char *words[] = {self, is_writer ? "write" : "read", "-", where, 0};
+    memcpy(again, words, sizeof words);
+    return again;
+}
+
+// What the C library has and no header says.
+int capget(void *, void *);
+int capset(void *, const void *);
+int pivot_root(const char *, const char *);
+int __poll_chk(struct pollfd *, nfds_t, int, size_t);
+int __ppoll_chk(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *, size_t);
+pid_t __libc_fork(void);
+pid_t _Fork(void);
+
+static void on_signal(int signal) { (void)signal; }
+static int child_of_clone(void *unused) { (void)unused; return 0; }
+static void *thread(void *unused) { return unused; }
+static int c_thread(void *unused) { (void)unused; return 0; }
+
+static ucontext_t here, there;
+static void in_context(void) { }
+
+#define PIECES struct iovec pieces[2] = {{bytes, 1000}, {bytes + 1000, SOME - 1000}}
+#define MOVED(moved) do { ssize_t moved_ = (moved); CHECK(moved_ > 0); if (is_writer) at += moved_; else verify(bytes, moved_); } while (0)
+#define READS_OR_WRITES(reading, writing) PIECES; make(bytes, SOME); MOVED(is_writer ? (writing) : (reading))
+
+static void descriptor(int other) {
+    CHECK(other >= 0);
+    move_at(other, SOME);
+    CHECK(close(other) == 0);
+}
+
+static void spliced(void) {
+    if (is_writer) {
+        int file = file_of_stream(SOME);
+        ssize_t moved = splice(file, 0, fd, 0, SOME, 0);
+        CHECK(moved == SOME);
+        at += moved;
+        return;
+    }
+    int file = file_of_stream(0);
+    verify_file(file, splice(fd, 0, file, 0, SOME, 0));
+}
+
+static void teed(void) {
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    if (is_writer) {
+        make(bytes, SOME);
+        CHECK(write(ends[1], bytes, SOME) == SOME);
+        CHECK(tee(ends[0], fd, SOME, 0) == SOME);
+        at += SOME;
+    } else {
+        ssize_t copied = tee(fd, ends[1], SOME, 0);
+        CHECK(copied > 0 && read(ends[0], bytes, copied) == copied);
+        long start = at;
+        verify(bytes, copied);
+        at = start;
+        move(copied);
+    }
+    close(ends[0]);
+    close(ends[1]);
+}
+
+static void sent(void) {
+    if (is_writer) {
+        int file = file_of_stream(SOME);
+        CHECK(sendfile(fd, file, 0, SOME) == SOME);
+        at += SOME;
+        return;
+    }
+    // Linux refuses it from a pipe, but for kernels that do not.
+    int file = file_of_stream(0);
+    ssize_t moved = sendfile(file, fd, 0, SOME);
+    if (moved > 0) verify_file(file, moved);
+    else CHECK(errno == EINVAL);
+}
+
+static void passed_on(int many) {
+    int ends[2], sent = fd, got = -1;
+    char one = 'x', control[CMSG_SPACE(sizeof sent)] = {0};
+    CHECK(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends) == 0);
+    struct iovec piece = {&one, 1};
+    struct mmsghdr message = {.msg_hdr = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control}};
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message.msg_hdr);
+    head->cmsg_level = SOL_SOCKET, head->cmsg_type = SCM_RIGHTS, head->cmsg_len = CMSG_LEN(sizeof sent);
+    memcpy(CMSG_DATA(head), &sent, sizeof sent);
+    if (many) CHECK(sendmmsg(ends[0], &message, 1, 0) == 1);
+    else CHECK(sendmsg(ends[0], &message.msg_hdr, 0) == 1);
+    CHECK(recvmsg(ends[1], &message.msg_hdr, 0) == 1);
+    memcpy(&got, CMSG_DATA(CMSG_FIRSTHDR(&message.msg_hdr)), sizeof got);
+    close(ends[0]);
+    close(ends[1]);
+    descriptor(got);
+}
+
+static void watched(void) {
+    struct epoll_event asked = {.events = is_writer ? EPOLLOUT : EPOLLIN}, told;
+    int set = epoll_create1(0);
+    CHECK(set >= 0 && epoll_ctl(set, EPOLL_CTL_ADD, fd, &asked) == 0 && epoll_wait(set, &told, 1, -1) == 1);
+    close(set);
+}
+
+static void asynchronous(void) {
+    int file = file_of_stream(SOME);
+    static char room[SOME];
+    struct aiocb request = {.aio_fildes = file, .aio_buf = room, .aio_nbytes = SOME};
+    const struct aiocb *list[] = {&request};
+    CHECK(aio_read(&request) == 0);
+    while (aio_error(&request) == EINPROGRESS) aio_suspend(list, 1, 0);
+    CHECK(aio_return(&request) == SOME && !memcmp(room, bytes, SOME));
+}
+
+static void suspended(void) {
+    struct sigaction action = {.sa_handler = on_signal};
+    struct itimerval soon = {{0, 0}, {0, 1000}};
+    sigset_t held, none;
+    sigemptyset(&none);
+    sigemptyset(&held);
+    sigaddset(&held, SIGALRM);
+    CHECK(sigaction(SIGALRM, &action, 0) == 0 && sigprocmask(SIG_BLOCK, &held, 0) == 0 && setitimer(ITIMER_REAL, &soon, 0) == 0);
+    CHECK(sigsuspend(&none) == -1 && errno == EINTR);
+}
+
+static void other_context(int how) {
+    static char stack[65536];
+    static volatile int times;
+    CHECK(getcontext(&here) == 0);
+    if (how) {
+        if (times++ == 0) setcontext(&here);
+        return;
+    }
+    CHECK(getcontext(&there) == 0);
+    there.uc_stack.ss_sp = stack, there.uc_stack.ss_size = sizeof stack, there.uc_link = &here;
+    makecontext(&there, in_context, 0);
+    CHECK(swapcontext(&here, &there) == 0);
+}
+
+static void with_timer(void) {
+    struct sigevent event = {.sigev_notify = SIGEV_NONE};
+    timer_t timer;
+    CHECK(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0 && timer_delete(timer) == 0);
+}
+
+static void in_terminal(void) {
+    int master;
+    pid_t child = forkpty(&master, 0, 0, 0);
+    if (child == 0) _exit(0);
+    reap(child);
+    close(master);
+}
+
+static void in_namespace(void) {
+    int space = open("/proc/self/ns/uts", O_RDONLY);
+    CHECK(space >= 0 && setns(space, 0) == 0);
+    close(space);
+}
+
+static void with_words(void) {
+    wordexp_t words;
+    CHECK(wordexp("$(echo one)", &words, 0) == 0 && !strcmp(words.we_wordv[0], "one"));
+    wordfree(&words);
+}
+
+static void spawned(int by_path) {
+    char *words[] = {"true", 0};
+    pid_t child;
+    CHECK((by_path ? posix_spawnp(&child, "true", 0, 0, words, environ) : posix_spawn(&child, "/bin/true", 0, 0, words, environ)) == 0);
+    reap(child);
+}
+
+static void capabilities(void) {
+    unsigned head[2] = {0x20080522, 0}, data[6];
+    CHECK(capget(head, data) == 0 && capset(head, data) == 0);
+}
+
+static void limited(int which) {
+    struct rlimit limit;
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    CHECK((which ? prlimit(0, RLIMIT_NOFILE, &limit, 0) : setrlimit(RLIMIT_NOFILE, &limit)) == 0);
+}
+
+static void cancelled(void) {
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, 0);
+    CHECK(pthread_cancel(pthread_self()) == 0);
+}
+
+static void robust(void) {
+    pthread_mutexattr_t kind;
+    CHECK(pthread_mutexattr_init(&kind) == 0 && pthread_mutexattr_setrobust(&kind, PTHREAD_MUTEX_ROBUST) == 0);
+}
+
+static void threaded(int of_c) {
+    pthread_t one;
+    thrd_t other;
+    if (of_c) CHECK(thrd_create(&other, c_thread, 0) == thrd_success && thrd_join(other, 0) == thrd_success);
+    else CHECK(pthread_create(&one, 0, thread, 0) == 0 && pthread_join(one, 0) == 0);
+}
+
+static void executed(const char *how) {
+    char **words = arguments();
+    if (!strcmp(how, "execve")) execve(self, words, environ);
+    if (!strcmp(how, "execv")) execv(self, words);
+    if (!strcmp(how, "execvp")) execvp(self, words);
+    if (!strcmp(how, "execvpe")) execvpe(self, words, environ);
+    if (!strcmp(how, "execl")) execl(self, words[0], words[1], words[2], words[3], (char *)0);
+    if (!strcmp(how, "execlp")) execlp(self, words[0], words[1], words[2], words[3], (char *)0);
+    if (!strcmp(how, "execle")) execle(self, words[0], words[1], words[2], words[3], (char *)0, environ);
+    int file = open(self, O_RDONLY | O_CLOEXEC);
+    if (!strcmp(how, "execveat")) execveat(file, "", words, environ, AT_EMPTY_PATH);
+    if (!strcmp(how, "fexecve")) fexecve(file, words, environ);
+    CHECK(!"exec");
+}
+
+static int one_set(int with_mask) {
+    fd_set set;
+    FD_ZERO(&set);
+    FD_SET(fd, &set);
+    fd_set *reads = is_writer ? 0 : &set, *writes = is_writer ? &set : 0;
+    return with_mask ? pselect(fd + 1, reads, writes, 0, 0, 0) : select(fd + 1, reads, writes, 0, 0);
+}
+
+static int size_of_pipe(void) {
+    int size = fcntl(fd, F_GETPIPE_SZ);
+    CHECK(size >= 4096);
+    return size;
+}
+
+static int unread(void) {
+    int bytes = -1;
+    CHECK(ioctl(fd, FIONREAD, &bytes) == 0);
+    return bytes;
+}
+
+static void not_blocking(void) {
+    int on = 1;
+    CHECK(ioctl(fd, FIONBIO, &on) == 0 && fcntl(fd, F_GETFL) & O_NONBLOCK);
+    on = 0;
+    CHECK(ioctl(fd, FIONBIO, &on) == 0 && !(fcntl(fd, F_GETFL) & O_NONBLOCK));
+}
+
+#define ASKED struct pollfd asked = {fd, is_writer ? POLLOUT : POLLIN, 0}
+#define VM(call) do { static unsigned char room[SOME]; make(bytes, SOME); struct iovec from = {bytes, SOME}, to = {room, SOME}; \
+    CHECK(call == SOME && !memcmp(bytes, room, SOME)); } while (0)
+#define CHILD(call) do { pid_t child_ = (call); if (child_ == 0) _exit(0); reap(child_); } while (0)
+
+// Each: its name; the guarded function that is told (a reader's/a writer's), "stays" if the pipe stays, "stays-reading" if a reader's does, or "anew" after an exec.
+#define CALLS(X) \
+    X("none", "stays", (void)0) \
+    X("readv", "readv/writev", READS_OR_WRITES(readv(fd, pieces, 2), writev(fd, pieces, 2))) \
+    X("preadv2", "preadv2/pwritev2", READS_OR_WRITES(preadv2(fd, pieces, 2, -1, 0), pwritev2(fd, pieces, 2, -1, 0))) \
+    X("preadv64v2", "preadv2/pwritev2", READS_OR_WRITES(preadv64v2(fd, pieces, 2, -1, 0), pwritev64v2(fd, pieces, 2, -1, 0))) \
+    X("splice", "splice", spliced()) \
+    X("tee", "tee", teed()) \
+    X("vmsplice", "vmsplice", READS_OR_WRITES(vmsplice(fd, pieces, 2, 0), vmsplice(fd, pieces, 2, 0)); if (is_writer) { while (unread()) usleep(1000); }) \
+    X("sendfile", "sendfile", sent()) \
+    X("copy_file_range", "copy_file_range", int file = file_of_stream(SOME); CHECK((is_writer ? copy_file_range(file, 0, fd, 0, SOME, 0) : copy_file_range(fd, 0, file, 0, SOME, 0)) == -1)) \
+    X("process_vm_readv", "process_vm_readv", VM(process_vm_readv(getpid(), &to, 1, &from, 1, 0))) \
+    X("process_vm_writev", "process_vm_writev", VM(process_vm_writev(getpid(), &from, 1, &to, 1, 0))) \
+    X("syscall", "syscall", CHECK(syscall(SYS_getpid) == getpid())) \
+    X("epoll_ctl", "epoll_ctl", watched()) \
+    X("dup", "dup", descriptor(dup(fd))) \
+    X("dup2", "dup2", descriptor(dup2(fd, 50))) \
+    X("dup3", "dup3", descriptor(dup3(fd, 50, O_CLOEXEC))) \
+    X("close_range", "close_range", CHECK(close_range(70, 80, 0) == 0)) \
+    X("closefrom", "closefrom", closefrom(70)) \
+    X("sendmsg", "sendmsg", passed_on(0)) \
+    X("sendmmsg", "sendmmsg", passed_on(1)) \
+    X("pidfd_getfd", "pidfd_getfd", int process = pidfd_open(getpid(), 0); descriptor(pidfd_getfd(process, fd, 0)); close(process)) \
+    X("login_tty", "login_tty", CHECK(login_tty(-1) == -1)) \
+    X("fork", "fork", CHILD(fork())) \
+    X("vfork", "vfork", CHILD(vfork())) \
+    X("_Fork", "_Fork", CHILD(_Fork())) \
+    X("__libc_fork", "fork", CHILD(__libc_fork())) \
+    X("clone", "clone", static char stack[65536]; reap(clone(child_of_clone, stack + sizeof stack, SIGCHLD, 0))) \
+    X("posix_spawn", "posix_spawn", spawned(0)) \
+    X("posix_spawnp", "posix_spawnp", spawned(1)) \
+    X("popen", "popen", FILE *stream = popen("true", "r"); CHECK(stream && fgetc(stream) == EOF && pclose(stream) == 0)) \
+    X("system", "system", CHECK(system("true") == 0)) \
+    X("daemon", "daemon", CHECK(daemon(1, 1) == 0)) \
+    X("forkpty", "forkpty", in_terminal()) \
+    X("wordexp", "wordexp", with_words()) \
+    X("pthread_create", "pthread_create", threaded(0)) \
+    X("thrd_create", "thrd_create", threaded(1)) \
+    X("aio_read", "pthread_create", asynchronous()) \
+    X("timer_create", "timer_create", with_timer()) \
+    X("execve", "anew", executed("execve")) \
+    X("execveat", "anew", executed("execveat")) \
+    X("fexecve", "anew", executed("fexecve")) \
+    X("execv", "anew", executed("execv")) \
+    X("execvp", "anew", executed("execvp")) \
+    X("execvpe", "anew", executed("execvpe")) \
+    X("execl", "anew", executed("execl")) \
+    X("execlp", "anew", executed("execlp")) \
+    X("execle", "anew", executed("execle")) \
+    X("unshare", "unshare", CHECK(unshare(CLONE_FS) == 0)) \
+    X("setns", "setns", in_namespace()) \
+    X("dlopen", "dlopen", CHECK(dlopen("libm.so.6", RTLD_NOW))) \
+    X("dlmopen", "dlmopen", CHECK(dlmopen(LM_ID_BASE, "libm.so.6", RTLD_NOW))) \
+    X("prctl", "prctl", char name[16]; CHECK(prctl(PR_GET_NAME, name) == 0)) \
+    X("setuid", "setuid", CHECK(setuid(geteuid()) == 0)) \
+    X("setgid", "setgid", CHECK(setgid(getegid()) == 0)) \
+    X("seteuid", "seteuid", CHECK(seteuid(geteuid()) == 0)) \
+    X("setegid", "setegid", CHECK(setegid(getegid()) == 0)) \
+    X("setreuid", "setreuid", CHECK(setreuid(-1, -1) == 0)) \
+    X("setregid", "setregid", CHECK(setregid(-1, -1) == 0)) \
+    X("setresuid", "setresuid", CHECK(setresuid(-1, -1, -1) == 0)) \
+    X("setresgid", "setresgid", CHECK(setresgid(-1, -1, -1) == 0)) \
+    X("setgroups", "setgroups", CHECK(setgroups(0, 0) == 0)) \
+    X("initgroups", "initgroups", CHECK(initgroups("root", 0) == 0)) \
+    X("setfsuid", "setfsuid", setfsuid(geteuid())) \
+    X("setfsgid", "setfsgid", setfsgid(getegid())) \
+    X("capset", "capset", capabilities()) \
+    X("setrlimit", "setrlimit", limited(0)) \
+    X("prlimit", "prlimit", limited(1)) \
+    X("chroot", "chroot", CHECK(chroot("/") == 0)) \
+    X("pivot_root", "pivot_root", CHECK(pivot_root("/nowhere", "/nowhere") == -1)) \
+    X("sigaction", "sigaction", struct sigaction action = {.sa_handler = on_signal}; CHECK(sigaction(SIGUSR1, &action, 0) == 0)) \
+    X("sigsuspend", "sigaction", suspended()) \
+    X("setcontext", "setcontext", other_context(1)) \
+    X("swapcontext", "swapcontext", other_context(0)) \
+    X("pthread_cancel", "pthread_cancel", cancelled()) \
+    X("pthread_mutexattr_setrobust", "pthread_mutexattr_setrobust", robust()) \
+    X("poll", "stays-reading", ASKED; CHECK(poll(&asked, 1, -1) == 1 && asked.revents)) \
+    X("__poll_chk", "stays-reading", ASKED; CHECK(__poll_chk(&asked, 1, -1, sizeof asked) == 1 && asked.revents)) \
+    X("ppoll", "stays-reading", ASKED; CHECK(ppoll(&asked, 1, 0, 0) == 1 && asked.revents)) \
+    X("__ppoll_chk", "stays-reading", ASKED; CHECK(__ppoll_chk(&asked, 1, 0, 0, sizeof asked) == 1 && asked.revents)) \
+    X("select", "stays-reading", CHECK(one_set(0) == 1)) \
+    X("pselect", "stays-reading", CHECK(one_set(1) == 1)) \
+    X("FIONREAD", "ioctl", unread()) \
+    X("FIONBIO", "ioctl", not_blocking()) \
+    X("TCGETS", "stays", CHECK(!isatty(fd))) \
+    X("F_DUPFD", "fcntl", descriptor(fcntl(fd, F_DUPFD, 40))) \
+    X("F_SETFL", "fcntl", CHECK(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL)) == 0)) \
+    X("F_GETFL", "stays", CHECK(fcntl(fd, F_GETFL) >= 0)) \
+    X("F_GETPIPE_SZ", "fcntl", size_of_pipe()) \
+    X("F_SETPIPE_SZ", "fcntl", CHECK(fcntl(fd, F_SETPIPE_SZ, 2 * size_of_pipe()) > 0)) \
+    X("close", "stays", int other = open("/dev/null", O_RDONLY); CHECK(other >= 0 && close(other) == 0)) \
+    X("lseek", "stays", CHECK(lseek(fd, 0, SEEK_CUR) == -1 && errno == ESPIPE)) \
+    X("pread", "stays", CHECK(pread(fd, bytes, 1, 0) == -1 && errno == ESPIPE)) \
+    X("sigprocmask", "stays", sigset_t set; sigemptyset(&set); sigaddset(&set, SIGUSR1); CHECK(sigprocmask(SIG_BLOCK, &set, 0) == 0)) \
+    X("pthread_sigmask", "stays", sigset_t set; sigemptyset(&set); sigaddset(&set, SIGUSR1); CHECK(pthread_sigmask(SIG_BLOCK, &set, 0) == 0)) \
+    X("SIGSEGV-held", "sigprocmask", sigset_t set; sigemptyset(&set); sigaddset(&set, SIGSEGV); CHECK(sigprocmask(SIG_BLOCK, &set, 0) == 0)) \
+    X("pthread_exit", "pthread_exit", fprintf(stderr, "%s %ld\n", is_writer ? "wrote" : "read", at); pthread_exit(0))
+
+static struct { const char *name, *then; } table[] = {
+#define NAME(name, then, ...) {name, then},
+    CALLS(NAME)
+};
+
+static void act(const char *name) {
+#define ACT(known, then, ...) if (!strcmp(name, known)) { __VA_ARGS__; return; }
+    CALLS(ACT)
+    CHECK(!strcmp(name, "-"));
+}
+
+int main(int count, char **words) {
+    if (count == 2) {
+        for (size_t i = 0; i < sizeof table / sizeof *table; i++) printf("%s %s\n", table[i].name, table[i].then);
+        return 0;
+    }
+    self = words[0];
+    is_writer = !strcmp(words[1], "write");
+    fd = is_writer;
+    int is_done = count > 3;
+    if (is_done) at = atol(words[3]);
+    alarm(100);
+    for (;;) {
+        if (!is_done && at >= BEFORE) {
+            is_done = 1;
+            act(words[2]);
+        }
+        if (is_writer) {
+            if (at >= BEFORE + BEHIND) break;
+            move(at % BLOCK + 1);
+        } else {
+            ssize_t got = read(fd, bytes, BLOCK);
+            CHECK(got >= 0);
+            if (got == 0) break;
+            verify(bytes, got);
+        }
+    }
+    fprintf(stderr, "%s %ld\n", is_writer ? "wrote" : "read", at);
+    return 0;
+}
