@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use common::{Scratch, Seen, can_join, children, kill, millstream, output, program, sometimes, state, wait_for};
+use common::{Scratch, Seen, can_join, children, kill, millstream, mostly, output, program, state, wait_for};
 
 const ENDS: &str = include_str!("ring/ends.c");
 /// Much more than it takes until a pipe is joined.
@@ -68,7 +68,7 @@ fn assert_could_join(end: &Value) {
 fn input_and_output_are_joined() {
     for network in ["$M net identity", "$M net --threads 1 'short 70000'"] {
         let mut sides = [false; 2];
-        let both_were = sometimes(|| {
+        let both_were = mostly(|| {
             let found = ends_of_the_network(network).each_ref().map(is_joined);
             sides = [sides[0] | found[0], sides[1] | found[1]];
             sides == [true; 2]

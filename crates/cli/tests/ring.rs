@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use common::{Scratch, Seen, can_join, children, kill, millstream, output, sometimes, wait_for};
+use common::{Scratch, Seen, can_join, children, kill, millstream, mostly, output, wait_for};
 use over_ring::{
     ENDS, MANY, Programs, assert_arrived, over_ring, over_ring_with, said, seen, told, told_of_all, told_with,
 };
@@ -34,7 +34,7 @@ static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| {
 #[test]
 fn bytes_do_not_pass_through_the_kernel() {
     let script = format!("$E write {MANY} call | $E read 0 call");
-    assert_eq!(sometimes(|| assert_arrived(&seen(&script), MANY) < MANY / 2), can_join());
+    assert_eq!(mostly(|| assert_arrived(&seen(&script), MANY) < MANY / 2), can_join());
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn peers_of_two_users_use_the_kernels_pipe() {
     for users in [["1", "0"], ["0", "1"]] {
         (0..3).for_each(|_| assert!(wrote(users) >= MANY, "{users:?}"));
     }
-    assert_eq!(sometimes(|| wrote(["1", "1"]) < MANY / 2), can_join());
+    assert_eq!(mostly(|| wrote(["1", "1"]) < MANY / 2), can_join());
 }
 
 /// A request may have a descriptor inside, as that by which btrfs sends.
@@ -87,14 +87,14 @@ fn unknown_ioctl_of_another_file_gives_the_pipe_back() {
     };
     let (call, all) = (301 * 65536, 400 * 65536);
     // BTRFS_IOC_SEND, and one that asks for the size of a terminal.
-    assert!(sometimes(|| matches!(ended("0x40489426"), (bytes, true) if 0 < bytes && bytes <= call)));
-    assert!(sometimes(|| matches!(ended("0x5413"), (bytes, false) if call < bytes && bytes <= all)));
+    assert!(mostly(|| matches!(ended("0x40489426"), (bytes, true) if 0 < bytes && bytes <= call)));
+    assert!(mostly(|| matches!(ended("0x5413"), (bytes, false) if call < bytes && bytes <= all)));
 }
 
 #[test]
 fn stdio_inside_the_c_library_is_reached() {
     let script = format!("$E write {MANY} stdio | $E read 0 stdio");
-    assert_eq!(sometimes(|| assert_arrived(&seen(&script), MANY) < MANY / 2), can_join());
+    assert_eq!(mostly(|| assert_arrived(&seen(&script), MANY) < MANY / 2), can_join());
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn long_pipelines_and_runs_beside_each_other() {
 
 #[test]
 fn a_joined_pipe_is_in_the_statistics_with_all_its_bytes() {
-    let is_joined = sometimes(|| {
+    let is_joined = mostly(|| {
         let pipe = told(&format!("$E write {MANY} call | $E read 0 call"));
         let (written, read) = (&pipe["written"], &pipe["read"]);
         assert_eq!(
@@ -314,7 +314,7 @@ fn why_a_pipe_stays_with_the_kernel_is_told() {
     }
     for what in ["fork", "dup"] {
         // They join before that, or are about to, in one of many runs.
-        let is_told = sometimes(|| {
+        let is_told = mostly(|| {
             let pipe = told(&format!("$E write {MANY} call {} {what} | $E read 0 call", MANY / 2));
             pipe["written"]["why_not"] == format!("called {what}")
         });
@@ -332,7 +332,7 @@ fn the_status_is_that_of_the_command() {
 
 /// Whether the first pipe of a script is joined in one of many runs; each must end well.
 fn joins(script: &str) -> bool {
-    sometimes(|| told(script)["path"] == "ring")
+    mostly(|| told(script)["path"] == "ring")
 }
 
 #[test]
@@ -388,7 +388,7 @@ fn a_program_that_could_make_threads_and_has_none_joins_a_large_pipe() {
     let fifo = fifo.display();
     let script = format!("{{ read word <{fifo}; exec $E write {MANY} call; }} | {program} {fifo}");
     assert_eq!(joins(&script), can_join());
-    let is_large_later = sometimes(|| {
+    let is_large_later = mostly(|| {
         let seen = seen(&script);
         let (before, after) = (said(&seen, "before "), said(&seen, "after "));
         assert_eq!((before, after[1]), (vec![65_536], MANY), "{seen:?}");
@@ -428,7 +428,7 @@ fn two_children_of_a_python_program_join() {
              sys.exit(second.wait() or first.wait())\n"
         );
         let script = format!("exec python3 {}", scratch.file("parent.py", &parent));
-        let is_in_memory = sometimes(|| {
+        let is_in_memory = mostly(|| {
             // What is called `python3` may be a script with pipes of its own.
             let pipe = told_of_all(&script).into_iter().max_by_key(|pipe| pipe["bytes"].as_u64()).unwrap();
             let counted = [&pipe["written"], &pipe["read"]].map(|end| end["bytes"].as_u64());

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use common::{Scratch, Seen, can_join, output, sometimes, wait_for};
+use common::{Scratch, Seen, can_join, mostly, output, wait_for};
 use over_ring::{ENDS, MANY, Programs, assert_arrived, over_ring, over_ring_with, said, seen, told, told_with};
 
 static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| {
@@ -49,7 +49,7 @@ fn a_process_that_may_open_no_further_file_gives_its_pipe_back() {
                     (format!("({limit}; exec $F write 3000000 1000000 {what}) | $F read {how} 0 none"), "written"),
                     (format!("$F write 3000000 0 none | ({limit}; exec $F read {how} 1000000 {what})"), "read"),
                 ] {
-                    let is_as_ever = sometimes(|| {
+                    let is_as_ever = mostly(|| {
                         let pipe = full(&pipeline).0;
                         let why = pipe[end]["why_not"].as_str().unwrap_or("");
                         let is_called = why.starts_with("called ") && why.ends_with(called);
@@ -71,7 +71,7 @@ fn where_a_pipe_cannot_be_given_back_nothing_is_begun() {
         ("$F write 3000000 0 none | $F read poll 1000000 low", "read"),
     ] {
         // It stays joined to its end.
-        let is_refused = sometimes(|| {
+        let is_refused = mostly(|| {
             let (pipe, is_refused) = full(pipeline);
             assert!(!is_refused || pipe["read"]["ring"]["bytes"].as_u64() > Some(2_000_000), "{pipe}");
             is_refused && pipe[end]["joined"] == true
@@ -144,7 +144,7 @@ fn memory_that_is_not_there_takes_a_joined_pipe_back() {
     let cases = ["unmapped", "none", "read-only", "truncated", "masks-others", "own-before"].into_iter().flat_map(ends);
     for (end, writer, reader) in cases.chain([("written", "long", "nothing"), ("read", "pause", "read-only")]) {
         let script = format!("$B write {writer} | $B read {reader}");
-        let is_told = sometimes(|| {
+        let is_told = mostly(|| {
             let pipe = told(&script);
             pipe["path"] == "ring" && pipe[end]["why_not"] == "nowhere"
         });
@@ -209,7 +209,7 @@ fn a_run_under_filters_joins_only_where_they_allow_it() {
     for how in ["kill", "refuse"] {
         (0..10).for_each(|_| assert!(!joins(how), "{how}"));
     }
-    assert_eq!(sometimes(|| joins("harmless")), can_join());
+    assert_eq!(mostly(|| joins("harmless")), can_join());
 }
 
 /// A signal comes when the reader has just been rung, or while its `read` sleeps and is resumed afterwards. Each run has one such
@@ -251,7 +251,7 @@ fn waits(what: &str) -> serde_json::Value {
 /// Eight times or more, until the pipe was on the ring once.
 fn waits_on_the_ring(what: &str) -> bool {
     let is_on_ring = || waits(what)["path"] == "ring";
-    (0..8).filter(|_| is_on_ring()).count() > 0 || sometimes(is_on_ring)
+    (0..8).filter(|_| is_on_ring()).count() > 0 || mostly(is_on_ring)
 }
 
 /// What is ready when the wait begins is gone when the kernel has been asked about the other descriptors.
@@ -266,7 +266,7 @@ fn a_wait_without_a_limit_does_not_end_because_a_handler_has_read_the_bytes() {
 #[test]
 fn memory_that_is_not_there_in_a_handler_that_only_a_wait_lets_in() {
     for what in ["masked", "masked-select"] {
-        let is_told = sometimes(|| {
+        let is_told = mostly(|| {
             let pipe = waits(what);
             pipe["path"] == "ring" && pipe["read"]["why_not"] == "called poll"
         });
@@ -276,7 +276,7 @@ fn memory_that_is_not_there_in_a_handler_that_only_a_wait_lets_in() {
 
 #[test]
 fn a_writer_that_waits_for_room_at_a_full_pipe_gives_it_back() {
-    let is_told = sometimes(|| {
+    let is_told = mostly(|| {
         let pipe = waits("room");
         pipe["path"] == "ring" && pipe["written"]["why_not"] == "called poll"
     });
@@ -297,7 +297,7 @@ fn a_byte_that_somebody_else_puts_into_the_pipe_gives_it_back() {
     let scratch = Scratch::new();
     let stats = scratch.path("stats.json");
     let mut turn = 0;
-    let gives_back = sometimes(|| {
+    let gives_back = mostly(|| {
         turn += 1;
         let file = scratch.path(&format!("reader-{turn}"));
         let sign = scratch.path(&format!("written-{turn}"));
