@@ -11,7 +11,7 @@ use std::sync::{LazyLock, Mutex};
 
 use serde_json::Value;
 
-use common::{Scratch, Seen, can_join, millstream, output};
+use common::{Scratch, Seen, can_join, millstream, output, statistics};
 
 /// Bytes before the call, and in all at the least.
 const BEFORE: u64 = 4_000_000;
@@ -69,7 +69,7 @@ fn run(name: &str, side: &str) -> Result<Value, String> {
     if seen.stdout != status || read < Some(BEFORE) || !is_complete {
         return Err(format!("{seen:?}"));
     }
-    let stats: Value = serde_json::from_str(&std::fs::read_to_string(stats).unwrap()).unwrap();
+    let stats = statistics(&stats);
     let pipes = stats["pipes"].as_array().unwrap();
     pipes.iter().max_by_key(|pipe| pipe["bytes"].as_u64()).cloned().ok_or_else(|| "no pipe".to_owned())
 }

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use common::{Scratch, Seen, can_join, millstream, mostly, output};
+use common::{Scratch, Seen, can_join, millstream, mostly, output, statistics};
 
 const LIVES: &str = include_str!("ring/lives.c");
 const ENDS: &str = include_str!("ring/ends.c");
@@ -57,7 +57,7 @@ fn told(words: &[&str]) -> Value {
     let bare = with_programs(Command::new(words[0]).args(&words[1..]));
     assert_eq!(seen, bare);
     assert_eq!(seen.code, Some(0), "{seen:?}");
-    let stats: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let stats = statistics(&file);
     let pipes = stats["pipes"].as_array().unwrap();
     pipes.iter().max_by_key(|pipe| pipe["bytes"].as_u64()).unwrap().clone()
 }
@@ -212,7 +212,7 @@ fn who_waits_in_any_way_reads_every_byte() {
         let file = scratch.path("stats.json");
         let options = ["--ring-after", "30000", "--stats=json", "--stats-file", file.to_str().unwrap()];
         assert_eq!(run(&options, &pipeline(seed)).stdout, format!("{BYTES}\n0 0\n"));
-        let stats: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+        let stats = statistics(&file);
         stats["pipes"].as_array().unwrap().iter().any(|pipe| pipe["path"] == "ring")
     };
     let were_in_ring = (0..8).filter(|&seed| is_in_ring(seed)).count();
@@ -268,7 +268,7 @@ fn lives_of_pipes_under_any_number() {
         let options = ["--ring-after", "30000", "--stats=json", "--stats-file", file.to_str().unwrap()];
         let seen = over_ring(&options, &[PROGRAMS.lives.as_str(), &seed.to_string()]);
         assert_eq!(seen.code, Some(0), "{seen:?}");
-        let stats: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+        let stats = statistics(&file);
         let pipes = stats["pipes"].as_array().unwrap();
         in_ring += pipes.iter().filter(|pipe| pipe["path"] == "ring").count();
     }

@@ -6,7 +6,7 @@ mod over_ring;
 
 use std::sync::LazyLock;
 
-use common::{Scratch, millstream, output};
+use common::{Scratch, millstream, output, statistics};
 use over_ring::Programs;
 
 static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| Programs::built(&[]));
@@ -32,7 +32,7 @@ fn attached(program: &str) -> usize {
         let seen = output(&mut millstream(words));
         assert_eq!((seen.code, seen.stderr.as_str()), (Some(0), ""), "{seen:?}");
     }
-    let stats: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(stats).unwrap()).unwrap();
+    let stats = statistics(&stats);
     stats["pipes"].as_array().unwrap().iter().filter(|pipe| pipe["path"] == "ring").count()
 }
 

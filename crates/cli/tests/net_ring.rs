@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use common::{Scratch, Seen, can_join, children, kill, millstream, mostly, output, program, state, wait_for};
+use common::{
+    Scratch, Seen, can_join, children, kill, millstream, mostly, output, program, state, statistics, wait_for,
+};
 
 const ENDS: &str = include_str!("ring/ends.c");
 /// Much more than it takes until a pipe is joined.
@@ -41,7 +43,7 @@ fn ends_of_the_network(network: &str) -> [Value; 2] {
     let seen = output(&mut over_ring(&options, &format!("$E write {MANY} call | {network} | $E read 0 call")));
     assert_eq!(seen.code, Some(0), "{seen:?}");
     assert!(seen.stderr.contains(&format!("read {MANY}\n")), "{seen:?}");
-    let stats: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let stats = statistics(&file);
     // The network has pipes of its own as well.
     [("read", "written"), ("written", "read")].map(|(side, other)| {
         let pipes = stats["pipes"].as_array().unwrap();

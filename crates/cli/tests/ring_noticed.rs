@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use common::{Scratch, Seen, can_join, mostly, output, wait_for};
+use common::{Scratch, Seen, can_join, mostly, output, statistics, wait_for};
 use over_ring::{ENDS, MANY, Programs, assert_arrived, over_ring, over_ring_with, said, seen, told, told_with};
 
 static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| {
@@ -34,7 +34,7 @@ fn full(pipeline: &str) -> (serde_json::Value, bool) {
     let options = ["--ring-after", "1", "--stats=json", "--stats-file", file.to_str().unwrap()];
     let seen = output(&mut over_ring_with(&options, &format!("set -o pipefail; {pipeline}")));
     assert_eq!((seen.code, said(&seen, "wrote ")), (Some(0), said(&seen, "read ")), "{pipeline}: {seen:?}");
-    let stats: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let stats = statistics(&file);
     let pipes = stats["pipes"].as_array().unwrap().iter();
     (pipes.max_by_key(|pipe| pipe["bytes"].as_u64()).unwrap().clone(), seen.stderr.contains("refused"))
 }
@@ -320,7 +320,7 @@ fn a_byte_that_somebody_else_puts_into_the_pipe_gives_it_back() {
             (Some(0), vec![1], vec![20_001]),
             "{seen:?}"
         );
-        let told: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&stats).unwrap()).unwrap();
+        let told = statistics(&stats);
         let pipes = told["pipes"].as_array().unwrap();
         pipes.iter().any(|pipe| pipe["path"] == "ring" && pipe["read"]["why_not"] == "called poll")
     });

@@ -5,7 +5,7 @@
 use std::process::{Command, Stdio};
 
 use crate::PROGRAMS;
-use crate::common::{Scratch, Seen, millstream, output};
+use crate::common::{Scratch, Seen, millstream, output, statistics};
 
 /// Much more than it takes until a pipe is joined.
 pub(crate) const MANY: u64 = 24 << 20;
@@ -82,7 +82,7 @@ pub(crate) fn told_with(options: &[&str], script: &str) -> Vec<serde_json::Value
     let file = scratch.path("stats.json");
     let options = [&["--stats=json", "--stats-file", file.to_str().unwrap()], options].concat();
     assert_eq!(output(&mut over_ring_with(&options, script)).code, Some(0), "{script}");
-    let stats: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let stats = statistics(&file);
     assert_eq!(stats["ring"], true);
     stats["pipes"].as_array().unwrap().iter().filter(|pipe| pipe["origin"] == "pipe").cloned().collect()
 }
