@@ -214,9 +214,16 @@ static void stopped_w(int fd) {
         put(fd, 3000);
         kill(reader, SIGCONT);
         put(fd, 100000);
+        await();
     }
 }
-static void stopped_r(int fd) { other(); get(fd, 20 * 103000); }
+static void stopped_r(int fd) {
+    other();
+    for (int i = 0; i < 20; i++) {
+        get(fd, 103000);
+        tell();
+    }
+}
 
 static void poll_reader_w(int fd) {
     await();
@@ -480,11 +487,12 @@ int main(int count, char **words) {
     }
     while (which < many && strcmp(words[1], ideas[which].name)) which++;
     CHECK(which < many);
-    int ends[2], channels[2], status[2];
+    int ends[2], channels[2], go[2], status[2];
     pid_t sides[2];
     // As of a program that uses its pipe itself.
     IS(pipe2(ends, O_CLOEXEC), 0);
     IS(socketpair(AF_UNIX, SOCK_STREAM, 0, channels), 0);
+    IS(pipe(go), 0);
     for (int writes = 0; writes < 2; writes++) {
         CHECK((sides[writes] = fork()) >= 0);
         if (sides[writes] == 0) {
@@ -492,6 +500,10 @@ int main(int count, char **words) {
             channel = channels[writes];
             close(channels[!writes]);
             close(ends[!writes]);
+            close(go[1]);
+            // The supervisor has closed its ends.
+            IS(read(go[0], bytes, 1), 0);
+            close(go[0]);
             // Before the pipe is attached: a change of an action gives it back.
             handle(SIGUSR1, 0);
             handle(SIGUSR2, SA_RESTART);
@@ -506,7 +518,7 @@ int main(int count, char **words) {
             _exit(0);
         }
     }
-    close(ends[0]), close(ends[1]), close(channels[0]), close(channels[1]);
+    close(ends[0]), close(ends[1]), close(channels[0]), close(channels[1]), close(go[0]), close(go[1]);
     for (int i = 0; i < 2; i++) IS(waitpid(sides[i], &status[i], 0), sides[i]);
     int killed = ideas[which].how == KILLED ? 1 : ideas[which].how == LEFT ? 0 : -1;
     for (int i = 0; i < 2; i++) IS(status[i], i == killed ? SIGKILL : 0);
