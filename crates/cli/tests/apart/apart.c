@@ -56,6 +56,7 @@ static void verify(size_t size) {
 }
 
 static void put(int fd, size_t size) {
+    CHECK(size <= sizeof(bytes));
     make(size);
     IS(write(fd, bytes, size), size);
     at += size;
@@ -63,8 +64,9 @@ static void put(int fd, size_t size) {
 
 static void get(int fd, size_t size) {
     for (size_t done = 0; done < size;) {
-        ssize_t got = read(fd, bytes, size - done);
-        CHECK(got > 0);
+        size_t most = size - done < sizeof(bytes) ? size - done : sizeof(bytes);
+        ssize_t got = read(fd, bytes, most);
+        CHECK(got > 0 && (size_t)got <= most);
         verify(got);
         done += got;
     }

@@ -49,7 +49,9 @@ impl Uses {
             self.calls.store(0, SeqCst);
         }
         if self.calls.fetch_add(1, SeqCst) == 0 {
-            self.outermost.store(here, Relaxed);
+            self.outermost.store(here, SeqCst);
+            // A handler that came before the line above took this call for one that was left.
+            self.calls.store(1, SeqCst);
         }
     }
 
