@@ -187,10 +187,12 @@ pub(crate) mod tests {
     pub(crate) struct Somebody {
         number: u32,
         pub(crate) fences: Cell<u32>,
+        /// Whether a word at which it sleeps is made to name the sleeper.
+        is_deceived: Cell<bool>,
     }
 
     pub(crate) fn somebody(number: u32) -> Somebody {
-        Somebody { number, fences: Cell::new(0) }
+        Somebody { number, fences: Cell::new(0), is_deceived: Cell::new(false) }
     }
 
     impl Parking for Somebody {
@@ -204,7 +206,12 @@ pub(crate) mod tests {
 
         fn restore(&self, _: &AtomicU32, (): ()) {}
 
-        fn park(&self, _: &AtomicU32, _: u32, _: u32) -> Parked {
+        fn park(&self, word: &AtomicU32, _: u32, owner: u32) -> Parked {
+            assert_ne!(owner, self.number, "a thread waits for itself");
+            if self.is_deceived.get() {
+                word.store(self.number, Ordering::Relaxed);
+                return Parked::LookAgain;
+            }
             Parked::GiveUp
         }
 
@@ -290,6 +297,20 @@ pub(crate) mod tests {
         assert!(!inside.is_own() && acquire(&lock, &steady).is_err());
         drop(inside);
         assert!(acquire(&lock, &steady).unwrap().is_own());
+    }
+
+    #[test]
+    fn who_is_named_while_it_waits_is_told() {
+        for is_own in [false, true] {
+            let (lock, steady, other) = (BiasedLock::new(), somebody(1), somebody(2));
+            if is_own {
+                uses_until_own(&lock, &steady);
+            }
+            let inside = acquire(&lock, &steady).unwrap();
+            assert_eq!(inside.is_own(), is_own);
+            other.is_deceived.set(true);
+            assert!(acquire(&lock, &other).is_err());
+        }
     }
 
     #[test]

@@ -155,8 +155,9 @@ impl Lock {
     /// stores to it plainly. So nobody is woken if that thread dies inside, and looks again after a moment instead.
     ///
     /// # Errors
-    /// [`Broken`] when `parking` gives up.
+    /// [`Broken`] when `parking` gives up, or the word names this very thread.
     pub(crate) fn wait_until_left<P: Parking>(&self, parking: &P) -> Result<(), Broken> {
+        let me = parking.owner();
         loop {
             // Loaded once: nobody wakes who sleeps at a free lock, and it has no owner who could be dead.
             let word = self.0.load(Ordering::Relaxed);
@@ -164,6 +165,10 @@ impl Lock {
                 // Who left has woken one, and others may wait.
                 parking.unpark_one(&self.0);
                 return Ok(());
+            }
+            if word & OWNER == me {
+                // Not inside when it began to wait, and not since: somebody plays tricks.
+                return Err(Broken);
             }
             match parking.park(&self.0, word, word & OWNER) {
                 Parked::LookAgain => {}
