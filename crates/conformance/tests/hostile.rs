@@ -345,6 +345,10 @@ alone! {
         reader_survives_hostile_writer_of(pipe);
     }
 
+    fn reader_survives_hostile_writer_of_a_fifo() {
+        reader_survives_hostile_writer_of(|_| fifo());
+    }
+
     fn who_attaches_to_an_end_of_a_hostile_process_survives() {
         rounds(|random, says| {
             let (reader, writer) = pipe(random);
