@@ -270,8 +270,19 @@ pub fn new_directory() -> std::io::Result<std::path::PathBuf> {
     }
 }
 
-/// Gives the calling thread, and the children that it forks, a `/tmp` and a `/dev/shm` of their own: empty, and with
-/// room for `bytes` each. Needs root.
+/// Where tests and pipes could leave files: the directory for temporary files, and that of shared memory.
+pub fn places_of_files() -> [std::path::PathBuf; 2] {
+    [std::env::temp_dir(), "/dev/shm".into()]
+}
+
+/// The names of all files there.
+pub fn files_left() -> Vec<String> {
+    let names = places_of_files().into_iter().flat_map(std::fs::read_dir).flatten().flatten();
+    names.map(|file| file.path().display().to_string()).collect()
+}
+
+/// Gives the calling thread, and the children that it forks, [these directories](places_of_files) of their own: empty, and
+/// with room for `bytes` each. Needs root.
 ///
 /// # Panics
 /// When this process may not.
@@ -289,7 +300,7 @@ pub fn private_directories(bytes: usize) {
     };
     let kind = CString::new("tmpfs").unwrap();
     mount(&kind, "/", libc::MS_REC | libc::MS_PRIVATE, "");
-    for directory in ["/tmp", "/dev/shm"] {
-        mount(&kind, directory, 0, &format!("size={bytes}"));
+    for directory in places_of_files() {
+        mount(&kind, directory.to_str().expect("a name in UTF-8"), 0, &format!("size={bytes}"));
     }
 }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use millstream_conformance::ours::become_quiet;
 use millstream_conformance::paths::{READ_PATHS, WRITE_PATHS};
 use millstream_conformance::pattern::{self, Random};
-use millstream_conformance::process::{Child, fork, private_directories};
+use millstream_conformance::process::{Child, files_left, fork, private_directories};
 use millstream_conformance::seed::{number, seed};
 use millstream_conformance::task::start;
 use millstream_conformance::{PIPE_BUF, alone, error_of};
@@ -200,9 +200,7 @@ fn kill_many(run: impl Fn(Case, &Said)) {
     assert_eq!(open_files(), before, "descriptors are left");
     let mappings = std::fs::read_to_string("/proc/self/maps").unwrap();
     assert!(!mappings.contains("memfd:"), "memory is left:\n{mappings}");
-    for directory in ["/tmp", "/dev/shm"] {
-        assert_eq!(std::fs::read_dir(directory).unwrap().count(), 0, "files are left in {directory}");
-    }
+    assert_eq!(files_left(), [""; 0], "files are left");
     let children = rustix::process::waitpid(None, rustix::process::WaitOptions::NOHANG);
     assert_eq!(children.err(), Some(Errno::CHILD), "a process is left");
 }

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 
 use millstream_conformance::kernel::{Kernel, capacity_max};
 use millstream_conformance::process::{
-    become_nobody, enter_user_namespace, fork, keep_capabilities, private_directories,
+    become_nobody, enter_user_namespace, fork, keep_capabilities, places_of_files, private_directories,
 };
 use millstream_conformance::ready::{Flags, now};
 use millstream_conformance::task::start_and_wait_until_asleep;
@@ -231,8 +231,8 @@ alone! {
 
     fn full_directories_for_shared_memory_have_no_influence() {
         private_directories(64 << 10);
-        for directory in ["/tmp", "/dev/shm"] {
-            let full = std::fs::write(format!("{directory}/full"), vec![1; 1 << 20]).unwrap_err();
+        for directory in places_of_files() {
+            let full = std::fs::write(directory.join("full"), vec![1; 1 << 20]).unwrap_err();
             assert_eq!(full.kind(), ErrorKind::StorageFull);
         }
         let (reader, writer) = pipe().unwrap();

@@ -35,7 +35,7 @@ alone! {
         private_directories(ROOM);
         for (route, append) in ROUTES.into_iter().flat_map(|route| [(route, false), (route, true)]) {
             let (reader, writer, _given) = pipe(route);
-            let path = format!("/tmp/{route:?}");
+            let path = std::env::temp_dir().join(format!("{route:?}"));
             let target = File::options().create(true).append(append).write(true).open(&path).unwrap();
             ours::Writer(writer).0.write_all(&bytes(0..60_000)).unwrap();
             let count = reader.copy_to(&target, u64::MAX).unwrap();
