@@ -19,6 +19,7 @@
 
 pub mod cell;
 pub mod compare;
+pub mod corpus;
 pub mod engine;
 pub mod history;
 pub mod machine;

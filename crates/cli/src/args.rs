@@ -9,7 +9,7 @@ use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::bench::{
-    bandwidth, bw_file_rd, bw_mmap_rd, bw_tcp, cache_to_cache, compare, fifo_grid, grep, history, increment,
+    bandwidth, bw_file_rd, bw_mmap_rd, bw_tcp, cache_to_cache, compare, corpus, fifo_grid, grep, history, increment,
     lat_mem_rd, memcpy, pipeflex, pipeline, report, round_trip, seeds, suite,
 };
 use crate::failure::Failure;
@@ -208,6 +208,9 @@ pub(crate) enum BenchCommand {
     /// Time for many small messages from a producer to a consumer: kernel FIFOs and pipes against millstream
     #[command(name = "fifo_grid", after_help = fifo_grid::EXAMPLES)]
     FifoGrid(fifo_grid::Options),
+    /// A hundred real pipelines, bare and under millstream run: whether any is slower
+    #[command(after_help = corpus::EXAMPLES)]
+    Corpus(corpus::Options),
     /// The table of the pipe study of 2002: what each way gains over the kernel's pipe, beside what was gained then
     #[command(after_help = seeds::EXAMPLES)]
     Seeds(seeds::Options),

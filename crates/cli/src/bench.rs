@@ -24,6 +24,7 @@ pub(crate) mod bw_mmap_rd;
 pub(crate) mod bw_tcp;
 pub(crate) mod cache_to_cache;
 pub(crate) mod compare;
+pub(crate) mod corpus;
 pub(crate) mod fifo_grid;
 pub(crate) mod grep;
 pub(crate) mod history;
@@ -65,6 +66,7 @@ pub(crate) fn bench(options: BenchOptions) -> Result<ExitCode, Failure> {
         BenchCommand::CacheToCache(options) => cache_to_cache::run(options),
         BenchCommand::Pipeflex(options) => pipeflex::run(options),
         BenchCommand::FifoGrid(options) => fifo_grid::run(options),
+        BenchCommand::Corpus(options) => corpus::run(options),
         BenchCommand::Seeds(options) => seeds::run(options),
         BenchCommand::Report(options) => report::run(options),
         BenchCommand::History(options) => history::run(options),

@@ -26,13 +26,20 @@ impl Progress {
         if !self.is_shown || self.drawn.is_some_and(|drawn| drawn.elapsed() < PAUSE) {
             return;
         }
-        self.drawn = Some(Instant::now());
         let pace = self.start.elapsed().as_secs_f64() / now.done.max(1) as f64;
         let left = (pace * (now.total - now.done) as f64).min(now.time_left.as_secs_f64());
-        draw(&format!(
+        self.show(&format!(
             "{} of {} runs, {left:.0} s left: {} over {}",
             now.done, now.total, now.last.method, now.last.transport
         ));
+    }
+
+    /// Draws this line in place of the last one.
+    pub(crate) fn show(&mut self, text: &str) {
+        if self.is_shown {
+            self.drawn = Some(Instant::now());
+            draw(text);
+        }
     }
 }
 

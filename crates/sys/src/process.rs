@@ -100,6 +100,11 @@ pub fn wait_unreaped(child: Pid) -> Result<(), Errno> {
     })
 }
 
+/// Kills every process of a group that is still there.
+pub fn kill_group(group: Pid) {
+    let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+}
+
 /// Gives up the standard input and output: whoever is at the other end of a pipe then sees it closed when the others
 /// that hold it close it. `/dev/null` takes their place.
 ///

@@ -14,6 +14,23 @@ pub const CHILD: Signal = libc::SIGCHLD;
 pub const OF_THE_TERMINAL: [Signal; 6] =
     [libc::SIGINT, libc::SIGQUIT, libc::SIGTSTP, libc::SIGWINCH, libc::SIGTTIN, libc::SIGTTOU];
 
+/// Whether a process that has no handler for `signal` is ended by it (`signal(7)`).
+pub fn ends_a_process(signal: Signal) -> bool {
+    const HARMLESS: [Signal; 9] = [
+        libc::SIGCHLD,
+        libc::SIGCONT,
+        libc::SIGURG,
+        libc::SIGWINCH,
+        libc::SIGTSTP,
+        libc::SIGTTIN,
+        libc::SIGTTOU,
+        libc::SIGSTOP,
+        // Ignored from the start by every program in Rust.
+        libc::SIGPIPE,
+    ];
+    !HARMLESS.contains(&signal)
+}
+
 /// Who sent a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sender {
@@ -88,6 +105,18 @@ impl Held {
         // SAFETY: the set and the time are initialised; no information about the signal is asked for.
         while unsafe { libc::sigtimedwait(&self.set, ptr::null_mut(), &at_once) } > 0 {}
         self.restore();
+    }
+
+    /// Has `command` start with the mask and the meaning of SIGCHLD from before.
+    pub fn restore_in(held: &std::sync::Arc<Held>, command: &mut std::process::Command) {
+        use std::os::unix::process::CommandExt;
+        let held = std::sync::Arc::clone(held);
+        let restore = move || {
+            held.restore();
+            Ok(())
+        };
+        // SAFETY: between fork and exec it only calls async-signal-safe functions and allocates nothing.
+        unsafe { command.pre_exec(restore) };
     }
 
     /// Gives the calling process the mask and the meaning of SIGCHLD from before. For a child between fork and exec:

@@ -16,6 +16,8 @@ mod pipeflex;
 pub mod seeds;
 mod staircase;
 mod streams;
+
+pub(crate) use streams::new_table;
 pub mod verdicts;
 
 /// What people read: a table for each method that was measured, and what could not be measured and why.

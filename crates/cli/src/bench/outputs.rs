@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use millstream_bench::cell::Document;
 use millstream_bench::history::{self, History};
 use millstream_bench::report::{csv, html};
+use serde::Serialize;
 
 use super::options::OutputOptions;
 use crate::failure::{Failure, warn};
@@ -19,7 +20,7 @@ pub(super) struct Outputs {
     is_remembered: bool,
 }
 
-struct Output {
+pub(super) struct Output {
     target: Target,
     path: PathBuf,
 }
@@ -47,7 +48,7 @@ impl Outputs {
 
     /// Whether the standard output has something else to carry than the table.
     pub(super) fn takes_stdout(&self) -> bool {
-        [&self.json, &self.csv, &self.html].into_iter().flatten().any(|output| matches!(output.target, Target::Stdout))
+        [&self.json, &self.csv, &self.html].into_iter().flatten().any(Output::is_stdout)
     }
 
     /// Writes every file, and keeps the run.
@@ -56,10 +57,7 @@ impl Outputs {
             remember(document);
         }
         if let Some(output) = self.json {
-            output.write(|file| {
-                serde_json::to_writer_pretty(&mut *file, document)?;
-                file.write_all(b"\n")
-            })?;
+            output.write_json(document)?;
         }
         if let Some(output) = self.csv {
             output.write(|file| csv::write(document, file))?;
@@ -83,7 +81,8 @@ fn remember(document: &Document) {
 }
 
 impl Output {
-    fn create(path: &Path) -> Result<Output, Failure> {
+    /// Creates the file, if it is one.
+    pub(super) fn create(path: &Path) -> Result<Output, Failure> {
         let target = match path == Path::new("-") {
             true => Ok(Target::Stdout),
             false => File::create(path).map(Target::File),
@@ -92,6 +91,17 @@ impl Output {
             Ok(target) => Ok(Output { target, path: path.to_owned() }),
             Err(error) => Err(Failure::usage(format!("cannot write '{}': {error}", path.display()))),
         }
+    }
+
+    pub(super) fn is_stdout(&self) -> bool {
+        matches!(self.target, Target::Stdout)
+    }
+
+    pub(super) fn write_json(self, content: &impl Serialize) -> Result<(), Failure> {
+        self.write(|file| {
+            serde_json::to_writer_pretty(&mut *file, content)?;
+            file.write_all(b"\n")
+        })
     }
 
     fn write(self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {

@@ -107,7 +107,9 @@ pub(super) fn write(options: &WriteOptions) -> Result<ExitCode, Failure> {
             outcome => outcome.map_err(|error| cannot("write", &options.path, &error))?,
         }
     }
-    report(options.stats, &options.path, "written", writer.statistics());
+    let statistics = writer.statistics();
+    writer.close().map_err(|error| cannot("write", &options.path, &error))?;
+    report(options.stats, &options.path, "written", statistics);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -33,7 +33,8 @@ pub fn text() -> io::Result<PathBuf> {
     outcome
 }
 
-fn cache_directory() -> Option<PathBuf> {
+/// Where the user keeps what can be made again.
+pub(crate) fn cache_directory() -> Option<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))
 }

@@ -165,7 +165,7 @@ pub(super) fn axes<'a>(cells: &[&'a Cell], shape: &Shape) -> (Vec<&'a str>, Vec<
 }
 
 /// A table whose columns, but for the first, hold numbers.
-pub(super) fn new_table(header: Vec<String>) -> Table {
+pub(crate) fn new_table(header: Vec<String>) -> Table {
     let columns = header.len();
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header);
