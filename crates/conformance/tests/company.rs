@@ -12,7 +12,7 @@ use millstream_conformance::pattern::{self, read_exact, read_to_end, write_all};
 use millstream_conformance::process::{become_nobody, fork};
 use millstream_conformance::ready::{Flags, by_poll};
 use millstream_conformance::task::{start, start_and_wait_until_asleep};
-use millstream_conformance::{End, Polled, ReadEnd, alone, kernel};
+use millstream_conformance::{End, Polled, ReadEnd, WriteEnd, alone, kernel};
 use millstream_pipe::FifoOptions;
 use millstream_sys::transfer;
 use rustix::fs::SeekFrom;
@@ -53,6 +53,35 @@ alone! {
         assert_eq!(read_exact(&plain, 30_000), [1; 30_000]);
         write_all(&writer, b"and more");
         assert_eq!(read_exact(&plain, 8), b"and more");
+    }
+
+    fn a_writer_that_closes_says_for_what_the_fifo_has_no_room() {
+        become_nobody();
+        let name = Name::new().unwrap();
+        let (reader, writer) = acquainted(&name);
+        let plain = plain_reader(&name);
+        // As large as somebody without privileges can have it: it is not made larger for what is given back.
+        let most = std::fs::read_to_string("/proc/sys/fs/pipe-max-size").unwrap().trim().parse().unwrap();
+        fcntl_setpipe_size(plain.0.as_fd(), most).unwrap();
+        let through_kernel = writer.0.statistics().bytes_through_kernel;
+        write_all(&writer, &[1; 1000]);
+        assert_eq!(writer.0.statistics().bytes_through_kernel, through_kernel);
+        let stranger = Plain::writer(name.path(), true).unwrap();
+        while stranger.write(&[2; 4096]).is_ok() {}
+        drop(reader);
+        let error = writer.0.close().unwrap_err();
+        assert!(error.to_string().contains("no room for the last 1000 bytes"), "{error}");
+        assert!(read_exact(&plain, most).iter().all(|&byte| byte == 2));
+    }
+
+    fn a_writer_that_closes_in_good_time_loses_nothing() {
+        let name = Name::new().unwrap();
+        let (reader, writer) = acquainted(&name);
+        let plain = plain_reader(&name);
+        write_all(&writer, &[1; 1000]);
+        drop(reader);
+        writer.0.close().unwrap();
+        assert_eq!(read_exact(&plain, 1000), [1; 1000]);
     }
 
     fn a_plain_reader_gets_what_our_reader_does_not_come_for() {

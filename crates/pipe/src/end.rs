@@ -125,6 +125,7 @@ pub(crate) struct End {
     pub(crate) patience: Patience,
     pub(crate) claim: OpenClaim,
     was_blocking: AtomicBool,
+    has_left: bool,
 }
 
 impl End {
@@ -136,6 +137,7 @@ impl End {
             patience: Patience::new(policy),
             claim: OpenClaim::default(),
             was_blocking: AtomicBool::new(false),
+            has_left: false,
         }
     }
 
@@ -199,18 +201,28 @@ impl End {
         {
             fifo::routes::becomes_plain(&self, link, company.access())?;
         }
-        self.leave_company();
+        // Who gets the descriptor can do nothing about it.
+        let _ = self.leave_company();
         Ok(self.fd.take().expect("an end has its descriptor until it is given away"))
     }
 
     /// Clones go on; so does a child, which finds its way back.
-    fn leave_company(&self) {
+    fn leave_company(&self) -> io::Result<()> {
         if let Some(company) = &self.pipe.company
             && company.end_goes()
             && let Some(link) = company.link_so_far()
         {
-            fifo::routes::leave(self, link, company.access());
+            return fifo::routes::leave(self, link, company.access());
         }
+        Ok(())
+    }
+
+    /// As dropping it, and tells what became of the last bytes.
+    pub(crate) fn close(mut self) -> io::Result<()> {
+        claim::give_back(&self);
+        let outcome = self.leave_company();
+        self.has_left = true;
+        outcome
     }
 
     /// Whether this process or another has mapped the segment: until then its file is empty.
@@ -348,8 +360,9 @@ impl End {
 impl Drop for End {
     fn drop(&mut self) {
         claim::give_back(self);
-        if self.fd.is_some() {
-            self.leave_company();
+        if self.fd.is_some() && !self.has_left {
+            // Nobody to tell: `close` does.
+            let _ = self.leave_company();
         }
         if let Some(fd) = self.fd.take() {
             // First closed, then told: whoever is told asks the kernel.

@@ -187,6 +187,15 @@ impl Writer {
         Ok(self.end.fd())
     }
 
+    /// As dropping it, and tells what became of the last bytes: of a FIFO whose bytes went through shared memory they are put into the
+    /// FIFO when the last end of this library goes, for which that may have no room. Waits up to 0.2 s at a time for some.
+    ///
+    /// # Errors
+    /// A sentence: so many bytes found no room and are lost. With a pipe, and where nobody reads any more, nothing is.
+    pub fn close(self) -> io::Result<()> {
+        self.end.close()
+    }
+
     /// As [`Reader::into_fd`](crate::Reader::into_fd).
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 
 use crate::Errno;
@@ -56,14 +56,16 @@ pub fn create(path: &Path) -> Result<(OwnedFd, OwnedFd), Errno> {
 /// `ENOENT`: no such process or descriptor, or `/proc` is not mounted. `EACCES`, `EPERM`: another user's. `EINVAL`: no
 /// pipe, or not the one with this inode.
 pub fn open_unnamed_of_process(process: u32, descriptor: u32, inode: u64) -> Result<OwnedFd, Errno> {
-    let path = std::format!("/proc/{process}/fd/{descriptor}");
-    // Opening a device can do things.
-    if FileType::from_raw_mode(rustix::fs::stat(&path)?.st_mode) != FileType::Fifo {
+    // Opening a device or a FIFO can do things. What is looked at first is what is opened then, whatever the other process does with
+    // its descriptor meanwhile.
+    let found = crate::open_files::pin(process, descriptor)?;
+    let stat = rustix::fs::fstat(&found)?;
+    let is_pipe = FileType::from_raw_mode(stat.st_mode) == FileType::Fifo && crate::pipe::is_anonymous(&found)?;
+    if !is_pipe || stat.st_ino != inode {
         return Err(Errno::INVAL);
     }
-    let opened = rustix::fs::open(&path, OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
-    let is_it = crate::pipe::is_anonymous(&opened)? && rustix::fs::fstat(&opened)?.st_ino == inode;
-    if is_it { Ok(opened) } else { Err(Errno::INVAL) }
+    let path = std::format!("/proc/self/fd/{}", found.as_raw_fd());
+    rustix::fs::open(path, OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())
 }
 
 #[cfg(test)]

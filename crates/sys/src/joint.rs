@@ -16,7 +16,7 @@ use core::ptr::{self, NonNull};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-use rustix::fd::{AsFd, OwnedFd, RawFd};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
@@ -86,17 +86,19 @@ pub fn create(owner: Owner) -> Result<(OwnedFd, NonNull<u8>), Errno> {
 pub fn open(pid: u32, fd: u32, owner: Owner) -> Option<NonNull<u8>> {
     let mut room = [0; descriptor_path::ROOM];
     let path = descriptor_path::write(Some(pid), fd, &mut room);
-    // By now the number may stand for anything; a FIFO or a device is not even opened.
-    let stat = rustix::fs::stat(path).ok()?;
-    if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::RegularFile {
-        return None;
-    }
-    let file = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()).ok()?;
-    let is_sealed = rustix::fs::fcntl_get_seals(&file).ok()?.contains(SEALS);
-    let stat = rustix::fs::fstat(&file).ok()?;
+    // By now the number may stand for anything; a FIFO or a device is not even opened. What is looked at is what is opened then,
+    // whatever the other process does with its number meanwhile.
+    let found = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let stat = rustix::fs::fstat(&found).ok()?;
+    let is_regular = rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::RegularFile;
     // Root may open what another user has made, and must not depend on that user's words.
     let is_own_users = stat.st_uid == rustix::process::geteuid().as_raw();
-    if !is_sealed || !is_own_users || stat.st_size as usize != FILE_BYTES {
+    if !is_regular || !is_own_users || stat.st_size as usize != FILE_BYTES {
+        return None;
+    }
+    let path = descriptor_path::write(None, found.as_raw_fd().unsigned_abs(), &mut room);
+    let file = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()).ok()?;
+    if !rustix::fs::fcntl_get_seals(&file).ok()?.contains(SEALS) {
         return None;
     }
     let memory = map(&file).ok()?;

@@ -39,6 +39,8 @@ pub mod settings;
 pub mod settled;
 
 #[cfg(feature = "std")]
+mod attributes;
+#[cfg(feature = "std")]
 pub mod child;
 #[cfg(all(test, feature = "std"))]
 mod children;
@@ -96,6 +98,8 @@ pub mod usage;
 pub mod vector;
 #[cfg(feature = "std")]
 pub mod whole_file;
+#[cfg(feature = "std")]
+pub mod written;
 
 /// What a system call answers when it fails: the kernel's own number, with its usual text as `Display`.
 pub use rustix::io::Errno;

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, linkat};
 use rustix::io::Errno;
 
+use crate::attributes;
+
 /// A new content for a file. Until [`WholeFile::keep`] the old one is there for everybody, and if that is never called nothing
 /// has happened: where the file system can (`O_TMPFILE`), the new content has no name before, so that not even a kill leaves
 /// anything behind.
@@ -20,40 +22,46 @@ pub struct WholeFile {
     path: PathBuf,
     /// Where the content is until it is kept, if it needs a name.
     temporary: Option<PathBuf>,
+    /// Those that it gets when it is complete; until then it is its owner's alone.
+    permissions: Permissions,
 }
 
 impl WholeFile {
     /// Begins a new content for the file at `path`, which may not exist yet. Of a symbolic link the file that it leads to is
-    /// meant. A file that exists keeps its permissions,
-    /// but not set-user-id and its like: the new one may be another user's.
+    /// meant. A file that exists keeps its owner, group, permissions, access control list and attributes, but not set-user-id and its
+    /// like, which the old content had.
     ///
     /// # Errors
-    /// Those of creating a file in that directory; `EISDIR` for a directory, and for a name that only one can have.
+    /// Those of creating a file in that directory; `EISDIR` for a directory, and for a name that only one can have. A sentence: the
+    /// new file cannot have what the old one has, or the old one has several names.
     pub fn create(path: &Path) -> io::Result<WholeFile> {
         let path = meant(path)?;
-        let permissions = match std::fs::metadata(&path) {
+        let old = match std::fs::metadata(&path) {
             Ok(metadata) if metadata.is_dir() => return Err(Errno::ISDIR.into()),
-            Ok(metadata) => Some(metadata.permissions()),
+            Ok(metadata) => Some(metadata),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             // Of this name there can be no file, which is better known now than when its content is complete.
             Err(error) => return Err(error),
         };
-        let whole = WholeFile::nameless(&path).or_else(|_| WholeFile::named(&path))?;
-        if let Some(permissions) = permissions {
-            whole.file.set_permissions(Permissions::from_mode(permissions.mode() & 0o777))?;
+        let mut whole = WholeFile::nameless(&path).or_else(|_| WholeFile::named(&path))?;
+        if let Some(old) = old {
+            whole.permissions = attributes::take_over(&path, &old, &whole.file)?;
+            // An access control list has changed them.
+            whole.file.set_permissions(Permissions::from_mode(OWNERS_ALONE))?;
         }
         Ok(whole)
     }
 
     fn nameless(path: &Path) -> io::Result<WholeFile> {
-        let file = OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).open(directory_of(path))?;
-        Ok(WholeFile { file, path: path.into(), temporary: None })
+        let file = new_file().custom_flags(libc::O_TMPFILE).open(directory_of(path))?;
+        Ok(WholeFile { file, path: path.into(), temporary: None, permissions: attributes::usual_permissions() })
     }
 
     fn named(path: &Path) -> io::Result<WholeFile> {
         let temporary = temporary_name(path)?;
-        let file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
-        Ok(WholeFile { file, path: path.into(), temporary: Some(temporary) })
+        let file = new_file().create_new(true).open(&temporary)?;
+        let permissions = attributes::usual_permissions();
+        Ok(WholeFile { file, path: path.into(), temporary: Some(temporary), permissions })
     }
 
     /// Puts the new content on disk, where it still has no name.
@@ -67,7 +75,7 @@ impl WholeFile {
     /// Puts the new content on disk, and then in the place of the old one.
     ///
     /// # Errors
-    /// Those of `fsync(2)`, `linkat(2)` and `rename(2)`. The old content is still there then.
+    /// Those of `fsync(2)`, `linkat(2)`, `fchmod(2)` and `rename(2)`. The old content is still there then.
     pub fn keep(mut self) -> io::Result<()> {
         self.sync()?;
         if self.temporary.is_none() {
@@ -78,6 +86,8 @@ impl WholeFile {
             self.temporary = Some(temporary);
         }
         if let Some(temporary) = &self.temporary {
+            // Now, and not after: nobody finds a file there that is not for them, or one that they may not read any more.
+            self.file.set_permissions(self.permissions.clone())?;
             std::fs::rename(temporary, &self.path)?;
             self.temporary = None;
         }
@@ -104,6 +114,15 @@ impl Drop for WholeFile {
             let _ = std::fs::remove_file(temporary);
         }
     }
+}
+
+/// Until a file is complete, whatever the final permissions are.
+const OWNERS_ALONE: u32 = 0o600;
+
+fn new_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).mode(OWNERS_ALONE);
+    options
 }
 
 fn directory_of(path: &Path) -> &Path {

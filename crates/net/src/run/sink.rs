@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use millstream_pipe::Writer;
 use millstream_sys::whole_file::WholeFile;
-use millstream_sys::{Errno, inherited, promised};
+use millstream_sys::{Errno, inherited, promised, written};
 
 use super::count::Counter;
 use super::{Flow, Push, is_closed, pipes, target_called};
@@ -97,7 +97,7 @@ enum To {
     /// A terminal, a pipe, a device: somebody may be waiting at the other end.
     Stream(File),
     /// A FIFO, or a pipe of the library.
-    Pipe(Box<Writer>),
+    Pipe(Option<Box<Writer>>),
     /// The standard output, which nobody else here writes.
     Promised(promised::Output),
     Memory(Arc<Mutex<Vec<u8>>>),
@@ -131,10 +131,10 @@ impl Sink {
         match target {
             Target::Stdout if is_closed(1) => Err(Errno::BADF.into()),
             Target::Stdout if may_promise && let Some(output) = promised::Output::promise() => Ok(To::Promised(output)),
-            Target::Stdout if may_promise && let Some(writer) = pipes::output() => Ok(To::Pipe(Box::new(writer))),
+            Target::Stdout if may_promise && let Some(writer) = pipes::output() => Ok(To::Pipe(Some(Box::new(writer)))),
             Target::Stdout => stream(io::stdout().as_fd().try_clone_to_owned()?.into()),
             Target::Append(path) | Target::File(path) if pipes::is_fifo(path) => {
-                pipes::writer(path).map(|writer| To::Pipe(Box::new(writer)))
+                pipes::writer(path).map(|writer| To::Pipe(Some(Box::new(writer))))
             }
             Target::Append(path) => match OpenOptions::new().append(true).open(path) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -163,7 +163,7 @@ impl Sink {
             To::Whole(file) => file.as_mut().map_or(Ok(()), |file| file.write_all(bytes)),
             To::Append(file) => file.get().expect("every file is made before the first byte").write_all(bytes),
             To::Stream(file) => file.write_all(bytes),
-            To::Pipe(writer) => writer.write_all(bytes),
+            To::Pipe(writer) => writer.as_mut().map_or(Ok(()), |writer| writer.write_all(bytes)),
             To::Promised(output) => write_all(output, bytes),
             To::Memory(output) => {
                 output.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
@@ -173,7 +173,7 @@ impl Sink {
         match written {
             Ok(()) => {
                 self.counter.count(bytes.len(), bytes.len(), bytes.len());
-                if let To::Pipe(writer) = &self.to {
+                if let To::Pipe(Some(writer)) = &self.to {
                     self.counter.set_in_memory(pipes::in_memory(writer.statistics()));
                 }
                 Ok(Flow::More)
@@ -221,6 +221,16 @@ impl Push for Sink {
         {
             let finished = Finished { file, name: self.name.clone(), bytes: self.counter.bytes_out() };
             self.files.unfinished().finished.push(finished);
+        }
+        if let To::Pipe(writer) = &mut self.to
+            && let Some(writer) = writer.take()
+        {
+            writer.close().map_err(|error| self.failure(error))?;
+        }
+        if let To::Append(file) = &self.to
+            && let Some(file) = file.get()
+        {
+            written::confirm(file).map_err(|error| self.failure(error))?;
         }
         Ok(())
     }

@@ -233,12 +233,10 @@ fn writable<'a>(end: &End, link: &'a Link, access: Access, own: &'a mut Option<O
 }
 
 /// The last handle of this process leaves: what would be nobody's concern otherwise is for whoever else uses this FIFO.
-pub(crate) fn leave(end: &End, link: &Link, access: Access) {
-    // What cannot be helped any more is left to those who stay.
-    let _ = try_leave(end, link, access);
-}
-
-fn try_leave(end: &End, link: &Link, access: Access) -> io::Result<()> {
+///
+/// # Errors
+/// A sentence: bytes that were written found no room in the FIFO for [`LINGER`], and are lost.
+pub(crate) fn leave(end: &End, link: &Link, access: Access) -> io::Result<()> {
     let (ring, parker, mut own) = (link.ring(), link.parker(&end.counters), None);
     loop {
         let fifo = {
@@ -255,8 +253,15 @@ fn try_leave(end: &End, link: &Link, access: Access) -> io::Result<()> {
         };
         let ready = transfer::sleep_until_writable(fifo, LINGER)?;
         if !ready.writable {
+            let lost = ring.readable().unwrap_or(0);
             link.unmark();
-            return Ok(());
+            return match lost {
+                0 => Ok(()),
+                _ => Err(io::Error::other(format!(
+                    "the FIFO had no room for the last {lost} bytes for {} ms, and nobody who stays can pass them on",
+                    LINGER.as_millis()
+                ))),
+            };
         }
     }
 }
