@@ -58,6 +58,8 @@ pub(crate) use {notice::fate_of as fate_of_other_use, redirect::counts_inside};
 /// Nothing is done for a pipe before so much has gone through it. On one CPU what is done then costs about as much as it gains
 /// with 3 to 4 MB, so who joins never loses more than twice what it could have saved.
 const WORTH_IT: u64 = 4 << 20;
+/// A call costs the kernel as much as moving so many bytes.
+const CALL: u64 = 1024;
 /// And this, if all processes of the machine have to be looked at, which may take milliseconds.
 const WORTH_A_LONG_LOOK: u64 = 8 << 20;
 /// After so many times as much as is worth it a writer's offer that nobody has taken makes way for another pipe.
@@ -152,6 +154,11 @@ fn after() -> Option<u64> {
 #[cfg(not(feature = "count"))]
 pub(crate) fn is_worth(bytes: u64) -> bool {
     bytes >= worth_it()
+}
+
+/// What a call that has moved so many bytes counts for [`worth_it`]. Where the user has said when, bytes are what was said.
+fn worth_of(moved: u64) -> u64 {
+    if after().is_some() { moved } else { moved + CALL }
 }
 
 fn worth_it() -> u64 {

@@ -42,7 +42,7 @@ pub(super) struct End {
     inode: AtomicU64,
     stage: AtomicU8,
     slot: AtomicPtr<Slot>,
-    /// Bytes that went through the kernel.
+    /// Bytes that went through the kernel, and what the calls for them count.
     pub(super) passed: AtomicU64,
     pub(super) try_at: AtomicU64,
     pub(super) tries: AtomicU32,
@@ -185,7 +185,7 @@ impl End {
 
     fn count(&self, moved: isize) {
         if let Ok(moved) = u64::try_from(moved) {
-            self.passed.store(self.passed.load(Relaxed) + moved, Relaxed);
+            self.passed.store(self.passed.load(Relaxed) + super::worth_of(moved), Relaxed);
         }
     }
 

@@ -15,13 +15,13 @@ use millstream_sys::pipe;
 use super::end::{End, Stage};
 use super::redirect::{self, Redirected};
 use super::signals::Held;
-use super::{IS_WANTED, OFTEN, confined, is_own_process, meet, offer, tally, watched, worth_it};
+use super::{IS_WANTED, OFTEN, confined, is_own_process, meet, offer, tally, watched, worth_it, worth_of};
 use crate::descriptor::borrow;
 
 /// Higher ones are not looked at.
 pub(super) const NUMBERS: usize = 128;
 
-/// Bytes that have passed each number since the kernel was last asked. Small, as all of the library's data: what fits into the
+/// What passed each number since the kernel was last asked. Small, as all of the library's data: what fits into the
 /// last page of its file takes no call to map more.
 static PASSED: [AtomicU32; NUMBERS] = [const { AtomicU32::new(0) }; NUMBERS];
 
@@ -34,7 +34,7 @@ pub(super) fn passed(end: &End, fd: c_int, moved: isize) -> isize {
     if moved > 0
         && let Some(count) = PASSED.get(fd as usize)
     {
-        let sum = u64::from(count.load(Relaxed)) + moved.cast_unsigned() as u64;
+        let sum = u64::from(count.load(Relaxed)) + worth_of(moved.cast_unsigned() as u64);
         count.store(sum.min(MOST) as u32, Relaxed);
         if sum >= worth_it().min(MOST) {
             count.store(0, Relaxed);
