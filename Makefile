@@ -4,6 +4,7 @@
 # make check-models, check-asan, check-tsan, check-fuzz
 #              parts of make test: the ring under a model checker, ring and pipe under two sanitizers, corrupt segments
 #              from a fuzzer; the last three need a nightly compiler
+# make corpus   a hundred real pipelines, bare and under 'run': whether any is slower; 20 minutes, see docs/benchmarks.md
 # make rivals   other ways between two processes beside ours, measured; some minutes, see docs/benchmarks.md
 # make check-rivals  their tests; neither is part of make test
 # make soak     MINUTES=10 by default: lives of pipes in which everything happens at random, every byte accounted for
@@ -29,7 +30,7 @@ LIBRARY = $(BUILD)/lib/millstream
 RIVALS = CMAKE="$(CURDIR)/target/cmake/bin/cmake" $(CARGO)
 RIVALS_OPTIONS = --manifest-path rivals/Cargo.toml --target-dir target/rivals
 
-.PHONY: all build demo rivals test install uninstall clean setup-build setup-test setup-rivals check-rivals
+.PHONY: all build demo corpus rivals test install uninstall clean setup-build setup-test setup-rivals check-rivals
 .PHONY: soak storm fuzz-formats check-models check-asan check-tsan check-fuzz check-miri
 .PHONY: check-format check-lints check-licences check-docs check-tests
 
@@ -66,6 +67,11 @@ demo: build
 	$(BUILD)/millstream bench --quick --no-history --json $(BUILD)/demo.json --html $(BUILD)/demo.html || [ $$? -eq 3 ]
 	@echo "Try it on your own: $(BUILD)/millstream run -c 'your | pipeline'"
 	@echo "All samples: $(BUILD)/demo.json. The page: $(BUILD)/demo.html"
+
+# Status 1: one is slower, which the table says.
+corpus: build
+	@scripts/setup corpus
+	$(BUILD)/millstream bench corpus --json $(BUILD)/corpus.json || [ $$? -eq 1 ]
 
 rivals: setup-rivals
 	$(RIVALS) build --release $(RIVALS_OPTIONS)
