@@ -177,10 +177,7 @@ impl Slot {
 
 fn give_back(slot: &Slot, end: &End) -> Outcome {
     let word = &slot.agreement.0.carrier;
-    let (ours, theirs) = match end.is_reader() {
-        true => (carrier::READER_MOVES, carrier::WRITER_MOVES),
-        false => (carrier::WRITER_MOVES, carrier::READER_MOVES),
-    };
+    let ours = if end.is_reader() { carrier::READER_MOVES } else { carrier::WRITER_MOVES };
     slot.freeze();
     let mut waited_ms = 0;
     loop {
@@ -193,7 +190,8 @@ fn give_back(slot: &Slot, end: &End) -> Outcome {
                 waited_ms += 1;
                 kernel::wait(word, now, Some(1_000_000));
             }
-            Err(now) if now != ours && word.compare_exchange(theirs, ours, SeqCst, SeqCst).is_err() => {}
+            // Whatever the other side has left there: it is gone.
+            Err(now) if now != ours && word.compare_exchange(now, ours, SeqCst, SeqCst).is_err() => {}
             _ => break,
         }
     }

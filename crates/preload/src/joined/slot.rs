@@ -240,9 +240,11 @@ impl Slot {
         self.capacity().saturating_sub(written.wrapping_sub(read) as usize)
     }
 
+    /// None where the positions are impossible: who waits for more is told by the kernel when the other side is gone.
     fn waiting_at(&self, read: u64) -> usize {
         let written = self.written.0.bytes.load(SeqCst) & !FROZEN;
-        (written.wrapping_sub(read) as usize).min(self.capacity())
+        let waiting = written.wrapping_sub(read) as usize;
+        if waiting <= self.capacity() { waiting } else { 0 }
     }
 
     /// From now on nobody moves a byte through the ring.
