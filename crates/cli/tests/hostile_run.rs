@@ -24,7 +24,17 @@ fn round(scratch: &Scratch, hostile: &str, seed: u64) -> (String, bool) {
     let stats = scratch.path("stats.json");
     let seen = output(
         Command::new("timeout")
-            .args(["-s", "KILL", PATIENCE, common::program(), "run", "--ring-after", "1", "--stats=json", "--stats-file"])
+            .args([
+                "-s",
+                "KILL",
+                PATIENCE,
+                common::program(),
+                "run",
+                "--ring-after",
+                "1",
+                "--stats=json",
+                "--stats-file",
+            ])
             .arg(&stats)
             .args(["--", "bash", "-c", &format!("{script}; echo ${{PIPESTATUS[{victim}]}} >&2")])
             .env_remove("LD_PRELOAD")

@@ -48,7 +48,12 @@ pub(crate) enum Way {
     RunWithoutRing,
     /// Every pipe that can be joined is, at its first byte.
     RunOverRing,
+    /// The same, and [`OVER_RING_STATISTICS`] says so.
+    RunOverRingWithStatistics,
 }
+
+/// Where, in the scratch directory.
+pub(crate) const OVER_RING_STATISTICS: &str = "over-ring.json";
 
 /// Everything that a script left.
 #[derive(Debug, PartialEq, Eq)]
@@ -127,6 +132,9 @@ impl Script {
             Way::RunWithStatistics => &["run", "--stats", "--stats-file", "/dev/null", "--"],
             Way::RunWithoutRing => &["run", "--no-ring", "--"],
             Way::RunOverRing => &["run", "--ring-after", "1", "--"],
+            Way::RunOverRingWithStatistics => {
+                &["run", "--ring-after", "1", "--stats=json", "--stats-file", "../over-ring.json", "--"]
+            }
         };
         let mut words: Vec<&str> = if prefix.is_empty() { Vec::new() } else { vec![common::program()] };
         words.extend(prefix);
