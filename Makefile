@@ -95,6 +95,7 @@ check-lints: setup-test
 
 check-licences: setup-test
 	$(CARGO) deny check licenses bans sources
+	scripts/check-advisories $(CARGO)
 
 check-docs: setup-test
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --no-deps --document-private-items

@@ -25,7 +25,7 @@
 //! Each paragraph of the contract is a module of functions `fn sentence<I: Implementation>()`, and [`contract!`] lists
 //! them and makes a `#[test]` of each, for each implementation. What needs more than one process, a signal or a
 //! descriptor to poll asks for [`BetweenProcesses`], which the model is not: those tests do not exist for it, so
-//! nothing is skipped at run time.
+//! nothing is skipped at run time but `io_uring`, where a system forbids it: `make test` counts those and says so.
 //!
 //! Every test runs alone in a process of its own ([`isolated`]): others that run at the same time cannot inherit its
 //! ends and keep them open, it may do to its signals what it likes, and if it hangs it is ended, with a word on what
