@@ -15,7 +15,7 @@ fn check(scratch: &Scratch, status: u8) -> Seen {
 }
 
 #[test]
-fn without_a_database_it_says_that_nothing_was_checked() {
+fn check_warns_without_database() {
     let scratch = Scratch::new();
     for left_by_a_failed_fetch in [false, true] {
         if left_by_a_failed_fetch {
@@ -28,7 +28,7 @@ fn without_a_database_it_says_that_nothing_was_checked() {
 }
 
 #[test]
-fn with_a_database_the_answer_is_that_of_the_check() {
+fn check_reports_status_with_database() {
     let scratch = Scratch::new();
     fs::create_dir_all(scratch.path("home/advisory-dbs/db-1/crates")).unwrap();
     for status in [0, 1] {

@@ -37,7 +37,7 @@ fn report(scratch: &Scratch, list: &str) -> Value {
 }
 
 #[test]
-fn a_report_has_bytes_shares_reasons_and_times_of_each_pipeline() {
+fn report_has_bytes_and_times_of_each_pipeline() {
     let scratch = Scratch::new();
     let list = "[own]\nclass: text\ndata: own-data\ncat \"$DATA/own-data\" | tr a-z A-Z | wc -c\n\n\
                 [data own-data]\ndata: text\nhead -c 400000 \"$DATA/text\" >\"$OUT\"\n";
@@ -60,7 +60,7 @@ fn a_report_has_bytes_shares_reasons_and_times_of_each_pipeline() {
 }
 
 #[test]
-fn bytes_in_shared_memory_are_counted() {
+fn report_counts_bytes_in_shared_memory() {
     if !common::can_join() {
         return;
     }
@@ -72,7 +72,7 @@ fn bytes_in_shared_memory_are_counted() {
 }
 
 #[test]
-fn a_pipeline_that_prints_something_else_under_run_has_failed() {
+fn report_fails_when_output_differs() {
     let scratch = Scratch::new();
     let report = report(&scratch, "[other]\necho \"$LD_PRELOAD$MILLSTREAM_RUN\" | wc -c\n[same]\necho a | wc -c\n");
     assert_eq!(report["outcome"], "failed");
@@ -81,7 +81,7 @@ fn a_pipeline_that_prints_something_else_under_run_has_failed() {
 }
 
 #[test]
-fn what_cannot_run_here_is_left_out_aloud_and_nothing_at_all_is_no_success() {
+fn report_names_what_is_left_out() {
     let scratch = Scratch::new();
     let list = "[absent]\nneeds: no-such-command cat\ncat | wc\n[broken]\necho it is broken >&2; exit 3\n\
                 [data none]\necho no room >&2; exit 1\n[dataless]\ndata: none\ncat\n";
@@ -99,7 +99,7 @@ fn what_cannot_run_here_is_left_out_aloud_and_nothing_at_all_is_no_success() {
 }
 
 #[test]
-fn the_list_can_be_shown_and_chosen_from() {
+fn list_shows_chosen_pipelines() {
     let scratch = Scratch::new();
     let seen = output(&mut command(&scratch, &["--list"]));
     assert!(seen.code == Some(0) && seen.stdout.lines().count() >= 60, "{seen:?}");
@@ -109,7 +109,7 @@ fn the_list_can_be_shown_and_chosen_from() {
 }
 
 #[test]
-fn who_is_killed_leaves_no_process_and_no_directory() {
+fn signal_ends_processes_and_removes_directory() {
     let scratch = Scratch::new();
     let list = scratch.file("list.txt", "[long]\necho >\"$DATA/began\"; exec sleep 1234.5\n");
     let store = scratch.path("cache/millstream/corpus-1-524288");
@@ -135,7 +135,7 @@ fn has_run_directory(store: &Path) -> bool {
 }
 
 #[test]
-fn mistakes_are_one_sentence() {
+fn wrong_use_fails_with_one_sentence() {
     let scratch = Scratch::new();
     for (arguments, says) in [
         (&["--only", "no-such-pipeline"][..], "no pipeline 'no-such-pipeline'"),

@@ -62,11 +62,11 @@ fn victims_end(hostile: &str) {
 }
 
 #[test]
-fn a_reader_outlives_a_hostile_writer() {
+fn reader_outlives_hostile_writer() {
     victims_end("writer");
 }
 
 #[test]
-fn a_writer_outlives_a_hostile_reader() {
+fn writer_outlives_hostile_reader() {
     victims_end("reader");
 }

@@ -1,4 +1,4 @@
-//! Files that a network writes: what they keep when they are replaced, who may read them meanwhile, and errors that come late.
+//! Files that a network writes: what they keep when they are replaced, their permissions meanwhile, and late errors.
 
 mod common;
 
@@ -26,7 +26,7 @@ fn old_file(scratch: &Scratch, name: &str) -> std::path::PathBuf {
 }
 
 #[test]
-fn a_file_that_is_replaced_keeps_owner_group_and_permissions() {
+fn replaced_file_keeps_owner_group_and_permissions() {
     let scratch = Scratch::new();
     let path = old_file(&scratch, "file");
     common::set_mode(&path, 0o640);
@@ -44,7 +44,7 @@ fn a_file_that_is_replaced_keeps_owner_group_and_permissions() {
 }
 
 #[test]
-fn a_file_that_is_replaced_keeps_its_access_control_list_and_attributes() {
+fn replaced_file_keeps_access_control_list_and_attributes() {
     let scratch = Scratch::new();
     let path = old_file(&scratch, "file");
     // Read and write for the owner, read for user 64132, as setfacl(1) writes it (linux/posix_acl_xattr.h).
@@ -68,7 +68,7 @@ os.setxattr(sys.argv[1], 'user.origin', b'mill')";
 }
 
 #[test]
-fn a_file_of_two_names_is_refused_and_stays_as_it_is() {
+fn write_refuses_file_with_hard_links() {
     let scratch = Scratch::new();
     let path = old_file(&scratch, "file");
     fs::hard_link(&path, scratch.path("other")).unwrap();
@@ -80,7 +80,7 @@ fn a_file_of_two_names_is_refused_and_stays_as_it_is() {
 }
 
 #[test]
-fn a_file_of_another_user_is_refused_where_it_would_change_hands() {
+fn write_refuses_file_whose_owner_it_cannot_keep() {
     let scratch = Scratch::new();
     let path = old_file(&scratch, "file");
     let directory = path.parent().unwrap();
@@ -103,7 +103,7 @@ fn a_file_of_another_user_is_refused_where_it_would_change_hands() {
 }
 
 #[test]
-fn a_new_file_has_the_usual_permissions_and_none_for_others_before() {
+fn new_file_is_private_until_complete() {
     let scratch = Scratch::new();
     // Without O_TMPFILE the content has a name while it is written.
     let shim = scratch.compile("cc", "named.so", NO_NAMELESS_FILES, &["-shared", "-fPIC"]);
@@ -169,7 +169,7 @@ int close(int fd) { int refused = is_file(fd), done = syscall(SYS_close, fd); re
 ";
 
 #[test]
-fn what_is_refused_late_is_an_error_wherever_it_was_to_go() {
+fn late_write_error_fails_the_network() {
     let scratch = Scratch::new();
     let program = common::program();
     for (name, options, says) in

@@ -35,7 +35,7 @@ int main(void) {
 "#;
 
 #[test]
-fn a_fork_is_refused_where_proc_is_gone_and_no_byte_is_lost() {
+fn fork_fails_without_losing_bytes_when_proc_is_unmounted() {
     if !can_join() {
         return;
     }

@@ -55,12 +55,12 @@ alone! {
         assert_eq!(read_exact(&plain, 8), b"and more");
     }
 
-    fn a_writer_that_closes_says_for_what_the_fifo_has_no_room() {
+    fn close_reports_bytes_without_room_in_fifo() {
         become_nobody();
         let name = Name::new().unwrap();
         let (reader, writer) = acquainted(&name);
         let plain = plain_reader(&name);
-        // As large as somebody without privileges can have it: it is not made larger for what is given back.
+        // The largest size without privileges: the closing writer cannot enlarge it.
         let most = std::fs::read_to_string("/proc/sys/fs/pipe-max-size").unwrap().trim().parse().unwrap();
         fcntl_setpipe_size(plain.0.as_fd(), most).unwrap();
         let through_kernel = writer.0.statistics().bytes_through_kernel;
@@ -74,7 +74,7 @@ alone! {
         assert!(read_exact(&plain, most).iter().all(|&byte| byte == 2));
     }
 
-    fn a_writer_that_closes_in_good_time_loses_nothing() {
+    fn close_hands_bytes_to_plain_reader() {
         let name = Name::new().unwrap();
         let (reader, writer) = acquainted(&name);
         let plain = plain_reader(&name);

@@ -201,7 +201,7 @@ impl End {
         {
             fifo::routes::becomes_plain(&self, link, company.access())?;
         }
-        // Who gets the descriptor can do nothing about it.
+        // The new owner of the descriptor can do nothing about it.
         let _ = self.leave_company();
         Ok(self.fd.take().expect("an end has its descriptor until it is given away"))
     }
@@ -361,7 +361,7 @@ impl Drop for End {
     fn drop(&mut self) {
         claim::give_back(self);
         if self.fd.is_some() && !self.has_left {
-            // Nobody to tell: `close` does.
+            // `close` reports it; a drop cannot.
             let _ = self.leave_company();
         }
         if let Some(fd) = self.fd.take() {

@@ -187,11 +187,11 @@ impl Writer {
         Ok(self.end.fd())
     }
 
-    /// As dropping it, and tells what became of the last bytes: of a FIFO whose bytes went through shared memory they are put into the
-    /// FIFO when the last end of this library goes, for which that may have no room. Waits up to 0.2 s at a time for some.
+    /// Closes this end and reports bytes that were lost. The last end of this library at a FIFO moves what is left in shared memory
+    /// into the FIFO. It waits up to 0.2 s at a time for room.
     ///
     /// # Errors
-    /// A sentence: so many bytes found no room and are lost. With a pipe, and where nobody reads any more, nothing is.
+    /// A sentence with the number of bytes that found no room and are lost. A pipe, and a FIFO without readers, give no error.
     pub fn close(self) -> io::Result<()> {
         self.end.close()
     }

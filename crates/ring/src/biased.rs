@@ -300,7 +300,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn who_is_named_while_it_waits_is_told() {
+    fn acquire_fails_when_word_names_the_waiter() {
         for is_own in [false, true] {
             let (lock, steady, other) = (BiasedLock::new(), somebody(1), somebody(2));
             if is_own {

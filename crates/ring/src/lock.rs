@@ -167,7 +167,7 @@ impl Lock {
                 return Ok(());
             }
             if word & OWNER == me {
-                // Not inside when it began to wait, and not since: somebody plays tricks.
+                // A hostile process wrote this thread's number: the thread was not inside when it began to wait.
                 return Err(Broken);
             }
             match parking.park(&self.0, word, word & OWNER) {

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_two_names_is_refused() {
+    fn take_over_refuses_hard_links() {
         let scratch = Scratch::new("names");
         let (path, _, new) = scratch.old_and_new();
         std::fs::hard_link(&path, scratch.0.join("other")).unwrap();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_are_kept_as_far_as_the_file_system_has_them() {
+    fn take_over_copies_attributes() {
         let scratch = Scratch::new("kept");
         let (path, metadata, new) = scratch.old_and_new();
         let set = rustix::fs::setxattr(&path, c"user.millstream", &[7; 2000], XattrFlags::empty());
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attribute_that_cannot_be_kept_is_named() {
+    fn refusal_names_the_attribute() {
         let error = cannot_have(ACCESS_LIST, Errno::OPNOTSUPP).to_string();
         assert!(error.contains("access control list"), "{error}");
         let error = cannot_have(c"user.a", Errno::NOSPC).to_string();

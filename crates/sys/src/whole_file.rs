@@ -86,7 +86,7 @@ impl WholeFile {
             self.temporary = Some(temporary);
         }
         if let Some(temporary) = &self.temporary {
-            // Now, and not after: nobody finds a file there that is not for them, or one that they may not read any more.
+            // Before the rename: a reader of the name must find neither a private file nor a wider one.
             self.file.set_permissions(self.permissions.clone())?;
             std::fs::rename(temporary, &self.path)?;
             self.temporary = None;

@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_generated_is_the_same_each_time_and_about_as_large_as_asked_for() {
+    fn generators_are_deterministic_and_sized() {
         for (name, generator) in GENERATED {
             let make = || {
                 let mut out = Vec::new();
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_has_words_that_pipelines_look_for() {
+    fn text_contains_searched_words() {
         let mut out = Vec::new();
         text(&mut Random(1), &mut out, 1 << 18).unwrap();
         let text = String::from_utf8(out).unwrap();

@@ -1,4 +1,4 @@
-//! Whoever ends the measurement, no pipeline outlives it and no directory stays behind.
+//! No pipeline outlives the measurement, and no directory stays behind, whatever signal ends it.
 
 use std::fs;
 use std::os::unix::process::CommandExt;

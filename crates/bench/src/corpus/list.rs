@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_programs_own_list_has_sixty_pipelines_of_many_kinds() {
+    fn own_list_has_sixty_pipelines_of_many_classes() {
         let own = Corpus::own();
         assert!(own.pipelines.len() >= 60, "{}", own.pipelines.len());
         let classes: BTreeSet<&str> = own.pipelines.iter().map(|pipeline| pipeline.class.as_str()).collect();
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_users_list_reads_what_the_programs_own_makes() {
+    fn user_list_may_read_own_data() {
         let text = "# mine\n[data two]\ndata: text\ncp \"$DATA/text\" \"$OUT\"\n\n[a-b]\nclass: x\nneeds: cat wc\n\
                     data: two text.gz\n# a comment, because the script has not begun\ncat | wc\n[not a heading]\n";
         let corpus = Corpus::of(text).unwrap();
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_installed_is_named_also_of_the_data() {
+    fn lacks_includes_commands_of_data() {
         let text =
             "[data one]\nneeds: no-such-b\n:\n[data two]\ndata: one\n:\n[p]\nneeds: no-such-a cat\ndata: two\n:\n";
         let corpus = Corpus::of(text).unwrap();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_told_with_its_line() {
+    fn mistake_is_reported_with_line() {
         for (text, says) in [
             ("", "no pipeline"),
             ("cat\n", "line 1: before the first"),

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_outcome_is_the_worst_of_all() {
+    fn outcome_is_the_worst_row() {
         let fine = Row { placements: vec![placed(Verdict::Inconclusive)], ..Row::new("fine", "") };
         let slower = Row { placements: vec![placed(Verdict::Worse)], ..Row::new("slower", "") };
         let failed = Row { error: Some("hangs".into()), ..Row::new("failed", "") };
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_slower_failed_or_left_out_is_said_below_the_table() {
+    fn render_lists_losses_below_the_table() {
         let slower = Row {
             placements: vec![placed(Verdict::Worse)],
             bytes: 4_000_000,

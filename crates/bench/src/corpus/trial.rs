@@ -54,7 +54,7 @@ pub struct Progress<'a> {
     pub doing: &'static str,
 }
 
-/// Who carries the bytes.
+/// What carries the bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Carrier {
     Kernel,

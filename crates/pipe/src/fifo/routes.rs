@@ -258,7 +258,7 @@ pub(crate) fn leave(end: &End, link: &Link, access: Access) -> io::Result<()> {
             return match lost {
                 0 => Ok(()),
                 _ => Err(io::Error::other(format!(
-                    "the FIFO had no room for the last {lost} bytes for {} ms, and nobody who stays can pass them on",
+                    "the FIFO had no room for the last {lost} bytes for {} ms, and no other end can pass them on",
                     LINGER.as_millis()
                 ))),
             };

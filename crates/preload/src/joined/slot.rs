@@ -240,7 +240,7 @@ impl Slot {
         self.capacity().saturating_sub(written.wrapping_sub(read) as usize)
     }
 
-    /// None where the positions are impossible: who waits for more is told by the kernel when the other side is gone.
+    /// Impossible positions count as no bytes. The reader then waits in the kernel, which ends the wait when the writer is gone.
     fn waiting_at(&self, read: u64) -> usize {
         let written = self.written.0.bytes.load(SeqCst) & !FROZEN;
         let waiting = written.wrapping_sub(read) as usize;
