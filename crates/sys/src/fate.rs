@@ -43,6 +43,8 @@ pub enum Fate {
     Number,
     /// It uses another pipe in the same direction that is joined, or that may be.
     Second,
+    /// It has several CPUs, and its own input is a pipe that stays with the kernel.
+    Fed,
     /// It gave an address at which there was no memory.
     Nowhere,
     /// Its process is under filters of system calls of its own (seccomp).
@@ -56,7 +58,7 @@ pub enum Fate {
 }
 
 /// All but [`Fate::Called`], by their words.
-const PLAIN: [Fate; 23] = [
+const PLAIN: [Fate; 24] = [
     Fate::Untold,
     Fate::Joined,
     Fate::Waits,
@@ -80,6 +82,7 @@ const PLAIN: [Fate; 23] = [
     Fate::Signals,
     Fate::Fault,
     Fate::Second,
+    Fate::Fed,
 ];
 const CALLED: u32 = 1 << 16;
 

@@ -29,7 +29,9 @@ pub(crate) fn program() -> &'static str {
 pub(crate) fn millstream<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(arguments: I) -> Command {
     let mut command = Command::new(program());
     command.args(arguments).stdin(Stdio::null());
-    for name in ["LD_PRELOAD", "MILLSTREAM_RUN", "MILLSTREAM_PROGRAM", "MILLSTREAM_JOINED_LOG"] {
+    for name in
+        ["LD_PRELOAD", "MILLSTREAM_RUN", "MILLSTREAM_PROGRAM", "MILLSTREAM_JOINED_LOG", "MILLSTREAM_SKIPPED_LOG"]
+    {
         command.env_remove(name);
     }
     command.env("XDG_DATA_HOME", data_home()).env("XDG_CONFIG_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/config"));

@@ -524,6 +524,15 @@ pub(super) fn is_alive(pid: u32) -> bool {
     unsafe { any(k::__NR_kill, [pid as usize, 0, 0, 0, 0, 0]) != ESRCH }
 }
 
+/// Whether this thread may run on one CPU only. `false` if the kernel does not say.
+pub(super) fn has_one_cpu() -> bool {
+    // As many as most systems can have.
+    let mut set = [0_u64; 1024 / 64];
+    // SAFETY: the kernel writes into the set, no more than its size.
+    let len = unsafe { any(k::__NR_sched_getaffinity, [0, size_of_val(&set), set.as_mut_ptr() as usize, 0, 0, 0]) };
+    len > 0 && set.iter().map(|word| word.count_ones()).sum::<u32>() == 1
+}
+
 /// Ticks of the processor's clock, between 0.3 and 1 nanosecond each.
 pub(super) fn ticks() -> u64 {
     // SAFETY: every x86-64 processor has the instruction; it reads a counter.

@@ -56,6 +56,10 @@ pub(super) fn offer() {
         WRITER.give_up();
         return WRITER.tally.tell(Fate::Confined);
     }
+    if is_fed_by_kernel() {
+        WRITER.try_at.store(WRITER.passed.load(Relaxed) + worth_it(), Relaxed);
+        return WRITER.tally.tell(Fate::Fed);
+    }
     let mut room = [0; 64];
     match pipe_of(&WRITER, &mut room).ok_or(Fate::Untold).and_then(|(_, inode)| offer::make(inode)) {
         Ok(slot) => {
@@ -69,6 +73,15 @@ pub(super) fn offer() {
             WRITER.tally.tell(why_not);
         }
     }
+}
+
+/// Whether the input of this process is a busy pipe that is not joined so far, and this process has several CPUs. A reader of its
+/// output that takes each piece at once from memory would make this process sleep for each piece of its input, and the writer of that
+/// input wake it: on another CPU that is dearer than what memory saves. Where the user has said when pipes join, they do.
+fn is_fed_by_kernel() -> bool {
+    let is_in_kernel = matches!(READER.stage(), Stage::Counted | Stage::Wants | Stage::Ready);
+    let is_asked = super::after().is_none() && !WRITER.is_promised() && !READER.is_promised();
+    is_asked && is_in_kernel && READER.is_still_there() && !kernel::has_one_cpu()
 }
 
 /// Before a write, now and then: without guards the program may have closed the pipe, and another may have its number.

@@ -184,6 +184,7 @@ fn word(fate: Fate) -> Option<String> {
         Fate::Signals => "signals",
         Fate::Fault => "fault",
         Fate::Second => "second",
+        Fate::Fed => "input",
     };
     Some(word.to_owned())
 }
