@@ -26,6 +26,8 @@ use super::{alone, confined, faults, guard, kernel, newer, offer, other_names, r
 const MEETING_NS: u64 = 2_000_000;
 /// A reader that finds no offer asks the kernel for one again after so many bytes.
 const ASK_AGAIN: u64 = 256 << 10;
+/// A writer whose input may still join looks again after so many bytes.
+const LOOK_AGAIN: u64 = 512 << 10;
 /// So often it waits after one write.
 const MEETINGS: u32 = 3;
 /// What the write before it is at most: it fits into a pipe of the usual size, and so mostly ends without the reader.
@@ -57,7 +59,7 @@ pub(super) fn offer() {
         return WRITER.tally.tell(Fate::Confined);
     }
     if is_fed_by_kernel() {
-        WRITER.try_at.store(WRITER.passed.load(Relaxed) + worth_it(), Relaxed);
+        WRITER.try_at.store(WRITER.passed.load(Relaxed) + LOOK_AGAIN, Relaxed);
         return WRITER.tally.tell(Fate::Fed);
     }
     let mut room = [0; 64];
