@@ -1,8 +1,9 @@
 //! One pipeline after the other: whether it works, what it moves, how long it takes.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{Read, Seek};
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
@@ -147,7 +148,11 @@ impl Trial<'_> {
             }
         }
         progress("its pipes are counted");
-        match self.count(pipeline)? {
+        // The share of shared memory depends on the placement: counted in the first one.
+        if let Some(placement) = self.placements.first() {
+            cpu::restrict_to(&placement.cpus()?).map_err(|error| format!("cannot choose the CPUs: {error}"))?;
+        }
+        match self.count(pipeline, &expected)? {
             Ok(statistics) => statistics.enter(&mut row),
             Err(why) => row.error = Some(why),
         }
@@ -186,15 +191,15 @@ impl Trial<'_> {
     }
 
     /// One more run, whose pipes are counted.
-    fn count(&self, pipeline: &Pipeline) -> Result<Result<Statistics, String>, String> {
-        let path = self.store.directory().join(format!("statistics.{}", std::process::id()));
+    fn count(&self, pipeline: &Pipeline, expected: &Run) -> Result<Result<Statistics, String>, String> {
+        // Of no name, so that nothing is left.
+        let file = memory::anonymous_file().map_err(|error| format!("cannot make a file for statistics: {error}"))?;
+        let path = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()));
         let run = self.launch(pipeline, Carrier::Millstream, Some(&path))?;
-        let text = fs::read(&path);
-        let _ = fs::remove_file(&path);
-        if let Err(why) = run {
-            return Ok(Err(format!("while its pipes are counted it {why}")));
+        if let Err(Differs::UnderRun(why) | Differs::Bare(why)) = Carrier::Millstream.compared(run, expected) {
+            return Ok(Err(format!("while its pipes are counted: {why}")));
         }
-        let text = text.map_err(|error| format!("'millstream run' left no statistics: {error}"))?;
+        let text = content(file)?;
         let statistics = serde_json::from_slice(&text).map_err(|error| format!("the statistics are no JSON: {error}"));
         statistics.map(Ok)
     }

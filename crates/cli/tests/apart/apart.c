@@ -78,7 +78,7 @@ static void await(void) {
     IS(read(channel, &byte, 1), 1);
 }
 
-// Until the other side sleeps (proc(5)); it has said who it is.
+// Waits until the peer sleeps (proc(5)). The peer has sent its process number.
 static void until_asleep(pid_t process) {
     char path[64], text[512];
     for (;;) {

@@ -76,7 +76,7 @@ impl Library {
 
 /// Pages of a library's code that are changed aside, and then take the place of the mapped ones.
 pub(super) struct Patch<'a> {
-    library: &'a Library,
+    glibc: &'a Library,
     file: i32,
     area: usize,
     /// Where each page of the area belongs.
@@ -96,7 +96,7 @@ impl Patch<'_> {
         if area.is_none() {
             kernel::close(file);
         }
-        Some(Patch { library, file, area: area?, pages: [0; Patch::MOST], used: 0, room })
+        Some(Patch { glibc: library, file, area: area?, pages: [0; Patch::MOST], used: 0, room })
     }
 
     /// Makes the function at `entry` begin with a jump to `to`. Returns the code that it began with, if it is as in the file.
@@ -130,7 +130,7 @@ impl Patch<'_> {
     /// hold all of that, or what is mapped there is not what the file has.
     fn copy_of(&mut self, address: usize) -> Option<usize> {
         let (page, inside) = (address & !(PAGE - 1), address & (PAGE - 1));
-        if !self.library.code.contains(&address) || inside + displaced::WINDOW > PAGE {
+        if !self.glibc.code.contains(&address) || inside + displaced::WINDOW > PAGE {
             return None;
         }
         let known = self.pages[..self.used].iter().position(|&known| known == page);
@@ -154,7 +154,7 @@ impl Patch<'_> {
             // SAFETY: as above.
             words.for_each(|(place, word)| unsafe { *place = word });
         } else {
-            let offset = page.checked_sub(self.library.code.start)? + self.library.offset;
+            let offset = page.checked_sub(self.glibc.code.start)? + self.glibc.offset;
             let has_all = kernel::read_at(self.file, copy as *mut u8, PAGE, offset) == PAGE as isize;
             // SAFETY: as above.
             let is_same = |(place, word): (*mut u64, u64)| unsafe { *place == word };
@@ -184,7 +184,7 @@ impl Patch<'_> {
 
     /// The page is the file's again.
     fn put_back(&self, page: usize) {
-        kernel::map_code(self.file, page - self.library.code.start + self.library.offset, page, PAGE);
+        kernel::map_code(self.file, page - self.glibc.code.start + self.glibc.offset, page, PAGE);
     }
 }
 
