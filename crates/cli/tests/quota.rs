@@ -2,22 +2,25 @@
 
 mod common;
 
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 use common::{Scratch, Seen, output};
 
 /// As a user of the test's own, so that nobody else's pipes count.
 fn as_user(user: &str, scratch: &Scratch, arguments: &[&str]) -> Seen {
     let installed = scratch.installed();
-    output(
-        Command::new("setpriv")
-            .args(["--reuid", user, "--regid", user, "--clear-groups"])
-            .arg(installed)
-            .args(arguments)
-            .env("PATH", "/usr/bin:/bin")
-            .env_remove("LD_PRELOAD")
-            .env_remove("MILLSTREAM_RUN"),
-    )
+    output(user_command(user).arg(installed).args(arguments))
+}
+
+fn user_command(user: &str) -> Command {
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid", user, "--regid", user, "--clear-groups"])
+        .env("PATH", "/usr/bin:/bin")
+        .env_remove("LD_PRELOAD")
+        .env_remove("MILLSTREAM_RUN");
+    command
 }
 
 fn soft_quota_bytes() -> u64 {
@@ -54,6 +57,75 @@ fn a_thousand_pipes_with_a_size_that_the_quota_cannot_hold_still_work() {
     let scratch = Scratch::new();
     let seen = as_user("64125", &scratch, &["run", "--pipe-size", "1M", "--", "python3", "-c", THOUSAND]);
     assert_eq!((seen.code, seen.stderr.as_str()), (Some(0), ""));
+}
+
+/// So many processes, so many pipes in each. Prints how many are large when all are there, and ends when its input does.
+const CROWD: &str = r#"
+import os, fcntl, sys
+processes, pipes = int(sys.argv[1]), int(sys.argv[2])
+held, hold = os.pipe()
+tell, told = os.pipe()
+for _ in range(processes):
+    if os.fork() == 0:
+        os.close(hold)
+        ends = [os.pipe() for _ in range(pipes)]
+        os.write(told, bytes([sum(fcntl.fcntl(r, 1032) > 65536 for r, w in ends)]))
+        os.read(held, 1)
+        os._exit(0)
+os.close(told)
+large = 0
+for _ in range(processes):
+    large += os.read(tell, 1)[0]
+print(large, flush=True)
+sys.stdin.read()
+"#;
+
+/// Starts a crowd of that user's processes, and makes a pipe outside of it: how many of the crowd's pipes are large, and the other's size.
+fn beside_crowd(user: &str, mut crowd: Command, processes: &str, pipes: &str) -> (u64, u64) {
+    crowd.args(["python3", "-c", CROWD, processes, pipes]);
+    let mut crowd = crowd.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(crowd.stdout.take().unwrap());
+    let mut large = String::new();
+    lines.read_line(&mut large).unwrap();
+    let size_of_another = "import os, fcntl; print(fcntl.fcntl(os.pipe()[0], 1032))";
+    let outside = output(user_command(user).args(["python3", "-c", size_of_another]));
+    drop(crowd.stdin.take());
+    assert!(crowd.wait().unwrap().success());
+    (large.trim().parse().unwrap(), outside.stdout.trim().parse().unwrap())
+}
+
+#[test]
+fn an_outside_pipe_is_whole_beside_a_run_of_many_processes() {
+    let scratch = Scratch::new();
+    let millstream = scratch.installed();
+    let crowds = [("64126", "300", "1", 100), ("64127", "30", "10", 100), ("64128", "3", "100", 40)];
+    for (user, processes, pipes, least) in crowds {
+        let mut crowd = user_command(user);
+        crowd.arg(&millstream).args(["run", "--"]);
+        let (large, outside) = beside_crowd(user, crowd, processes, pipes);
+        assert_eq!(outside, 65_536, "{processes} processes with {pipes} pipes each, {large} large");
+        assert!(large >= least, "{processes} processes with {pipes} pipes each: {large} are large");
+    }
+}
+
+#[test]
+fn a_program_that_gives_its_rights_away_leaves_the_quota_to_others() {
+    let scratch = Scratch::new();
+    let user = "64129";
+    let mut crowd = Command::new(scratch.installed());
+    crowd.env("PATH", "/usr/bin:/bin").args([
+        "run",
+        "--",
+        "setpriv",
+        "--reuid",
+        user,
+        "--regid",
+        user,
+        "--clear-groups",
+    ]);
+    let (large, outside) = beside_crowd(user, crowd, "300", "1");
+    assert_eq!(outside, 65_536, "{large} large");
+    assert!(large > 100, "{large} are large");
 }
 
 #[test]

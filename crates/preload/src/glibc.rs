@@ -113,6 +113,14 @@ pub(crate) fn environment() -> *const *const c_char {
 /// `RTLD_NEXT`: the definition that comes after this library's in the search order.
 const NEXT: *mut c_void = core::ptr::without_provenance_mut(usize::MAX);
 
+/// A variable of the C library; null where it has none of this name. Asks the loader: only as the program starts.
+pub(crate) fn variable(name: &CStr) -> *mut c_void {
+    /// `RTLD_DEFAULT`: a program may have a copy of its own of a variable, which the C library uses then.
+    const PROGRAM_FIRST: *mut c_void = core::ptr::null_mut();
+    // SAFETY: a C string.
+    unsafe { dlsym(PROGRAM_FIRST, name.as_ptr()) }
+}
+
 /// A function of the C library that ours hides.
 pub(crate) struct Behind {
     name: &'static CStr,

@@ -32,6 +32,7 @@ mod joined;
 mod memory;
 mod names;
 mod pipes;
+mod quota;
 mod start;
 #[cfg(not(feature = "count"))]
 mod tools;

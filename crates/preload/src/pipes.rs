@@ -5,30 +5,33 @@
 //! way of the thread for which all wait.
 
 use core::ffi::{c_char, c_int};
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicU64};
 
 use millstream_sys::fd::BorrowedFd;
 use millstream_sys::ledger::Origin;
-use millstream_sys::settings::Settings;
+use millstream_sys::settings::Sizing;
 use millstream_sys::settled::{self, By};
 use millstream_sys::{pipe, raw};
 
 use crate::descriptor::borrow;
 use crate::glibc::{self, Behind};
+use crate::quota;
 
-/// [`Settings::pipe_bytes`]; 0, that is hands off, until the start and when there are no settings.
+/// [`Sizing::bytes`]; 0, that is hands off, until the start and when there are no settings.
 static PIPE_BYTES: AtomicU64 = AtomicU64::new(0);
-/// [`Settings::descriptor_limit`].
-static DESCRIPTOR_LIMIT: AtomicU64 = AtomicU64::new(0);
+/// [`Sizing::is_chosen`].
+static IS_CHOSEN: AtomicBool = AtomicBool::new(false);
 
 static POPEN: Behind = Behind::new(c"popen");
 static FCNTL: Behind = Behind::new(c"fcntl");
 
 /// Begins to enlarge: pipes that are made from now on, and those that stand on the standard input and output. A program
 /// that is not in the run's hands may have made these: a static shell, a Go program.
-pub(crate) fn start(settings: &Settings<'_>) {
-    PIPE_BYTES.store(settings.pipe_bytes, Relaxed);
-    DESCRIPTOR_LIMIT.store(settings.descriptor_limit, Relaxed);
+pub(crate) fn start(sizing: &Sizing) {
+    quota::start(sizing);
+    PIPE_BYTES.store(sizing.bytes, Relaxed);
+    IS_CHOSEN.store(sizing.is_chosen, Relaxed);
     POPEN.prepare();
     FCNTL.prepare();
     for fd in 0..2 {
@@ -161,7 +164,7 @@ pub(crate) fn leave_to_threads() {
         return;
     }
     // Where the user has said how large pipes are to be, they are.
-    if bytes <= pipe::DEFAULT_CAPACITY || DESCRIPTOR_LIMIT.load(Relaxed) == u64::MAX {
+    if bytes <= pipe::DEFAULT_CAPACITY || IS_CHOSEN.load(Relaxed) {
         return;
     }
     for fd in 0..2 {
@@ -194,16 +197,14 @@ pub(crate) fn take_from_threads(fd: c_int) {
 /// What is done for each new pipe. A refusal is no error: the pipe then is what the kernel made.
 fn welcome(fd: c_int, _origin: Origin) {
     let Some(end) = borrow(&fd) else { return };
-    if u64::from(fd.unsigned_abs()) < DESCRIPTOR_LIMIT.load(Relaxed) {
-        enlarge(end);
-    }
+    enlarge(end);
     #[cfg(feature = "count")]
     crate::counted::record(end, _origin);
 }
 
 fn enlarge(end: BorrowedFd<'_>) {
-    match PIPE_BYTES.load(Relaxed) {
-        0 => {}
-        bytes => pipe::request_capacity(end, bytes as usize),
+    let bytes = PIPE_BYTES.load(Relaxed);
+    if bytes > 0 && quota::allows(end, bytes) {
+        pipe::request_capacity(end, bytes as usize);
     }
 }

@@ -20,7 +20,7 @@ extern "C" fn start() {
     #[cfg(feature = "count")]
     crate::counted::start(&settings);
     exec::start();
-    pipes::start(&settings);
+    pipes::start(&settings.sizing);
     #[cfg(all(feature = "ring", target_arch = "x86_64"))]
     crate::joined::start(&settings);
 }

@@ -34,6 +34,7 @@ pub mod joint;
 pub mod ledger;
 pub mod machine;
 pub mod pipe;
+pub mod quota;
 pub mod raw;
 pub mod settings;
 pub mod settled;

@@ -9,8 +9,8 @@ use core::ffi::{c_char, c_int};
 use core::mem::MaybeUninit;
 
 use linux_raw_sys::general::{
-    __NR_execve, __NR_exit_group, __NR_fcntl, __NR_newfstatat, __NR_openat, __NR_pipe2, AT_EMPTY_PATH, AT_FDCWD,
-    S_IFCHR, S_IFMT, S_IFREG, stat,
+    __NR_execve, __NR_exit_group, __NR_fcntl, __NR_getpid, __NR_newfstatat, __NR_openat, __NR_pipe2,
+    __NR_rt_sigprocmask, AT_EMPTY_PATH, AT_FDCWD, S_IFCHR, S_IFMT, S_IFREG, SIG_BLOCK, SIG_SETMASK, stat,
 };
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::fs::OFlags;
@@ -169,6 +169,32 @@ pub fn exit(status: c_int) -> ! {
 pub fn say(text: &[u8]) {
     // SAFETY: a number that is only used for a call which is valid for any.
     let _ = rustix::io::write(unsafe { BorrowedFd::borrow_raw(2) }, text);
+}
+
+/// The number of this process.
+pub fn process() -> u32 {
+    // SAFETY: touches no memory.
+    unsafe { call4(__NR_getpid, 0, 0, 0, 0) as u32 }
+}
+
+/// Blocks the signals in `set` for this thread and returns what was blocked.
+pub fn block_signals(set: u64) -> u64 {
+    change_mask(SIG_BLOCK, set)
+}
+
+/// Blocks these signals for this thread and no others.
+pub fn set_signal_mask(set: u64) {
+    change_mask(SIG_SETMASK, set);
+}
+
+#[inline(never)]
+fn change_mask(how: u32, set: u64) -> u64 {
+    let mut before = 0_u64;
+    // SAFETY: two sets of 8 bytes, the kernel's size.
+    unsafe {
+        call4(__NR_rt_sigprocmask, how as usize, (&raw const set) as usize, (&raw mut before) as usize, 8);
+    }
+    before
 }
 
 /// Any system call, for who passes on what a C program asked for, or may not touch the C library: the kernel's answer as it

@@ -1,10 +1,10 @@
 //! What `millstream run` tells every program of its tree, in one environment variable.
 //!
 //! The variable is read by the library inside each program as it starts, so its form is part of the agreement between
-//! the two: `1:SIZE:FDS`, `1:SIZE:FDS:TOKEN:LEDGER` (a run that counts) or `1:SIZE:FDS:TOKEN:LEDGER:AFTER:FIRST:NAMESPACE:TICKS:FILTERS` and six times
-//! `:OLDER`
-//! (a run whose pipes may go through shared memory, see [`Ring`]; it counts if LEDGER is not empty). The token is in hexadecimal, LEDGER a
-//! path, all else numbers in decimal. The first field is the version; a library that does not know it leaves every pipe alone.
+//! the two: `2:SIZE:CHOSEN:RESERVE:EXEMPT`; then `:TOKEN:LEDGER` in a run that counts; then
+//! `:AFTER:FIRST:NAMESPACE:TICKS:FILTERS` and six times `:OLDER` in one whose pipes may go through shared memory, see [`Ring`] (it counts
+//! if LEDGER is not empty). The token is in hexadecimal, LEDGER a path, all else numbers in decimal. The first field is the version; a
+//! library that does not know it leaves every pipe alone.
 
 use core::ffi::CStr;
 use core::fmt;
@@ -19,7 +19,7 @@ pub const ENTRY: &[u8] = b"MILLSTREAM_RUN=";
 pub const LIBRARIES: [&str; 4] =
     ["libmillstream_preload.so", "libmillstream_count.so", "libmillstream_ring.so", "libmillstream_ring_count.so"];
 
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// Whether a path ends in the name of a library of ours.
 pub fn is_library(path: &[u8]) -> bool {
@@ -30,17 +30,26 @@ pub fn is_library(path: &[u8]) -> bool {
 /// How the programs of one run treat the pipes that they make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings<'a> {
-    /// Bytes that a pipe is to hold. 0 leaves pipes as the kernel makes them.
-    pub pipe_bytes: u64,
-    /// Only pipes whose read end gets a lower descriptor than this are enlarged. Descriptors are handed out from the
-    /// lowest, so this bounds how many large pipes one process can hold, and with that what it takes of the user's
-    /// quota, without counting anything.
-    pub descriptor_limit: u64,
+    /// How large they are.
+    pub sizing: Sizing,
     /// Where to count what passes, if the run counts.
     pub ledger: Option<LedgerAddress<'a>>,
     /// What programs must know that move the bytes of pipes through shared memory, if the run has such. With a ledger both have
     /// one token.
     pub ring: Option<Ring>,
+}
+
+/// How large pipes are, and what others keep of their user's quota.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizing {
+    /// Bytes that a pipe is to hold. 0 leaves pipes as the kernel makes them.
+    pub bytes: u64,
+    /// The user said so: also the pipes of programs with threads hold as much.
+    pub is_chosen: bool,
+    /// A pipe is enlarged only while so much of the user's quota is left (see [`quota`](crate::quota)). 0: there is no quota.
+    pub reserve: u64,
+    /// Only those who gave their rights away have the quota.
+    pub is_exempt: bool,
 }
 
 /// How many pipes a run may be given and still be known not to have made.
@@ -91,9 +100,9 @@ impl<'a> Settings<'a> {
     /// Reads what [`Display`](fmt::Display) wrote; `None` if it is anything else.
     pub fn parse(value: &'a CStr) -> Option<Settings<'a>> {
         let (version, rest) = number(value.to_bytes(), 10)?;
-        let (pipe_bytes, rest) = number(after_colon(rest)?, 10)?;
-        let (descriptor_limit, rest) = number(after_colon(rest)?, 10)?;
-        let mut settings = Settings { pipe_bytes, descriptor_limit, ledger: None, ring: None };
+        let ([bytes, is_chosen, reserve, is_exempt], rest) = numbers(rest)?;
+        let sizing = Sizing { bytes, is_chosen: is_chosen != 0, reserve, is_exempt: is_exempt != 0 };
+        let mut settings = Settings { sizing, ledger: None, ring: None };
         if !rest.is_empty() {
             let (token, rest) = number(after_colon(rest)?, 16)?;
             let rest = after_colon(rest)?;
@@ -108,7 +117,8 @@ impl<'a> Settings<'a> {
 
 impl fmt::Display for Settings<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{VERSION}:{}:{}", self.pipe_bytes, self.descriptor_limit)?;
+        let Sizing { bytes, is_chosen, reserve, is_exempt } = self.sizing;
+        write!(f, "{VERSION}:{bytes}:{}:{reserve}:{}", u8::from(is_chosen), u8::from(is_exempt))?;
         let token = self.ledger.map(|ledger| ledger.token).or(self.ring.map(|ring| ring.token));
         let Some(token) = token else { return Ok(()) };
         write!(f, ":{token:x}:")?;
@@ -125,17 +135,23 @@ impl fmt::Display for Settings<'_> {
 
 /// Nothing, or `:AFTER:FIRST:NAMESPACE:TICKS:FILTERS` and the older pipes.
 #[expect(clippy::option_option, reason = "what is not there, and what is not understood")]
-fn ring(token: u64, mut text: &[u8]) -> Option<Option<Ring>> {
+fn ring(token: u64, text: &[u8]) -> Option<Option<Ring>> {
     if text.is_empty() {
         return Some(None);
     }
-    let mut numbers = [0; 5 + OLDER_PIPES];
+    let ([after, first, namespace, ticks, filters], rest) = numbers(text)?;
+    let (older, rest) = numbers(rest)?;
+    let filters = u32::try_from(filters).ok()?;
+    rest.is_empty().then_some(Some(Ring { token, after, first, namespace, ticks, filters, older }))
+}
+
+/// So many numbers, a colon before each, and what follows them.
+fn numbers<const COUNT: usize>(mut text: &[u8]) -> Option<([u64; COUNT], &[u8])> {
+    let mut numbers = [0; COUNT];
     for place in &mut numbers {
         (*place, text) = number(after_colon(text)?, 10)?;
     }
-    let [after, first, namespace, ticks, filters, older @ ..] = numbers;
-    let filters = u32::try_from(filters).ok()?;
-    text.is_empty().then_some(Some(Ring { token, after, first, namespace, ticks, filters, older }))
+    Some((numbers, text))
 }
 
 /// The number that `text` begins with, and what follows it. Written out because the library that runs this carries
@@ -163,6 +179,7 @@ mod tests {
     use std::ffi::CString;
     use std::string::ToString;
 
+    const SIZING: Sizing = Sizing { bytes: 262_144, is_chosen: true, reserve: 8 << 20, is_exempt: false };
     const RING: Ring = Ring {
         token: 0xabc,
         after: 1,
@@ -181,17 +198,16 @@ mod tests {
     #[test]
     fn what_is_written_is_read_back() {
         for settings in [
-            Settings { pipe_bytes: 262_144, descriptor_limit: 128, ledger: None, ring: None },
+            Settings { sizing: SIZING, ledger: None, ring: None },
+            Settings { sizing: Sizing { is_exempt: true, reserve: u64::MAX, ..SIZING }, ledger: None, ring: None },
             Settings {
-                pipe_bytes: 0,
-                descriptor_limit: u64::MAX,
+                sizing: Sizing::default(),
                 ledger: Some(LedgerAddress { token: u64::MAX, path: b"/proc/1/fd/3" }),
                 ring: None,
             },
-            Settings { pipe_bytes: 1, descriptor_limit: 2, ledger: None, ring: Some(RING) },
+            Settings { sizing: SIZING, ledger: None, ring: Some(RING) },
             Settings {
-                pipe_bytes: 1,
-                descriptor_limit: 2,
+                sizing: SIZING,
                 ledger: Some(LedgerAddress { token: 0xabc, path: b"/proc/12/fd/3" }),
                 ring: Some(RING),
             },
@@ -221,24 +237,26 @@ mod tests {
     fn anything_else_is_refused() {
         for text in [
             c"",
-            c"1",
-            c"1:",
-            c"1:5",
-            c"2:5:6",
-            c"1:5:6:",
-            c"1:5:6:7",
-            c"1:5:6:x:/p",
-            c"1:5:6:r",
-            c"1:5:6:r:",
-            c"1:5:6:r7:/p",
-            c"1:5:6:7:/p:1:2:3",
-            c"1:5:6:7:/p:1:2:3:4:5:6:7:8:9:10:x",
-            c"1:5:6:7:/p:1:2:3:4:99999999999:6:7:8:9:10:11",
-            c"1:-5:6",
-            c"1:5:6 ",
-            c"1::6",
-            c"1:5:6:11111111111111111:/p",
-            c"1:99999999999999999999:6",
+            c"2",
+            c"2:",
+            c"2:5",
+            c"2:5:0:6",
+            c"1:5:0:6:0",
+            c"1:5:6",
+            c"2:5:0:6:0:",
+            c"2:5:0:6:0:7",
+            c"2:5:0:6:0:x:/p",
+            c"2:5:0:6:0:r",
+            c"2:5:0:6:0:r:",
+            c"2:5:0:6:0:r7:/p",
+            c"2:5:0:6:0:7:/p:1:2:3",
+            c"2:5:0:6:0:7:/p:1:2:3:4:5:6:7:8:9:10:x",
+            c"2:5:0:6:0:7:/p:1:2:3:4:99999999999:6:7:8:9:10:11",
+            c"2:-5:0:6:0",
+            c"2:5:0:6:0 ",
+            c"2::0:6:0",
+            c"2:5:0:6:0:11111111111111111:/p",
+            c"2:99999999999999999999:0:6:0",
         ] {
             assert_eq!(Settings::parse(text), None, "{text:?}");
         }

@@ -111,7 +111,7 @@ impl Summary {
             seconds: outcome.duration.as_secs_f64(),
             ring: ring_off.is_none(),
             ring_off,
-            pipe_size: (plan.bytes > 0).then_some(plan.bytes),
+            pipe_size: (plan.bytes() > 0).then_some(plan.bytes()),
             unrecorded: ledger.unrecorded(),
             pipes: ledger.records().map(|record| Pipe::new(record, ring_off.is_none(), seen)).collect(),
         }

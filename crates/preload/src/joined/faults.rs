@@ -13,6 +13,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use millstream_sys::fate::Fate;
+use millstream_sys::raw;
 
 use super::kernel::{self, Action};
 use super::retreat;
@@ -75,7 +76,7 @@ pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) -> bool {
 /// Whether the handler would be called for each fault of the calling code, and nobody would miss it: these signals are neither
 /// held back nor ignored, nor held back while another handler runs.
 pub(super) fn can_be_caught() -> bool {
-    kernel::block(0) & BOTH == 0
+    raw::block_signals(0) & BOTH == 0
         && (1..=64).all(|signal| {
             let action = kernel::action_of(signal);
             match SIGNALS.contains(&signal) {

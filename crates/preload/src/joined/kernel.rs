@@ -363,25 +363,6 @@ pub(super) fn is_left(fd: i32) -> bool {
     poll(fd, 0, 0) & (POLLERR | POLLHUP) != 0
 }
 
-/// Blocks what `set` has and returns what was blocked.
-pub(super) fn block(set: u64) -> u64 {
-    change_mask(k::SIG_BLOCK as usize, set)
-}
-
-#[inline(never)]
-pub(super) fn set_mask(set: u64) {
-    change_mask(k::SIG_SETMASK as usize, set);
-}
-
-fn change_mask(how: usize, set: u64) -> u64 {
-    let mut before = 0_u64;
-    // SAFETY: two sets of 8 bytes, the kernel's size.
-    unsafe {
-        any(k::__NR_rt_sigprocmask, [how, (&raw const set) as usize, (&raw mut before) as usize, 8, 0, 0]);
-    }
-    before
-}
-
 /// Takes a SIGPIPE that waits behind the mask, if one does.
 pub(super) fn forget_sigpipe() {
     let (set, time) = (1_u64 << (13 - 1), Time { seconds: 0, nanoseconds: 0 });

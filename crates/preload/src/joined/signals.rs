@@ -7,6 +7,7 @@ use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use millstream_sys::fate::Fate;
+use millstream_sys::raw;
 
 use super::end::End;
 use super::{alone, kernel, retreat};
@@ -20,13 +21,13 @@ pub(super) struct Held {
 
 impl Held {
     pub(super) fn all() -> Held {
-        Held { before: kernel::block(ALL) }
+        Held { before: raw::block_signals(ALL) }
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        kernel::set_mask(self.before);
+        raw::set_signal_mask(self.before);
     }
 }
 
