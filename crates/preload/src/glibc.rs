@@ -6,7 +6,7 @@
 //! program brings. They are weak, so another C library that is made to load this one finds nothing missing.
 
 use core::arch::global_asm;
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_ulong, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 use millstream_sys::Errno;
@@ -54,6 +54,7 @@ lazily_bound! {
     "millstream_errno_location" => "__errno_location",
     "millstream_getenv" => "getenv",
     "millstream_dlsym" => "dlsym",
+    "millstream_getauxval" => "getauxval",
 }
 
 #[cfg(any(feature = "count", all(feature = "ring", target_arch = "x86_64")))]
@@ -72,6 +73,8 @@ unsafe extern "C-unwind" {
     pub(crate) fn getenv(name: *const c_char) -> *const c_char;
     #[link_name = "millstream_dlsym"]
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+    #[link_name = "millstream_getauxval"]
+    safe fn getauxval(kind: c_ulong) -> c_ulong;
     /// Ends the program as glibc does when a fortified call would overrun its buffer.
     #[cfg(any(feature = "count", all(feature = "ring", target_arch = "x86_64")))]
     #[link_name = "millstream_chk_fail"]
@@ -112,6 +115,13 @@ pub(crate) fn environment() -> *const *const c_char {
 
 /// `RTLD_NEXT`: the definition that comes after this library's in the search order.
 const NEXT: *mut c_void = core::ptr::without_provenance_mut(usize::MAX);
+
+/// Whether this program was begun as root. The kernel has told it, so it need not be asked: a program that was confined before it began
+/// may be killed for a call.
+pub(crate) fn began_as_root() -> bool {
+    const AT_EUID: c_ulong = 12;
+    getauxval(AT_EUID) == 0
+}
 
 /// A variable of the C library; null where it has none of this name. Asks the loader: only as the program starts.
 pub(crate) fn variable(name: &CStr) -> *mut c_void {
