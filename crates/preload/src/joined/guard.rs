@@ -140,7 +140,7 @@ fn are_hooked(library: &Library, own_code: usize) -> bool {
 
 fn hook(library: &Library, own_code: usize) -> Option<()> {
     let names = Names::of(library.base)?;
-    let (mut patch, mut stubs) = (Patch::of(library, Patch::MOST)?, Stubs::new()?);
+    let (mut patch, mut stubs) = (Patch::of(library)?, Stubs::new()?);
     let (mut entries, mut used) = ([0; PLACES], 0);
     let mut add = |index: usize, entry: usize| {
         // Two names of one function.
@@ -157,6 +157,7 @@ fn hook(library: &Library, own_code: usize) -> Option<()> {
     for (index, name) in guarded().enumerate() {
         names.each(name, |entry| is_complete &= add(index, entry).is_some());
     }
+    redirect::hook_both(&mut patch)?;
     redirect::hook_bare(&names, &mut patch, &mut stubs, PLACES)?;
     if !is_complete {
         return None;

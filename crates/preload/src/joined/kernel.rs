@@ -430,12 +430,6 @@ pub(super) fn map_anonymous(len: usize) -> Option<usize> {
     (area > 0).then_some(area as usize)
 }
 
-/// Takes memory away, of which nobody knows any more.
-pub(super) fn unmap(start: usize, len: usize) {
-    // SAFETY: the caller's promise.
-    unsafe { any(k::__NR_munmap, [start, len, 0, 0, 0, 0]) };
-}
-
 /// Makes memory code, which is not written any more.
 pub(super) fn make_executable(start: usize, len: usize) -> bool {
     // SAFETY: the caller's own memory, which stays readable.

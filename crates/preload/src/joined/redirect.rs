@@ -105,12 +105,18 @@ fn redirect() -> Option<bool> {
     }
     SEVERAL_READ.store(reading.several, Relaxed);
     SEVERAL_WRITE.store(writing.several, Relaxed);
-    // Two functions of one file, mostly on one page.
     let library = Library::with(read_at)?;
-    let mut patch = Patch::of(&library, 2)?;
-    patch.jump(read_at, read_hook as *const () as usize)?;
-    patch.jump(write_at, write_hook as *const () as usize)?;
+    let mut patch = Patch::of(&library)?;
+    hook_both(&mut patch)?;
     patch.finish().then_some(true)
+}
+
+/// Hooks both, also for who replaces the page that they are on by the file's, with hooks of its own.
+pub(super) fn hook_both(patch: &mut Patch<'_>) -> Option<()> {
+    // SAFETY: only the addresses are used.
+    let [read_at, write_at] = [&READ, &WRITE].map(|function| unsafe { function.function::<usize>() });
+    patch.jump(read_at, read_hook as *const () as usize)?;
+    patch.jump(write_at, write_hook as *const () as usize)
 }
 
 /// Hooks their variants that are no points of cancellation. They are on another page, whose copy only a process is to pay

@@ -10,10 +10,10 @@
 //!   read+5: syscall       ◀──────────────────────  jmp read+5
 //! ```
 //!
-//! A changed page is an anonymous copy in the place of the file's page. The kernel puts
+//! A changed page is an anonymous copy in the place of the file's page, and so are pages between two of them. The kernel puts
 //! breakpoints (uprobes) into pages of files only, and takes them out by writing the file's first byte back: on a page of the
-//! file that would tear a jump apart. The copy is made from the file and compared with what is mapped, so a breakpoint that a
-//! tracer or a debugger has set before is seen: then no hook is set. Code is changed while the process has one thread, and is
+//! file that would tear a jump apart. What is mapped is first compared with the file, so a breakpoint that a tracer or a debugger
+//! has set before is seen: then no hook is set. Code is changed while the process has one thread, and is
 //! never changed back, so a debugger's own note of what stood at a place stays true.
 //!
 //! Only system calls that a loader makes: the program may have been confined to those before it began.
@@ -74,144 +74,161 @@ impl Library {
     }
 }
 
-/// Pages of a library's code that are changed aside, and then take the place of the mapped ones.
+/// Hooks that are collected, and then set all at once.
 pub(super) struct Patch<'a> {
     glibc: &'a Library,
     file: i32,
-    area: usize,
-    /// Where each page of the area belongs.
-    pages: [usize; Patch::MOST],
+    jumps: [Jump; Patch::JUMPS],
     used: usize,
-    room: usize,
+    /// The pages that they are on, a bit each.
+    pages: [u64; Patch::PAGES / 64],
+}
+
+/// From here five bytes are a jump, as far as this.
+#[derive(Clone, Copy)]
+struct Jump {
+    from: usize,
+    distance: i32,
 }
 
 impl Patch<'_> {
-    /// More pages than hold all that is hooked (33 in glibc 2.36).
-    pub(super) const MOST: usize = 64;
+    /// More than there are functions to hook.
+    const JUMPS: usize = 128;
+    /// Pages of code that a library has at most (341 in glibc 2.36).
+    const PAGES: usize = 1024;
+    /// Pages that are no further apart are replaced together with what is between them: another page takes 2 us, another mapping 9, and
+    /// some of that again at each fork.
+    const NEAR: usize = 4;
 
-    /// For at most `room` pages.
-    pub(super) fn of(library: &Library, room: usize) -> Option<Patch<'_>> {
-        let file = library.open()?;
-        let area = kernel::map_anonymous(room * PAGE);
-        if area.is_none() {
-            kernel::close(file);
+    pub(super) fn of(library: &Library) -> Option<Patch<'_>> {
+        if library.code.len() > Patch::PAGES * PAGE {
+            return None;
         }
-        Some(Patch { glibc: library, file, area: area?, pages: [0; Patch::MOST], used: 0, room })
+        let jumps = [Jump { from: 0, distance: 0 }; Patch::JUMPS];
+        Some(Patch { glibc: library, file: library.open()?, jumps, used: 0, pages: [0; Patch::PAGES / 64] })
     }
 
-    /// Makes the function at `entry` begin with a jump to `to`. Returns the code that it began with, if it is as in the file.
+    /// Makes the function at `entry` begin with a jump to `to`. Returns the code that it begins with, if it is as in the file.
     pub(super) fn hook(&mut self, entry: usize, to: usize) -> Option<Displaced> {
-        let displaced = displaced::at(self.pristine(behind_landing(entry))?)?;
         self.jump(entry, to)?;
-        Some(displaced)
+        let from = behind_landing(entry);
+        // SAFETY: code of the library, see `jump`.
+        displaced::at((from, unsafe { (from as *const [u8; displaced::WINDOW]).read() }))
     }
 
-    /// The same for a function that is never called by what it began with.
+    /// The same for a function that is never called by what it began with. `None`: it is not in the code, its page does not hold all of
+    /// what is displaced, or what is mapped there is not what the file has.
     pub(super) fn jump(&mut self, entry: usize, to: usize) -> Option<()> {
         let from = behind_landing(entry);
-        let place = self.copy_of(from)?;
-        let distance = jump_distance(from, to)?;
-        // SAFETY: five bytes inside the area's copy of the page, see `copy_of`.
-        unsafe {
-            (place as *mut u8).write(JUMP);
-            ((place + 1) as *mut i32).write_unaligned(distance);
+        if !self.glibc.code.contains(&from) || from % PAGE + displaced::WINDOW > PAGE {
+            return None;
         }
+        let index = (from - self.glibc.code.start) / PAGE;
+        if !self.has(index) && !self.add(index) {
+            return None;
+        }
+        *self.jumps.get_mut(self.used)? = Jump { from, distance: jump_distance(from, to)? };
+        self.used += 1;
         Some(())
     }
 
-    /// The code at `from` and its address.
-    fn pristine(&mut self, from: usize) -> Option<(usize, [u8; displaced::WINDOW])> {
-        let place = self.copy_of(from)?;
-        // SAFETY: inside the copy of the page, see `copy_of`.
-        Some((from, unsafe { (place as *const [u8; displaced::WINDOW]).read() }))
+    fn has(&self, index: usize) -> bool {
+        self.pages.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 != 0)
     }
 
-    /// Where `address` is in the area, with [`displaced::WINDOW`] bytes behind it. `None`: it is not in the code, the page does not
-    /// hold all of that, or what is mapped there is not what the file has.
-    fn copy_of(&mut self, address: usize) -> Option<usize> {
-        let (page, inside) = (address & !(PAGE - 1), address & (PAGE - 1));
-        if !self.glibc.code.contains(&address) || inside + displaced::WINDOW > PAGE {
-            return None;
+    /// A page is to be replaced. `false`: it is not what the file has, or there is no such page.
+    fn add(&mut self, index: usize) -> bool {
+        let page = self.glibc.code.start + index * PAGE;
+        let can_be = is_changed(page) || is_as_in_file(page, self.file, self.glibc.offset + index * PAGE);
+        if can_be {
+            self.pages[index / 64] |= 1 << (index % 64);
         }
-        let known = self.pages[..self.used].iter().position(|&known| known == page);
-        let at = match known {
-            Some(at) => at,
-            None => self.fetch(page)?,
-        };
-        Some(self.area + at * PAGE + inside)
+        can_be
     }
 
-    fn fetch(&mut self, page: usize) -> Option<usize> {
-        let at = self.used;
-        if at == self.room {
-            return None;
-        }
-        let copy = self.area + at * PAGE;
-        // SAFETY: a page of the area, and one of the library's code, which is readable and which no other thread changes.
-        let words =
-            (0..PAGE / 8).map(|word| unsafe { ((copy as *mut u64).add(word), *(page as *const u64).add(word)) });
-        if is_ours(page) {
-            // SAFETY: as above.
-            words.for_each(|(place, word)| unsafe { *place = word });
-        } else {
-            let offset = page.checked_sub(self.glibc.code.start)? + self.glibc.offset;
-            let has_all = kernel::read_at(self.file, copy as *mut u8, PAGE, offset) == PAGE as isize;
-            // SAFETY: as above.
-            let is_same = |(place, word): (*mut u64, u64)| unsafe { *place == word };
-            if !has_all || !words.into_iter().all(is_same) {
-                return None;
+    /// Sets the hooks. No signal may be handled meanwhile: for a moment a page is not there. `false`: not all of them are set; those
+    /// that are work.
+    pub(super) fn finish(mut self) -> bool {
+        let count = self.glibc.code.len().div_ceil(PAGE);
+        let mut index = 0;
+        while index < count {
+            let first = index;
+            while self.has(index) {
+                index += 1;
+                self.reach_next(index);
+            }
+            if first == index {
+                index += 1;
+            } else if !self.are_replaced(first, index) {
+                return false;
             }
         }
-        *self.pages.get_mut(at)? = page;
-        self.used += 1;
-        Some(at)
+        true
     }
 
-    /// Puts the pages in their places. No signal may be handled meanwhile: for a moment a page is not there. `false`: not all of
-    /// them are in place; what is there works.
-    pub(super) fn finish(self) -> bool {
-        (0..self.used).all(|at| {
-            let page = self.pages[at];
-            if let Some(first) = FIRST_PAGES.iter().find(|first| first.load(Relaxed) == 0) {
-                first.store(page, Relaxed);
+    /// Adds what is between the page before `index` and the next, if that is near. Without one of them the next is a mapping of its own.
+    fn reach_next(&mut self, index: usize) {
+        if let Some(next) = (index..index + Patch::NEAR).find(|&next| self.has(next)) {
+            let _ = (index..next).all(|between| self.add(between));
+        }
+    }
+
+    /// Replaces the pages from `first` to `end`. `false`: they are the file's again.
+    fn are_replaced(&self, first: usize, end: usize) -> bool {
+        let (start, len) = (self.glibc.code.start + first * PAGE, (end - first) * PAGE);
+        let offset = self.glibc.offset + first * PAGE;
+        let is_read = kernel::map_anonymous_at(start, len)
+            && kernel::read_at(self.file, start as *mut u8, len, offset) == len as isize;
+        if is_read {
+            self.jumps[..self.used].iter().filter(|jump| (start..start + len).contains(&jump.from)).for_each(Jump::set);
+            if kernel::make_executable(start, len) {
+                return true;
             }
-            is_replaced(page, self.area + at * PAGE) || {
-                self.put_back(page);
-                false
-            }
-        })
+        }
+        kernel::map_code(self.file, offset, start, len);
+        false
     }
-
-    /// The page is the file's again.
-    fn put_back(&self, page: usize) {
-        kernel::map_code(self.file, page - self.glibc.code.start + self.glibc.offset, page, PAGE);
-    }
-}
-
-/// Replaces a page of code. `false`: the page is not there any more.
-fn is_replaced(page: usize, copy: usize) -> bool {
-    if !kernel::map_anonymous_at(page, PAGE) {
-        return false;
-    }
-    for word in 0..PAGE / 8 {
-        // SAFETY: a page of the area, and the new one.
-        unsafe { *(page as *mut u64).add(word) = *(copy as *const u64).add(word) };
-    }
-    kernel::make_executable(page, PAGE)
 }
 
 impl Drop for Patch<'_> {
     fn drop(&mut self) {
         kernel::close(self.file);
-        kernel::unmap(self.area, self.room * PAGE);
     }
 }
 
-/// The first pages that were replaced: those of `read` and `write`, as the process began. Hooks that come later may be on them.
+impl Jump {
+    fn set(&self) {
+        note_changed(self.from & !(PAGE - 1));
+        // SAFETY: five bytes of a page that this process has to itself now.
+        unsafe {
+            (self.from as *mut u8).write(JUMP);
+            ((self.from + 1) as *mut i32).write_unaligned(self.distance);
+        }
+    }
+}
+
+/// Whether a page of code is what its file has at `offset`.
+#[inline(never)] // gives its stack back
+fn is_as_in_file(page: usize, file: i32, offset: usize) -> bool {
+    let mut content = [0_u64; PAGE / 8];
+    kernel::read_at(file, content.as_mut_ptr().cast(), PAGE, offset) == PAGE as isize
+        // SAFETY: a page of the library's code, which is readable and which no other thread changes.
+        && content.iter().enumerate().all(|(at, word)| unsafe { *(page as *const u64).add(at) } == *word)
+}
+
+/// The first pages that were changed: those of `read` and `write`, as the process began. Who sets hooks later sets these once more.
 static FIRST_PAGES: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
-fn is_ours(page: usize) -> bool {
+fn is_changed(page: usize) -> bool {
     FIRST_PAGES.iter().any(|first| first.load(Relaxed) == page)
+}
+
+fn note_changed(page: usize) {
+    if !is_changed(page)
+        && let Some(free) = FIRST_PAGES.iter().find(|first| first.load(Relaxed) == 0)
+    {
+        free.store(page, Relaxed);
+    }
 }
 
 /// Calls of hooked functions: for each the instructions that its hook has displaced, and a jump behind them.
