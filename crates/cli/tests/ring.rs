@@ -9,6 +9,8 @@ use std::process::Command;
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use common::{Scratch, Seen, can_join, children, kill, millstream, mostly, output, wait_for};
 use over_ring::{
     ENDS, MANY, Programs, assert_arrived, over_ring, over_ring_with, said, seen, told, told_of_all, told_with,
@@ -453,4 +455,25 @@ fn what_is_spawned_with_other_descriptors_than_its_parents_has_the_library() {
     assert_eq!(seen(&script).code, Some(0));
     let maps = std::fs::read_to_string(maps).unwrap();
     assert_eq!(maps.contains("libmillstream_ring"), cfg!(target_arch = "x86_64"), "{maps}");
+}
+
+/// Joining takes half a millisecond. Pieces that end before memory has gained that would pay it each.
+#[test]
+fn writer_of_pieces_joins_those_that_pay_and_soon_no_others() {
+    let pieces = |mebibytes: u64, pieces: usize| {
+        let bytes = mebibytes << 20;
+        let script =
+            format!("head -c {} /dev/zero | split -b {bytes} --filter='exec wc -c >/dev/null'", pieces as u64 * bytes);
+        let mut pipes = told_of_all(&script);
+        pipes.retain(|pipe| pipe["written"]["bytes"] == bytes);
+        assert_eq!(pipes.len(), pieces);
+        pipes.into_iter().map(|mut pipe| pipe["written"].take())
+    };
+    let all_join = || pieces(24, 4).all(|writer| writer["joined"] == true);
+    assert_eq!(mostly(all_join), can_join());
+    for _ in 0..4 {
+        let tried = pieces(6, 16).filter(|writer| writer["joined"] == true || writer["why_not"] != Value::Null);
+        let tried: Vec<Value> = tried.collect();
+        assert!(tried.len() <= 4, "{tried:?}");
+    }
 }

@@ -30,6 +30,10 @@ pub(super) enum Stage {
     Ring,
 }
 
+/// To be worth what it took, an attempt must bring so much through memory: twice what has to pass before it is made.
+const PAYS: u64 = 8 << 20;
+/// After so many attempts in vain the next is not put off any further.
+const VAIN_MOST: u32 = 4;
 /// So many pipes that stay with the kernel are remembered for each direction.
 const GIVEN_UP: usize = 8;
 
@@ -47,6 +51,8 @@ pub(super) struct End {
     pub(super) try_at: AtomicU64,
     pub(super) tries: AtomicU32,
     turns: AtomicU32,
+    /// Attempts since one was worth it, whatever the pipe.
+    vain: AtomicU32,
     is_in_kernel: AtomicBool,
     /// Calls that may use its memory.
     pub(super) uses: Uses,
@@ -73,6 +79,7 @@ impl End {
             try_at: AtomicU64::new(0),
             tries: AtomicU32::new(0),
             turns: AtomicU32::new(0),
+            vain: AtomicU32::new(0),
             is_in_kernel: AtomicBool::new(false),
             uses: Uses::new(),
             is_promised: AtomicBool::new(false),
@@ -138,8 +145,18 @@ impl End {
     pub(super) fn release(&self) {
         self.stage.store(Stage::Kernel as u8, SeqCst);
         if let Some(memory) = NonNull::new(self.slot.swap(core::ptr::null_mut(), SeqCst)) {
+            // SAFETY: a mapping that this end leaves only now.
+            if unsafe { memory.as_ref() }.carried() >= PAYS {
+                self.vain.store(0, Relaxed);
+            }
             self.uses.leave(memory);
         }
+    }
+
+    /// After so many bytes its pipe is to be joined: `first`, and twice as many for each attempt in vain. Who splits a stream into pieces,
+    /// each for a process of its own, would pay for each anew.
+    pub(super) fn price(&self, first: u64) -> u64 {
+        first << self.vain.load(Relaxed).min(VAIN_MOST)
     }
 
     /// In a forked child: the end of its parent is none of its own.
@@ -174,7 +191,9 @@ impl End {
         unsafe { self.slot.load(Relaxed).as_ref() }
     }
 
+    /// The attempt is in vain until it has paid.
     pub(super) fn set_slot(&self, slot: &'static Slot) {
+        self.vain.fetch_add(1, Relaxed);
         self.slot.store(core::ptr::from_ref(slot).cast_mut(), SeqCst);
     }
 

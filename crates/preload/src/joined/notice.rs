@@ -62,7 +62,8 @@ fn ask(end: &End, fd: c_int, passed: u64) {
     if !end.is_reader() && watched::was_waited_for(fd) {
         tally::tell(fd, direction, Fate::called(c"poll"));
     } else if makes_way(end) {
-        end.adopt(fd, pipe.inode, passed, 0);
+        let try_at = if super::after().is_some() { 0 } else { end.price(worth_it()) };
+        end.adopt(fd, pipe.inode, passed, try_at);
     } else {
         tally::tell(fd, direction, Fate::Second);
     }

@@ -203,6 +203,11 @@ impl Slot {
         }
     }
 
+    /// Bytes that were put in.
+    pub(super) fn carried(&self) -> u64 {
+        self.written.0.bytes.load(Relaxed) & !FROZEN
+    }
+
     /// What a write of `len` bytes would find.
     pub(super) fn room_for(&self, len: usize) -> Found {
         let at = self.written.0.bytes.load(SeqCst);
