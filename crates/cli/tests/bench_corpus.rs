@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use common::{Scratch, Seen, millstream, output, wait_for};
 use serde_json::Value;
 
+const BRIEF: [&str; 4] = ["--size", "512K", "--pairs", "5"];
 const SHORT: [&str; 6] = ["--size", "512K", "--pairs", "5", "--placement", "1cpu"];
 
 fn corpus(scratch: &Scratch, list: &str, arguments: &[&str]) -> Seen {
@@ -24,8 +25,12 @@ fn command(scratch: &Scratch, arguments: &[&str]) -> Command {
 
 /// What has been measured. Whether something was slower depends on the machine's mood.
 fn report(scratch: &Scratch, list: &str) -> Value {
+    report_with(scratch, list, &SHORT)
+}
+
+fn report_with(scratch: &Scratch, list: &str, options: &[&str]) -> Value {
     let json = scratch.path("out.json");
-    let seen = corpus(scratch, list, &[&SHORT[..], &["--json", json.to_str().unwrap()]].concat());
+    let seen = corpus(scratch, list, &[options, &["--json", json.to_str().unwrap()]].concat());
     let report: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
     let expected = match report["outcome"].as_str().unwrap() {
         "fine" => 0,
@@ -57,6 +62,18 @@ fn report_has_bytes_and_times_of_each_pipeline() {
         assert!(times.len() == 5 && times.iter().all(|time| time.as_f64().unwrap() > 0.0), "{placed}");
     }
     assert_eq!(report["bytes"], row["bytes"]);
+}
+
+/// The CPUs of one placement are not those of the next.
+#[test]
+fn report_has_both_placements_of_several_pipelines() {
+    let scratch = Scratch::new();
+    let report = report_with(&scratch, "[first]\necho a | wc -c\n[second]\necho b | wc -c\n", &BRIEF);
+    for row in report["rows"].as_array().unwrap() {
+        let placements = row["placements"].as_array().unwrap().iter().map(|placed| placed["placement"].as_str());
+        assert!(placements.eq([Some("2cpu"), Some("1cpu")]) && row["error"].is_null(), "{row}");
+    }
+    assert_eq!(report["rows"].as_array().unwrap().len(), 2);
 }
 
 #[test]

@@ -81,6 +81,10 @@ impl Run {
     }
 }
 
+fn restrict_to(cpus: &[usize; 2]) -> Result<(), String> {
+    cpu::restrict_to(cpus).map_err(|error| format!("cannot choose the CPUs: {error}"))
+}
+
 impl Trial<'_> {
     /// Runs everything. What this machine lacks a command for, or what fails also bare, is left out.
     ///
@@ -88,6 +92,9 @@ impl Trial<'_> {
     /// A sentence: the machine does not let anything be run or kept.
     pub fn run(&self, mut progress: impl FnMut(Progress<'_>)) -> Result<Report, String> {
         let allowed = cpu::allowed().map_err(|error| format!("cannot ask which CPUs are allowed: {error}"))?;
+        // Before this process keeps itself to one of them, and so may use no other.
+        let places = self.placements.iter().map(|&placement| Ok((placement, placement.cpus()?)));
+        let places: Vec<(Placement, [usize; 2])> = places.collect::<Result<_, String>>()?;
         let is_wanted = |pipeline: &&Pipeline| self.only.is_empty() || self.only.contains(&pipeline.name);
         let pipelines: Vec<&Pipeline> = self.corpus.pipelines.iter().filter(is_wanted).collect();
         let mut report = Report::new(self.store.size(), self.pairs);
@@ -98,8 +105,9 @@ impl Trial<'_> {
                 report.leave_out(&pipeline.name, format!("not installed: {}", lacks.join(", ")));
                 continue;
             }
-            let outcome =
-                self.measure(pipeline, |doing| progress(Progress { done, total, name: &pipeline.name, doing }));
+            let outcome = self.measure(pipeline, &places, |doing| {
+                progress(Progress { done, total, name: &pipeline.name, doing });
+            });
             let _ = cpu::restrict_to(&allowed);
             match outcome? {
                 Ok(row) => report.rows.push(row),
@@ -114,6 +122,7 @@ impl Trial<'_> {
     fn measure(
         &self,
         pipeline: &Pipeline,
+        places: &[(Placement, [usize; 2])],
         mut progress: impl FnMut(&'static str),
     ) -> Result<Result<Row, String>, String> {
         progress("its data are made");
@@ -128,9 +137,9 @@ impl Trial<'_> {
         };
         let mut row = Row::new(&pipeline.name, &pipeline.class);
         let mut carriers = (Carrier::Kernel, Carrier::Millstream);
-        for &placement in &self.placements {
+        for &(placement, ref cpus) in places {
             progress(placement.title());
-            cpu::restrict_to(&placement.cpus()?).map_err(|error| format!("cannot choose the CPUs: {error}"))?;
+            restrict_to(cpus)?;
             let placed = match self.place(pipeline, placement, &expected, &mut carriers)? {
                 // What seems slower is looked at once more: of two hundred looks some go wrong by chance.
                 Ok(placed) if placed.verdict == Verdict::Worse => {
@@ -149,8 +158,8 @@ impl Trial<'_> {
         }
         progress("its pipes are counted");
         // The share of shared memory depends on the placement: counted in the first one.
-        if let Some(placement) = self.placements.first() {
-            cpu::restrict_to(&placement.cpus()?).map_err(|error| format!("cannot choose the CPUs: {error}"))?;
+        if let Some((_, cpus)) = places.first() {
+            restrict_to(cpus)?;
         }
         match self.count(pipeline, &expected)? {
             Ok(statistics) => statistics.enter(&mut row),
