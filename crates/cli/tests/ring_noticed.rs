@@ -197,6 +197,13 @@ fn a_program_that_was_confined_before_it_began_makes_none_of_them_either() {
     }
 }
 
+/// The kernel wakes a pipe's reader at each write, once anybody has polled the pipe: small writes take a tenth longer.
+#[test]
+fn pipe_is_not_polled_before_it_has_joined() {
+    let seen = seen("$C unpolled /bin/sh -c 'seq 200000 | tr 0-9 a-j | cat | wc -c'");
+    assert_eq!((seen.code, seen.stdout.as_str(), seen.stderr.as_str()), (Some(0), "1288895\n", ""));
+}
+
 #[test]
 fn a_run_under_filters_joins_only_where_they_allow_it() {
     let joins = |how: &str| {

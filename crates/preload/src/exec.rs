@@ -260,7 +260,7 @@ fn is_better_off_as(kind: Kind, _descriptors: Descriptors) -> bool {
         #[cfg(feature = "count")]
         Kind::Leaf => false,
         #[cfg(all(not(feature = "count"), feature = "ring", target_arch = "x86_64"))]
-        Kind::Leaf => _descriptors == Descriptors::Ours && !(0..2).any(tools::is_pipe_in_use),
+        Kind::Leaf => _descriptors == Descriptors::Ours && !(0..2).any(tools::is_pipe),
         #[cfg(not(any(feature = "count", all(feature = "ring", target_arch = "x86_64"))))]
         Kind::Leaf => true,
         Kind::Threaded | Kind::Other => false,

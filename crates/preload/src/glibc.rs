@@ -97,10 +97,15 @@ pub(crate) fn returned(outcome: Result<(), Errno>) -> c_int {
 
 /// What a C function returns for the kernel's answer: errno instead of a negative number.
 #[cfg(all(any(feature = "ring", feature = "count"), target_arch = "x86_64"))]
+#[inline(always)] // each call of a program comes through here
 pub(crate) fn returned_from_kernel(answer: isize) -> isize {
-    if !(-4095..0).contains(&answer) {
-        return answer;
-    }
+    if (-4095..0).contains(&answer) { failed(answer) } else { answer }
+}
+
+#[cfg(all(any(feature = "ring", feature = "count"), target_arch = "x86_64"))]
+#[cold]
+#[inline(never)]
+fn failed(answer: isize) -> isize {
     // SAFETY: the C library gives every thread its own, always valid.
     unsafe { *errno_location() = -answer as c_int };
     -1

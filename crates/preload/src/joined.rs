@@ -104,12 +104,6 @@ pub(crate) fn has_pipe() {
     }
 }
 
-/// Whether somebody may have the other end of the pipe of `fd`. A program that has confined itself is not made to ask.
-#[cfg(not(feature = "count"))]
-pub(crate) fn may_be_in_use(fd: c_int) -> bool {
-    !IS_WANTED.load(Relaxed) || !kernel::is_left(fd)
-}
-
 /// Whether less than a page waits in a pipe, but something: a shell has written a line into it, and is about to leave. A program that
 /// writes much cannot have begun so early, or has written whole pages.
 #[cfg(not(feature = "count"))]
@@ -175,7 +169,8 @@ fn is_own_process() -> bool {
     unsafe { OWN.load(Relaxed).as_ref() }.is_none_or(|own| own.load(Relaxed) == 1)
 }
 
-/// `read(2)`.
+/// `read(2)`. Beside its hook: the kernel leaves little of what it does not need in the cache.
+#[unsafe(link_section = ".text.millstream_joined")]
 extern "C" fn read(fd: c_int, buffer: *mut u8, len: usize) -> isize {
     glibc::returned_from_kernel(if READER.is_at(fd) {
         read_input(fd, buffer, len, None)
@@ -185,7 +180,8 @@ extern "C" fn read(fd: c_int, buffer: *mut u8, len: usize) -> isize {
     })
 }
 
-/// `write(2)`.
+/// `write(2)`. Beside its hook: the kernel leaves little of what it does not need in the cache.
+#[unsafe(link_section = ".text.millstream_joined")]
 extern "C" fn write(fd: c_int, buffer: *const u8, len: usize) -> isize {
     glibc::returned_from_kernel(if WRITER.is_at(fd) {
         write_output(fd, buffer, len)

@@ -10,7 +10,7 @@ use millstream_sys::executable::name;
 use crate::start::rest_of;
 
 #[cfg(all(feature = "ring", target_arch = "x86_64"))]
-pub(crate) use at_pipes::{is_pipe_in_use, may_move_much};
+pub(crate) use at_pipes::{is_pipe, may_move_much};
 
 /// What a tool writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -140,7 +140,7 @@ mod at_pipes {
         if tool == Tool::Terse {
             return joined::is_worth(SOME_LINES);
         }
-        let (reads, writes) = (is_pipe_in_use(0), is_pipe_in_use(1));
+        let (reads, writes) = (is_pipe(0), is_pipe(1));
         // SAFETY: the caller's promise.
         (reads || writes)
             && match unsafe { files(tool, arguments) } {
@@ -151,10 +151,9 @@ mod at_pipes {
             }
     }
 
-    /// All that will ever come through a pipe that nobody writes to any more is in it.
     #[unsafe(link_section = ".text.hot.millstream")]
-    pub(crate) fn is_pipe_in_use(fd: c_int) -> bool {
-        borrow(&fd).is_some_and(|end| pipe::capacity(end).is_ok()) && joined::may_be_in_use(fd)
+    pub(crate) fn is_pipe(fd: c_int) -> bool {
+        borrow(&fd).is_some_and(|end| pipe::capacity(end).is_ok())
     }
 
     enum Files {

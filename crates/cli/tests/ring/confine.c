@@ -1,6 +1,7 @@
 // confine HOW PROGRAM ARGS: runs a program under a filter of system calls.
 //
 //   few       death for all that a loader, stdio and the program of these tests do not do
+//   unpolled  death for poll(2) and select(2), and their like
 //   kill      death for memfd_create     refuse    EPERM for it     harmless   everything is allowed
 #define _GNU_SOURCE
 #include <errno.h>
@@ -24,13 +25,17 @@ static struct sock_filter few[] = {
     LET(SYS_read), LET(SYS_pread64), LET(SYS_write), LET(SYS_close), LET(SYS_fcntl), LET(SYS_prlimit64), LET(SYS_getrandom),
     LET(SYS_rt_sigaction), LET(SYS_rt_sigreturn), LET(SYS_exit_group), SAY(SECCOMP_RET_KILL_PROCESS),
 };
+static struct sock_filter unpolled[] = {
+    LOOK, IF(SYS_poll, SECCOMP_RET_KILL_PROCESS), IF(SYS_ppoll, SECCOMP_RET_KILL_PROCESS), IF(SYS_select, SECCOMP_RET_KILL_PROCESS),
+    IF(SYS_pselect6, SECCOMP_RET_KILL_PROCESS), SAY(SECCOMP_RET_ALLOW),
+};
 static struct sock_filter kills[] = {LOOK, IF(SYS_memfd_create, SECCOMP_RET_KILL_PROCESS), SAY(SECCOMP_RET_ALLOW)};
 static struct sock_filter refuses[] = {LOOK, IF(SYS_memfd_create, SECCOMP_RET_ERRNO | EPERM), SAY(SECCOMP_RET_ALLOW)};
 static struct sock_filter harmless[] = {SAY(SECCOMP_RET_ALLOW)};
 
 #define PROGRAM(rules) {sizeof rules / sizeof *rules, rules}
 static struct { const char *name; struct sock_fprog program; } all[] = {
-    {"few", PROGRAM(few)}, {"kill", PROGRAM(kills)}, {"refuse", PROGRAM(refuses)}, {"harmless", PROGRAM(harmless)},
+    {"few", PROGRAM(few)}, {"unpolled", PROGRAM(unpolled)}, {"kill", PROGRAM(kills)}, {"refuse", PROGRAM(refuses)}, {"harmless", PROGRAM(harmless)},
 };
 
 int main(int count, char **arguments) {

@@ -357,12 +357,6 @@ pub(super) fn has_no_reader(fd: i32) -> bool {
     poll(fd, 0, 0) & POLLERR != 0
 }
 
-/// Whether nobody has the other end of the pipe of this end, whatever it still holds.
-#[cfg(not(feature = "count"))]
-pub(super) fn is_left(fd: i32) -> bool {
-    poll(fd, 0, 0) & (POLLERR | POLLHUP) != 0
-}
-
 /// Takes a SIGPIPE that waits behind the mask, if one does.
 pub(super) fn forget_sigpipe() {
     let (set, time) = (1_u64 << (13 - 1), Time { seconds: 0, nanoseconds: 0 });

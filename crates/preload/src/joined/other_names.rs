@@ -18,12 +18,14 @@ static OTHER_FILES: [AtomicU64; notice::NUMBERS / 64] = [const { AtomicU64::new(
 
 /// Before a call for a descriptor that is no end. `false`: it is one, and could not be given back, because the process may open no
 /// further file.
-#[inline]
+#[inline(always)] // each call of a program comes through here
 pub(super) fn leave_if_one(fd: c_int) -> bool {
     let is_joined = |end: &End| end.stage() == Stage::Ring;
     !(is_joined(&READER) || is_joined(&WRITER)) || look(fd)
 }
 
+#[cold]
+#[inline(never)]
 fn look(fd: c_int) -> bool {
     const F_GETFD: u32 = 1;
     let (word, bit) = place_of(fd);
