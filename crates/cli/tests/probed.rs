@@ -9,8 +9,8 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use common::{Scratch, output, wait_for};
-use over_ring::{ENDS, MANY, Programs, assert_arrived, over_ring_with, said, seen};
+use common::{Scratch, can_join, mostly, output, wait_for};
+use over_ring::{ENDS, MANY, Programs, assert_arrived, over_ring_with, said, seen, told};
 
 static PROGRAMS: LazyLock<Programs> =
     LazyLock::new(|| Programs::built(&[("E", ENDS, &[]), ("U", include_str!("probed/uprobes.c"), &[])]));
@@ -162,4 +162,24 @@ fn debugger_that_breaks_from_the_start_breaks_no_stream() {
     let said = std::fs::read_to_string(said).unwrap();
     assert!(seen.stderr.contains(&format!("read {MANY}\n")), "{seen:?}\n{said}");
     assert!(said.contains("exited normally"), "{said}");
+}
+
+#[test]
+fn probe_beside_a_hooked_function_keeps_its_page_and_the_pipe_stays_with_the_kernel() {
+    let _alone = alone();
+    // None of these is hooked; some stand on a page with those that are.
+    let plain = ["getppid", "getuid", "geteuid", "getgid", "getegid", "getpgid", "getsid", "lseek", "isatty", "access"];
+    let hooked = ["setuid", "setgid", "fork", "dup", "dup2", "dup3", "close", "pipe2", "fcntl"];
+    let page = |place: &String| u64::from_str_radix(place.trim_start_matches("0x"), 16).unwrap() / 4096;
+    let pages: Vec<u64> = places(&hooked).1.iter().map(page).collect();
+    let beside = plain.iter().zip(places(&plain).1).find(|(_, place)| pages.contains(&page(place)));
+    let name = *beside.expect("a function beside a hooked one").0;
+    let pipeline = format!("$E write {MANY} call | $E read 0 call");
+    let probes = Probes::set("stay", &[name]);
+    let pipe = told(&pipeline);
+    drop(probes);
+    assert_eq!(pipe["path"], "kernel", "{name}: {pipe}");
+    let why_not = |end: &str| pipe[end]["why_not"].as_str().unwrap_or("").to_owned();
+    assert!([why_not("written"), why_not("read")].contains(&"glibc".to_owned()), "{name}: {pipe}");
+    assert_eq!(mostly(|| told(&pipeline)["path"] == "ring"), can_join(), "without the probe");
 }

@@ -128,6 +128,13 @@ pub(crate) fn began_as_root() -> bool {
     getauxval(AT_EUID) == 0
 }
 
+/// Where the frames of the first thread's stack end: above them lie the random bytes that the kernel gives each program.
+#[cfg(all(feature = "ring", target_arch = "x86_64"))]
+pub(crate) fn end_of_frames() -> usize {
+    const AT_RANDOM: c_ulong = 25;
+    getauxval(AT_RANDOM) as usize
+}
+
 /// A variable of the C library; null where it has none of this name. Asks the loader: only as the program starts.
 pub(crate) fn variable(name: &CStr) -> *mut c_void {
     /// `RTLD_DEFAULT`: a program may have a copy of its own of a variable, which the C library uses then.

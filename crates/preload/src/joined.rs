@@ -86,7 +86,6 @@ pub(crate) fn start(settings: &Settings<'_>) {
     for (word, value) in RUN.iter().zip(words.iter().chain(&run.older)) {
         word.store(*value, Relaxed);
     }
-    mapping::start();
     redirect::find();
     watched::start();
     IS_WANTED.store(true, Relaxed);

@@ -28,6 +28,8 @@ extern crate std;
 pub mod clock;
 pub mod confinement;
 pub mod descriptor_path;
+pub mod descriptors;
+pub mod directory;
 pub mod executable;
 pub mod fate;
 pub mod joint;

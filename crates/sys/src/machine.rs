@@ -4,10 +4,10 @@
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
 
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Mode, OFlags, RawDir};
+use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fs::{FileType, Mode, OFlags};
 
-use crate::Errno;
+use crate::{Errno, descriptors};
 
 /// The number that is all there is in a file like those below `/proc/sys`; `None` if it cannot be read or is none.
 pub fn number_in(path: &CStr) -> Option<u64> {
@@ -65,33 +65,12 @@ pub fn standing_ends() -> [BorrowedFd<'static>; 2] {
 /// Calls `visit` with the inode of each pipe or FIFO for each descriptor that this process has open. Does nothing where
 /// `/proc` is not mounted.
 pub fn each_open_pipe(mut visit: impl FnMut(u64)) {
-    if has_only_standard_descriptors() {
-        return (0..3).filter_map(pipe_at).for_each(visit);
-    }
-    let Ok(directory) = open(c"/proc/self/fd", OFlags::DIRECTORY) else { return };
-    let mut room = [MaybeUninit::uninit(); 1024];
-    let mut entries = RawDir::new(directory.as_fd(), &mut room);
-    while let Some(Ok(entry)) = entries.next() {
-        let number = entry.file_name().to_str().ok().and_then(|name| name.parse().ok());
-        if let Some(inode) = number.and_then(pipe_at) {
-            visit(inode);
+    descriptors::each(None, |_, status| {
+        if FileType::from_raw_mode(status.st_mode) == FileType::Fifo {
+            visit(status.st_ino);
         }
-    }
-}
-
-/// The inode of the pipe or FIFO that is open as this number.
-fn pipe_at(number: u32) -> Option<u64> {
-    // SAFETY: not negative, so not -1; used for a call that is valid for any number.
-    let open_file = unsafe { BorrowedFd::borrow_raw(number.cast_signed() & i32::MAX) };
-    crate::pipe::identity(open_file).map(|pipe| pipe.inode)
-}
-
-/// Whether no descriptors are open but 0, 1 and 2, all three. To list them takes four times as long as to ask how many there are,
-/// which Linux tells from 6.2 on.
-fn has_only_standard_descriptors() -> bool {
-    // SAFETY: as in `pipe_at`.
-    let is_open = |number| rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(number) }).is_ok();
-    rustix::fs::stat(c"/proc/self/fd").is_ok_and(|directory| directory.st_size == 3) && (0..3).all(is_open)
+        true
+    });
 }
 
 /// Bytes of second-level cache of one CPU, as the C library finds it; `None` where the processor cannot tell.

@@ -3,9 +3,12 @@
 use core::ffi::CStr;
 use core::ops::Range;
 
+use millstream_sys::{descriptors, directory};
+
 use super::end::End;
-use super::kernel;
 use super::text::Library;
+use super::{kernel, offer};
+use crate::descriptor::borrow;
 
 const PAGE: usize = 4096;
 
@@ -14,6 +17,8 @@ pub(super) const MARK: i64 = 0x6d73_6a6f_696e_0000;
 
 /// More links than this are not looked at: on a machine with that many open files the look would cost more than is gained.
 const LINKS_MAX: u32 = 20_000;
+/// The same for the numbers of descriptors of this process.
+const DESCRIPTORS_MAX: u32 = 20_000;
 
 /// What `/proc` shows of the holders of a pipe.
 pub(super) struct Holders<'a> {
@@ -25,12 +30,6 @@ pub(super) struct Holders<'a> {
 impl<'a> Holders<'a> {
     pub(super) fn of(pipe: &'a [u8]) -> Holders<'a> {
         Holders { pipe, links: 0 }
-    }
-
-    /// Whether the only descriptor of this process for the pipe is `fd`, and nothing in this process watches descriptors
-    /// by their open file (epoll, io_uring and their like).
-    pub(super) fn here_is_only(&mut self, fd: i32) -> bool {
-        self.descriptors(c"/proc/self/fd", Some(fd)) == Some(Found::Only)
     }
 
     /// Whether every process that can be looked at and has at least the number `lowest` holds nothing of the pipe, but process
@@ -57,7 +56,7 @@ impl<'a> Holders<'a> {
         let own = millstream_sys::own_pid();
         let mut has_seen_peer = false;
         let outcome = each_entry(processes, |name, next| {
-            let Some(pid) = number(name) else { return true };
+            let Some(pid) = directory::number(name) else { return true };
             if !positions.are_as_expected(pid, next) {
                 return false;
             }
@@ -66,7 +65,7 @@ impl<'a> Holders<'a> {
             }
             let mut room = [0; 32];
             let Some(path) = descriptors_of(name, &mut room) else { return false };
-            match self.descriptors(path, None) {
+            match self.descriptors(path) {
                 // Gone, or not ours to look at; then it shares no open file with us, which the mark proves.
                 None | Some(Found::Nothing) => true,
                 Some(Found::Only) if pid == peer => {
@@ -79,8 +78,7 @@ impl<'a> Holders<'a> {
         outcome && has_seen_peer
     }
 
-    /// With a number that is the only one there may be. In this process, that is; nothing there may watch descriptors either.
-    fn descriptors(&mut self, directory: &CStr, own: Option<i32>) -> Option<Found> {
+    fn descriptors(&mut self, directory: &CStr) -> Option<Found> {
         let opened = kernel::open(directory, kernel::O_RDONLY | kernel::O_DIRECTORY | kernel::O_CLOEXEC);
         if opened < 0 {
             return None;
@@ -92,10 +90,7 @@ impl<'a> Holders<'a> {
             let target = target.get(..len.max(0) as usize).unwrap_or(&[]);
             self.links += 1;
             if target == self.pipe {
-                let can_be_it = own.is_none_or(|fd| number(name) == Some(fd.unsigned_abs()));
-                found = if can_be_it && found == Found::Nothing { Found::Only } else { Found::Others };
-            } else if own.is_some() && target.starts_with(b"anon_inode:") {
-                found = Found::Others;
+                found = if found == Found::Nothing { Found::Only } else { Found::Others };
             }
             self.links < LINKS_MAX && found != Found::Others
         });
@@ -141,51 +136,36 @@ fn descriptors_of<'a>(process: &CStr, room: &'a mut [u8; 32]) -> Option<&'a CStr
     CStr::from_bytes_until_nul(room).ok().filter(|path| path.to_bytes().ends_with(b"/fd"))
 }
 
-fn number(name: &CStr) -> Option<u32> {
-    name.to_bytes().iter().try_fold(0_u32, |value, &byte| {
-        let digit = char::from(byte).to_digit(10)?;
-        value.checked_mul(10)?.checked_add(digit)
-    })
-}
-
 /// Where a process stands in `/proc` (`TGID_OFFSET` of Linux).
 fn position_of(process: u32) -> i64 {
     258 + i64::from(process)
 }
 
-/// Calls `visit` for each entry, with the position of the next, until it says no; whether it never did and the directory could be
-/// read.
-fn each_entry(directory: i32, mut visit: impl FnMut(&CStr, i64) -> bool) -> bool {
-    let mut buffer = [0; 2048];
-    loop {
-        let len = kernel::entries(directory, &mut buffer);
-        let Some(mut rest) = usize::try_from(len).ok().and_then(|len| buffer.get(..len)) else { return false };
-        if rest.is_empty() {
-            return true;
-        }
-        // `struct linux_dirent64`: inode, offset, u16 length at 16, type at 18, name from 19.
-        while let Some(&[low, high]) = rest.get(16..18) {
-            let len = usize::from(u16::from_le_bytes([low, high]));
-            let Some(name) = rest.get(19..len).and_then(|name| CStr::from_bytes_until_nul(name).ok()) else {
-                return false;
-            };
-            let next = rest.get(8..16).and_then(|bytes| bytes.try_into().ok()).map_or(0, i64::from_ne_bytes);
-            if !visit(name, next) {
-                return false;
-            }
-            rest = rest.get(len..).unwrap_or(&[]);
-        }
-    }
+/// Calls `visit` for each entry until it says no; whether it never did and the directory could be read.
+fn each_entry(list: i32, mut visit: impl FnMut(&CStr, i64) -> bool) -> bool {
+    borrow(&list).and_then(|list| directory::each_entry(list, &mut |name, next| visit(name, next as i64))) == Some(true)
+}
+
+/// Whether this process has the pipe of `end` under no other number, and nothing in it watches descriptors by their open file (epoll,
+/// io_uring and their like).
+pub(super) fn here_is_only(end: &End) -> bool {
+    each_other(end) == Some(true)
 }
 
 /// Before a joined end is closed: whether this process has the pipe under another number as well, which a path under `/proc` or
 /// `/dev` has given it. The pipe then goes on when the end is gone.
 pub(super) fn has_other_name(end: &End) -> bool {
-    let mut target = [0; 64];
-    let len = kernel::link_of(end.fd(), &mut target);
-    let name = target.get(..len.max(0) as usize).unwrap_or(&[]);
-    // Where the list cannot be opened, no further file could be opened before either.
-    Holders::of(name).descriptors(c"/proc/self/fd", Some(end.fd())).is_some_and(|found| found != Found::Only)
+    // Where they cannot be told, no further file could be opened before either.
+    each_other(end) == Some(false)
+}
+
+/// Whether no other descriptor of this process is for the pipe of `end`, or watches; `None` if that cannot be told.
+fn each_other(end: &End) -> Option<bool> {
+    let own = descriptors::status_of(end.fd().unsigned_abs())?;
+    descriptors::each(offer::descriptor(), |number, other| {
+        let is_same = (other.st_dev, other.st_ino) == (own.st_dev, own.st_ino);
+        number == end.fd().unsigned_abs() || !(number > DESCRIPTORS_MAX || is_same || descriptors::is_no_file(other))
+    })
 }
 
 /// Makes sure that nobody shares the open file of `fd`, an end of a pipe, whether that was inherited, sent, or is on its
@@ -260,18 +240,6 @@ pub(super) fn module_of(address: usize, path: &mut [u8; 256]) -> Option<usize> {
         found.is_none()
     });
     found
-}
-
-/// The end of the first thread's stack, if `address` is on it.
-pub(super) fn end_of_stack(address: usize) -> Option<usize> {
-    let mut end = None;
-    each_mapping(|mapping, _| {
-        if mapping.path == b"[stack]" && (mapping.start..mapping.end).contains(&address) {
-            end = Some(mapping.end);
-        }
-        true
-    });
-    end
 }
 
 /// The file whose mappings are being listed.

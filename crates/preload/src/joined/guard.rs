@@ -141,6 +141,7 @@ fn are_hooked(library: &Library, own_code: usize) -> bool {
 fn hook(library: &Library, own_code: usize) -> Option<()> {
     let names = Names::of(library.base)?;
     let (mut patch, mut stubs) = (Patch::of(library)?, Stubs::new()?);
+    patch.ask_which_are_of_file();
     let (mut entries, mut used) = ([0; PLACES], 0);
     let mut add = |index: usize, entry: usize| {
         // Two names of one function.

@@ -108,7 +108,6 @@ pub(super) fn reopen(fd: i32, flags: usize) -> isize {
 /// Calls `work` in a child that has this memory, and a table of descriptors of its own; returns when it has ended. Signals are held
 /// back, here and there. Where there can be no child, `work` is not called.
 pub(super) fn in_child<F: FnMut()>(mut work: F) {
-    const DIED_OR_LEFT: usize = 0x4000_0000; // __WALL
     extern "C" fn run<F: FnMut()>(work: &mut F) -> ! {
         work();
         millstream_sys::raw::exit(0)
@@ -135,10 +134,17 @@ pub(super) fn in_child<F: FnMut()>(mut work: F) {
             out("rcx") _,
             out("r11") _,
         );
-        if child > 0 {
-            while any(k::__NR_wait4, [child as usize, 0, DIED_OR_LEFT, 0, 0, 0]) == EINTR {}
-        }
     }
+    if child > 0 {
+        await_end(child as usize);
+    }
+}
+
+#[inline(never)]
+fn await_end(child: usize) {
+    const DIED_OR_LEFT: usize = 0x4000_0000; // __WALL
+    // SAFETY: nothing is written.
+    while unsafe { any(k::__NR_wait4, [child, 0, DIED_OR_LEFT, 0, 0, 0]) } == EINTR {}
 }
 
 /// Where the link of a descriptor of this process leads, as `readlink(2)` answers.
@@ -403,11 +409,6 @@ pub(super) fn change_program_mask(how: usize, set: usize, before: usize) -> isiz
     unsafe { any(k::__NR_rt_sigprocmask, [how, set, before, 8, 0, 0]) }
 }
 
-pub(super) fn entries(directory: i32, buffer: &mut [u8]) -> isize {
-    // SAFETY: the buffer and its length.
-    unsafe { any(k::__NR_getdents64, [directory as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0]) }
-}
-
 /// `readlinkat(2)`; `name` is a C string.
 #[inline(never)]
 pub(super) fn link(directory: i32, name: &CStr, buffer: &mut [u8]) -> isize {
@@ -432,7 +433,9 @@ pub(super) fn make_executable(start: usize, len: usize) -> bool {
 
 /// The same as [`map_anonymous`] in the place of what is mapped there.
 pub(super) fn map_anonymous_at(start: usize, len: usize) -> bool {
-    let (access, flags) = (k::PROT_READ | k::PROT_WRITE, k::MAP_PRIVATE | k::MAP_ANONYMOUS | k::MAP_FIXED);
+    // All of it is about to be written.
+    let flags = k::MAP_PRIVATE | k::MAP_ANONYMOUS | k::MAP_FIXED | k::MAP_POPULATE;
+    let access = k::PROT_READ | k::PROT_WRITE;
     // SAFETY: the caller's memory, whose content it has.
     unsafe { any(k::__NR_mmap, [start, len, access as usize, flags as usize, usize::MAX, 0]) == start as isize }
 }
@@ -442,6 +445,13 @@ pub(super) fn map_code(file: i32, offset: usize, start: usize, len: usize) {
     let (access, flags) = (k::PROT_READ | k::PROT_EXEC, k::MAP_PRIVATE | k::MAP_FIXED);
     // SAFETY: the caller's memory, which had this part of this file.
     unsafe { any(k::__NR_mmap, [start, len, access as usize, flags as usize, file as usize, offset]) };
+}
+
+/// Pages that are about to be written, all at once instead of a fault for each. Where that cannot be (before Linux 5.14) they fault.
+pub(super) fn populate(start: *mut u8, len: usize) {
+    const MADV_POPULATE_WRITE: usize = 23;
+    // SAFETY: changes no byte of the caller's memory.
+    unsafe { any(k::__NR_madvise, [start as usize, len, MADV_POPULATE_WRITE, 0, 0, 0]) };
 }
 
 /// Reads from a place of a file.

@@ -11,6 +11,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
 use millstream_sys::joint;
 
 use super::is_own_process;
+use super::signals::first_stack;
 use super::slot::Slot;
 
 /// So many mappings may wait for the end of one call: a handler would have to come to one more pipe in each.
@@ -95,21 +96,8 @@ impl Uses {
 /// Whether a call whose frame was at `before` cannot be going on, because this one is at `now`. Frames of the first thread's own stack
 /// only: on another stack, a handler's for instance, nothing can be told.
 fn has_jumped(before: usize, now: usize) -> bool {
-    /// Less than the kernel leaves between a stack and what is mapped below it (`mmap_base` of Linux: 128 MiB).
-    const STACK: usize = 64 << 20;
-    /// What a program began with lies above its first frames.
-    const ABOVE: usize = 64 << 10;
-    let top = TOP.load(Relaxed) + ABOVE;
-    let own = top.saturating_sub(STACK)..top;
+    let own = first_stack();
     own.contains(&before) && own.contains(&now) && now >= before
-}
-
-/// A stack address of the first thread as the program began.
-static TOP: AtomicUsize = AtomicUsize::new(0);
-
-/// As the program begins.
-pub(super) fn start() {
-    TOP.store(stack_address(), Relaxed);
 }
 
 #[inline(always)]

@@ -206,11 +206,11 @@ fn refused(slot: &'static Slot) -> Result<&'static Slot, Fate> {
 fn guarded(end: &End) -> Result<(), Fate> {
     let mut room = [0; 64];
     // Something else stands at this number by now.
-    let (pipe, _) = pipe_of(end, &mut room).ok_or(Fate::Untold)?;
+    pipe_of(end, &mut room).ok_or(Fate::Untold)?;
     if !is_plain(end) {
         return Err(Fate::Mode);
     }
-    if !alone::Holders::of(pipe).here_is_only(end.fd()) {
+    if !alone::here_is_only(end) {
         return Err(Fate::Descriptors);
     }
     if end.is_promised() { Ok(()) } else { guard::raise() }
@@ -271,8 +271,7 @@ pub(super) fn prove(end: &End, slot: &Slot) {
             return;
         }
         let is_alone = found.is_some_and(|(pipe, _)| {
-            let mut holders = alone::Holders::of(pipe);
-            holders.here_is_only(end.fd()) && holders.elsewhere_is_only(reader.process, lowest)
+            alone::here_is_only(end) && alone::Holders::of(pipe).elsewhere_is_only(reader.process, lowest)
         });
         if !is_alone {
             if !later(end, Fate::Shared) {
@@ -374,6 +373,7 @@ fn agree(slot: &Slot) {
     if !bytes.is_power_of_two() {
         return;
     }
+    kernel::populate(slot.ring(), bytes);
     agreement.bytes.store(bytes as u32, SeqCst);
     agreement.carrier.store(carrier::RING, SeqCst);
     match agreement.meeting.compare_exchange(meeting::READER_WAITS, meeting::AGREED, SeqCst, SeqCst) {

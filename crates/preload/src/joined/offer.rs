@@ -86,6 +86,11 @@ pub(super) fn forget() {
     }
 }
 
+/// The descriptor of what this process offers.
+pub(super) fn descriptor() -> Option<u32> {
+    u32::try_from(OFFERED.load(Relaxed)).ok()
+}
+
 /// Whether another process has made the offer, and this one is its child.
 pub(super) fn is_of_parent() -> bool {
     OFFERER.load(Relaxed) != millstream_sys::own_pid()

@@ -3,6 +3,7 @@
 //! Copies need no protection: a handler that finds one interrupted freezes the ring, so that the copy is not counted, and the
 //! interrupted call does it again through the kernel. What changes more than one word holds signals back.
 
+use core::ops::Range;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -10,7 +11,8 @@ use millstream_sys::fate::Fate;
 use millstream_sys::raw;
 
 use super::end::End;
-use super::{alone, kernel, retreat};
+use super::{kernel, retreat};
+use crate::glibc;
 
 const ALL: u64 = u64::MAX;
 
@@ -49,6 +51,14 @@ pub(super) fn copying<T>(end: &End, copy: impl FnOnce() -> T) -> T {
     outcome
 }
 
+/// Where frames on the first thread's own stack lie.
+pub(super) fn first_stack() -> Range<usize> {
+    /// Less than the kernel leaves between a stack and what is mapped below it (`mmap_base` of Linux: 128 MiB).
+    const BYTES: usize = 64 << 20;
+    let end = glibc::end_of_frames() & !7;
+    end.saturating_sub(BYTES)..end
+}
+
 /// Whether this may be a signal handler: on a stack other than the first, or with the frame of a signal between here and the
 /// stack's end. The kernel leaves in each such frame the address of the code by which a handler returns.
 pub(super) fn may_be_in_handler() -> bool {
@@ -67,12 +77,14 @@ pub(super) fn may_be_in_handler() -> bool {
             }
         }
     }
-    let here = (&raw const returns) as usize;
-    let Some(end) = alone::end_of_stack(here) else { return true };
+    let (here, stack) = ((&raw const returns) as usize, first_stack());
+    if !stack.contains(&here) {
+        return true;
+    }
     // The words of this array are here themselves, so the look begins behind it.
     has_handlers
-        && (here + size_of_val(&returns)..end).step_by(8).any(|at| {
-            // SAFETY: the stack of this thread, from a variable of this function to its end.
+        && (here + size_of_val(&returns)..stack.end).step_by(8).any(|at| {
+            // SAFETY: the stack of this thread, from a variable of this function to where its first frame began.
             let word = unsafe { (at as *const usize).read_volatile() };
             word != 0 && returns.contains(&word)
         })

@@ -271,10 +271,14 @@ impl Slot {
     }
 
     fn stretches(&self, position: u64, len: usize) -> [(*mut u8, usize); 2] {
-        let ring = core::ptr::from_ref(self).cast::<u8>().cast_mut().wrapping_add(HEADER_BYTES);
+        let ring = self.ring();
         let start = position as usize & (self.capacity() - 1);
         let first = len.min(self.capacity() - start);
         [(ring.wrapping_add(start), first), (ring, len - first)]
+    }
+
+    pub(super) fn ring(&self) -> *mut u8 {
+        core::ptr::from_ref(self).cast::<u8>().cast_mut().wrapping_add(HEADER_BYTES)
     }
 
     pub(super) fn note_writers_cpu(&self, cpu: u32) {

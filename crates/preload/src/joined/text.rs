@@ -12,7 +12,7 @@
 //!
 //! A changed page is an anonymous copy in the place of the file's page, and so are pages between two of them. The kernel puts
 //! breakpoints (uprobes) into pages of files only, and takes them out by writing the file's first byte back: on a page of the
-//! file that would tear a jump apart. What is mapped is first compared with the file, so a breakpoint that a tracer or a debugger
+//! file that would tear a jump apart. What is mapped must be what the file has, so a breakpoint that a tracer or a debugger
 //! has set before is seen: then no hook is set. Code is changed while the process has one thread, and is
 //! never changed back, so a debugger's own note of what stood at a place stays true.
 //!
@@ -82,6 +82,8 @@ pub(super) struct Patch<'a> {
     used: usize,
     /// The pages that they are on, a bit each.
     pages: [u64; Patch::PAGES / 64],
+    /// Pages that the kernel says are the file's, a bit each.
+    of_file: [u64; Patch::PAGES / 64],
 }
 
 /// From here five bytes are a jump, as far as this.
@@ -105,7 +107,27 @@ impl Patch<'_> {
             return None;
         }
         let jumps = [Jump { from: 0, distance: 0 }; Patch::JUMPS];
-        Some(Patch { glibc: library, file: library.open()?, jumps, used: 0, pages: [0; Patch::PAGES / 64] })
+        let none = [0; Patch::PAGES / 64];
+        Some(Patch { glibc: library, file: library.open()?, jumps, used: 0, pages: none, of_file: none })
+    }
+
+    /// Asks the kernel which pages are the file's: for many hooks that is cheaper than to compare each page with the file. What it
+    /// does not say is compared.
+    pub(super) fn ask_which_are_of_file(&mut self) {
+        let first = self.glibc.code.start / PAGE;
+        let pages = kernel::open(c"/proc/self/pagemap", kernel::O_RDONLY | kernel::O_CLOEXEC);
+        if pages < 0 {
+            return;
+        }
+        let words = self.glibc.code.len().div_ceil(PAGE * 64);
+        for (index, word) in self.of_file.iter_mut().take(words).enumerate() {
+            let mut entries = [0_u64; 64];
+            let (bytes, at) = (size_of_val(&entries), (first + index * 64) * size_of::<u64>());
+            let len = kernel::read_at(pages as i32, entries.as_mut_ptr().cast(), bytes, at);
+            let told = entries.iter().take(len.max(0) as usize / size_of::<u64>()).enumerate();
+            *word = told.map(|(bit, &entry)| u64::from(is_of_file(entry)) << bit).sum();
+        }
+        kernel::close(pages as i32);
     }
 
     /// Makes the function at `entry` begin with a jump to `to`. Returns the code that it begins with, if it is as in the file.
@@ -133,13 +155,15 @@ impl Patch<'_> {
     }
 
     fn has(&self, index: usize) -> bool {
-        self.pages.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 != 0)
+        has_bit(&self.pages, index)
     }
 
     /// A page is to be replaced. `false`: it is not what the file has, or there is no such page.
     fn add(&mut self, index: usize) -> bool {
         let page = self.glibc.code.start + index * PAGE;
-        let can_be = is_changed(page) || is_as_in_file(page, self.file, self.glibc.offset + index * PAGE);
+        let can_be = is_changed(page)
+            || has_bit(&self.of_file, index)
+            || is_as_in_file(page, self.file, self.glibc.offset + index * PAGE);
         if can_be {
             self.pages[index / 64] |= 1 << (index % 64);
         }
@@ -205,6 +229,19 @@ impl Jump {
             ((self.from + 1) as *mut i32).write_unaligned(self.distance);
         }
     }
+}
+
+fn has_bit(words: &[u64], index: usize) -> bool {
+    words.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 != 0)
+}
+
+/// Whether a page of a private mapping is its file's, by its entry in `/proc/PID/pagemap` (`proc_pid_pagemap(5)`): a page that was
+/// changed, as by a breakpoint, is anonymous memory. One that is nowhere will come from the file.
+fn is_of_file(entry: u64) -> bool {
+    const PRESENT: u64 = 1 << 63;
+    const SWAPPED: u64 = 1 << 62;
+    const FILE: u64 = 1 << 61;
+    entry & SWAPPED == 0 && (entry & PRESENT == 0 || entry & FILE != 0)
 }
 
 /// Whether a page of code is what its file has at `offset`.

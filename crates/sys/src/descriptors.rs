@@ -1,0 +1,111 @@
+//! The descriptors that this process has open, and what each stands for.
+#![allow(unsafe_code)]
+
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fs::{FileType, Mode, OFlags, Stat};
+
+use crate::directory;
+
+/// Calls `visit` with each number and what is open as that, until it says no; whether it never did. `None`: they cannot be told, as
+/// `/proc` is not mounted. `far` is one that may be open far from the others.
+///
+/// To list them takes ten times as long as to ask for each number. That is done where Linux tells how many there are (from 6.2 on).
+pub fn each(far: Option<u32>, mut visit: impl FnMut(u32, &Stat) -> bool) -> Option<bool> {
+    let count = rustix::fs::stat(c"/proc/self/fd").ok()?.st_size.cast_unsigned();
+    let mut left = count;
+    let near = 0..count.min(1 << 16) as u32 * 4;
+    let far = far.filter(|number| !near.contains(number));
+    for number in far.into_iter().chain(near.clone()) {
+        if left == 0 {
+            return Some(true);
+        }
+        let Some(status) = status_of(number) else { continue };
+        if !visit(number, &status) {
+            return Some(false);
+        }
+        left -= 1;
+    }
+    let is_asked = |number| near.contains(&number) || far == Some(number);
+    each_listed(|number| is_asked(number) || status_of(number).is_none_or(|status| visit(number, &status)))
+}
+
+/// Whether this stands for no file, as what watches other descriptors does (epoll, io_uring): `anon_inode` of Linux.
+pub fn is_no_file(status: &Stat) -> bool {
+    FileType::from_raw_mode(status.st_mode) == FileType::Unknown
+}
+
+/// What is open as this number.
+pub fn status_of(number: u32) -> Option<Stat> {
+    // SAFETY: not negative, so not -1; used for a call that is valid for any number.
+    rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(number.cast_signed() & i32::MAX) }).ok()
+}
+
+fn each_listed(mut visit: impl FnMut(u32) -> bool) -> Option<bool> {
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    let list = rustix::fs::open(c"/proc/self/fd", flags, Mode::empty()).ok()?;
+    directory::each_entry(list.as_fd(), &mut |name, _| directory::number(name).is_none_or(&mut visit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+    use std::vec::Vec;
+
+    fn all(far: Option<u32>) -> Vec<u32> {
+        let mut found = Vec::new();
+        assert_eq!(
+            each(far, |number, _| {
+                found.push(number);
+                true
+            }),
+            Some(true)
+        );
+        found
+    }
+
+    #[test]
+    fn descriptor_far_from_the_others_is_found_once() {
+        let (reader, _writer) = crate::pipe::create().unwrap();
+        let far = rustix::io::fcntl_dupfd_cloexec(&reader, 900).unwrap();
+        let [near, far] = [&reader, &far].map(|fd| fd.as_raw_fd().unsigned_abs());
+        for (wanted, told) in [(near, None), (far, None), (far, Some(far)), (near, Some(near)), (near, Some(800))] {
+            assert_eq!(all(told).into_iter().filter(|&number| number == wanted).count(), 1, "{wanted} {told:?}");
+        }
+    }
+
+    #[test]
+    fn each_descriptor_is_found_where_their_number_is_not_told() {
+        let (reader, writer) = crate::pipe::create().unwrap();
+        let mut listed = Vec::new();
+        assert_eq!(
+            each_listed(|number| {
+                listed.push(number);
+                true
+            }),
+            Some(true)
+        );
+        assert!([&reader, &writer].iter().all(|end| listed.contains(&end.as_raw_fd().unsigned_abs())));
+    }
+
+    #[test]
+    fn visit_ends_when_it_says_no() {
+        let mut visits = 0;
+        assert_eq!(
+            each(None, |_, _| {
+                visits += 1;
+                false
+            }),
+            Some(false)
+        );
+        assert_eq!(visits, 1);
+    }
+
+    #[test]
+    fn epoll_instance_is_no_file_and_a_pipe_is_one() {
+        let epoll = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC).unwrap();
+        let (reader, _writer) = crate::pipe::create().unwrap();
+        let is_no_file = |fd: &rustix::fd::OwnedFd| is_no_file(&rustix::fs::fstat(fd).unwrap());
+        assert_eq!((is_no_file(&epoll), is_no_file(&reader)), (true, false));
+    }
+}
