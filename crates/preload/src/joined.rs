@@ -73,7 +73,8 @@ const INHERITED: [c_int; 4] = [0, 1, 3, 63];
 static OWN: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Which run this is, and [`AFTER`] how many bytes its pipes are joined.
-static RUN: [AtomicU64; 6 + OLDER_PIPES] = [const { AtomicU64::new(0) }; 6 + OLDER_PIPES];
+static RUN: [AtomicU64; RUN_WORDS] = [const { AtomicU64::new(0) }; RUN_WORDS];
+const RUN_WORDS: usize = 7 + OLDER_PIPES;
 const AFTER: usize = 1;
 /// Whether its pipes are to be joined. Not any more in a process that has confined itself: from then on it makes no calls that it would
 /// not make by itself.
@@ -82,7 +83,7 @@ static IS_WANTED: AtomicBool = AtomicBool::new(false);
 /// Begins to count what passes, if this process was given a pipe and is in a run whose pipes are to be joined.
 pub(crate) fn start(settings: &Settings<'_>) {
     let Some(run) = settings.ring else { return };
-    let words = [run.token, run.after, run.first, run.namespace, run.ticks, u64::from(run.filters)];
+    let words = [run.token, run.after, run.first, run.namespace, run.ticks, run.birth, u64::from(run.filters)];
     for (word, value) in RUN.iter().zip(words.iter().chain(&run.older)) {
         word.store(*value, Relaxed);
     }
@@ -133,9 +134,9 @@ pub(crate) fn leave() -> bool {
 
 /// The run that this process belongs to.
 fn own_run() -> Ring {
-    let words: [u64; 6 + OLDER_PIPES] = core::array::from_fn(|at| RUN[at].load(Relaxed));
-    let [token, after, first, namespace, ticks, filters, older @ ..] = words;
-    Ring { token, after, first, namespace, ticks, filters: filters as u32, older }
+    let words: [u64; RUN_WORDS] = core::array::from_fn(|at| RUN[at].load(Relaxed));
+    let [token, after, first, namespace, ticks, birth, filters, older @ ..] = words;
+    Ring { token, after, first, namespace, ticks, birth, filters: filters as u32, older }
 }
 
 /// What the user has said instead of both below.

@@ -1,7 +1,7 @@
 //! What tells the processes and pipes of one run from others, for pipes in shared memory.
 
 use millstream_sys::settings::{OLDER_PIPES, Ring};
-use millstream_sys::{clock, confinement, machine, own_pid, own_pid_namespace};
+use millstream_sys::{births, clock, confinement, machine, own_pid, own_pid_namespace};
 
 /// Why a run is one whose pipes stay with the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub fn of_this_run(after: u64) -> Result<Ring, Obstacle> {
         // 0 is no namespace: every process will be looked at.
         namespace: own_pid_namespace().unwrap_or(0),
         ticks: clock::ticks(),
+        // A filter may kill for the call that tells.
+        birth: if filters == 0 { births::of(own_pid()).unwrap_or(0) } else { 0 },
         filters,
         older: older_pipes(),
     })

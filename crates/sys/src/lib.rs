@@ -25,6 +25,7 @@
 #[cfg(feature = "std")]
 extern crate std;
 
+pub mod births;
 pub mod clock;
 pub mod confinement;
 pub mod descriptor_path;

@@ -1,9 +1,9 @@
 //! What `millstream run` tells every program of its tree, in one environment variable.
 //!
 //! The variable is read by the library inside each program as it starts, so its form is part of the agreement between
-//! the two: `2:SIZE:CHOSEN:RESERVE:EXEMPT`; then `:TOKEN:LEDGER` in a run that counts; then
-//! `:AFTER:FIRST:NAMESPACE:TICKS:FILTERS` and six times `:OLDER` in one whose pipes may go through shared memory, see [`Ring`] (it counts
-//! if LEDGER is not empty). The token is in hexadecimal, LEDGER a path, all else numbers in decimal. The first field is the version; a
+//! the two: `3:SIZE:CHOSEN:RESERVE:EXEMPT`; then `:TOKEN:LEDGER` in a run that counts; then
+//! `:AFTER:FIRST:NAMESPACE:TICKS:BIRTH:FILTERS` and six times `:OLDER` in one whose pipes may go through shared memory, see
+//! [`Ring`] (it counts if LEDGER is not empty). The token is in hexadecimal, LEDGER a path, all else numbers in decimal. The first field is the version; a
 //! library that does not know it leaves every pipe alone.
 
 use core::ffi::CStr;
@@ -19,7 +19,7 @@ pub const ENTRY: &[u8] = b"MILLSTREAM_RUN=";
 pub const LIBRARIES: [&str; 4] =
     ["libmillstream_preload.so", "libmillstream_count.so", "libmillstream_ring.so", "libmillstream_ring_count.so"];
 
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 
 /// Whether a path ends in the name of a library of ours.
 pub fn is_library(path: &[u8]) -> bool {
@@ -68,6 +68,8 @@ pub struct Ring {
     pub namespace: u64,
     /// The processor's clock when it began.
     pub ticks: u64,
+    /// Its birth (see [`births`](crate::births)); 0: not known.
+    pub birth: u64,
     /// Seccomp filters that its processes are under and which let them join pipes. Others may kill for it.
     pub filters: u32,
     /// Inodes of pipes that it was given and did not make, 0 for none; all ones in the first: there are more.
@@ -125,24 +127,24 @@ impl fmt::Display for Settings<'_> {
         if let Some(ledger) = self.ledger {
             f.write_str(core::str::from_utf8(ledger.path).map_err(|_| fmt::Error)?)?;
         }
-        if let Some(Ring { after, first, namespace, ticks, filters, older, .. }) = self.ring {
-            write!(f, ":{after}:{first}:{namespace}:{ticks}:{filters}")?;
+        if let Some(Ring { after, first, namespace, ticks, birth, filters, older, .. }) = self.ring {
+            write!(f, ":{after}:{first}:{namespace}:{ticks}:{birth}:{filters}")?;
             older.iter().try_for_each(|inode| write!(f, ":{inode}"))?;
         }
         Ok(())
     }
 }
 
-/// Nothing, or `:AFTER:FIRST:NAMESPACE:TICKS:FILTERS` and the older pipes.
+/// Nothing, or `:AFTER:FIRST:NAMESPACE:TICKS:BIRTH:FILTERS` and the older pipes.
 #[expect(clippy::option_option, reason = "what is not there, and what is not understood")]
 fn ring(token: u64, text: &[u8]) -> Option<Option<Ring>> {
     if text.is_empty() {
         return Some(None);
     }
-    let ([after, first, namespace, ticks, filters], rest) = numbers(text)?;
+    let ([after, first, namespace, ticks, birth, filters], rest) = numbers(text)?;
     let (older, rest) = numbers(rest)?;
     let filters = u32::try_from(filters).ok()?;
-    rest.is_empty().then_some(Some(Ring { token, after, first, namespace, ticks, filters, older }))
+    rest.is_empty().then_some(Some(Ring { token, after, first, namespace, ticks, birth, filters, older }))
 }
 
 /// So many numbers, a colon before each, and what follows them.
@@ -186,6 +188,7 @@ mod tests {
         first: 12,
         namespace: 4_026_531_836,
         ticks: 99,
+        birth: 4321,
         filters: 3,
         older: [0, 7, u64::MAX, 0, 0, 1],
     };
@@ -238,25 +241,25 @@ mod tests {
         for text in [
             c"",
             c"2",
-            c"2:",
-            c"2:5",
-            c"2:5:0:6",
+            c"3:",
+            c"3:5",
+            c"3:5:0:6",
             c"1:5:0:6:0",
             c"1:5:6",
-            c"2:5:0:6:0:",
-            c"2:5:0:6:0:7",
-            c"2:5:0:6:0:x:/p",
-            c"2:5:0:6:0:r",
-            c"2:5:0:6:0:r:",
-            c"2:5:0:6:0:r7:/p",
-            c"2:5:0:6:0:7:/p:1:2:3",
-            c"2:5:0:6:0:7:/p:1:2:3:4:5:6:7:8:9:10:x",
-            c"2:5:0:6:0:7:/p:1:2:3:4:99999999999:6:7:8:9:10:11",
-            c"2:-5:0:6:0",
-            c"2:5:0:6:0 ",
-            c"2::0:6:0",
-            c"2:5:0:6:0:11111111111111111:/p",
-            c"2:99999999999999999999:0:6:0",
+            c"3:5:0:6:0:",
+            c"3:5:0:6:0:7",
+            c"3:5:0:6:0:x:/p",
+            c"3:5:0:6:0:r",
+            c"3:5:0:6:0:r:",
+            c"3:5:0:6:0:r7:/p",
+            c"3:5:0:6:0:7:/p:1:2:3",
+            c"3:5:0:6:0:7:/p:1:2:3:4:5:6:7:8:9:10:x",
+            c"3:5:0:6:0:7:/p:1:2:3:4:99999999999:6:7:8:9:10:11",
+            c"3:-5:0:6:0",
+            c"3:5:0:6:0 ",
+            c"3::0:6:0",
+            c"3:5:0:6:0:11111111111111111:/p",
+            c"3:99999999999999999999:0:6:0",
         ] {
             assert_eq!(Settings::parse(text), None, "{text:?}");
         }

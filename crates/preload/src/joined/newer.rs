@@ -3,7 +3,8 @@
 //! An end that a process shares with another is found by its mark, wherever that process is. What the look through `/proc` is
 //! for are ends that somebody has opened anew, as `/dev/stdout` or `/proc/self/fd/1`. A pipe that was made inside the run
 //! can only be opened by who has it, so by the process that began the run and its descendants. They have higher numbers than it, as
-//! numbers are given out in order, if none was given out twice since.
+//! numbers are given out in order, if none was given out twice since. That is sure for a while after the run began, as the kernel takes
+//! its time for each, and later where it tells how many it has given out.
 //!
 //! What that does not see: processes from before the run that have opened an end from outside, through `/proc/PID/fd`, or that were
 //! sent one that had been opened anew; and processes that chose their own number (`set_tid` of `clone3(2)`, which takes privileges).
@@ -11,6 +12,7 @@
 use core::ffi::CStr;
 
 use millstream_sys::settings::Ring;
+use millstream_sys::{births, raw};
 
 use super::{kernel, own_run};
 
@@ -31,9 +33,20 @@ pub(super) fn lowest_holder(inode: u64, peer: u32) -> u32 {
 
 /// Whether numbers mean to this process what they meant when the run began, and have not been given out again since.
 fn has_one_round(run: &Ring) -> bool {
-    let since = kernel::ticks().wrapping_sub(run.ticks);
+    let at_most = kernel::ticks().wrapping_sub(run.ticks) / TICKS_FOR_A_NUMBER;
     let numbers = number_in(c"/proc/sys/kernel/pid_max").unwrap_or(0);
-    since / TICKS_FOR_A_NUMBER < numbers && kernel::inode_of(c"/proc/self/ns/pid") == Some(run.namespace)
+    (at_most < numbers || births_since(run).is_some_and(|births| births < numbers))
+        && kernel::inode_of(c"/proc/self/ns/pid") == Some(run.namespace)
+}
+
+/// How many processes and threads the kernel has made since the run began, in all namespaces. The one that is made to find out is one
+/// of them; without it the kernel counts none. Under a filter, which may kill for asking, it is not known.
+fn births_since(run: &Ring) -> Option<u64> {
+    let mut newest = None;
+    if run.birth != 0 {
+        kernel::in_child(|| newest = births::of(raw::process()));
+    }
+    newest?.checked_sub(run.birth).filter(|&births| births > 0)
 }
 
 fn number_in(path: &CStr) -> Option<u64> {
