@@ -2,19 +2,31 @@
 #![allow(unsafe_code)]
 
 use rustix::fd::{AsFd, BorrowedFd};
-use rustix::fs::{FileType, Mode, OFlags, Stat};
+pub use rustix::fs::Stat;
+use rustix::fs::{FileType, Mode, OFlags};
 
 use crate::directory;
 
 /// Calls `visit` with each number and what is open as that, until it says no; whether it never did. `None`: they cannot be told, as
-/// `/proc` is not mounted. `far` is one that may be open far from the others.
+/// `/proc` is not mounted.
+pub fn each(mut visit: impl FnMut(u32, &Stat) -> bool) -> Option<bool> {
+    each_listed(|number| status_of(number).is_none_or(|status| visit(number, &status)))
+}
+
+/// The same for a process with one thread, so that no descriptor is opened or closed meanwhile. `far` is one that may be open far from
+/// the others.
 ///
 /// To list them takes ten times as long as to ask for each number. That is done where Linux tells how many there are (from 6.2 on).
-pub fn each(far: Option<u32>, mut visit: impl FnMut(u32, &Stat) -> bool) -> Option<bool> {
-    let count = rustix::fs::stat(c"/proc/self/fd").ok()?.st_size.cast_unsigned();
+pub fn each_of_one_thread(far: Option<u32>, visit: impl FnMut(u32, &Stat) -> bool) -> Option<bool> {
+    let count = rustix::fs::stat(c"/proc/self/fd").ok()?.st_size;
+    each_of(count.cast_unsigned(), far, visit)
+}
+
+/// 0: Linux does not tell how many they are. Where `count` is too high all the same is found.
+fn each_of(count: u64, far: Option<u32>, mut visit: impl FnMut(u32, &Stat) -> bool) -> Option<bool> {
     let mut left = count;
     let near = 0..count.min(1 << 16) as u32 * 4;
-    let far = far.filter(|number| !near.contains(number));
+    let far = far.filter(|number| count > 0 && !near.contains(number));
     for number in far.into_iter().chain(near.clone()) {
         if left == 0 {
             return Some(true);
@@ -26,7 +38,7 @@ pub fn each(far: Option<u32>, mut visit: impl FnMut(u32, &Stat) -> bool) -> Opti
         left -= 1;
     }
     let is_asked = |number| near.contains(&number) || far == Some(number);
-    each_listed(|number| is_asked(number) || status_of(number).is_none_or(|status| visit(number, &status)))
+    each(|number, status| is_asked(number) || visit(number, status))
 }
 
 /// Whether this stands for no file, as what watches other descriptors does (epoll, io_uring): `anon_inode` of Linux.
@@ -52,47 +64,46 @@ mod tests {
     use std::os::fd::AsRawFd;
     use std::vec::Vec;
 
-    fn all(far: Option<u32>) -> Vec<u32> {
-        let mut found = Vec::new();
-        assert_eq!(
-            each(far, |number, _| {
-                found.push(number);
+    /// How often a number is found, if no count is told, and if a higher one is. Other tests open files meanwhile.
+    fn found(far: Option<u32>, wanted: u32) -> [usize; 2] {
+        [0, 100_000].map(|count| {
+            let mut times = 0;
+            let outcome = each_of(count, far, |number, _| {
+                times += usize::from(number == wanted);
                 true
-            }),
-            Some(true)
-        );
-        found
+            });
+            assert_eq!(outcome, Some(true));
+            times
+        })
     }
 
     #[test]
-    fn descriptor_far_from_the_others_is_found_once() {
+    fn descriptor_is_found_once_however_far_it_is() {
         let (reader, _writer) = crate::pipe::create().unwrap();
         let far = rustix::io::fcntl_dupfd_cloexec(&reader, 900).unwrap();
         let [near, far] = [&reader, &far].map(|fd| fd.as_raw_fd().unsigned_abs());
         for (wanted, told) in [(near, None), (far, None), (far, Some(far)), (near, Some(near)), (near, Some(800))] {
-            assert_eq!(all(told).into_iter().filter(|&number| number == wanted).count(), 1, "{wanted} {told:?}");
+            assert_eq!(found(told, wanted), [1, 1], "{wanted} {told:?}");
         }
     }
 
     #[test]
-    fn each_descriptor_is_found_where_their_number_is_not_told() {
-        let (reader, writer) = crate::pipe::create().unwrap();
-        let mut listed = Vec::new();
-        assert_eq!(
-            each_listed(|number| {
-                listed.push(number);
-                true
-            }),
-            Some(true)
-        );
-        assert!([&reader, &writer].iter().all(|end| listed.contains(&end.as_raw_fd().unsigned_abs())));
+    fn search_ends_with_the_last_of_the_count() {
+        let (reader, _writer) = crate::pipe::create().unwrap();
+        let far = reader.as_raw_fd().unsigned_abs();
+        let mut seen = Vec::new();
+        let outcome = each_of(1, Some(far), |number, _| {
+            seen.push(number);
+            true
+        });
+        assert_eq!((outcome, seen.len()), (Some(true), 1));
     }
 
     #[test]
     fn visit_ends_when_it_says_no() {
         let mut visits = 0;
         assert_eq!(
-            each(None, |_, _| {
+            each(|_, _| {
                 visits += 1;
                 false
             }),

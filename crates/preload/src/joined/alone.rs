@@ -7,7 +7,7 @@ use millstream_sys::{descriptors, directory};
 
 use super::end::End;
 use super::text::Library;
-use super::{kernel, offer};
+use super::{has_one_thread, kernel, offer};
 use crate::descriptor::borrow;
 
 const PAGE: usize = 4096;
@@ -162,10 +162,14 @@ pub(super) fn has_other_name(end: &End) -> bool {
 /// Whether no other descriptor of this process is for the pipe of `end`, or watches; `None` if that cannot be told.
 fn each_other(end: &End) -> Option<bool> {
     let own = descriptors::status_of(end.fd().unsigned_abs())?;
-    descriptors::each(offer::descriptor(), |number, other| {
+    let is_harmless = |number: u32, other: &descriptors::Stat| {
         let is_same = (other.st_dev, other.st_ino) == (own.st_dev, own.st_ino);
         number == end.fd().unsigned_abs() || !(number > DESCRIPTORS_MAX || is_same || descriptors::is_no_file(other))
-    })
+    };
+    match has_one_thread() {
+        true => descriptors::each_of_one_thread(offer::descriptor(), is_harmless),
+        false => descriptors::each(is_harmless),
+    }
 }
 
 /// Makes sure that nobody shares the open file of `fd`, an end of a pipe, whether that was inherited, sent, or is on its
