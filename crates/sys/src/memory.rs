@@ -214,6 +214,33 @@ mod tests {
     }
 
     #[test]
+    fn descriptor_that_changes_meanwhile_never_opens_a_pipe() {
+        use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+        const ENOUGH: usize = 5000;
+        let (file, (pipe, _writer)) = (sealable_file().unwrap(), crate::pipe::create().unwrap());
+        let mut changing = rustix::io::dup(&file).unwrap();
+        let (number, own) = (changing.as_raw_fd().unsigned_abs(), crate::own_pid());
+        let (is_over, mut files, mut refused, mut others) = (AtomicBool::new(false), 0, 0, std::vec::Vec::new());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Relaxed) {
+                    rustix::io::dup2(&pipe, &mut changing).unwrap();
+                    rustix::io::dup2(&file, &mut changing).unwrap();
+                }
+            });
+            while others.is_empty() && files.min(refused) < ENOUGH {
+                match open_of_process(own, number) {
+                    Ok(opened) if is_same(&opened, &file) == Ok(true) => files += 1,
+                    Err(Errno::ACCESS) => refused += 1,
+                    other => others.push(other),
+                }
+            }
+            is_over.store(true, Relaxed);
+        });
+        assert!(others.is_empty(), "{others:?}, after {files} files and {refused} refusals");
+    }
+
+    #[test]
     fn only_a_sealed_file_is_mapped() {
         let file = sealable_file().unwrap();
         rustix::fs::ftruncate(&file, 8192).unwrap();
