@@ -98,6 +98,45 @@ fn report_fails_when_output_differs() {
 }
 
 #[test]
+fn run_that_hangs_is_ended_and_fails() {
+    let scratch = Scratch::new();
+    let list =
+        "[always]\nexec sleep 1235.5\n[under-run]\n[ -z \"$MILLSTREAM_RUN\" ] || exec sleep 1235.5\necho a | wc -c\n";
+    let report = report_with(&scratch, list, &[&SHORT[..], &["--limit", "1"]].concat());
+    assert_eq!(report["outcome"], "failed");
+    assert!(report["left_out"].to_string().contains("by itself it did not end within 1 s"), "{report}");
+    let row = &report["rows"][0];
+    let error = "under 'millstream run' it did not end within 1 s";
+    assert_eq!((&row["name"], &row["error"]), (&"under-run".into(), &error.into()), "{report}");
+    assert_eq!(output(Command::new("pgrep").args(["-f", "^sleep 1235.5"])).stdout, "");
+}
+
+/// The first pipeline of each kind in the program's own list works, with little data. What is not installed is left out.
+#[test]
+fn own_list_works_for_each_kind_of_pipeline() {
+    let scratch = Scratch::new();
+    let listed = output(&mut command(&scratch, &["--list"])).stdout;
+    let mut chosen: Vec<(&str, &str)> = Vec::new();
+    for line in listed.lines().filter(|line| !line.contains("not installed")) {
+        let mut words = line.split_whitespace();
+        let (name, class) = (words.next().unwrap(), words.next().unwrap());
+        if chosen.iter().all(|&(_, other)| other != class) {
+            chosen.push((name, class));
+        }
+    }
+    let names: Vec<&str> = chosen.iter().map(|&(name, _)| name).collect();
+    assert!(names.len() >= 10, "{names:?}");
+    let json = scratch.path("out.json");
+    let options = ["--only", &names.join(","), "--json", json.to_str().unwrap()];
+    let seen = output(&mut command(&scratch, &[&SHORT[..], &options].concat()));
+    let report: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    println!("{} pipelines of the own list: {names:?}", names.len());
+    let works = |row: &Value| row["error"].is_null() && row["placements"].as_array().unwrap().len() == 1;
+    let rows = report["rows"].as_array().unwrap();
+    assert!(rows.len() == names.len() && rows.iter().all(works), "{seen:?}: {report}");
+}
+
+#[test]
 fn report_names_what_is_left_out() {
     let scratch = Scratch::new();
     let list = "[absent]\nneeds: no-such-command cat\ncat | wc\n[broken]\necho it is broken >&2; exit 3\n\
@@ -159,6 +198,7 @@ fn wrong_use_fails_with_one_sentence() {
         (&["--corpus", "/no/such/list"], "cannot use '/no/such/list'"),
         (&["--size", "1K"], "from 256K to 4G"),
         (&["--pairs", "2"], "2 is not in 5"),
+        (&["--limit", "0"], "0 is not in 1"),
         (&["--json", "/no/such/directory/file"], "cannot write"),
     ] {
         let seen = output(&mut command(&scratch, arguments));

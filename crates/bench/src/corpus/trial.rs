@@ -21,9 +21,6 @@ use crate::cell::Verdict;
 use crate::engine::placement::Placement;
 use crate::engine::statistics::{ratio_of_medians, verdict};
 
-/// A run that takes longer hangs, as far as anybody can tell.
-const LONGEST: Duration = Duration::from_secs(120);
-
 /// What is measured, and with what.
 pub struct Trial<'a> {
     /// `millstream`, as users start it.
@@ -38,6 +35,8 @@ pub struct Trial<'a> {
     pub keeper: &'a Keeper,
     /// Interleaved pairs for each placement.
     pub pairs: usize,
+    /// A run that takes longer is ended, and counts as one that hangs.
+    pub limit: Duration,
     /// Which placements.
     pub placements: Vec<Placement>,
 }
@@ -234,11 +233,11 @@ impl Trial<'_> {
         let start = clock::raw_nanoseconds();
         let mut child = command.spawn().map_err(|error| format!("cannot start bash: {error}"))?;
         self.keeper.watch(child.id());
-        let status = wait(&mut child, self.keeper)?;
+        let status = wait(&mut child, self.keeper, self.limit)?;
         let nanoseconds = clock::raw_nanoseconds() - start;
         self.keeper.end();
         let Some(status) = status else {
-            return Ok(Err(format!("did not end within {} s", LONGEST.as_secs())));
+            return Ok(Err(format!("did not end within {} s", self.limit.as_secs())));
         };
         let complained = String::from_utf8_lossy(&content(errors)?).into_owned();
         Ok(Ok(Run { milliseconds: nanoseconds as f64 / 1e6, status, printed: content(output)?, complained }))
@@ -285,11 +284,11 @@ impl Carrier {
 }
 
 /// `None`: it did not end, and was ended.
-fn wait(child: &mut Child, keeper: &Keeper) -> Result<Option<ExitStatus>, String> {
+fn wait(child: &mut Child, keeper: &Keeper, limit: Duration) -> Result<Option<ExitStatus>, String> {
     let (ended, is_ended) = mpsc::channel::<()>();
     thread::scope(|scope| {
         let watchdog = scope.spawn(move || {
-            let hangs = is_ended.recv_timeout(LONGEST) == Err(mpsc::RecvTimeoutError::Timeout);
+            let hangs = is_ended.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout);
             if hangs {
                 keeper.end();
             }

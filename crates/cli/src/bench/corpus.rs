@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use millstream_bench::corpus::{Corpus, Keeper, Outcome, Pipeline, Store, Trial};
@@ -51,6 +52,10 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u32).range(5..=10_000))]
     pairs: u32,
 
+    /// Seconds after which a run is ended and counts as one that hangs
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    limit: u32,
+
     /// All programs of a pipeline on one CPU, or on two [default: both]
     #[arg(long, value_name = "PLACEMENT", value_delimiter = ',', value_parser = ["1cpu", "2cpu"])]
     placement: Vec<String>,
@@ -72,7 +77,7 @@ fn parse_size(text: &str) -> Result<u64, String> {
 
 /// Measures, or lists.
 pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
-    let Options { only, list, corpus, pairs, placement, size, json } = options;
+    let Options { only, list, corpus, pairs, limit, placement, size, json } = options;
     let corpus = match corpus {
         None => Corpus::own(),
         Some(path) => {
@@ -94,8 +99,8 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
     let keeper = Keeper::start(store.directory()).map_err(Failure::own)?;
     let placements = chosen(&Placement::ALL, Placement::name, &placement);
     let program = super::own_path()?;
-    let trial =
-        Trial { program, corpus: &corpus, only, store: &store, keeper: &keeper, pairs: pairs as usize, placements };
+    let (pairs, limit) = (pairs as usize, Duration::from_secs(limit.into()));
+    let trial = Trial { program, corpus: &corpus, only, store: &store, keeper: &keeper, pairs, limit, placements };
     let mut progress = Progress::new();
     let report = trial
         .run(|now| progress.show(&format!("{} of {}: {}, {}", now.done + 1, now.total, now.name, now.doing)))
