@@ -24,6 +24,7 @@ mod newer;
 mod notice;
 mod offer;
 mod other_names;
+mod own_word;
 mod polled;
 mod promised;
 mod redirect;

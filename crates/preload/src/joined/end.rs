@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, 
 use millstream_sys::pipe;
 
 use super::mapping::Uses;
+use super::own_word::OwnFlag;
 use super::slot::Slot;
 use super::{tally, wait};
 use crate::descriptor::borrow;
@@ -53,7 +54,7 @@ pub(super) struct End {
     turns: AtomicU32,
     /// Attempts since one was worth it, whatever the pipe.
     vain: AtomicU32,
-    is_in_kernel: AtomicBool,
+    is_in_kernel: OwnFlag,
     /// Calls that may use its memory.
     pub(super) uses: Uses,
     /// It is used only as [`super::promised`] says.
@@ -80,7 +81,7 @@ impl End {
             tries: AtomicU32::new(0),
             turns: AtomicU32::new(0),
             vain: AtomicU32::new(0),
-            is_in_kernel: AtomicBool::new(false),
+            is_in_kernel: OwnFlag::new(),
             uses: Uses::new(),
             is_promised: AtomicBool::new(false),
             patience: wait::Patience::new(),
@@ -136,7 +137,7 @@ impl End {
         self.tries.store(0, Relaxed);
         self.turns.store(0, Relaxed);
         // A call that was left by a jump is not coming back.
-        self.is_in_kernel.store(false, Relaxed);
+        self.is_in_kernel.set(false);
         self.fd.store(fd, Relaxed);
         self.set_stage(Stage::Counted);
     }
@@ -228,14 +229,15 @@ impl End {
 
     /// Calls what a handler that interrupts it must not begin the ring in.
     pub(super) fn without_beginning<T>(&self, call: impl FnOnce() -> T) -> T {
-        let before = self.is_in_kernel.swap(true, SeqCst);
+        let before = self.is_in_kernel.is_set();
+        self.is_in_kernel.set(true);
         let outcome = call();
-        self.is_in_kernel.store(before, SeqCst);
+        self.is_in_kernel.set(before);
         outcome
     }
 
     /// Whether this call has interrupted another one, or one was left by a jump.
     pub(super) fn is_in_kernel(&self) -> bool {
-        self.is_in_kernel.load(SeqCst)
+        self.is_in_kernel.is_set()
     }
 }

@@ -5,12 +5,13 @@
 //! jump out of a call, which then never ends: its stack frame tells, because a later call has its own in the same place or further up.
 
 use core::ptr::NonNull;
+use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
 
 use millstream_sys::joint;
 
 use super::is_own_process;
+use super::own_word::OwnWord;
 use super::signals::first_stack;
 use super::slot::Slot;
 
@@ -19,17 +20,17 @@ const WAITING: usize = 4;
 
 /// Calls of one end, and memory that it has left while they go on.
 pub(super) struct Uses {
-    calls: AtomicU32,
+    calls: OwnWord,
     /// Stack address of the first of them.
-    outermost: AtomicUsize,
+    outermost: OwnWord,
     left: [AtomicPtr<Slot>; WAITING],
 }
 
 impl Uses {
     pub(super) const fn new() -> Uses {
         Uses {
-            calls: AtomicU32::new(0),
-            outermost: AtomicUsize::new(0),
+            calls: OwnWord::new(),
+            outermost: OwnWord::new(),
             left: [const { AtomicPtr::new(core::ptr::null_mut()) }; WAITING],
         }
     }
@@ -38,7 +39,9 @@ impl Uses {
     pub(super) fn during<T>(&self, call: impl FnOnce() -> T) -> T {
         self.begin();
         let outcome = call();
-        if self.calls.fetch_sub(1, SeqCst) == 1 {
+        let others = self.calls.get() - 1;
+        self.calls.set(others);
+        if others == 0 {
             self.unmap_left();
         }
         outcome
@@ -46,13 +49,15 @@ impl Uses {
 
     fn begin(&self) {
         let here = stack_address();
-        if self.calls.load(SeqCst) > 0 && has_jumped(self.outermost.load(Relaxed), here) {
-            self.calls.store(0, SeqCst);
-        }
-        if self.calls.fetch_add(1, SeqCst) == 0 {
-            self.outermost.store(here, SeqCst);
+        let before = match self.calls.get() {
+            calls if calls > 0 && !has_jumped(self.outermost.get(), here) => calls,
+            _ => 0,
+        };
+        self.calls.set(before + 1);
+        if before == 0 {
+            self.outermost.set(here);
             // A handler that came before the line above took this call for one that was left.
-            self.calls.store(1, SeqCst);
+            self.calls.set(1);
         }
     }
 
@@ -64,7 +69,7 @@ impl Uses {
         if !self.left.iter().any(is_kept) {
             return;
         }
-        if self.calls.load(SeqCst) == 0 {
+        if self.calls.get() == 0 {
             self.unmap_left();
         } else {
             // The handler may fork, and the interrupted call goes on in the child too.

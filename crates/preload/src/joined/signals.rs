@@ -4,13 +4,12 @@
 //! interrupted call does it again through the kernel. What changes more than one word holds signals back.
 
 use core::ops::Range;
-use core::sync::atomic::AtomicBool;
-use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use millstream_sys::fate::Fate;
 use millstream_sys::raw;
 
 use super::end::End;
+use super::own_word::OwnFlag;
 use super::{kernel, retreat};
 use crate::glibc;
 
@@ -33,7 +32,7 @@ impl Drop for Held {
     }
 }
 
-static IS_COPYING: AtomicBool = AtomicBool::new(false);
+static IS_COPYING: OwnFlag = OwnFlag::new();
 
 /// Does `copy`, a copy to or from the ring of `end`.
 pub(super) fn copying<T>(end: &End, copy: impl FnOnce() -> T) -> T {
@@ -41,13 +40,13 @@ pub(super) fn copying<T>(end: &End, copy: impl FnOnce() -> T) -> T {
         // No handler uses it, and another thread may be copying at the other end.
         return copy();
     }
-    if IS_COPYING.load(Relaxed) {
+    if IS_COPYING.is_set() {
         // This is a handler, or one has jumped out of a copy.
         retreat::all(Fate::Handler);
     }
-    IS_COPYING.store(true, SeqCst);
+    IS_COPYING.set(true);
     let outcome = copy();
-    IS_COPYING.store(false, SeqCst);
+    IS_COPYING.set(false);
     outcome
 }
 
