@@ -393,6 +393,41 @@ alone! {
         }
     }
 
+    fn forged_offer_in_a_fifo_leaves_its_reader_without_bytes() {
+        let (reader, writer) = fifo();
+        segment().write_at(&(1_u32 << 31).to_le_bytes(), at(("offer", "word"))).unwrap();
+        reader.set_nonblocking(true).unwrap();
+        assert_eq!((&reader).read(&mut [0; 5]).unwrap_err().kind(), ErrorKind::WouldBlock);
+        drop(writer);
+        assert_eq!((&reader).read(&mut [0; 5]).unwrap(), 0);
+    }
+
+    fn forged_position_of_an_owner_is_an_error_and_no_wait() {
+        // After so many uses by one thread the locks are its own, and it goes by its own position.
+        let turns = 200;
+        let made: [fn() -> (Reader, Writer); 2] = [|| millstream_pipe::pipe().unwrap(), fifo];
+        for (made, (line, end)) in made.into_iter().flat_map(|made| [(made, ("readers", 0)), (made, ("writers", 1))]) {
+            let (reader, writer) = made();
+            let capacity = writer.capacity().unwrap();
+            let mut most = vec![0; capacity];
+            for _ in 0..turns {
+                (&writer).write_all(&[1]).unwrap();
+                (&reader).read_exact(&mut most[..1]).unwrap();
+            }
+            // Own: nothing waits, all is full; published: the opposite.
+            let published = [("read_pos", "position"), ("write_pos", "position")][end];
+            let mut position = [0; 8];
+            segment().read_exact_at(&mut position, at(published)).unwrap();
+            let forged = u64::from_le_bytes(position).wrapping_sub(1);
+            if end == 1 {
+                (&writer).write_all(&most).unwrap();
+            }
+            segment().write_at(&forged.to_le_bytes(), at(published)).unwrap();
+            let outcome = if end == 0 { (&reader).read(&mut most) } else { (&writer).write(&most[..1]) };
+            assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Other, "{line}");
+        }
+    }
+
     fn a_lock_that_names_its_own_taker_is_an_error_and_no_wait() {
         let (mut reader, writer) = millstream_pipe::pipe().unwrap();
         (&writer).write_all(b"begin").unwrap();

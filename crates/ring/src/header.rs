@@ -151,6 +151,18 @@ impl Side {
         if is_own { self.own_position.load(Ordering::Relaxed) } else { published.position.load(Ordering::Relaxed) }
     }
 
+    /// The caller found too little by its own position, and will wait. A waiter uses the published one: where a hostile
+    /// peer has made the two differ, the waiter finds what the caller does not, and neither ever sleeps.
+    ///
+    /// # Errors
+    /// [`Broken`]: they differ although no claim stands, whose process alone publishes without the lock.
+    pub(crate) fn check_own_position(&self, published: &Published, is_own: bool) -> Result<(), Broken> {
+        // E11 with `Claims::end`: without a claim both positions are in place. In this order.
+        let is_quiet = is_own && self.claim.load(Ordering::Acquire) == 0;
+        let differs = || self.own_position.load(Ordering::Relaxed) != published.position.load(Ordering::Relaxed);
+        if is_quiet && differs() { Err(Broken) } else { Ok(()) }
+    }
+
     /// Where the other side is.
     #[inline]
     pub(crate) fn look_at(&self, other: &Published) -> u64 {

@@ -381,6 +381,7 @@ impl<'a, P: Parking> WriteSide<'a, P> {
                 // E2 with `ReadSide::consume`: these bytes have been copied out and may be overwritten.
                 let read = side.look_at(&self.ring.header.read_pos.0);
                 let free = free_after(read).ok_or(Broken)?;
+                side.check_own_position(&self.ring.header.write_pos.0, self.guard.is_own())?;
                 Ok(Room { geometry, position, free })
             }
         }
@@ -578,6 +579,7 @@ impl<P: Parking> ReadSide<'_, P> {
                 // E12 with `WriteSide::lend`: an empty ring may have moved to these bytes since it was looked at.
                 geometry = self.ring.geometry()?;
                 let len = waiting_before(written, geometry).ok_or(Broken)?;
+                side.check_own_position(&self.ring.header.read_pos.0, self.guard.is_own())?;
                 Ok(Waiting { geometry, position, len })
             }
         }
