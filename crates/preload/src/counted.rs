@@ -15,6 +15,7 @@ use millstream_sys::pipe;
 use millstream_sys::settings::Settings;
 
 use crate::descriptor::borrow;
+#[cfg(not(all(feature = "ring", target_arch = "x86_64")))]
 use crate::glibc;
 
 /// Null until the start, and for ever where there is no ledger to be had.
@@ -24,7 +25,6 @@ static NAME: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// Joins the run's ledger.
 pub(crate) fn start(settings: &Settings<'_>) {
-    behind::find_all();
     let Some(ledger) = settings.ledger.and_then(ledger::attach) else { return };
     for (to, word) in NAME.iter().zip(Program::new(0, &millstream_sys::own_name()).name_words()) {
         to.store(word, Relaxed);
@@ -76,19 +76,6 @@ pub(crate) fn count(fd: c_int, direction: Direction, moved: isize) -> isize {
     moved
 }
 
-/// As [`count`], after a call that may have been counted inside glibc, where all of stdio is seen as well.
-fn count_unless(is_counted_inside: bool, fd: c_int, direction: Direction, moved: isize) -> isize {
-    if is_counted_inside { moved } else { count(fd, direction, moved) }
-}
-
-#[cfg(all(feature = "ring", target_arch = "x86_64"))]
-use crate::joined::counts_inside;
-
-#[cfg(not(all(feature = "ring", target_arch = "x86_64")))]
-fn counts_inside() -> bool {
-    false
-}
-
 /// Where the ledger counts for the pipe that `fd` is an end of.
 #[cfg(all(feature = "ring", target_arch = "x86_64"))]
 pub(crate) fn end_of(fd: c_int, direction: Direction) -> Option<&'static ledger::SharedEnd> {
@@ -97,10 +84,46 @@ pub(crate) fn end_of(fd: c_int, direction: Direction) -> Option<&'static ledger:
     ledger.end(identity.inode, direction, || pipe::capacity(end).unwrap_or(0) as u64)
 }
 
+#[cfg(all(feature = "ring", target_arch = "x86_64"))]
+pub(crate) use elsewhere::{read, write};
+
+/// Calls that [`crate::joined`] does not count because they are glibc's.
+#[cfg(all(feature = "ring", target_arch = "x86_64"))]
+mod elsewhere {
+    use super::*;
+    use crate::glibc::Behind;
+
+    static READ: Behind = Behind::new(c"read");
+    static WRITE: Behind = Behind::new(c"write");
+
+    /// # Safety
+    /// As for `read(2)`.
+    pub(crate) unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, size: usize) -> isize {
+        // SAFETY: the signature is that of glibc's function, and the caller's promise is the same.
+        let moved = unsafe {
+            let behind: unsafe extern "C-unwind" fn(c_int, *mut c_void, usize) -> isize = READ.function();
+            behind(fd, buffer, size)
+        };
+        count(fd, Direction::Read, moved)
+    }
+
+    /// # Safety
+    /// As for `write(2)`.
+    pub(crate) unsafe extern "C-unwind" fn write(fd: c_int, buffer: *const c_void, size: usize) -> isize {
+        // SAFETY: the signature is that of glibc's function, and the caller's promise is the same.
+        let moved = unsafe {
+            let behind: unsafe extern "C-unwind" fn(c_int, *const c_void, usize) -> isize = WRITE.function();
+            behind(fd, buffer, size)
+        };
+        count(fd, Direction::Written, moved)
+    }
+}
+
 /// `read(2)` as programs built with `_FORTIFY_SOURCE` call it.
 ///
 /// # Safety
 /// As for `read(2)`; `room` is the size of the buffer.
+#[cfg(not(all(feature = "ring", target_arch = "x86_64")))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn __read_chk(fd: c_int, buffer: *mut c_void, size: usize, room: usize) -> isize {
     if size > room {
@@ -111,10 +134,10 @@ pub unsafe extern "C-unwind" fn __read_chk(fd: c_int, buffer: *mut c_void, size:
 }
 
 /// Defines functions that call the one behind them, so cancellation and errno are the C library's own, and then run
-/// `$after` on its result. `$inside`: whether glibc's own `read` and `write` count by themselves.
+/// `$after` on its result.
 macro_rules! counted {
-    ($($name:ident ( $($argument:ident: $kind:ty),* ), $moved:ident, $inside:ident => $after:expr;)*) => {
-        mod behind {
+    ($behind:ident; $($name:ident ( $($argument:ident: $kind:ty),* ), $moved:ident => $after:expr;)*) => {
+        mod $behind {
             use crate::glibc::Behind;
             $(
                 #[allow(non_upper_case_globals)]
@@ -125,9 +148,6 @@ macro_rules! counted {
                     },
                 );
             )*
-            pub(super) fn find_all() {
-                $($name.prepare();)*
-            }
         }
         $(
             #[doc = concat!("`", stringify!($name), "(2)`.")]
@@ -137,8 +157,7 @@ macro_rules! counted {
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name($($argument: $kind),*) -> isize {
                 // SAFETY: the signature is that of glibc's function.
-                let behind: unsafe extern "C-unwind" fn($($kind),*) -> isize = unsafe { behind::$name.function() };
-                let $inside = counts_inside();
+                let behind: unsafe extern "C-unwind" fn($($kind),*) -> isize = unsafe { $behind::$name.function() };
                 // SAFETY: the caller's promise is the same.
                 let $moved = unsafe { behind($($argument),*) };
                 $after;
@@ -148,22 +167,26 @@ macro_rules! counted {
     };
 }
 
+#[cfg(not(all(feature = "ring", target_arch = "x86_64")))]
 counted! {
-    read(fd: c_int, buffer: *mut c_void, size: usize),
-        moved, inside => count_unless(inside, fd, Direction::Read, moved);
-    write(fd: c_int, buffer: *const c_void, size: usize),
-        moved, inside => count_unless(inside, fd, Direction::Written, moved);
-    readv(fd: c_int, parts: *const c_void, parts_len: c_int), moved, _inside => count(fd, Direction::Read, moved);
-    writev(fd: c_int, parts: *const c_void, parts_len: c_int), moved, _inside => count(fd, Direction::Written, moved);
+    behind_moves;
+    read(fd: c_int, buffer: *mut c_void, size: usize), moved => count(fd, Direction::Read, moved);
+    write(fd: c_int, buffer: *const c_void, size: usize), moved => count(fd, Direction::Written, moved);
+}
+
+counted! {
+    behind;
+    readv(fd: c_int, parts: *const c_void, parts_len: c_int), moved => count(fd, Direction::Read, moved);
+    writev(fd: c_int, parts: *const c_void, parts_len: c_int), moved => count(fd, Direction::Written, moved);
     splice(from: c_int, from_offset: *mut i64, to: c_int, to_offset: *mut i64, size: usize, flags: c_uint),
-        moved, _inside => (count(from, Direction::Read, moved), count(to, Direction::Written, moved));
-    tee(from: c_int, to: c_int, size: usize, flags: c_uint), moved, _inside => count(to, Direction::Written, moved);
+        moved => (count(from, Direction::Read, moved), count(to, Direction::Written, moved));
+    tee(from: c_int, to: c_int, size: usize, flags: c_uint), moved => count(to, Direction::Written, moved);
     vmsplice(fd: c_int, parts: *const c_void, parts_len: usize, flags: c_uint),
-        moved, _inside => count(fd, vmsplice_direction(fd), moved);
+        moved => count(fd, vmsplice_direction(fd), moved);
     sendfile(to: c_int, from: c_int, offset: *mut i64, size: usize),
-        moved, _inside => (count(from, Direction::Read, moved), count(to, Direction::Written, moved));
+        moved => (count(from, Direction::Read, moved), count(to, Direction::Written, moved));
     sendfile64(to: c_int, from: c_int, offset: *mut i64, size: usize),
-        moved, _inside => (count(from, Direction::Read, moved), count(to, Direction::Written, moved));
+        moved => (count(from, Direction::Read, moved), count(to, Direction::Written, moved));
 }
 
 /// `vmsplice` goes the way its end goes.

@@ -29,13 +29,6 @@ static FEXECVE: Behind = Behind::new(c"fexecve");
 static POSIX_SPAWN: Behind = Behind::new(c"posix_spawn");
 static POSIX_SPAWNP: Behind = Behind::new(c"posix_spawnp");
 
-/// Finds the functions behind, see [`Behind::find`].
-pub(crate) fn start() {
-    for behind in [&EXECVPE, &FEXECVE, &POSIX_SPAWN, &POSIX_SPAWNP] {
-        behind.prepare();
-    }
-}
-
 /// `execve(2)`.
 ///
 /// # Safety

@@ -53,7 +53,6 @@ lazily_bound! {
     "millstream_fileno" => "fileno",
     "millstream_errno_location" => "__errno_location",
     "millstream_getenv" => "getenv",
-    "millstream_dlsym" => "dlsym",
     "millstream_getauxval" => "getauxval",
 }
 
@@ -71,8 +70,6 @@ unsafe extern "C-unwind" {
     fn errno_location() -> *mut c_int;
     #[link_name = "millstream_getenv"]
     pub(crate) fn getenv(name: *const c_char) -> *const c_char;
-    #[link_name = "millstream_dlsym"]
-    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
     #[link_name = "millstream_getauxval"]
     safe fn getauxval(kind: c_ulong) -> c_ulong;
     /// Ends the program as glibc does when a fortified call would overrun its buffer.
@@ -118,8 +115,12 @@ pub(crate) fn environment() -> *const *const c_char {
     unsafe { environ }
 }
 
-/// `RTLD_NEXT`: the definition that comes after this library's in the search order.
-const NEXT: *mut c_void = core::ptr::without_provenance_mut(usize::MAX);
+/// Where the kernel has put the program's table of segments, and how many there are.
+pub(crate) fn program_headers() -> (usize, usize) {
+    const AT_PHDR: c_ulong = 3;
+    const AT_PHNUM: c_ulong = 5;
+    (getauxval(AT_PHDR) as usize, getauxval(AT_PHNUM) as usize)
+}
 
 /// Whether this program was begun as root. The kernel has told it, so it need not be asked: a program that was confined before it began
 /// may be killed for a call.
@@ -135,14 +136,6 @@ pub(crate) fn end_of_frames() -> usize {
     getauxval(AT_RANDOM) as usize
 }
 
-/// A variable of the C library; null where it has none of this name. Asks the loader: only as the program starts.
-pub(crate) fn variable(name: &CStr) -> *mut c_void {
-    /// `RTLD_DEFAULT`: a program may have a copy of its own of a variable, which the C library uses then.
-    const PROGRAM_FIRST: *mut c_void = core::ptr::null_mut();
-    // SAFETY: a C string.
-    unsafe { dlsym(PROGRAM_FIRST, name.as_ptr()) }
-}
-
 /// A function of the C library that ours hides.
 pub(crate) struct Behind {
     name: &'static CStr,
@@ -154,27 +147,9 @@ impl Behind {
         Behind { name, address: AtomicPtr::new(core::ptr::null_mut()) }
     }
 
-    /// Looks the function up by the loader, where that cannot be done without it when it is called (see `names.rs`).
-    pub(crate) fn prepare(&self) {
-        if !names::can_look_behind() {
-            self.ask_loader();
-        }
-    }
-
-    fn ask_loader(&self) -> *mut c_void {
-        // SAFETY: the name is a C string. The C library has every function that this library stands in front of, or the
-        // program could not call it.
-        let address = unsafe { dlsym(NEXT, self.name.as_ptr()) };
-        self.address.store(address, Relaxed);
-        address
-    }
-
     #[cold]
     fn find(&self) -> *mut c_void {
         let address = names::behind(self.name);
-        if address.is_null() {
-            return self.ask_loader();
-        }
         self.address.store(address, Relaxed);
         address
     }
@@ -185,6 +160,12 @@ impl Behind {
     /// `F` must be the function pointer type of the C function of this name.
     pub(crate) unsafe fn function<F: Copy>(&self) -> F {
         const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
+        // While pipes are attached, what they ask for comes first.
+        #[cfg(all(feature = "ring", target_arch = "x86_64"))]
+        if let Some(next) = crate::joined::next_by_name(self.name) {
+            // SAFETY: the same size, as checked above; the caller vouches for the type, and what is there instead has the same.
+            return unsafe { core::mem::transmute_copy::<usize, F>(&next) };
+        }
         let mut address = self.address.load(Relaxed);
         if address.is_null() {
             address = self.find();

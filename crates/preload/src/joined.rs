@@ -1,7 +1,8 @@
 //! Pipes in shared memory: one that this process reads from and one that it writes to, if both sides of the pipe are
 //! such processes, and nobody else holds an end.
 //!
-//! `docs/joining.md` has the reasons. In reading order: [`text`] hooks glibc's functions, `displaced` moves what hooks displace, [`redirect`] has the hooks of `read` and `write`; [`notice`] finds
+//! `docs/joining.md` has the reasons. In reading order: [`interposed`] stands in front of glibc's functions, `lookup` and
+//! [`stdio`] see to those who do not call them by name, [`calls`] has `read` and `write`; [`notice`] finds
 //! the descriptors that are worth it, and [`end`] is what is known of one; `guard` makes a
 //! process leave before it does anything that the ring cannot carry, `confined` before it confines itself; `alone` proves that nobody else is there; `meet` is how two
 //! sides agree; [`slot`] is the ring; `stream` reads and writes, `polled` waits; `retreat` gives everything back to the kernel.
@@ -10,13 +11,15 @@
 //! know this library and make a promise instead: [`promised`].
 
 mod alone;
+mod calls;
 mod confined;
 mod contention;
-mod displaced;
 mod end;
 mod faults;
 mod guard;
+mod interposed;
 mod kernel;
+mod lookup;
 mod mapping;
 mod meet;
 mod nap;
@@ -27,13 +30,12 @@ mod other_names;
 mod own_word;
 mod polled;
 mod promised;
-mod redirect;
 mod retreat;
 mod signals;
 mod slot;
+mod stdio;
 mod stream;
 mod tally;
-mod text;
 mod wait;
 mod watched;
 
@@ -42,19 +44,18 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 
 use millstream_sys::fate::Fate;
-use millstream_sys::ledger::Direction;
 use millstream_sys::pipe;
 use millstream_sys::settings::{OLDER_PIPES, Ring, Settings};
 
 use crate::descriptor::borrow;
-use crate::glibc;
+use calls::{Calls, has_one_thread, read_from_kernel, write_to_kernel};
 use end::{READER, Stage, WRITER};
-use redirect::{Redirected, has_one_thread};
 use signals::Held;
 
 pub(crate) use confined::leaves;
+pub(crate) use interposed::{next, next_by_name};
 #[cfg(feature = "count")]
-pub(crate) use {notice::fate_of as fate_of_other_use, redirect::counts_inside};
+pub(crate) use notice::fate_of as fate_of_other_use;
 
 /// Nothing is done for a pipe before so much has gone through it. On one CPU what is done then costs about as much as it gains
 /// with 3 to 4 MB, so who joins never loses more than twice what it could have saved.
@@ -88,20 +89,18 @@ pub(crate) fn start(settings: &Settings<'_>) {
     for (word, value) in RUN.iter().zip(words.iter().chain(&run.older)) {
         word.store(*value, Relaxed);
     }
-    redirect::find();
-    watched::start();
     IS_WANTED.store(true, Relaxed);
     if INHERITED.iter().any(|fd| borrow(fd).and_then(pipe::identity).is_some()) {
         // The program's handlers are not there yet, and a confined program need not expect a call that holds signals back.
-        redirect::begin();
+        calls::begin();
     }
 }
 
 /// The process has a pipe of which it may use an end itself: from now on what passes is counted.
 pub(crate) fn has_pipe() {
-    if IS_WANTED.load(Relaxed) && redirect::state() == Redirected::NotYet {
+    if IS_WANTED.load(Relaxed) && calls::state() == Calls::NotYet {
         let _held = Held::all();
-        redirect::begin();
+        calls::begin();
     }
 }
 
@@ -168,50 +167,6 @@ fn worth_a_long_look() -> u64 {
 fn is_own_process() -> bool {
     // SAFETY: null, or a page that lasts.
     unsafe { OWN.load(Relaxed).as_ref() }.is_none_or(|own| own.load(Relaxed) == 1)
-}
-
-/// `read(2)`. Beside its hook: the kernel leaves little of what it does not need in the cache.
-#[unsafe(link_section = ".text.millstream_joined")]
-extern "C" fn read(fd: c_int, buffer: *mut u8, len: usize) -> isize {
-    glibc::returned_from_kernel(if READER.is_at(fd) {
-        read_input(fd, buffer, len, None)
-    } else {
-        other_names::leave_if_one(fd);
-        notice::passed(&READER, fd, read_from_kernel(fd, buffer, len))
-    })
-}
-
-/// `write(2)`. Beside its hook: the kernel leaves little of what it does not need in the cache.
-#[unsafe(link_section = ".text.millstream_joined")]
-extern "C" fn write(fd: c_int, buffer: *const u8, len: usize) -> isize {
-    glibc::returned_from_kernel(if WRITER.is_at(fd) {
-        write_output(fd, buffer, len)
-    } else {
-        other_names::leave_if_one(fd);
-        notice::passed(&WRITER, fd, write_to_kernel(fd, buffer, len))
-    })
-}
-
-fn read_from_kernel(fd: c_int, buffer: *mut u8, len: usize) -> isize {
-    let moved = if nap::keeps() && len > 0 { read_kept(fd, buffer, len) } else { kernel::read(fd, buffer, len) };
-    tally::count(fd, Direction::Read, moved)
-}
-
-/// As long as a byte is kept of some pipe that has gone back: if it is this one, that byte comes first.
-#[cold]
-fn read_kept(fd: c_int, buffer: *mut u8, len: usize) -> isize {
-    if !borrow(&fd).and_then(pipe::identity).is_some_and(|pipe| nap::is_kept_by_this_process(pipe.inode)) {
-        return kernel::read(fd, buffer, len);
-    }
-    let first = nap::deliver_kept(buffer);
-    if first != 1 || len == 1 || kernel::bytes_in(fd) == 0 {
-        return first;
-    }
-    first + kernel::read_now(fd, buffer.wrapping_add(1), len - 1).max(0)
-}
-
-fn write_to_kernel(fd: c_int, buffer: *const u8, len: usize) -> isize {
-    tally::count(fd, Direction::Written, kernel::write(fd, buffer, len))
 }
 
 /// Whether there is one thread, in the process that put the guards up.

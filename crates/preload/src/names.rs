@@ -4,6 +4,8 @@
 use core::ffi::{CStr, c_char};
 use core::ptr;
 
+use crate::glibc;
+
 /// One table of names (System V ABI, chapter 5, and GNU's hash section).
 pub(crate) struct Names {
     base: usize,
@@ -35,18 +37,6 @@ impl Symbol {
 }
 
 impl Names {
-    /// The names of the library whose file header is mapped at `base`.
-    #[cfg(all(feature = "ring", target_arch = "x86_64"))]
-    pub(crate) fn of(base: usize) -> Option<Names> {
-        const PT_DYNAMIC: u64 = 2;
-        // SAFETY: the file header of a library that is loaded here (`elf(5)`).
-        let word = |at: usize| unsafe { (at as *const u64).read_unaligned() };
-        let headers = base + word(base + 32) as usize;
-        let count = (word(base + 56) & 0xffff) as usize;
-        let dynamic = (0..count).map(|i| headers + i * 56).find(|&at| word(at) & 0xffff_ffff == PT_DYNAMIC)?;
-        Names::in_section(base, base + word(dynamic + 16) as usize)
-    }
-
     /// Those that the dynamic section at `at` tells of.
     fn in_section(base: usize, mut at: usize) -> Option<Names> {
         const DT_STRTAB: u64 = 5;
@@ -69,16 +59,6 @@ impl Names {
             at += 16;
         }
         (names.symbols != 0 && names.strings != 0 && names.hash != 0).then_some(names)
-    }
-
-    /// Calls `found` with the entry of every function of this name: there is one for each version of it.
-    #[cfg(all(feature = "ring", target_arch = "x86_64"))]
-    pub(crate) fn each(&self, name: &CStr, mut found: impl FnMut(usize)) {
-        self.each_symbol(name, |_, symbol| {
-            if symbol.is_function() {
-                found(self.base + symbol.value as usize);
-            }
-        });
     }
 
     /// What `dlsym` would take from this library. `None`: there is nothing of this name; 0: only the loader could tell, because it
@@ -136,85 +116,140 @@ struct Loaded {
     name: *const c_char,
     dynamic: usize,
     next: *const Loaded,
+    previous: *const Loaded,
 }
 
 /// The function of this name that comes after this library's own in the order of loading, which is that of searching; null where it
 /// cannot be told so. The libraries that a program began with stay as they are: glibc is one of them, and the last that is looked at.
 pub(crate) fn behind(name: &CStr) -> *mut core::ffi::c_void {
-    // SAFETY: null, or the loader's entry for this library, which lasts.
-    let mut after = unsafe { own_entry().as_ref() };
-    while let Some(own) = after {
-        // SAFETY: null, or the next entry.
-        after = unsafe { own.next.as_ref() };
-        match after.map(|library| Names::in_section(library.base, library.dynamic)) {
-            Some(Some(names)) => {
-                if let Some(entry) = names.newest(name) {
-                    return ptr::with_exposed_provenance_mut(entry);
-                }
-            }
-            // One that is not as we know it.
-            _ => break,
-        }
-    }
-    ptr::null_mut()
+    let found = own_entry().and_then(|own| libraries_from(own.next).find_map(|names| names.newest(name)));
+    ptr::with_exposed_provenance_mut(found.unwrap_or(0))
 }
 
-/// The library whose code `address` is in: where its file's header is mapped, and its path as the loader has it. `None`: the loader
-/// has left no list.
+/// This library's own function of this name; 0: it has none.
 #[cfg(all(feature = "ring", target_arch = "x86_64"))]
-pub(crate) fn library_with(address: usize) -> Option<(usize, &'static CStr)> {
-    // SAFETY: null, or the loader's entry for this library, which lasts.
-    let mut next = unsafe { own_entry().as_ref() };
-    while let Some(library) = next {
-        let holds =
-            |segment: Segment| (segment.address..segment.address + segment.bytes).contains(&(address - library.base));
-        if library.base <= address && code_of(library.base).is_some_and(holds) {
-            // SAFETY: the loader's own text, which lasts as long as the library.
-            return Some((library.base, unsafe { CStr::from_ptr(library.name) }));
+pub(crate) fn own(name: &CStr) -> usize {
+    own_entry().and_then(|own| Names::in_section(own.base, own.dynamic)?.newest(name)).unwrap_or(0)
+}
+
+/// Whether the program, or a library that comes before this one, has a function of this name.
+#[cfg(all(feature = "ring", target_arch = "x86_64"))]
+pub(crate) fn is_before(name: &CStr) -> bool {
+    own_entry().is_none_or(|own| {
+        libraries_from(first(own)).take_while(|names| names.base != own.base).any(|names| names.newest(name).is_some())
+    })
+}
+
+/// A variable of the C library; 0 where it has none of this name. A program may have a copy of its own, which the C library uses then,
+/// so the program is asked first.
+pub(crate) fn variable(name: &CStr) -> usize {
+    let of = |names: Names| {
+        let mut place = 0;
+        names.each_symbol(name, |_, symbol| place = names.base + symbol.value as usize);
+        (place != 0).then_some(place)
+    };
+    own_entry().and_then(|own| libraries_from(first(own)).find_map(of)).unwrap_or(0)
+}
+
+/// glibc's table of functions for streams of files, and what the loader has made read-only around it.
+#[cfg(all(feature = "ring", target_arch = "x86_64"))]
+pub(crate) fn table_of_streams() -> Option<(usize, core::ops::Range<usize>)> {
+    const PT_GNU_RELRO: u64 = 0x6474_e552;
+    const PAGE: usize = 4096;
+    let mut next = own_entry()?.next;
+    // SAFETY: null, or an entry of the loader's list.
+    while let Some(library) = unsafe { next.as_ref() } {
+        let mut table = 0;
+        // A program may have a copy, which glibc does not use: only the libraries behind this one are looked at.
+        if let Some(names) = Names::in_section(library.base, library.dynamic) {
+            names.each_symbol(c"_IO_file_jumps", |_, symbol| table = library.base + symbol.value as usize);
         }
-        // SAFETY: null, or the next entry.
-        next = unsafe { library.next.as_ref() };
+        if table != 0 {
+            // SAFETY: as in `segments`.
+            let word = |at: usize| unsafe { (at as *const u64).read_unaligned() };
+            let at = segments(library.base).find(|&at| word(at) & 0xffff_ffff == PT_GNU_RELRO)?;
+            let start = library.base + word(at + 16) as usize;
+            // As the loader rounds it.
+            let protected = start & !(PAGE - 1)..(start + word(at + 40) as usize) & !(PAGE - 1);
+            return protected.contains(&table).then_some((table, protected));
+        }
+        next = library.next;
     }
     None
 }
 
-/// A part of a file that is mapped.
+/// Where each entry of the table of segments is, of the library whose file header is mapped at `base`.
 #[cfg(all(feature = "ring", target_arch = "x86_64"))]
-pub(crate) struct Segment {
-    /// Where it begins in the file.
-    pub(crate) offset: usize,
-    /// Where it is mapped, counted from the file's header.
-    pub(crate) address: usize,
-    pub(crate) bytes: usize,
+fn segments(base: usize) -> impl Iterator<Item = usize> {
+    // SAFETY: the file header of a library that is loaded here (`elf(5)`).
+    let word = |at: usize| unsafe { (at as *const u64).read_unaligned() };
+    let (headers, count) = (base + word(base + 32) as usize, (word(base + 56) & 0xffff) as usize);
+    (0..count).map(move |index| headers + index * 56)
 }
 
-/// The code of the library whose file header is mapped at `base`.
-#[cfg(all(feature = "ring", target_arch = "x86_64"))]
-pub(crate) fn code_of(base: usize) -> Option<Segment> {
-    const EXECUTABLE_LOAD: u64 = 1 << 32 | 1;
-    // SAFETY: the file header of a library that is loaded here (`elf(5)`), and the table of its segments.
-    let word = |at: usize| unsafe { (at as *const u64).read_unaligned() };
-    let headers = base + word(base + 32) as usize;
-    let count = (word(base + 56) & 0xffff) as usize;
-    // Type in the lower half, access in the upper.
-    let segment =
-        (0..count).map(|i| headers + i * 56).find(|&at| word(at) & (1 << 32 | 0xffff_ffff) == EXECUTABLE_LOAD)?;
-    Some(Segment {
-        offset: word(segment + 8) as usize,
-        address: word(segment + 16) as usize,
-        bytes: word(segment + 32) as usize,
+/// The names of each library from an entry of the loader's list on, without those that have no table of GNU's kind.
+fn libraries_from(mut next: *const Loaded) -> impl Iterator<Item = Names> {
+    core::iter::from_fn(move || {
+        loop {
+            // SAFETY: null, or an entry of the list, which lasts for what the program began with.
+            let library = unsafe { next.as_ref() }?;
+            next = library.next;
+            if let Some(names) = Names::in_section(library.base, library.dynamic) {
+                return Some(names);
+            }
+        }
     })
 }
 
-/// Whether [`behind`] can look: the loader has left where its list is, as it does for functions that are bound when they are called.
-pub(crate) fn can_look_behind() -> bool {
-    !own_entry().is_null()
+/// The first entry of the list that `entry` is in: the program.
+fn first(entry: &Loaded) -> *const Loaded {
+    let mut first = entry;
+    // SAFETY: null, or the entry before.
+    while let Some(before) = unsafe { first.previous.as_ref() } {
+        first = before;
+    }
+    first
 }
 
-/// The second word of the table by which imports are bound lazily. The third is where the loader binds them: without it there is nothing
-/// in the second.
+/// The code of the library that `address` is a place in. `None`: it is none of those that the program began with.
+#[cfg(all(feature = "ring", target_arch = "x86_64"))]
+pub(crate) fn code_beside(address: usize) -> Option<core::ops::Range<usize>> {
+    const LOAD: u64 = 1;
+    const EXECUTABLE: u64 = 1 << 32;
+    let mut next: *const Loaded = own_entry()?;
+    // SAFETY: null, or an entry of the loader's list.
+    while let Some(library) = unsafe { next.as_ref() } {
+        // SAFETY: as in `segments`. Type in the lower half, access in the upper.
+        let word = |at: usize| unsafe { (at as *const u64).read_unaligned() };
+        let loaded = || segments(library.base).filter(|&at| word(at) & 0xffff_ffff == LOAD);
+        let range = |at: usize| {
+            let start = library.base + word(at + 16) as usize;
+            start..start + word(at + 40) as usize
+        };
+        if loaded().any(|at| range(at).contains(&address)) {
+            return loaded().find(|&at| word(at) & EXECUTABLE != 0).map(range);
+        }
+        next = library.next;
+    }
+    None
+}
+
+/// The loader's entry for this library, or `None` where the loader has left no list. It is there before any code of this library runs.
+fn own_entry() -> Option<&'static Loaded> {
+    let is_own = |library: &&Loaded| library.dynamic == own_dynamic();
+    // SAFETY: null, or the entry of this library, which lasts.
+    let bound_lazily = unsafe { own_entry_of_binder().as_ref() }.filter(is_own);
+    bound_lazily.or_else(|| {
+        // SAFETY: null, or an entry of the list. Those of what the program began with last.
+        let list = |entry: *const Loaded| unsafe { entry.as_ref() };
+        core::iter::successors(list(list_of_program()), |library| list(library.next)).find(is_own)
+    })
+}
+
+/// The second word of the table by which imports are bound lazily, as far as they are. The third is where the loader binds them: without
+/// it there is nothing in the second.
 #[cfg(target_arch = "x86_64")]
-fn own_entry() -> *const Loaded {
+fn own_entry_of_binder() -> *const Loaded {
     let table: *const [*const Loaded; 3];
     // SAFETY: computes an address.
     unsafe {
@@ -226,6 +261,43 @@ fn own_entry() -> *const Loaded {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn own_entry() -> *const Loaded {
+fn own_entry_of_binder() -> *const Loaded {
     ptr::null()
+}
+
+/// The list that the loader keeps for debuggers: the dynamic section of every program has a word for where it is (`DT_DEBUG`).
+fn list_of_program() -> *const Loaded {
+    const PT_DYNAMIC: u64 = 2;
+    const PT_PHDR: u64 = 6;
+    const DT_DEBUG: u64 = 21;
+    let (headers, count) = glibc::program_headers();
+    // SAFETY: the program's table of segments, as the kernel has told where it is, and its dynamic section, which an entry of zero ends.
+    let word = |at: usize| unsafe { (at as *const u64).read_unaligned() };
+    let address = |kind: u64| {
+        let at = (0..count).map(|index| headers + index * 56).find(|&at| word(at) & 0xffff_ffff == kind)?;
+        Some(word(at + 16) as usize)
+    };
+    let (Some(table), Some(dynamic)) = (address(PT_PHDR), address(PT_DYNAMIC)) else { return ptr::null() };
+    let mut at = headers - table + dynamic;
+    while word(at) != 0 && word(at) != DT_DEBUG {
+        at += 16;
+    }
+    let debug = word(at + 8) as usize;
+    // `struct r_debug`: a version, then the list.
+    if word(at) == 0 || debug == 0 { ptr::null() } else { ptr::with_exposed_provenance(word(debug + 8) as usize) }
+}
+
+fn own_dynamic() -> usize {
+    let at: usize;
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: computes an address.
+    unsafe {
+        core::arch::asm!("lea {}, [rip + _DYNAMIC]", out(reg) at, options(nomem, nostack, preserves_flags));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        core::arch::asm!("adrp {0}, _DYNAMIC", "add {0}, {0}, :lo12:_DYNAMIC", out(reg) at, options(nomem, nostack, preserves_flags));
+    }
+    at
 }

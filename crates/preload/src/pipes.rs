@@ -8,6 +8,8 @@ use core::ffi::{c_char, c_int};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU64};
 
+#[cfg(all(feature = "ring", target_arch = "x86_64"))]
+use millstream_sys::fate::place_of;
 use millstream_sys::fd::BorrowedFd;
 use millstream_sys::ledger::Origin;
 use millstream_sys::settings::Sizing;
@@ -24,6 +26,7 @@ static PIPE_BYTES: AtomicU64 = AtomicU64::new(0);
 static IS_CHOSEN: AtomicBool = AtomicBool::new(false);
 
 static POPEN: Behind = Behind::new(c"popen");
+#[cfg(not(all(feature = "ring", target_arch = "x86_64")))]
 static FCNTL: Behind = Behind::new(c"fcntl");
 
 /// Begins to enlarge: pipes that are made from now on, and those that stand on the standard input and output. A program
@@ -32,8 +35,6 @@ pub(crate) fn start(sizing: &Sizing) {
     quota::start(sizing);
     PIPE_BYTES.store(sizing.bytes, Relaxed);
     IS_CHOSEN.store(sizing.is_chosen, Relaxed);
-    POPEN.prepare();
-    FCNTL.prepare();
     for fd in 0..2 {
         enlarge_untouched(fd);
     }
@@ -88,20 +89,47 @@ pub unsafe extern "C-unwind" fn popen(command: *const c_char, mode: *const c_cha
     stream
 }
 
+/// The same function.
+///
+/// # Safety
+/// As for `popen(3)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn _IO_popen(command: *const c_char, mode: *const c_char) -> *mut glibc::File {
+    // SAFETY: the caller's promise is the same.
+    unsafe { popen(command, mode) }
+}
+
 /// `fcntl(2)`, whose third argument is in a register if there is one.
 ///
 /// # Safety
 /// As for `fcntl(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+    type Fcntl = unsafe extern "C-unwind" fn(c_int, c_int, usize) -> c_int;
+    #[cfg(all(feature = "ring", target_arch = "x86_64"))]
+    let next = crate::joined::next(place_of("fcntl"), fd as usize, command as usize);
     // SAFETY: the C library's function takes its third argument from the same register, whether there is one or not.
-    let behind: unsafe extern "C-unwind" fn(c_int, c_int, usize) -> c_int = unsafe { FCNTL.function() };
+    #[cfg(all(feature = "ring", target_arch = "x86_64"))]
+    let behind = unsafe { core::mem::transmute::<usize, Fcntl>(next) };
+    // SAFETY: as above.
+    #[cfg(not(all(feature = "ring", target_arch = "x86_64")))]
+    let behind: Fcntl = unsafe { FCNTL.function() };
     // SAFETY: the caller's promise is the same.
     let answer = unsafe { behind(fd, command, argument) };
     if command == F_SETPIPE_SZ && answer >= 0 {
         choose_size(fd);
     }
     answer
+}
+
+/// The same function.
+///
+/// # Safety
+/// As for `fcntl(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+    // SAFETY: the caller's promise is the same.
+    unsafe { fcntl(fd, command, argument) }
 }
 
 /// The same function, for programs built for files of any size.

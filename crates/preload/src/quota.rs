@@ -16,7 +16,7 @@ use millstream_sys::fd::{AsRawFd, BorrowedFd};
 use millstream_sys::settings::Sizing;
 use millstream_sys::{clock, quota, raw};
 
-use crate::glibc;
+use crate::{glibc, names};
 
 /// [`Sizing::reserve`]; 0 for a process without a quota too.
 static RESERVE: AtomicU64 = AtomicU64::new(0);
@@ -38,8 +38,7 @@ pub(crate) fn start(sizing: &Sizing) {
     if sizing.reserve == 0 || sizing.is_exempt && glibc::began_as_root() {
         return;
     }
-    // Now: later the loader may not be asked.
-    SINGLE_THREADED.store(glibc::variable(c"__libc_single_threaded"), Relaxed);
+    SINGLE_THREADED.store(names::variable(c"__libc_single_threaded") as *mut c_void, Relaxed);
     if !sizing.is_chosen && sizing.bytes > 0 {
         // Standard input, output and error; then two for each pipe.
         DESCRIPTOR_LIMIT.store(3 + 2 * (sizing.reserve / 2 / sizing.bytes) as u32, Relaxed);

@@ -4,7 +4,7 @@ use core::ffi::{CStr, c_char};
 
 use millstream_sys::settings::{self, Settings};
 
-use crate::{exec, glibc, pipes};
+use crate::{glibc, pipes};
 
 // SAFETY: the loader calls the functions of this section once, before the program's own code. The function takes no
 // arguments, because only glibc passes any.
@@ -19,7 +19,6 @@ extern "C" fn start() {
     let Some(settings) = (unsafe { settings_in(glibc::environment()) }) else { return };
     #[cfg(feature = "count")]
     crate::counted::start(&settings);
-    exec::start();
     pipes::start(&settings.sizing);
     #[cfg(all(feature = "ring", target_arch = "x86_64"))]
     crate::joined::start(&settings);

@@ -10,12 +10,16 @@
 #include <aio.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <execinfo.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <mqueue.h>
+#include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
 #include <pty.h>
 #include <sched.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -47,6 +51,9 @@ enum { BLOCK = 16384, SOME = 5000 };
 static const long BEFORE = 4000000, BEHIND = 1000000;
 
 extern char **environ;
+// As the program began, with SIGSEGV held back.
+static sigjmp_buf holds_sigsegv;
+static FILE *opened;
 static char *self;
 static int is_writer, fd;
 static long at;
@@ -368,7 +375,7 @@ static void not_blocking(void) {
     X("none", "stays", (void)0) \
     X("readv", "readv/writev", READS_OR_WRITES(readv(fd, pieces, 2), writev(fd, pieces, 2))) \
     X("preadv2", "preadv2/pwritev2", READS_OR_WRITES(preadv2(fd, pieces, 2, -1, 0), pwritev2(fd, pieces, 2, -1, 0))) \
-    X("preadv64v2", "preadv2/pwritev2", READS_OR_WRITES(preadv64v2(fd, pieces, 2, -1, 0), pwritev64v2(fd, pieces, 2, -1, 0))) \
+    X("preadv64v2", "preadv64v2/pwritev64v2", READS_OR_WRITES(preadv64v2(fd, pieces, 2, -1, 0), pwritev64v2(fd, pieces, 2, -1, 0))) \
     X("splice", "splice", spliced()) \
     X("tee", "tee", teed()) \
     X("vmsplice", "vmsplice", READS_OR_WRITES(vmsplice(fd, pieces, 2, 0), vmsplice(fd, pieces, 2, 0)); if (is_writer) { while (unread()) usleep(1000); }) \
@@ -390,7 +397,7 @@ static void not_blocking(void) {
     X("fork", "fork", CHILD(fork())) \
     X("vfork", "vfork", CHILD(vfork())) \
     X("_Fork", "_Fork", CHILD(_Fork())) \
-    X("__libc_fork", "fork", CHILD(__libc_fork())) \
+    X("__fork", "__fork", CHILD(__fork())) \
     X("clone", "clone", static char stack[65536]; reap(clone(child_of_clone, stack + sizeof stack, SIGCHLD, 0))) \
     X("posix_spawn", "posix_spawn", spawned(0)) \
     X("posix_spawnp", "posix_spawnp", spawned(1)) \
@@ -401,7 +408,19 @@ static void not_blocking(void) {
     X("wordexp", "wordexp", with_words()) \
     X("pthread_create", "pthread_create", threaded(0)) \
     X("thrd_create", "thrd_create", threaded(1)) \
-    X("aio_read", "pthread_create", asynchronous()) \
+    X("aio_read", "aio_read", asynchronous()) \
+    X("aio_write", "aio_write", struct aiocb request = {.aio_fildes = -1}; CHECK(aio_write(&request) == 0 || errno == EBADF)) \
+    X("aio_fsync", "aio_fsync", struct aiocb request = {.aio_fildes = -1}; CHECK(aio_fsync(O_SYNC, &request) == -1)) \
+    X("lio_listio", "lio_listio", CHECK(lio_listio(LIO_WAIT, 0, 0, 0) == 0)) \
+    X("mq_notify", "mq_notify", CHECK(mq_notify(-1, 0) == -1)) \
+    X("getaddrinfo_a", "getaddrinfo_a", CHECK(getaddrinfo_a(GAI_WAIT, 0, 0, 0) == 0)) \
+    X("backtrace_symbols_fd", "backtrace_symbols_fd", backtrace_symbols_fd(0, 0, fd)) \
+    X("freopen", "freopen", FILE *stream = fopen("/dev/null", "r"); CHECK(stream && freopen("/dev/null", "r", stream) && fclose(stream) == 0)) \
+    X("freopen64", "freopen64", FILE *stream = fopen("/dev/null", "r"); CHECK(stream && freopen64("/dev/null", "r", stream) && fclose(stream) == 0)) \
+    X("fdopen", "fdopen", CHECK(fdopen(fd, is_writer ? "w" : "r"))) \
+    X("fdopen-other", "stays", int other = open("/dev/null", O_RDONLY); FILE *stream = fdopen(other, "r"); CHECK(stream && fclose(stream) == 0)) \
+    X("lockf", "lockf", lockf(fd, F_TEST, 0)) \
+    X("pclose", "pclose", CHECK(pclose(opened) >= 0)) \
     X("timer_create", "timer_create", with_timer()) \
     X("execve", "anew", executed("execve")) \
     X("execveat", "anew", executed("execveat")) \
@@ -435,6 +454,16 @@ static void not_blocking(void) {
     X("chroot", "chroot", CHECK(chroot("/") == 0)) \
     X("pivot_root", "pivot_root", CHECK(pivot_root("/nowhere", "/nowhere") == -1)) \
     X("sigaction", "sigaction", struct sigaction action = {.sa_handler = on_signal}; CHECK(sigaction(SIGUSR1, &action, 0) == 0)) \
+    X("signal", "signal", CHECK(signal(SIGUSR1, SIG_IGN) != SIG_ERR)) \
+    X("sysv_signal", "sysv_signal", CHECK(sysv_signal(SIGUSR1, SIG_IGN) != SIG_ERR)) \
+    X("sigset", "sigset", CHECK(sigset(SIGUSR1, SIG_IGN) != SIG_ERR)) \
+    X("sigignore", "sigignore", CHECK(sigignore(SIGUSR1) == 0)) \
+    X("siginterrupt", "siginterrupt", CHECK(siginterrupt(SIGUSR1, 1) == 0)) \
+    X("sigblock", "sigblock", sigblock(0)) \
+    X("sigsetmask", "sigsetmask", sigsetmask(0)) \
+    X("sighold", "sighold", CHECK(sighold(SIGUSR1) == 0)) \
+    X("siglongjmp", "stays", static sigjmp_buf place; if (!sigsetjmp(place, 1)) siglongjmp(place, 1)) \
+    X("SIGSEGV-jumped", "siglongjmp", siglongjmp(holds_sigsegv, 1)) \
     X("sigsuspend", "sigaction", suspended()) \
     X("setcontext", "setcontext", other_context(1)) \
     X("swapcontext", "swapcontext", other_context(0)) \
@@ -481,9 +510,15 @@ int main(int count, char **words) {
     self = words[0];
     is_writer = !strcmp(words[1], "write");
     fd = is_writer;
-    int is_done = count > 3;
+    volatile int is_done = count > 3;
     if (is_done) at = atol(words[3]);
     alarm(100);
+    if (!strcmp(words[2], "pclose")) CHECK(opened = popen("true", "r"));
+    sigset_t fault;
+    sigemptyset(&fault);
+    sigaddset(&fault, SIGSEGV);
+    sigprocmask(SIG_BLOCK, &fault, 0);
+    if (!sigsetjmp(holds_sigsegv, 1)) sigprocmask(SIG_UNBLOCK, &fault, 0);
     for (;;) {
         if (!is_done && at >= BEFORE) {
             is_done = 1;

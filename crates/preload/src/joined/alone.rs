@@ -6,7 +6,6 @@ use core::ops::Range;
 use millstream_sys::{descriptors, directory};
 
 use super::end::End;
-use super::text::Library;
 use super::{has_one_thread, kernel, offer};
 use crate::descriptor::borrow;
 
@@ -136,6 +135,11 @@ fn descriptors_of<'a>(process: &CStr, room: &'a mut [u8; 32]) -> Option<&'a CStr
     CStr::from_bytes_until_nul(room).ok().filter(|path| path.to_bytes().ends_with(b"/fd"))
 }
 
+/// Whether a mapping is the kernel's own: `[vdso]`, `[vsyscall]`, and `[uprobes]`, where it executes instructions that have a probe.
+fn is_of_kernel(path: &[u8]) -> bool {
+    path.starts_with(b"[v") || path == b"[uprobes]"
+}
+
 /// Where a process stands in `/proc` (`TGID_OFFSET` of Linux).
 fn position_of(process: u32) -> i64 {
     258 + i64::from(process)
@@ -214,36 +218,20 @@ struct Mapping<'a> {
 
 /// Looks through the code of this process for instructions that call the kernel; a library that holds one could do anything
 /// with a descriptor behind glibc's back. Memory that holds code but belongs to no file is refused as well. Not looked at are
-/// glibc and its loader, this library, and the code that its hooks have made.
-pub(super) fn only_glibc_calls_the_kernel(glibc: &Library, own_code: usize, stubs: &Range<usize>) -> bool {
+/// glibc, whose code is given, its loader, and this library.
+pub(super) fn only_glibc_calls_the_kernel(glibc: &Range<usize>, own_code: usize) -> bool {
     let mut module = Module::none();
     each_mapping(|mapping, access| {
         module.go_on(mapping);
         let holds = |address: usize| (mapping.start..mapping.end).contains(&address);
         let name = mapping.path.rsplit(|&byte| byte == b'/').next().unwrap_or(&[]);
-        // Changed pages of a library are mappings of their own, without a path.
         access != b'x'
-            || (mapping.start >= glibc.code.start && mapping.end <= glibc.code.end.next_multiple_of(PAGE))
-            || (mapping.start..mapping.end) == *stubs
+            || (mapping.start >= glibc.start && mapping.end <= glibc.end.next_multiple_of(PAGE))
             || holds(own_code)
             || name.starts_with(b"ld-linux")
-            || mapping.path.starts_with(b"[v")
+            || is_of_kernel(mapping.path)
             || (mapping.path.starts_with(b"/") && !calls_the_kernel(mapping, &module))
     })
-}
-
-/// Where the file is mapped that `address` belongs to. Its path is written there.
-pub(super) fn module_of(address: usize, path: &mut [u8; 256]) -> Option<usize> {
-    let (mut module, mut found) = (Module::none(), None);
-    each_mapping(|mapping, _| {
-        module.go_on(mapping);
-        if (mapping.start..mapping.end).contains(&address) {
-            found = Some(module.start);
-            *path = module.name;
-        }
-        found.is_none()
-    });
-    found
 }
 
 /// The file whose mappings are being listed.
@@ -401,7 +389,7 @@ fn visit_line(line: &[u8], visit: &mut impl FnMut(&Mapping<'_>, u8) -> bool) -> 
         return true;
     }
     // Code that can be executed and not read cannot be judged.
-    if executable == b'x' && readable != b'r' && !path.starts_with(b"[v") {
+    if executable == b'x' && readable != b'r' && !is_of_kernel(path) {
         return false;
     }
     visit(&Mapping { start, end, is_readable: readable == b'r', path }, executable)

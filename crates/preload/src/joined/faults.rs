@@ -96,6 +96,19 @@ pub(super) unsafe fn are_let_through(how: usize, set: usize) -> bool {
     how as u32 as usize == SIG_UNBLOCK || unsafe { (set as *const u64).as_ref() }.is_none_or(|set| set & BOTH == 0)
 }
 
+/// Whether a jump leaves these signals as they are, whose mask comes back with it where it was saved.
+///
+/// # Safety
+/// `saved` is what `setjmp(3)` or `sigsetjmp(3)` has filled.
+pub(super) unsafe fn are_let_through_by_jump(saved: usize) -> bool {
+    /// In `jmp_buf` of x86-64, in words.
+    const IS_SAVED: usize = 8;
+    const MASK: usize = 9;
+    // SAFETY: the caller's promise.
+    let word = |at: usize| unsafe { (saved as *const u64).add(at).read() };
+    word(IS_SAVED) as u32 == 0 || word(MASK) & BOTH == 0
+}
+
 static IS_IN_FRONT: AtomicBool = AtomicBool::new(false);
 /// The program's own actions.
 static OWN: [Kept; 2] = [const { Kept::new() }; 2];

@@ -417,34 +417,19 @@ pub(super) fn link(directory: i32, name: &CStr, buffer: &mut [u8]) -> isize {
     unsafe { any(k::__NR_readlinkat, [directory as usize, name.as_ptr() as usize, to, len, 0, 0]) }
 }
 
-/// New memory, all zeros, that can be written.
-pub(super) fn map_anonymous(len: usize) -> Option<usize> {
-    let (access, flags) = ((k::PROT_READ | k::PROT_WRITE) as usize, (k::MAP_PRIVATE | k::MAP_ANONYMOUS) as usize);
-    // SAFETY: a new mapping where the kernel likes.
-    let area = unsafe { any(k::__NR_mmap, [0, len, access, flags, usize::MAX, 0]) };
-    (area > 0).then_some(area as usize)
+/// Lets data be written that the loader has made read-only.
+pub(super) fn make_writable(start: usize, len: usize) -> bool {
+    protect(start, len, k::PROT_READ | k::PROT_WRITE)
 }
 
-/// Makes memory code, which is not written any more.
-pub(super) fn make_executable(start: usize, len: usize) -> bool {
-    // SAFETY: the caller's own memory, which stays readable.
-    unsafe { any(k::__NR_mprotect, [start, len, (k::PROT_READ | k::PROT_EXEC) as usize, 0, 0, 0]) == 0 }
+/// Makes it read-only again.
+pub(super) fn make_readable(start: usize, len: usize) -> bool {
+    protect(start, len, k::PROT_READ)
 }
 
-/// The same as [`map_anonymous`] in the place of what is mapped there.
-pub(super) fn map_anonymous_at(start: usize, len: usize) -> bool {
-    // All of it is about to be written.
-    let flags = k::MAP_PRIVATE | k::MAP_ANONYMOUS | k::MAP_FIXED | k::MAP_POPULATE;
-    let access = k::PROT_READ | k::PROT_WRITE;
-    // SAFETY: the caller's memory, whose content it has.
-    unsafe { any(k::__NR_mmap, [start, len, access as usize, flags as usize, usize::MAX, 0]) == start as isize }
-}
-
-/// Maps code of a file in the place of what is mapped there.
-pub(super) fn map_code(file: i32, offset: usize, start: usize, len: usize) {
-    let (access, flags) = (k::PROT_READ | k::PROT_EXEC, k::MAP_PRIVATE | k::MAP_FIXED);
-    // SAFETY: the caller's memory, which had this part of this file.
-    unsafe { any(k::__NR_mmap, [start, len, access as usize, flags as usize, file as usize, offset]) };
+fn protect(start: usize, len: usize, access: u32) -> bool {
+    // SAFETY: data, which stays readable.
+    unsafe { any(k::__NR_mprotect, [start, len, access as usize, 0, 0, 0]) == 0 }
 }
 
 /// Pages that are about to be written, all at once instead of a fault for each. Where that cannot be (before Linux 5.14) they fault.
@@ -452,12 +437,6 @@ pub(super) fn populate(start: *mut u8, len: usize) {
     const MADV_POPULATE_WRITE: usize = 23;
     // SAFETY: changes no byte of the caller's memory.
     unsafe { any(k::__NR_madvise, [start as usize, len, MADV_POPULATE_WRITE, 0, 0, 0]) };
-}
-
-/// Reads from a place of a file.
-pub(super) fn read_at(file: i32, buffer: *mut u8, len: usize, offset: usize) -> isize {
-    // SAFETY: the caller's buffer.
-    unsafe { any(k::__NR_pread64, [file as usize, buffer as usize, len, offset, 0, 0]) }
 }
 
 /// A page that reads as zeros in every forked child.

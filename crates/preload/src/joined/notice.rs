@@ -12,8 +12,8 @@ use millstream_sys::fate::Fate;
 use millstream_sys::ledger::Direction;
 use millstream_sys::pipe;
 
+use super::calls::{self, Calls};
 use super::end::{End, Stage};
-use super::redirect::{self, Redirected};
 use super::signals::Held;
 use super::{IS_WANTED, OFTEN, confined, is_own_process, meet, offer, tally, watched, worth_it, worth_of};
 use crate::descriptor::borrow;
@@ -100,7 +100,7 @@ fn makes_way(end: &End) -> bool {
 pub(super) fn adopts_promised(end: &End, fd: c_int) -> bool {
     let _held = Held::all();
     let Some(pipe) = borrow(&fd).and_then(pipe::identity) else { return false };
-    let can_be = redirect::state() == Redirected::Yes && !end.has_given_up(pipe.inode) && makes_way(end);
+    let can_be = calls::state() == Calls::Ours && !end.has_given_up(pipe.inode) && makes_way(end);
     if can_be {
         end.adopt(fd, pipe.inode, 0, worth_it());
     }
@@ -111,11 +111,11 @@ pub(super) fn adopts_promised(end: &End, fd: c_int) -> bool {
 #[cfg(feature = "count")]
 pub(crate) fn fate_of(fd: c_int) -> Option<Fate> {
     let is_promised = |end: &End| end.is_promised() && end.is_at(fd);
-    match redirect::state() {
+    match calls::state() {
         _ if [&super::READER, &super::WRITER].into_iter().any(is_promised) => None,
-        Redirected::NotYet => Some(Fate::Number),
-        Redirected::Never => Some(Fate::Glibc),
-        Redirected::Yes if !redirect::has_one_thread() => Some(Fate::Threads),
-        Redirected::Yes => (fd as usize >= NUMBERS).then_some(Fate::Number),
+        Calls::NotYet => Some(Fate::Number),
+        Calls::Glibcs => Some(Fate::Glibc),
+        Calls::Ours if !calls::has_one_thread() => Some(Fate::Threads),
+        Calls::Ours => (fd as usize >= NUMBERS).then_some(Fate::Number),
     }
 }

@@ -44,12 +44,6 @@ pub struct Asked {
 static POLL: Behind = Behind::new(c"poll");
 static SELECT: Behind = Behind::new(c"select");
 
-/// Finds the functions behind, see [`Behind::prepare`].
-pub(crate) fn start() {
-    POLL.prepare();
-    SELECT.prepare();
-}
-
 /// `poll(2)`.
 ///
 /// # Safety
@@ -67,6 +61,16 @@ pub unsafe extern "C-unwind" fn poll(asked: *mut Asked, len: c_ulong, limit_ms: 
         }
     }
     answer
+}
+
+/// The same function.
+///
+/// # Safety
+/// As for `poll(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __poll(asked: *mut Asked, len: c_ulong, limit_ms: c_int) -> c_int {
+    // SAFETY: the caller's promise is the same.
+    unsafe { poll(asked, len, limit_ms) }
 }
 
 /// `poll(2)` as programs built with `_FORTIFY_SOURCE` call it.
@@ -114,4 +118,20 @@ pub unsafe extern "C-unwind" fn select(
         }
     }
     answer
+}
+
+/// The same function.
+///
+/// # Safety
+/// As for `select(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __select(
+    numbers: c_int,
+    read: *mut u64,
+    write: *mut u64,
+    other: *mut u64,
+    limit: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's promise is the same.
+    unsafe { select(numbers, read, write, other, limit) }
 }

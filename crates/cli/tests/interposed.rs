@@ -1,0 +1,111 @@
+//! How calls reach the library of a run: every name under which a program may call a function of glibc that the library stands in front
+//! of, pointers to such functions, and other libraries with functions of these names.
+
+mod common;
+#[path = "common/over_ring.rs"]
+mod over_ring;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::LazyLock;
+
+use common::{Scratch, can_join, mostly, output};
+use over_ring::{MANY, Programs, assert_arrived, seen, told};
+
+static PROGRAMS: LazyLock<Programs> =
+    LazyLock::new(|| Programs::built(&[("P", include_str!("interposed/pointers.c"), &["-ldl"])]));
+
+/// What every program of a run has of `read` and `write`, beside [`millstream_sys::fate::guarded`].
+const MOVING: [&str; 5] = ["read", "__read", "write", "__write", "__read_chk"];
+
+/// Names that glibc keeps for its own libraries.
+const PRIVATE: &str = "@@GLIBC_PRIVATE";
+
+fn symbols(library: &str) -> Vec<(String, String)> {
+    let listed = output(Command::new("readelf").args(["--dyn-syms", "-W", library]));
+    let function = |line: &str| {
+        // Number, value, size, type, binding, visibility, section, name.
+        let words: Vec<_> = line.split_whitespace().collect();
+        let [_, value, _, "FUNC", _, _, section, name] = words[..] else { return None };
+        (section != "UND").then(|| (name.to_owned(), value.to_owned()))
+    };
+    listed.stdout.lines().filter_map(function).collect()
+}
+
+/// The glibc that programs here are started with.
+fn glibc() -> String {
+    let maps = output(Command::new("cat").arg("/proc/self/maps")).stdout;
+    let path = maps.lines().find_map(|line| line.split_whitespace().nth(5).filter(|path| path.contains("/libc.so")));
+    path.expect("cat is a program of glibc").to_owned()
+}
+
+fn library() -> PathBuf {
+    let seen = output(common::millstream(["run", "-c", "echo $LD_PRELOAD"]).env_remove("LD_PRELOAD"));
+    PathBuf::from(seen.stdout.trim())
+}
+
+#[test]
+fn library_has_every_name_of_a_guarded_function() {
+    if !can_join() {
+        return;
+    }
+    let glibc = symbols(&glibc());
+    let mut names_at: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (name, value) in glibc.iter().filter(|(name, _)| !name.ends_with(PRIVATE)) {
+        names_at.entry(value).or_default().push(name.split('@').next().unwrap());
+    }
+    let own: Vec<String> = symbols(library().to_str().unwrap()).into_iter().map(|(name, _)| name).collect();
+    let guarded = millstream_sys::fate::guarded().map(|name| name.to_str().unwrap());
+    let mut checked = 0;
+    for function in guarded.chain(MOVING) {
+        assert!(own.iter().any(|name| name == function), "the library has no {function}");
+        let is_here = |(_, names): &(&&str, &Vec<&str>)| names.contains(&function);
+        for other in names_at.iter().filter(is_here).flat_map(|(_, names)| names) {
+            assert!(own.iter().any(|name| name == other), "the library has no {other}, which is {function}");
+            checked += 1;
+        }
+    }
+    println!("{checked} names");
+    assert!(checked >= 130, "{checked}");
+}
+
+/// How a program gets pointers to `read`, `write` and `dup`, and whether all its calls come to the library.
+const WAYS: [(&str, bool); 5] =
+    [("called", true), ("default", true), ("handle", true), ("next", true), ("version", false)];
+
+#[test]
+fn pointers_to_functions_lose_no_byte() {
+    for (way, is_reached) in WAYS {
+        for (writer, reader) in [(way, "called"), ("called", way)] {
+            let script = format!("$P write {MANY} {writer} | $P read {reader}");
+            assert_arrived(&seen(&script), MANY);
+            let joins = mostly(|| told(&script)["path"] == "ring");
+            assert_eq!(joins, can_join() && is_reached, "{script}");
+        }
+    }
+}
+
+/// A library behind this one that asks for the next `write` calls glibc's.
+#[test]
+fn library_that_asks_for_the_next_function_keeps_the_pipe_with_the_kernel() {
+    let scratch = Scratch::new();
+    let other = scratch.c_program("other", include_str!("interposed/next.c"), &["-shared", "-fPIC"]);
+    let script = format!("LD_PRELOAD=\"$LD_PRELOAD:{other}\" $P write {MANY} called | $P read called");
+    assert_arrived(&seen(&script), MANY);
+    let pipe = told(&script);
+    assert_eq!(pipe["path"], "kernel", "{pipe}");
+}
+
+/// A program, or a library before this one, that has a `lockf` of its own does not reach the one here.
+#[test]
+fn library_before_this_one_keeps_the_pipe_with_the_kernel() {
+    let scratch = Scratch::new();
+    let other =
+        scratch.c_program("other", "int lockf(int fd, int how, long len) { return -1; }", &["-shared", "-fPIC"]);
+    let script = format!("LD_PRELOAD=\"{other}:$LD_PRELOAD\" $P write {MANY} called | $P read called");
+    assert_arrived(&seen(&script), MANY);
+    let pipe = told(&script);
+    assert_eq!(pipe["path"], "kernel", "{pipe}");
+    assert!(!can_join() || pipe["written"]["why_not"] == "code", "{pipe}");
+}

@@ -1,0 +1,199 @@
+//! `read` and `write`, wherever they are called: by name, and inside glibc by stdio ([`super::stdio`]).
+//!
+//! In a process that has no pipe, and while it has several threads, a call goes on in glibc at once, and so stays a point of
+//! cancellation. glibc's own flag says whether there are several threads.
+
+use core::arch::naked_asm;
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering::Relaxed};
+
+use millstream_sys::ledger::Direction;
+
+use super::end::{READER, WRITER};
+use super::{kernel, nap, notice, other_names, read_input, stdio, tally, write_output};
+use crate::descriptor::borrow;
+use crate::glibc::{self, Behind};
+use crate::names;
+
+/// Whether calls are counted, and may be for a pipe that is attached.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Calls {
+    /// Nothing in this process asked for it.
+    NotYet,
+    Ours,
+    /// It is not a C library that we know, or another library stands in front of it too.
+    Glibcs,
+}
+
+static STATE: AtomicU8 = AtomicU8::new(Calls::NotYet as u8);
+/// The same as [`Calls::Ours`].
+static ARE_OURS: AtomicBool = AtomicBool::new(false);
+/// glibc's flag; null before calls are ours.
+static SINGLE_THREADED: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+
+static READ: Behind = Behind::new(c"read");
+static WRITE: Behind = Behind::new(c"write");
+
+macro_rules! interposed {
+    ($($name:ident: $ours:ident, $elsewhere:ident;)*) => {
+        $(
+            #[doc = concat!("`", stringify!($name), "` of glibc.")]
+            ///
+            /// # Safety
+            /// As for the function of this name.
+            #[unsafe(no_mangle)]
+            #[unsafe(naked)]
+            #[unsafe(link_section = ".text.millstream_joined")]
+            pub unsafe extern "C" fn $name() {
+                naked_asm!(
+                    "endbr64",
+                    "cmp byte ptr [rip + {are_ours}], 0",
+                    "je 5f",
+                    "mov rax, [rip + {flag}]",
+                    "cmp byte ptr [rax], 0",
+                    "jne {ours}",
+                    "5: push rdi",
+                    "push rsi",
+                    "push rdx",
+                    "call {elsewhere}",
+                    "pop rdx",
+                    "pop rsi",
+                    "pop rdi",
+                    "jmp rax",
+                    are_ours = sym ARE_OURS,
+                    flag = sym SINGLE_THREADED,
+                    ours = sym $ours,
+                    elsewhere = sym $elsewhere,
+                )
+            }
+        )*
+    };
+}
+
+interposed! {
+    read: read_here, real_read;
+    __read: read_here, real_read;
+    write: write_here, real_write;
+    __write: write_here, real_write;
+}
+
+/// Where a call goes on that is not ours.
+extern "C" fn real_read() -> usize {
+    #[cfg(feature = "count")]
+    return crate::counted::read as *const () as usize;
+    // SAFETY: only the address is used.
+    #[cfg(not(feature = "count"))]
+    unsafe {
+        READ.function()
+    }
+}
+
+extern "C" fn real_write() -> usize {
+    #[cfg(feature = "count")]
+    return crate::counted::write as *const () as usize;
+    // SAFETY: only the address is used.
+    #[cfg(not(feature = "count"))]
+    unsafe {
+        WRITE.function()
+    }
+}
+
+/// `read(2)` as programs built with `_FORTIFY_SOURCE` call it.
+///
+/// # Safety
+/// As for `read(2)`; `room` is the size of the buffer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __read_chk(fd: c_int, buffer: *mut u8, len: usize, room: usize) -> isize {
+    type Read = unsafe extern "C-unwind" fn(c_int, *mut u8, usize) -> isize;
+    if len > room {
+        glibc::chk_fail();
+    }
+    // SAFETY: the function above is one of this type; the caller's promise is the same.
+    unsafe { core::mem::transmute::<unsafe extern "C" fn(), Read>(read)(fd, buffer, len) }
+}
+
+pub(super) fn state() -> Calls {
+    match STATE.load(Relaxed) {
+        1 => Calls::Ours,
+        2 => Calls::Glibcs,
+        _ => Calls::NotYet,
+    }
+}
+
+/// Calls of `read` and `write` are ours from now on, if this C library is one that we know. Done once.
+pub(super) fn begin() {
+    if state() == Calls::NotYet {
+        let is_done = can_be_ours() && stdio::interpose();
+        STATE.store(if is_done { Calls::Ours } else { Calls::Glibcs } as u8, Relaxed);
+        ARE_OURS.store(is_done, Relaxed);
+    }
+}
+
+fn can_be_ours() -> bool {
+    let flag = names::variable(c"__libc_single_threaded");
+    SINGLE_THREADED.store(core::ptr::with_exposed_provenance_mut(flag), Relaxed);
+    // SAFETY: only the addresses are used.
+    let [read, write]: [usize; 2] = unsafe { [READ.function(), WRITE.function()] };
+    // Not where a further library stands between this one and glibc.
+    let glibc = names::table_of_streams().and_then(|(table, _)| names::code_beside(table));
+    flag != 0 && glibc.is_some_and(|code| code.contains(&read) && code.contains(&write))
+}
+
+/// Whether this process has one thread, and its calls are ours.
+pub(super) fn are_ours() -> bool {
+    ARE_OURS.load(Relaxed) && has_one_thread()
+}
+
+pub(super) fn has_one_thread() -> bool {
+    let flag = SINGLE_THREADED.load(Relaxed);
+    // SAFETY: glibc's own flag, which is never moved.
+    !flag.is_null() && unsafe { flag.read_volatile() } != 0
+}
+
+/// `read(2)`. Beside its entry: the kernel leaves little of what it does not need in the cache.
+#[unsafe(link_section = ".text.millstream_joined")]
+pub(super) extern "C" fn read_here(fd: c_int, buffer: *mut u8, len: usize) -> isize {
+    glibc::returned_from_kernel(if READER.is_at(fd) {
+        read_input(fd, buffer, len, None)
+    } else {
+        other_names::leave_if_one(fd);
+        notice::passed(&READER, fd, read_from_kernel(fd, buffer, len))
+    })
+}
+
+/// `write(2)`. Beside its entry, as above.
+#[unsafe(link_section = ".text.millstream_joined")]
+pub(super) extern "C" fn write_here(fd: c_int, buffer: *const u8, len: usize) -> isize {
+    glibc::returned_from_kernel(if WRITER.is_at(fd) {
+        write_output(fd, buffer, len)
+    } else {
+        other_names::leave_if_one(fd);
+        notice::passed(&WRITER, fd, write_to_kernel(fd, buffer, len))
+    })
+}
+
+pub(super) fn read_from_kernel(fd: c_int, buffer: *mut u8, len: usize) -> isize {
+    let moved = if nap::keeps() && len > 0 { read_kept(fd, buffer, len) } else { kernel::read(fd, buffer, len) };
+    tally::count(fd, Direction::Read, moved)
+}
+
+/// As long as a byte is kept of some pipe that has gone back: if it is this one, that byte comes first.
+#[cold]
+fn read_kept(fd: c_int, buffer: *mut u8, len: usize) -> isize {
+    if !borrow(&fd)
+        .and_then(millstream_sys::pipe::identity)
+        .is_some_and(|pipe| nap::is_kept_by_this_process(pipe.inode))
+    {
+        return kernel::read(fd, buffer, len);
+    }
+    let first = nap::deliver_kept(buffer);
+    if first != 1 || len == 1 || kernel::bytes_in(fd) == 0 {
+        return first;
+    }
+    first + kernel::read_now(fd, buffer.wrapping_add(1), len - 1).max(0)
+}
+
+pub(super) fn write_to_kernel(fd: c_int, buffer: *const u8, len: usize) -> isize {
+    tally::count(fd, Direction::Written, kernel::write(fd, buffer, len))
+}

@@ -1,0 +1,241 @@
+//! The functions of glibc that this library stands in front of by name, and where glibc's own are.
+//!
+//! A program reaches a function of glibc by its name, which the loader has bound to the one here; or by a pointer that it asked for
+//! with `dlsym`, which is here too ([`super::lookup`]); or from inside glibc, where only stdio calls `read`, `write` and `close`
+//! for a descriptor of the program's ([`super::stdio`]), and every other function that would is in
+//! [`guarded`](millstream_sys::fate::guarded) by itself. So no code is changed, and threads, tracers and debuggers find glibc as it is.
+//!
+//! ```text
+//!   program: call close ──▶ close (here) ── no pipe is attached ──────────────────────▶ close (glibc)
+//!                               └─ otherwise ──▶ guard::goes_on_at ──▶ here, or give back first ─┘
+//! ```
+//!
+//! An entry here is a jump and no call: it leaves no frame, so it can be unwound through, `vfork` may return twice, and `dlopen`
+//! sees who called it.
+
+use core::arch::{global_asm, naked_asm};
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+use millstream_sys::fate::{GUARDED, guarded, place_of};
+
+use super::guard;
+use crate::glibc;
+use crate::names;
+
+/// Where each guarded function of glibc is; 0: nobody has looked.
+static REAL: [AtomicUsize; GUARDED] = [const { AtomicUsize::new(0) }; GUARDED];
+
+// Every register that can carry an argument is kept, and the stack is as the function will find it.
+global_asm!(
+    ".pushsection .text.millstream_guards,\"ax\",@progbits",
+    ".globl millstream_guard",
+    ".hidden millstream_guard",
+    "millstream_guard:",
+    "cmp byte ptr [rip + {are_up}], 0",
+    "jne 6f",
+    "pop r11",
+    "lea r10, [rip + {real}]",
+    "mov r10, [r10 + r11 * 8]",
+    "test r10, r10",
+    "jz 5f",
+    "jmp r10",
+    "5: push r11",
+    "6: push rax",
+    "push rdi",
+    "push rsi",
+    "push rdx",
+    "push rcx",
+    "push r8",
+    "push r9",
+    "sub rsp, 8",
+    "mov rdx, rsi",
+    "mov rsi, rdi",
+    "mov rdi, [rsp + 64]",
+    "call {next}",
+    "mov r11, rax",
+    "add rsp, 8",
+    "pop r9",
+    "pop r8",
+    "pop rcx",
+    "pop rdx",
+    "pop rsi",
+    "pop rdi",
+    "pop rax",
+    "add rsp, 8",
+    "jmp r11",
+    ".popsection",
+    are_up = sym guard::ARE_UP,
+    real = sym REAL,
+    next = sym next,
+);
+
+macro_rules! interposed {
+    ($($name:ident)*) => {
+        $(
+            #[doc = concat!("`", stringify!($name), "` of glibc.")]
+            ///
+            /// # Safety
+            /// As for the function of this name.
+            #[unsafe(no_mangle)]
+            #[unsafe(naked)]
+            pub unsafe extern "C" fn $name() {
+                naked_asm!(
+                    "endbr64",
+                    "push {place}",
+                    "jmp millstream_guard",
+                    place = const place_of(stringify!($name)),
+                )
+            }
+        )*
+    };
+}
+
+// Not those that this library has a function of its own for, which asks for the one behind by `next`: `fcntl`, `poll`, `select`,
+// `popen`, `prctl`, `syscall`, `posix_spawn` and most of `exec`.
+interposed! {
+    close __close
+    ioctl
+    sigprocmask
+    pthread_sigmask
+    ppoll __ppoll_chk
+    pselect
+    preadv2 preadv64v2
+    pwritev2 pwritev64v2
+    copy_file_range
+    process_vm_readv
+    process_vm_writev
+    aio_read aio_read64
+    aio_write aio_write64
+    aio_fsync aio_fsync64
+    lio_listio lio_listio64
+    backtrace_symbols_fd __backtrace_symbols_fd
+    epoll_ctl
+    dup
+    dup2 __dup2
+    dup3
+    freopen freopen64
+    fdopen _IO_fdopen
+    lockf lockf64
+    close_range
+    closefrom
+    sendmsg
+    sendmmsg
+    pidfd_getfd
+    login_tty
+    fork __fork
+    vfork __vfork
+    _Fork
+    clone __clone
+    pclose
+    system
+    daemon
+    forkpty
+    wordexp
+    pthread_create
+    thrd_create
+    timer_create
+    mq_notify
+    getaddrinfo_a
+    execveat
+    execl
+    execlp
+    execle
+    unshare
+    setns
+    dlopen
+    dlmopen
+    setuid
+    setgid
+    seteuid
+    setegid
+    setreuid
+    setregid
+    setresuid
+    setresgid
+    setgroups
+    initgroups
+    setfsuid
+    setfsgid
+    capset
+    setrlimit setrlimit64
+    prlimit prlimit64
+    chroot
+    pivot_root
+    sigaction __sigaction
+    signal bsd_signal ssignal
+    sysv_signal __sysv_signal
+    sigset
+    sigignore
+    siginterrupt
+    sigblock
+    sigsetmask
+    sighold
+    sigpause __sigpause __xpg_sigpause
+    sigsuspend __sigsuspend
+    longjmp _longjmp siglongjmp __longjmp_chk
+    setcontext
+    swapcontext
+    pthread_cancel
+    pthread_mutexattr_setrobust pthread_mutexattr_setrobust_np
+    pthread_exit
+}
+
+// The library that counts has functions of its own for these.
+#[cfg(not(feature = "count"))]
+interposed! {
+    readv
+    writev
+    splice
+    tee
+    vmsplice
+    sendfile sendfile64
+}
+
+/// Where a call of a guarded function goes on: here, if it is one that this library answers while pipes are attached, otherwise in
+/// glibc, and the pipes have gone back to the kernel before.
+pub(crate) extern "C" fn next(place: usize, first: usize, second: usize) -> usize {
+    if guard::are_up()
+        && let Some(here) = guard::goes_on_at(place, first, second)
+    {
+        return here;
+    }
+    real(place)
+}
+
+/// The same by its name, for a function of which this library has one of its own.
+pub(crate) fn next_by_name(name: &CStr) -> Option<usize> {
+    guard::are_up()
+        .then(|| guarded().position(|guarded| guarded == name).map(|place| next(place, usize::MAX, 0)))
+        .flatten()
+}
+
+/// glibc's function, or that of another library between the two.
+fn real(place: usize) -> usize {
+    let Some(word) = REAL.get(place) else { return 0 };
+    if word.load(Relaxed) == 0 {
+        let found = guarded().nth(place).map_or(0, |name| names::behind(name).addr());
+        // One that this glibc does not have: a program that found it here is told so by its call.
+        word.store(if found == 0 { is_missing as *const () as usize } else { found }, Relaxed);
+    }
+    word.load(Relaxed)
+}
+
+extern "C" fn is_missing() -> isize {
+    const ENOSYS: isize = -38;
+    glibc::returned_from_kernel(ENOSYS)
+}
+
+/// A pointer to a function behind this library was asked for, so calls may go past it.
+static IS_BYPASSED: AtomicBool = AtomicBool::new(false);
+
+pub(super) fn note_bypass() {
+    IS_BYPASSED.store(true, Relaxed);
+}
+
+/// Whether all calls come here: no pointer went past this library, and no library or program before it in the order of searching has
+/// functions of these names.
+pub(super) fn reaches_all_calls() -> bool {
+    let moves = [c"read", c"__read", c"write", c"__write", c"dlsym"];
+    !IS_BYPASSED.load(Relaxed) && !guarded().chain(moves).any(names::is_before)
+}
