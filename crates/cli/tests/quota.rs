@@ -33,7 +33,7 @@ fn soft_quota_bytes() -> u64 {
 const THOUSAND: &str = r#"
 import os, fcntl, resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096)) if resource.getrlimit(resource.RLIMIT_NOFILE)[1] >= 4096 else None
-pipes = [os.pipe() for _ in range(1000)]
+pipes = [os.pipe2(0) for _ in range(1000)]
 for index, (r, w) in enumerate(pipes):
     os.write(w, bytes([index % 256]))
 assert all(os.read(r, 9) == bytes([index % 256]) for index, (r, w) in enumerate(pipes))
@@ -63,12 +63,12 @@ fn a_thousand_pipes_with_a_size_that_the_quota_cannot_hold_still_work() {
 const CROWD: &str = r#"
 import os, fcntl, sys
 processes, pipes = int(sys.argv[1]), int(sys.argv[2])
-held, hold = os.pipe()
-tell, told = os.pipe()
+held, hold = os.pipe2(0)
+tell, told = os.pipe2(0)
 for _ in range(processes):
     if os.fork() == 0:
         os.close(hold)
-        ends = [os.pipe() for _ in range(pipes)]
+        ends = [os.pipe2(0) for _ in range(pipes)]
         os.write(told, bytes([sum(fcntl.fcntl(r, 1032) > 65536 for r, w in ends)]))
         os.read(held, 1)
         os._exit(0)
@@ -142,7 +142,7 @@ fn a_run_that_starts_with_the_quota_used_up_leaves_pipes_alone() {
          \x20   except PermissionError: break\n\
          \x20   assert len(held) < 9000\n\
          print(subprocess.run(['{0}', 'run', '-c', 'seq 100000 | cat | tail -n 1'], stdout=subprocess.PIPE).stdout)\n\
-         print(subprocess.run(['{0}', 'run', '--', 'python3', '-c', 'import os, fcntl; print(fcntl.fcntl(os.pipe()[0], 1032))'], \
+         print(subprocess.run(['{0}', 'run', '--', 'python3', '-c', 'import os, fcntl; print(fcntl.fcntl(os.pipe2(0)[0], 1032))'], \
          stdout=subprocess.PIPE).stdout)\n",
         millstream.display()
     );

@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use common::{PIPE_SIZES, Scratch, Seen, millstream, output, run, set_mode};
 
-const PYTHON_PIPE_SIZE: &str = "import os, fcntl; r, w = os.pipe(); print(fcntl.fcntl(r, 1032))";
+const PYTHON_PIPE_SIZE: &str = "import os, fcntl; r, w = os.pipe2(0); print(fcntl.fcntl(r, 1032))";
 
 fn exited(seen: &Seen) -> Option<i32> {
     assert_eq!(seen.signal, None, "{seen:?}");
@@ -90,6 +90,24 @@ fn pipes_standing_on_stdin_and_stdout_become_large_and_chosen_sizes_stay() {
         common::program()
     );
     assert_eq!(output(std::process::Command::new("python3").args(["-c", &script])).stdout, "8192\n");
+}
+
+/// `os.pipe` is `pipe2` with `O_CLOEXEC`.
+#[test]
+fn pipe_of_a_program_is_enlarged_when_another_program_gets_it() {
+    let sizes = "import os, subprocess, fcntl\n\
+                 r, w = os.pipe()\n\
+                 print(fcntl.fcntl(r, 1032), flush=True)\n\
+                 subprocess.run(['python3', '-c', 'import fcntl; print(fcntl.fcntl(0, 1032))'], stdin=r)";
+    let said = |options: &[&str]| {
+        let seen = run(&[options, &["--", "python3", "-c", sizes]].concat());
+        seen.stdout.lines().map(|line| line.parse().unwrap()).collect::<Vec<u32>>()
+    };
+    for ring in ["--ring", "--no-ring"] {
+        let [alone, shared] = said(&[ring])[..] else { panic!("{ring}") };
+        assert!(alone == 65_536 && shared >= 262_144, "{ring}: {alone} {shared}");
+        assert_eq!(said(&[ring, "--pipe-size", "1M"]), [1 << 20, 1 << 20], "{ring}");
+    }
 }
 
 #[test]

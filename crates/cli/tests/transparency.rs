@@ -178,7 +178,7 @@ fn a_preload_of_the_users_own_stays_and_comes_first() {
     let scratch = common::Scratch::new();
     let source = "#include <unistd.h>\npid_t getppid(void) { return 4242; }\n";
     let mine = scratch.c_program("mine.so", source, &["-shared", "-fPIC"]);
-    let script = "import os, fcntl; print(os.getppid(), fcntl.fcntl(os.pipe()[0], 1032) > 65536); print(os.environ['LD_PRELOAD'])";
+    let script = "import os, fcntl; print(os.getppid(), fcntl.fcntl(os.pipe2(0)[0], 1032) > 65536); print(os.environ['LD_PRELOAD'])";
     let seen = output(millstream(["run", "--", "python3", "-c", script]).env("LD_PRELOAD", &mine));
     assert!(seen.stdout.starts_with(&format!("4242 True\n{mine}:")), "{seen:?}");
     assert_eq!(seen.stderr, "");

@@ -239,8 +239,11 @@ unsafe fn is_known_to_be_better_off(_: *const c_char, _: Strings, _: Descriptors
 
 /// What is done for a program of this kind before it is started with these descriptors; whether it is better off without the library.
 fn prepare_for(kind: Kind, descriptors: Descriptors) -> bool {
-    if kind == Kind::Threaded && descriptors == Descriptors::Ours {
-        pipes::leave_to_threads();
+    match (kind, descriptors) {
+        (_, Descriptors::Others) => {}
+        (Kind::Threaded, Descriptors::Ours) => pipes::leave_to_threads(),
+        // It may be one that does not load this library.
+        (_, Descriptors::Ours) => pipes::enlarge_standard(),
     }
     is_better_off_as(kind, descriptors)
 }

@@ -1,4 +1,4 @@
-//! `pipe`, `pipe2` and `popen`: as ever, and then the new pipe is made large. `fcntl`: as ever, but a size that the program has chosen stays.
+//! `pipe`, `pipe2` and `popen`: as ever, and then the new pipe is made large, at once or when another program gets an end of it. `fcntl`: as ever, but a size that the program has chosen stays.
 //!
 //! The pipes of a program that makes threads get the kernel's size back before it starts. The threads of a program share the CPUs with
 //! whoever is at the other side, and who sleeps rarely is rarely moved to another CPU: with large pipes one side stands longer in the
@@ -35,9 +35,7 @@ pub(crate) fn start(sizing: &Sizing) {
     quota::start(sizing);
     PIPE_BYTES.store(sizing.bytes, Relaxed);
     IS_CHOSEN.store(sizing.is_chosen, Relaxed);
-    for fd in 0..2 {
-        enlarge_untouched(fd);
-    }
+    enlarge_standard();
 }
 
 /// `pipe(2)`.
@@ -61,10 +59,14 @@ pub unsafe extern "C" fn pipe2(ends: *mut [c_int; 2], flags: c_int) -> c_int {
     if outcome.is_ok() {
         // SAFETY: the kernel has just written both numbers there.
         let [reader, _] = unsafe { ends.read() };
-        welcome(reader, Origin::Pipe);
         if is_for_itself(flags) {
             use_of_its_own();
         }
+        // Where the user has said how large pipes are to be, all are.
+        if !is_for_itself(flags) || IS_CHOSEN.load(Relaxed) {
+            enlarge_new(reader);
+        }
+        record(reader, Origin::Pipe);
     }
     glibc::returned(outcome)
 }
@@ -83,7 +85,9 @@ pub unsafe extern "C-unwind" fn popen(command: *const c_char, mode: *const c_cha
     let stream = unsafe { behind(command, mode) };
     if !stream.is_null() {
         // SAFETY: a stream that has just been opened.
-        welcome(unsafe { glibc::fileno(stream) }, Origin::Popen);
+        let fd = unsafe { glibc::fileno(stream) };
+        enlarge_new(fd);
+        record(fd, Origin::Popen);
         use_of_its_own();
     }
     stream
@@ -170,6 +174,15 @@ fn use_of_its_own() {
     crate::joined::has_pipe();
 }
 
+/// Enlarges the pipes on the standard input and output, as another program begins. A pipe that a program has made for itself is enlarged
+/// here, when it has given an end to another program: where it forks and goes on, both ends have the habits of one program, and Python's
+/// `multiprocessing` is slower with a larger pipe, as each piece that comes is more than its allocator keeps.
+pub(crate) fn enlarge_standard() {
+    for fd in 0..2 {
+        enlarge_untouched(fd);
+    }
+}
+
 /// Enlarges the pipe that `fd` is an end of, unless a program chose a size for it, or has threads.
 fn enlarge_untouched(fd: c_int) {
     if let Some(end) = borrow(&fd)
@@ -210,24 +223,30 @@ pub(crate) fn leave_to_threads() {
     }
 }
 
-/// Takes that back: a program that could make threads has none, and its pipe is to be carried by memory of the size of the pipe.
+/// Before memory carries the pipe, which holds as much as the pipe: the reasons for which it was left at the kernel's size, threads that
+/// its program could have made and a program that forks, are none then.
 #[cfg(all(feature = "ring", target_arch = "x86_64"))]
-pub(crate) fn take_from_threads(fd: c_int) {
+pub(crate) fn enlarge_to_join(fd: c_int) {
     if let Some(end) = borrow(&fd)
         && pipe::is_untouched(end)
-        && settled::is_settled(end, By::Run)
         && !settled::is_settled(end, By::Program)
     {
         enlarge(end);
     }
 }
 
-/// What is done for each new pipe. A refusal is no error: the pipe then is what the kernel made.
-fn welcome(fd: c_int, _origin: Origin) {
-    let Some(end) = borrow(&fd) else { return };
-    enlarge(end);
+/// A refusal is no error: the pipe then is what the kernel made.
+fn enlarge_new(fd: c_int) {
+    if let Some(end) = borrow(&fd) {
+        enlarge(end);
+    }
+}
+
+fn record(_fd: c_int, _origin: Origin) {
     #[cfg(feature = "count")]
-    crate::counted::record(end, _origin);
+    if let Some(end) = borrow(&_fd) {
+        crate::counted::record(end, _origin);
+    }
 }
 
 fn enlarge(end: BorrowedFd<'_>) {

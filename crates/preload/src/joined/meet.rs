@@ -280,7 +280,7 @@ pub(super) fn prove(end: &End, slot: &Slot) {
             return;
         }
         offer::withdraw();
-        crate::pipes::take_from_threads(end.fd());
+        crate::pipes::enlarge_to_join(end.fd());
         if !alone::has_own_file(end.fd(), true) {
             retreat::because_of(end, Fate::Shared);
             return;
