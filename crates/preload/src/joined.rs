@@ -233,6 +233,8 @@ fn write_output(fd: c_int, buffer: *const u8, len: usize) -> isize {
 
 fn write_joined(fd: c_int, buffer: *const u8, len: usize) -> isize {
     match (WRITER.stage(), WRITER.slot()) {
+        // Of no bytes: it tells nothing of what is to come, and Perl ends each of its writes with one.
+        _ if len == 0 => {}
         (Stage::Counted, _) if WRITER.is_due() => meet::offer(),
         (Stage::Offers, Some(slot)) if meet::is_accepted(slot) => meet::want(slot),
         (Stage::Offers, _) if WRITER.is_due() => meet::look_after_offer(),
