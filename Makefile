@@ -26,6 +26,7 @@ SECONDS ?= 10
 CARGO ?= cargo
 BUILD = target/release
 LIBRARY = $(BUILD)/lib/millstream
+PRELOAD = target/preload/preload
 # A package by itself, built beside everything else. Aeron wants a newer CMake than most distributions have.
 RIVALS = CMAKE="$(CURDIR)/target/cmake/bin/cmake" $(CARGO)
 RIVALS_OPTIONS = --manifest-path rivals/Cargo.toml --target-dir target/rivals
@@ -45,22 +46,15 @@ setup-test:
 setup-rivals:
 	@scripts/setup rivals
 
-# The library is built by itself, four times, and the program that a run begins with: they must not get the features of dependencies
+# The library and the program that a run begins with are built by themselves: they must not get the features of dependencies
 # that the whole program needs. cargo puts the whole program where the small one goes, so it is moved on first.
 build: setup-build
 	$(CARGO) build --release -p millstream
-	$(CARGO) build --profile preload -p millstream-preload --target-dir target/plain
-	$(CARGO) build --profile preload -p millstream-preload --features count --target-dir target/count
-	$(CARGO) build --profile preload -p millstream-preload --features ring --target-dir target/ring
-	$(CARGO) build --profile preload -p millstream-preload --features ring,count --target-dir target/ring-count
-	$(CARGO) build --profile preload -p millstream-launch --target-dir target/launch
+	$(CARGO) build --profile preload -p millstream-preload -p millstream-launch --target-dir target/preload
 	@mkdir -p $(LIBRARY)
 	@install -m 755 $(BUILD)/millstream $(LIBRARY)/millstream
-	@install -m 755 target/launch/preload/millstream $(BUILD)/millstream
-	@install -m 755 target/plain/preload/libmillstream_preload.so $(LIBRARY)/libmillstream_preload.so
-	@install -m 755 target/count/preload/libmillstream_preload.so $(LIBRARY)/libmillstream_count.so
-	@install -m 755 target/ring/preload/libmillstream_preload.so $(LIBRARY)/libmillstream_ring.so
-	@install -m 755 target/ring-count/preload/libmillstream_preload.so $(LIBRARY)/libmillstream_ring_count.so
+	@install -m 755 $(PRELOAD)/millstream $(BUILD)/millstream
+	@install -m 755 $(PRELOAD)/libmillstream_preload.so $(LIBRARY)/libmillstream_preload.so
 
 # Status 3: a cell failed its checks, on a machine with one CPU for instance. The table says which, and why.
 demo: build
@@ -87,11 +81,7 @@ check-format: setup-test
 # Of the profile that the tests are built with, whose libraries in C are compiled once for all three.
 check-lints: setup-test
 	$(CARGO) clippy --release --all-targets -- -D warnings
-	$(CARGO) clippy -p millstream-preload --target-dir target/plain -- -D warnings
-	$(CARGO) clippy -p millstream-preload --target-dir target/count --features count -- -D warnings
-	$(CARGO) clippy -p millstream-preload --target-dir target/ring --features ring -- -D warnings
-	$(CARGO) clippy -p millstream-preload --target-dir target/ring-count --features ring,count -- -D warnings
-	$(CARGO) clippy --profile preload -p millstream-launch --target-dir target/launch -- -D warnings
+	$(CARGO) clippy --profile preload -p millstream-preload -p millstream-launch --target-dir target/preload -- -D warnings
 
 check-licences: setup-test
 	$(CARGO) deny check licenses bans sources
@@ -136,8 +126,8 @@ check-rivals: setup-rivals
 
 install: build
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/lib/millstream"
-	install -m 755 target/launch/preload/millstream "$(DESTDIR)$(PREFIX)/bin/millstream"
-	install -m 755 $(LIBRARY)/* "$(DESTDIR)$(PREFIX)/lib/millstream/"
+	install -m 755 $(PRELOAD)/millstream "$(DESTDIR)$(PREFIX)/bin/millstream"
+	install -m 755 $(LIBRARY)/millstream $(LIBRARY)/libmillstream_preload.so "$(DESTDIR)$(PREFIX)/lib/millstream/"
 
 uninstall:
 	rm -f "$(DESTDIR)$(PREFIX)/bin/millstream"

@@ -18,7 +18,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::ExitCode;
 
-use millstream_run::{Build, Obstacle, Plan, ring};
+use millstream_run::{Obstacle, Plan, gets_library, ring};
 use millstream_sys::Errno;
 use millstream_sys::executable::{self, Kind};
 use millstream_sys::process::{self, Program};
@@ -64,11 +64,10 @@ impl Command {
     /// The command with the library in its environment, or without where that is no use or harmful: see
     /// [`Kind`] and the library's own `exec`, which decides likewise for every further program.
     fn program(&self, ledger: Option<LedgerAddress<'_>>) -> Result<Program, Failure> {
-        let build = Build::for_run(ledger.is_some(), self.ring.is_ok());
         let settings = self.plan.settings(ledger, self.ring.ok());
         let mut environment = process::environment();
-        let (settings, preload) = match build.is_for(self.kind()) {
-            true => (Some(settings.to_string().into()), Some(library::preload_value(build)?)),
+        let (settings, preload) = match gets_library(self.kind(), &settings) {
+            true => (Some(settings.to_string().into()), Some(library::preload_value()?)),
             false => (None, library::preloads_of_others()),
         };
         set(&mut environment, settings::VARIABLE, settings);

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use common::{Scratch, Seen, millstream, output};
 
-const PIPE_SIZE: &str = "import os, fcntl; print(fcntl.fcntl(os.pipe()[0], 1032) > 65536)";
+const PIPE_SIZE: &str = "import os, fcntl; print(fcntl.fcntl(os.pipe2(0)[0], 1032) > 65536)";
 
 fn make(arguments: &[&str]) -> Seen {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -52,7 +52,7 @@ for _ in range(1000):
     one()
 after = memory()
 # The statistics are shared memory too, and grow.
-has_statistics = after[1] > before[1] and 'ring_count' in open('/proc/self/maps').read()
+has_statistics = after[1] > before[1] and 'millstream-ledger' in open('/proc/self/maps').read()
 assert before[0] == after[0] == 0 and (before == after or has_statistics), (before, after)
 "#,
     );

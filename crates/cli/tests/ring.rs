@@ -469,7 +469,7 @@ fn what_is_spawned_with_other_descriptors_than_its_parents_has_the_library() {
     let script = format!("exec python3 {parent} {} </dev/null >/dev/null", maps.display());
     assert_eq!(seen(&script).code, Some(0));
     let maps = std::fs::read_to_string(maps).unwrap();
-    assert_eq!(maps.contains("libmillstream_ring"), cfg!(target_arch = "x86_64"), "{maps}");
+    assert_eq!(maps.contains("libmillstream_preload"), cfg!(target_arch = "x86_64"), "{maps}");
 }
 
 /// Joining takes half a millisecond. Pieces that end before memory has gained that would pay it each.

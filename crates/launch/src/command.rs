@@ -4,7 +4,7 @@ use core::convert::Infallible;
 use core::ffi::CStr;
 use core::fmt::Write;
 
-use millstream_run::{Build, Plan, ring};
+use millstream_run::{Plan, gets_library, ring};
 use millstream_sys::executable::{self, Kind};
 use millstream_sys::{raw, settings};
 
@@ -27,15 +27,15 @@ pub(crate) fn become_it(request: &Request, start: &Start, place: &Place<'_>) -> 
     let plan = Plan::for_this_machine();
     let ring = if request.joins { ring::of_this_run(0).ok() } else { None };
     plan.enlarge_standing_pipes();
-    let build = Build::for_run(false, ring.is_some());
+    let settings = plan.settings(None, ring);
 
     let mut environment = List::new();
     environment.push_all(start.environment)?;
     let (mut settings_line, mut preload_line) = (Line::<512>::new(), PathLine::new());
-    if build.is_for(kind_of(name, path)?) {
-        write!(settings_line, "{}={}", settings::VARIABLE, plan.settings(None, ring)).ok()?;
+    if gets_library(kind_of(name, path)?, &settings) {
+        write!(settings_line, "{}={settings}", settings::VARIABLE).ok()?;
         environment.push(settings_line.c_str()?)?;
-        environment.push(preload(place, build, &mut preload_line)?)?;
+        environment.push(preload(place, &mut preload_line)?)?;
     }
     execute(name, path, &mut words, &mut environment);
     None
@@ -69,18 +69,18 @@ fn kind_of(name: &CStr, path: Option<&CStr>) -> Option<Kind> {
 }
 
 /// The entry that names the library to the loader, which cannot take every path.
-fn preload<'l>(place: &Place<'_>, build: Build, line: &'l mut PathLine) -> Option<&'l CStr> {
+fn preload<'l>(place: &Place<'_>, line: &'l mut PathLine) -> Option<&'l CStr> {
     let mut path = PathLine::new();
     let candidate = (0..place::CANDIDATES).find(|&candidate| {
         path = PathLine::new();
-        place.existing(candidate, build.file_name(), &mut path).is_some()
+        place.existing(candidate, settings::LIBRARY, &mut path).is_some()
     })?;
     if place.directory.iter().any(|byte| b" :$".contains(byte)) {
         return None;
     }
     line.push(PRELOAD.as_bytes())?;
     line.push(b"=")?;
-    place.of(candidate, build.file_name(), line)?;
+    place.of(candidate, settings::LIBRARY, line)?;
     line.c_str()
 }
 

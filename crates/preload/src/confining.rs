@@ -1,5 +1,5 @@
 //! `prctl` and `syscall`, by which a program confines itself to a few system calls (seccomp): from then on this library makes none that
-//! the program would not make by itself. It joins no pipes ([`crate::joined`]) and counts nothing (`counted`).
+//! the program would not make by itself. It joins no pipes ([`crate::joined`]) and counts nothing ([`crate::counted`]).
 //!
 //! Both functions are here as they are in glibc, one system call each, so nothing has to be looked up for them. That goes past glibc's, for
 //! whose guards they stand while pipes are joined.
@@ -9,7 +9,7 @@ use core::ffi::{CStr, c_int};
 
 use millstream_sys::raw;
 
-use crate::glibc;
+use crate::{counted, glibc, joined};
 
 const NR_PRCTL: usize = 157;
 const NR_SECCOMP: usize = 317;
@@ -87,14 +87,12 @@ extern "C" fn failed(answer: isize) -> isize {
 }
 
 /// `false`: the call is not to be made, as a pipe could not be given back.
-fn leaves(confines: bool, _called: &CStr) -> bool {
-    #[cfg(feature = "ring")]
-    if !crate::joined::leaves(confines, _called) {
+fn leaves(confines: bool, called: &CStr) -> bool {
+    if !joined::leaves(confines, called) {
         return false;
     }
-    #[cfg(feature = "count")]
     if confines {
-        crate::counted::stop();
+        counted::stop();
     }
     true
 }

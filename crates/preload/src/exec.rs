@@ -17,17 +17,15 @@ use millstream_sys::{raw, settings};
 
 use crate::descriptor::borrow;
 use crate::glibc::{self, Behind};
-use crate::pipes;
 use crate::start::rest_of;
-#[cfg(not(feature = "count"))]
-use crate::tools;
+use crate::{counted, joined, pipes, tools};
 
 type Strings = *const *const c_char;
 
-static EXECVPE: Behind = Behind::new(c"execvpe");
-static FEXECVE: Behind = Behind::new(c"fexecve");
-static POSIX_SPAWN: Behind = Behind::new(c"posix_spawn");
-static POSIX_SPAWNP: Behind = Behind::new(c"posix_spawnp");
+static EXECVPE: Behind = Behind::new("execvpe");
+static FEXECVE: Behind = Behind::new("fexecve");
+static POSIX_SPAWN: Behind = Behind::new("posix_spawn");
+static POSIX_SPAWNP: Behind = Behind::new("posix_spawnp");
 
 /// `execve(2)`.
 ///
@@ -37,8 +35,7 @@ static POSIX_SPAWNP: Behind = Behind::new(c"posix_spawnp");
 #[unsafe(link_section = ".text.hot.millstream")]
 pub unsafe extern "C" fn execve(path: *const c_char, arguments: Strings, environment: Strings) -> c_int {
     // The guards of joined pipes stand in glibc's function, which this one does not call.
-    #[cfg(all(feature = "ring", target_arch = "x86_64"))]
-    if !crate::joined::leave() {
+    if !joined::leave() {
         return glibc::returned(Err(millstream_sys::Errno::MFILE));
     }
     // SAFETY: the caller's promises are the same.
@@ -212,29 +209,21 @@ unsafe fn is_better_off_in_path(name: *const c_char, arguments: Strings, descrip
     path.is_some_and(|path| unsafe { is_better_off(path.as_ptr(), arguments, descriptors) })
 }
 
-/// Whether its name alone tells that. What it moves is to be counted where that is asked for.
+/// Whether its name alone tells that. A run that counts wants the library in every program.
 ///
 /// # Safety
 /// `path` is a C string, `arguments` null or a null-terminated list of such.
-#[cfg(not(feature = "count"))]
-unsafe fn is_known_to_be_better_off(path: *const c_char, _arguments: Strings, _descriptors: Descriptors) -> bool {
+unsafe fn is_known_to_be_better_off(path: *const c_char, arguments: Strings, descriptors: Descriptors) -> bool {
+    if counted::is_wanted() {
+        return false;
+    }
     // SAFETY: the caller's promise.
     let tool = unsafe { tools::at(path) };
-    #[cfg(all(feature = "ring", target_arch = "x86_64"))]
-    return tool.is_some_and(|tool| {
-        let knows_descriptors = tool == tools::Tool::Terse || _descriptors == Descriptors::Ours;
+    tool.is_some_and(|tool| {
+        let knows_descriptors = tool == tools::Tool::Terse || descriptors == Descriptors::Ours;
         // SAFETY: the caller's promise.
-        knows_descriptors && !unsafe { tools::may_move_much(tool, _arguments) }
-    });
-    #[cfg(not(all(feature = "ring", target_arch = "x86_64")))]
-    tool.is_some()
-}
-
-/// # Safety
-/// None is needed.
-#[cfg(feature = "count")]
-unsafe fn is_known_to_be_better_off(_: *const c_char, _: Strings, _: Descriptors) -> bool {
-    false
+        !joined::is_wanted() || knows_descriptors && !unsafe { tools::may_move_much(tool, arguments) }
+    })
 }
 
 /// What is done for a program of this kind before it is started with these descriptors; whether it is better off without the library.
@@ -249,15 +238,12 @@ fn prepare_for(kind: Kind, descriptors: Descriptors) -> bool {
 }
 
 /// Whether a program of this kind is better off without the library.
-fn is_better_off_as(kind: Kind, _descriptors: Descriptors) -> bool {
+fn is_better_off_as(kind: Kind, descriptors: Descriptors) -> bool {
     match kind {
         Kind::Foreign => true,
-        // What it moves is to be counted, or to be moved by us.
-        #[cfg(feature = "count")]
-        Kind::Leaf => false,
-        #[cfg(all(not(feature = "count"), feature = "ring", target_arch = "x86_64"))]
-        Kind::Leaf => _descriptors == Descriptors::Ours && !(0..2).any(tools::is_pipe),
-        #[cfg(not(any(feature = "count", all(feature = "ring", target_arch = "x86_64"))))]
+        // The library counts what it moves, or moves it.
+        Kind::Leaf if counted::is_wanted() => false,
+        Kind::Leaf if joined::is_wanted() => descriptors == Descriptors::Ours && !(0..2).any(tools::is_pipe),
         Kind::Leaf => true,
         Kind::Threaded | Kind::Other => false,
     }

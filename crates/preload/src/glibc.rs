@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 use millstream_sys::Errno;
 
-use crate::names;
+use crate::{joined, names};
 
 /// A stdio stream, which only glibc looks into.
 #[repr(C)]
@@ -54,10 +54,6 @@ lazily_bound! {
     "millstream_errno_location" => "__errno_location",
     "millstream_getenv" => "getenv",
     "millstream_getauxval" => "getauxval",
-}
-
-#[cfg(any(feature = "count", all(feature = "ring", target_arch = "x86_64")))]
-lazily_bound! {
     "millstream_chk_fail" => "__chk_fail",
 }
 
@@ -73,7 +69,6 @@ unsafe extern "C-unwind" {
     #[link_name = "millstream_getauxval"]
     safe fn getauxval(kind: c_ulong) -> c_ulong;
     /// Ends the program as glibc does when a fortified call would overrun its buffer.
-    #[cfg(any(feature = "count", all(feature = "ring", target_arch = "x86_64")))]
     #[link_name = "millstream_chk_fail"]
     pub(crate) safe fn chk_fail() -> !;
     /// A variable cannot be bound lazily; this is the one name that is looked up at the start.
@@ -93,13 +88,11 @@ pub(crate) fn returned(outcome: Result<(), Errno>) -> c_int {
 }
 
 /// What a C function returns for the kernel's answer: errno instead of a negative number.
-#[cfg(all(any(feature = "ring", feature = "count"), target_arch = "x86_64"))]
 #[inline(always)] // each call of a program comes through here
 pub(crate) fn returned_from_kernel(answer: isize) -> isize {
     if (-4095..0).contains(&answer) { failed(answer) } else { answer }
 }
 
-#[cfg(all(any(feature = "ring", feature = "count"), target_arch = "x86_64"))]
 #[cold]
 #[inline(never)]
 fn failed(answer: isize) -> isize {
@@ -130,7 +123,6 @@ pub(crate) fn began_as_root() -> bool {
 }
 
 /// Where the frames of the first thread's stack end: above them lie the random bytes that the kernel gives each program.
-#[cfg(all(feature = "ring", target_arch = "x86_64"))]
 pub(crate) fn end_of_frames() -> usize {
     const AT_RANDOM: c_ulong = 25;
     getauxval(AT_RANDOM) as usize
@@ -138,18 +130,29 @@ pub(crate) fn end_of_frames() -> usize {
 
 /// A function of the C library that ours hides.
 pub(crate) struct Behind {
-    name: &'static CStr,
+    /// Null until it is looked up.
     address: AtomicPtr<c_void>,
+    /// In place: the loader relocates every address in the data as a program starts.
+    name: [u8; Behind::NAME_BYTES],
 }
 
 impl Behind {
-    pub(crate) const fn new(name: &'static CStr) -> Behind {
-        Behind { name, address: AtomicPtr::new(core::ptr::null_mut()) }
+    const NAME_BYTES: usize = 16;
+
+    pub(crate) const fn new(name: &str) -> Behind {
+        assert!(name.len() < Behind::NAME_BYTES);
+        let mut bytes = [0; Behind::NAME_BYTES];
+        bytes.split_at_mut(name.len()).0.copy_from_slice(name.as_bytes());
+        Behind { address: AtomicPtr::new(core::ptr::null_mut()), name: bytes }
+    }
+
+    fn name(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.name).unwrap_or_default()
     }
 
     #[cold]
     fn find(&self) -> *mut c_void {
-        let address = names::behind(self.name);
+        let address = names::behind(self.name());
         self.address.store(address, Relaxed);
         address
     }
@@ -159,11 +162,18 @@ impl Behind {
     /// # Safety
     /// `F` must be the function pointer type of the C function of this name.
     pub(crate) unsafe fn function<F: Copy>(&self) -> F {
+        // SAFETY: the caller's promise. No descriptor has this number.
+        unsafe { self.function_for(usize::MAX, 0) }
+    }
+
+    /// The same for a call whose first two arguments are these, by which it may matter to attached pipes.
+    ///
+    /// # Safety
+    /// As for [`function`](Self::function).
+    pub(crate) unsafe fn function_for<F: Copy>(&self, first: usize, second: usize) -> F {
         const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
-        // While pipes are attached, what they ask for comes first.
-        #[cfg(all(feature = "ring", target_arch = "x86_64"))]
-        if let Some(next) = crate::joined::next_by_name(self.name) {
-            // SAFETY: the same size, as checked above; the caller vouches for the type, and what is there instead has the same.
+        if let Some(next) = joined::next_by_name(self.name(), first, second) {
+            // SAFETY: the same size, as checked above; what is there instead has the same type.
             return unsafe { core::mem::transmute_copy::<usize, F>(&next) };
         }
         let mut address = self.address.load(Relaxed);

@@ -53,8 +53,7 @@ use end::{READER, Stage, WRITER};
 use signals::Held;
 
 pub(crate) use confined::leaves;
-pub(crate) use interposed::{next, next_by_name};
-#[cfg(feature = "count")]
+pub(crate) use interposed::next_by_name;
 pub(crate) use notice::fate_of as fate_of_other_use;
 
 /// Nothing is done for a pipe before so much has gone through it. On one CPU what is done then costs about as much as it gains
@@ -74,10 +73,12 @@ const INHERITED: [c_int; 4] = [0, 1, 3, 63];
 /// A page that is wiped in every forked child; 1 in the process that put its guards up. Null before that: a child may join as well.
 static OWN: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Which run this is, and [`AFTER`] how many bytes its pipes are joined.
+/// Which run this is, and [`AFTER`] how many bytes its pipes are joined. Zeros: it attaches none.
 static RUN: [AtomicU64; RUN_WORDS] = [const { AtomicU64::new(0) }; RUN_WORDS];
 const RUN_WORDS: usize = 7 + OLDER_PIPES;
 const AFTER: usize = 1;
+/// A process number, which is never 0.
+const FIRST: usize = 2;
 /// Whether its pipes are to be joined. Not any more in a process that has confined itself: from then on it makes no calls that it would
 /// not make by itself.
 static IS_WANTED: AtomicBool = AtomicBool::new(false);
@@ -96,6 +97,11 @@ pub(crate) fn start(settings: &Settings<'_>) {
     }
 }
 
+/// Whether the run attaches pipes, though a process that has confined itself does not.
+pub(crate) fn is_wanted() -> bool {
+    RUN[FIRST].load(Relaxed) > 0
+}
+
 /// The process has a pipe of which it may use an end itself: from now on what passes is counted.
 pub(crate) fn has_pipe() {
     if IS_WANTED.load(Relaxed) && calls::state() == Calls::NotYet {
@@ -106,7 +112,6 @@ pub(crate) fn has_pipe() {
 
 /// Whether less than a page waits in a pipe, but something: a shell has written a line into it, and is about to leave. A program that
 /// writes much cannot have begun so early, or has written whole pages.
-#[cfg(not(feature = "count"))]
 pub(crate) fn has_some_bytes(fd: c_int) -> bool {
     IS_WANTED.load(Relaxed) && (1..4096).contains(&kernel::bytes_in(fd))
 }
@@ -145,7 +150,6 @@ fn after() -> Option<u64> {
 }
 
 /// Whether a program that moves so much through a pipe is to have this library.
-#[cfg(not(feature = "count"))]
 pub(crate) fn is_worth(bytes: u64) -> bool {
     bytes >= worth_it()
 }

@@ -1,9 +1,9 @@
 //! The library that `millstream run` puts into every dynamically linked program of its tree.
 //!
-//! It stands in front of a few functions of the C library. Today it makes pipes large as they are created ([`pipes`]) and
-//! keeps itself out of programs that have no use for it ([`exec`]); built with the feature `count` it also counts what
-//! passes through pipes (`counted`), with the feature `ring` it moves bytes through shared memory (`joined`). Nothing else about the program may change: return values, errno, cancellation and
-//! signals are those of the function behind.
+//! It stands in front of a few functions of the C library. It makes pipes large as they are created ([`pipes`]) and
+//! keeps itself out of programs that have no use for it ([`exec`]). Two more parts are switched on by the run's settings:
+//! one counts what passes through pipes ([`counted`]), one moves bytes through shared memory (`joined`). Nothing else about
+//! the program may change: return values, errno, cancellation and signals are those of the function behind.
 //!
 //! The rules for code in here:
 //!
@@ -19,20 +19,20 @@
 #![allow(unsafe_code)]
 // The exported functions are reached by the dynamic linker, not by a path.
 #![allow(unreachable_pub)]
+// Parts that only `joined` calls are not called where there is none of it.
+#![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 
-#[cfg(all(any(feature = "ring", feature = "count"), target_arch = "x86_64"))]
+#[cfg(target_arch = "x86_64")]
 mod confining;
-#[cfg(feature = "count")]
 mod counted;
 mod descriptor;
 mod exec;
 mod glibc;
-#[cfg(all(feature = "ring", target_arch = "x86_64"))]
+#[cfg_attr(not(target_arch = "x86_64"), path = "kernel_only.rs")]
 mod joined;
 mod memory;
 mod names;
 mod pipes;
 mod quota;
 mod start;
-#[cfg(not(feature = "count"))]
 mod tools;

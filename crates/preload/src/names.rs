@@ -127,13 +127,13 @@ pub(crate) fn behind(name: &CStr) -> *mut core::ffi::c_void {
 }
 
 /// This library's own function of this name; 0: it has none.
-#[cfg(all(feature = "ring", target_arch = "x86_64"))]
+#[cfg(target_arch = "x86_64")]
 pub(crate) fn own(name: &CStr) -> usize {
     own_entry().and_then(|own| Names::in_section(own.base, own.dynamic)?.newest(name)).unwrap_or(0)
 }
 
 /// Whether the program, or a library that comes before this one, has a function of this name.
-#[cfg(all(feature = "ring", target_arch = "x86_64"))]
+#[cfg(target_arch = "x86_64")]
 pub(crate) fn is_before(name: &CStr) -> bool {
     own_entry().is_none_or(|own| {
         libraries_from(first(own)).take_while(|names| names.base != own.base).any(|names| names.newest(name).is_some())
@@ -152,7 +152,7 @@ pub(crate) fn variable(name: &CStr) -> usize {
 }
 
 /// glibc's table of functions for streams of files, and what the loader has made read-only around it.
-#[cfg(all(feature = "ring", target_arch = "x86_64"))]
+#[cfg(target_arch = "x86_64")]
 pub(crate) fn table_of_streams() -> Option<(usize, core::ops::Range<usize>)> {
     const PT_GNU_RELRO: u64 = 0x6474_e552;
     const PAGE: usize = 4096;
@@ -179,7 +179,7 @@ pub(crate) fn table_of_streams() -> Option<(usize, core::ops::Range<usize>)> {
 }
 
 /// Where each entry of the table of segments is, of the library whose file header is mapped at `base`.
-#[cfg(all(feature = "ring", target_arch = "x86_64"))]
+#[cfg(target_arch = "x86_64")]
 fn segments(base: usize) -> impl Iterator<Item = usize> {
     // SAFETY: the file header of a library that is loaded here (`elf(5)`).
     let word = |at: usize| unsafe { (at as *const u64).read_unaligned() };
@@ -212,7 +212,7 @@ fn first(entry: &Loaded) -> *const Loaded {
 }
 
 /// The code of the library that `address` is a place in. `None`: it is none of those that the program began with.
-#[cfg(all(feature = "ring", target_arch = "x86_64"))]
+#[cfg(target_arch = "x86_64")]
 pub(crate) fn code_beside(address: usize) -> Option<core::ops::Range<usize>> {
     const LOAD: u64 = 1;
     const EXECUTABLE: u64 = 1 << 32;

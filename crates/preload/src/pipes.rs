@@ -8,8 +8,6 @@ use core::ffi::{c_char, c_int};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU64};
 
-#[cfg(all(feature = "ring", target_arch = "x86_64"))]
-use millstream_sys::fate::place_of;
 use millstream_sys::fd::BorrowedFd;
 use millstream_sys::ledger::Origin;
 use millstream_sys::settings::Sizing;
@@ -18,16 +16,15 @@ use millstream_sys::{pipe, raw};
 
 use crate::descriptor::borrow;
 use crate::glibc::{self, Behind};
-use crate::quota;
+use crate::{counted, joined, quota};
 
 /// [`Sizing::bytes`]; 0, that is hands off, until the start and when there are no settings.
 static PIPE_BYTES: AtomicU64 = AtomicU64::new(0);
 /// [`Sizing::is_chosen`].
 static IS_CHOSEN: AtomicBool = AtomicBool::new(false);
 
-static POPEN: Behind = Behind::new(c"popen");
-#[cfg(not(all(feature = "ring", target_arch = "x86_64")))]
-static FCNTL: Behind = Behind::new(c"fcntl");
+static POPEN: Behind = Behind::new("popen");
+static FCNTL: Behind = Behind::new("fcntl");
 
 /// Begins to enlarge: pipes that are made from now on, and those that stand on the standard input and output. A program
 /// that is not in the run's hands may have made these: a static shell, a Go program.
@@ -60,7 +57,7 @@ pub unsafe extern "C" fn pipe2(ends: *mut [c_int; 2], flags: c_int) -> c_int {
         // SAFETY: the kernel has just written both numbers there.
         let [reader, _] = unsafe { ends.read() };
         if is_for_itself(flags) {
-            use_of_its_own();
+            joined::has_pipe();
         }
         // Where the user has said how large pipes are to be, all are.
         if !is_for_itself(flags) || IS_CHOSEN.load(Relaxed) {
@@ -88,7 +85,7 @@ pub unsafe extern "C-unwind" fn popen(command: *const c_char, mode: *const c_cha
         let fd = unsafe { glibc::fileno(stream) };
         enlarge_new(fd);
         record(fd, Origin::Popen);
-        use_of_its_own();
+        joined::has_pipe();
     }
     stream
 }
@@ -109,15 +106,9 @@ pub unsafe extern "C-unwind" fn _IO_popen(command: *const c_char, mode: *const c
 /// As for `fcntl(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
-    type Fcntl = unsafe extern "C-unwind" fn(c_int, c_int, usize) -> c_int;
-    #[cfg(all(feature = "ring", target_arch = "x86_64"))]
-    let next = crate::joined::next(place_of("fcntl"), fd as usize, command as usize);
     // SAFETY: the C library's function takes its third argument from the same register, whether there is one or not.
-    #[cfg(all(feature = "ring", target_arch = "x86_64"))]
-    let behind = unsafe { core::mem::transmute::<usize, Fcntl>(next) };
-    // SAFETY: as above.
-    #[cfg(not(all(feature = "ring", target_arch = "x86_64")))]
-    let behind: Fcntl = unsafe { FCNTL.function() };
+    let behind: unsafe extern "C-unwind" fn(c_int, c_int, usize) -> c_int =
+        unsafe { FCNTL.function_for(fd as usize, command as usize) };
     // SAFETY: the caller's promise is the same.
     let answer = unsafe { behind(fd, command, argument) };
     if command == F_SETPIPE_SZ && answer >= 0 {
@@ -157,7 +148,7 @@ pub(crate) fn choose_size(fd: c_int) {
     }
 }
 
-#[cfg(all(feature = "ring", target_arch = "x86_64"))]
+#[cfg(target_arch = "x86_64")]
 pub(crate) fn size_is_chosen(fd: c_int) -> bool {
     borrow(&fd).is_some_and(|end| settled::is_settled(end, By::Program))
 }
@@ -167,11 +158,6 @@ pub(crate) fn size_is_chosen(fd: c_int) -> bool {
 fn is_for_itself(flags: c_int) -> bool {
     const O_CLOEXEC: c_int = 0o2_000_000;
     flags & O_CLOEXEC != 0
-}
-
-fn use_of_its_own() {
-    #[cfg(all(feature = "ring", target_arch = "x86_64"))]
-    crate::joined::has_pipe();
 }
 
 /// Enlarges the pipes on the standard input and output, as another program begins. A pipe that a program has made for itself is enlarged
@@ -200,8 +186,7 @@ fn enlarge_untouched(fd: c_int) {
 pub(crate) fn leave_to_threads() {
     let bytes = PIPE_BYTES.load(Relaxed) as usize;
     // The memory of a joined pipe may hold more than a small one could take back.
-    #[cfg(all(feature = "ring", target_arch = "x86_64"))]
-    if !crate::joined::leave() {
+    if !joined::leave() {
         return;
     }
     // Where the user has said how large pipes are to be, they are.
@@ -225,7 +210,7 @@ pub(crate) fn leave_to_threads() {
 
 /// Before memory carries the pipe, which holds as much as the pipe: the reasons for which it was left at the kernel's size, threads that
 /// its program could have made and a program that forks, are none then.
-#[cfg(all(feature = "ring", target_arch = "x86_64"))]
+#[cfg(target_arch = "x86_64")]
 pub(crate) fn enlarge_to_join(fd: c_int) {
     if let Some(end) = borrow(&fd)
         && pipe::is_untouched(end)
@@ -242,10 +227,9 @@ fn enlarge_new(fd: c_int) {
     }
 }
 
-fn record(_fd: c_int, _origin: Origin) {
-    #[cfg(feature = "count")]
-    if let Some(end) = borrow(&_fd) {
-        crate::counted::record(end, _origin);
+fn record(fd: c_int, origin: Origin) {
+    if let Some(end) = borrow(&fd) {
+        counted::record(end, origin);
     }
 }
 

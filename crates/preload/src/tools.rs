@@ -9,7 +9,6 @@ use millstream_sys::executable::name;
 
 use crate::start::rest_of;
 
-#[cfg(all(feature = "ring", target_arch = "x86_64"))]
 pub(crate) use at_pipes::{is_pipe, may_move_much};
 
 /// What a tool writes.
@@ -114,7 +113,6 @@ unsafe fn word(text: *const c_char) -> Option<u64> {
     None
 }
 
-#[cfg(all(feature = "ring", target_arch = "x86_64"))]
 mod at_pipes {
     use super::*;
     use core::ffi::c_int;

@@ -5,6 +5,9 @@
 //! `:AFTER:FIRST:NAMESPACE:TICKS:BIRTH:FILTERS` and six times `:OLDER` in one whose pipes may go through shared memory, see
 //! [`Ring`] (it counts if LEDGER is not empty). The token is in hexadecimal, LEDGER a path, all else numbers in decimal. The first field is the version; a
 //! library that does not know it leaves every pipe alone.
+//!
+//! These are the only switches: the library counts if there is a LEDGER, and attaches pipes if there are the fields of [`Ring`]. A
+//! library of another build may be able to do only one of these, and ignores the fields of the other.
 
 use core::ffi::CStr;
 use core::fmt;
@@ -14,14 +17,13 @@ pub const VARIABLE: &str = "MILLSTREAM_RUN";
 /// How its entry begins.
 pub const ENTRY: &[u8] = b"MILLSTREAM_RUN=";
 
-/// The file names of the library that a run preloads: the plain one, the one that counts, the one that joins pipes in shared
-/// memory, and the one that does both.
-pub const LIBRARIES: [&str; 4] =
-    ["libmillstream_preload.so", "libmillstream_count.so", "libmillstream_ring.so", "libmillstream_ring_count.so"];
+/// The file name of the library that a run preloads.
+pub const LIBRARY: &str = "libmillstream_preload.so";
 
 const VERSION: u64 = 3;
 
-/// Whether a path ends in the name of a library of ours.
+/// Whether a path ends in the name of a library of ours. Other builds, which an outer run may have, call theirs
+/// `libmillstream_ring.so` and the like.
 pub fn is_library(path: &[u8]) -> bool {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
     name.starts_with(b"libmillstream_") && name.ends_with(b".so")
@@ -222,7 +224,7 @@ mod tests {
 
     #[test]
     fn libraries_are_known_by_their_names() {
-        for name in LIBRARIES {
+        for name in [LIBRARY, "libmillstream_ring.so", "libmillstream_ring_count.so"] {
             assert!(is_library(name.as_bytes()) && is_library(std::format!("/a/b/{name}").as_bytes()));
         }
         for other in [

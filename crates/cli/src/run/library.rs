@@ -4,8 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use millstream_run::Build;
-use millstream_sys::settings;
+use millstream_sys::settings::{self, LIBRARY};
 
 use crate::failure::Failure;
 
@@ -17,8 +16,8 @@ pub(super) const LD_PRELOAD: &str = "LD_PRELOAD";
 const PLACES: [&str; 3] = ["../lib/millstream", "lib/millstream", "."];
 
 /// The value of `LD_PRELOAD` for the run: what the user has there, then our library.
-pub(super) fn preload_value(build: Build) -> Result<OsString, Failure> {
-    let ours = path_of(build)?.into_os_string();
+pub(super) fn preload_value() -> Result<OsString, Failure> {
+    let ours = path()?.into_os_string();
     Ok(match preloads_of_others() {
         None => ours,
         Some(others) => [others.as_os_str(), OsStr::new(":"), &ours].into_iter().collect(),
@@ -33,16 +32,15 @@ pub(super) fn preloads_of_others() -> Option<OsString> {
     (!others.is_empty()).then(|| OsStr::from_bytes(&others.join(&b':')).to_owned())
 }
 
-fn path_of(build: Build) -> Result<PathBuf, Failure> {
+fn path() -> Result<PathBuf, Failure> {
     let program =
         std::env::current_exe().map_err(|error| Failure::own(format!("cannot find its own file: {error}")))?;
     let beside = program.parent().unwrap_or(Path::new("/"));
-    let mut candidates = PLACES.iter().map(|place| beside.join(place).join(build.file_name()));
+    let mut candidates = PLACES.iter().map(|place| beside.join(place).join(LIBRARY));
     let found = candidates.find_map(|candidate| candidate.canonicalize().ok()).ok_or_else(|| {
         Failure::own(format!(
-            "its library is missing: there is no {} beside {}; install millstream with 'make install', or build it with \
-             'make build'",
-            build.file_name(),
+            "its library is missing: there is no {LIBRARY} beside {}; install millstream with 'make install', or build it \
+             with 'make build'",
             program.display()
         ))
     })?;

@@ -57,7 +57,7 @@ pub(super) fn why_not(pid: u32) -> Option<NotReached> {
     // Of a new program the kernel makes the command line known last: with it, all that follows is complete.
     let is_loaded_by_the_kernel = !read("cmdline").is_empty();
     let Ok(maps) = fs::read_to_string(format!("/proc/{pid}/maps")) else { return Some(NotReached::Unknown) };
-    if settings::LIBRARIES.iter().any(|name| maps.contains(name)) {
+    if maps.contains(settings::LIBRARY) {
         return None;
     }
     let kind = CString::new(format!("/proc/{pid}/exe")).map(|path| executable::look_at_path(&path));

@@ -13,7 +13,7 @@ use super::end::{READER, WRITER};
 use super::{kernel, nap, notice, other_names, read_input, stdio, tally, write_output};
 use crate::descriptor::borrow;
 use crate::glibc::{self, Behind};
-use crate::names;
+use crate::{counted, names};
 
 /// Whether calls are counted, and may be for a pipe that is attached.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,8 +32,8 @@ static ARE_OURS: AtomicBool = AtomicBool::new(false);
 /// glibc's flag; null before calls are ours.
 static SINGLE_THREADED: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 
-static READ: Behind = Behind::new(c"read");
-static WRITE: Behind = Behind::new(c"write");
+static READ: Behind = Behind::new("read");
+static WRITE: Behind = Behind::new("write");
 
 macro_rules! interposed {
     ($($name:ident: $ours:ident, $elsewhere:ident;)*) => {
@@ -80,23 +80,13 @@ interposed! {
 
 /// Where a call goes on that is not ours.
 extern "C" fn real_read() -> usize {
-    #[cfg(feature = "count")]
-    return crate::counted::read as *const () as usize;
     // SAFETY: only the address is used.
-    #[cfg(not(feature = "count"))]
-    unsafe {
-        READ.function()
-    }
+    counted::function(c"read").unwrap_or_else(|| unsafe { READ.function() })
 }
 
 extern "C" fn real_write() -> usize {
-    #[cfg(feature = "count")]
-    return crate::counted::write as *const () as usize;
     // SAFETY: only the address is used.
-    #[cfg(not(feature = "count"))]
-    unsafe {
-        WRITE.function()
-    }
+    counted::function(c"write").unwrap_or_else(|| unsafe { WRITE.function() })
 }
 
 /// `read(2)` as programs built with `_FORTIFY_SOURCE` call it.

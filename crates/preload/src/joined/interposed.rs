@@ -20,8 +20,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use millstream_sys::fate::{GUARDED, guarded, place_of};
 
 use super::guard;
-use crate::glibc;
-use crate::names;
+use crate::{counted, glibc, names};
 
 /// Where each guarded function of glibc is; 0: nobody has looked.
 static REAL: [AtomicUsize; GUARDED] = [const { AtomicUsize::new(0) }; GUARDED];
@@ -100,8 +99,14 @@ interposed! {
     pthread_sigmask
     ppoll __ppoll_chk
     pselect
+    readv
+    writev
     preadv2 preadv64v2
     pwritev2 pwritev64v2
+    splice
+    tee
+    vmsplice
+    sendfile sendfile64
     copy_file_range
     process_vm_readv
     process_vm_writev
@@ -181,20 +186,9 @@ interposed! {
     pthread_exit
 }
 
-// The library that counts has functions of its own for these.
-#[cfg(not(feature = "count"))]
-interposed! {
-    readv
-    writev
-    splice
-    tee
-    vmsplice
-    sendfile sendfile64
-}
-
 /// Where a call of a guarded function goes on: here, if it is one that this library answers while pipes are attached, otherwise in
 /// glibc, and the pipes have gone back to the kernel before.
-pub(crate) extern "C" fn next(place: usize, first: usize, second: usize) -> usize {
+extern "C" fn next(place: usize, first: usize, second: usize) -> usize {
     if guard::are_up()
         && let Some(here) = guard::goes_on_at(place, first, second)
     {
@@ -203,18 +197,20 @@ pub(crate) extern "C" fn next(place: usize, first: usize, second: usize) -> usiz
     real(place)
 }
 
-/// The same by its name, for a function of which this library has one of its own.
-pub(crate) fn next_by_name(name: &CStr) -> Option<usize> {
-    guard::are_up()
-        .then(|| guarded().position(|guarded| guarded == name).map(|place| next(place, usize::MAX, 0)))
-        .flatten()
+/// The same for a function of which this library has one of its own, before it calls the one behind. `None`: pipes ask for nothing.
+pub(crate) fn next_by_name(name: &CStr, first: usize, second: usize) -> Option<usize> {
+    if !guard::are_up() {
+        return None;
+    }
+    guard::goes_on_at(guarded().position(|guarded| guarded == name)?, first, second)
 }
 
-/// glibc's function, or that of another library between the two.
+/// glibc's function, or that of another library between the two; where the run counts, one here that counts what it has moved.
 fn real(place: usize) -> usize {
     let Some(word) = REAL.get(place) else { return 0 };
     if word.load(Relaxed) == 0 {
-        let found = guarded().nth(place).map_or(0, |name| names::behind(name).addr());
+        let name = guarded().nth(place).unwrap_or_default();
+        let found = counted::function(name).unwrap_or_else(|| names::behind(name).addr());
         // One that this glibc does not have: a program that found it here is told so by its call.
         word.store(if found == 0 { is_missing as *const () as usize } else { found }, Relaxed);
     }

@@ -9,8 +9,8 @@ use super::{guard, interposed, retreat};
 use crate::glibc::Behind;
 use crate::names;
 
-static DLSYM: Behind = Behind::new(c"dlsym");
-static DLVSYM: Behind = Behind::new(c"dlvsym");
+static DLSYM: Behind = Behind::new("dlsym");
+static DLVSYM: Behind = Behind::new("dlvsym");
 
 /// `dlsym(3)`. The two handles that depend on who calls, `RTLD_DEFAULT` and `RTLD_NEXT`, go on in glibc as if they had been called
 /// there. The first finds this library's functions by itself; who asks for the next one may go past them.

@@ -108,10 +108,10 @@ pub(super) fn adopts_promised(end: &End, fd: c_int) -> bool {
 }
 
 /// What keeps a descriptor that is a pipe from being noticed, for who asked for statistics.
-#[cfg(feature = "count")]
 pub(crate) fn fate_of(fd: c_int) -> Option<Fate> {
     let is_promised = |end: &End| end.is_promised() && end.is_at(fd);
     match calls::state() {
+        _ if !IS_WANTED.load(Relaxed) => None,
         _ if [&super::READER, &super::WRITER].into_iter().any(is_promised) => None,
         Calls::NotYet => Some(Fate::Number),
         Calls::Glibcs => Some(Fate::Glibc),

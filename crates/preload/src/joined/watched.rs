@@ -41,8 +41,8 @@ pub struct Asked {
     answer: i16,
 }
 
-static POLL: Behind = Behind::new(c"poll");
-static SELECT: Behind = Behind::new(c"select");
+static POLL: Behind = Behind::new("poll");
+static SELECT: Behind = Behind::new("select");
 
 /// `poll(2)`.
 ///
