@@ -5,7 +5,7 @@
 //!
 //! - [`kernel::Kernel`] is `pipe2(2)`. It is the reference; a test that it fails is a wrong test.
 //! - [`ours::Ours`] is `millstream_pipe`, and [`ours::Direct`] the same with direct transfer wherever it is possible.
-//! - [`in_place::InPlace`] is the same without a copy, by reserving and borrowing, and [`lent::Lent`] by whole buffers.
+//! - [`in_place::InPlace`] is the same without a copy, by reserving and borrowing.
 //! - [`model::Model`] is a pipe in 150 lines, for threads only. It says what the contract means without any cleverness,
 //!   and the random tests compare with it.
 //!
@@ -44,7 +44,6 @@ pub mod in_place;
 pub mod isolated;
 pub mod kernel;
 mod left;
-pub mod lent;
 pub mod model;
 pub mod opening;
 pub mod ours;

@@ -51,7 +51,6 @@ pub static WRITE_PATHS: &[WritePath] = &[
     WritePath { name: "write vectored", write: write_in_parts, is_like_write: true },
     WritePath { name: "copy from a file", write: copy_from_file, is_like_write: false },
     WritePath { name: "in place", write: write_in_place, is_like_write: true },
-    WritePath { name: "lent", write: lend, is_like_write: true },
 ];
 
 /// All ways out.
@@ -127,22 +126,6 @@ fn write_in_place(writer: &Writer, bytes: &[u8]) -> io::Result<usize> {
         }
     }
     Ok(done)
-}
-
-/// As a whole, where there is a buffer to be had; with a handle of its own, too.
-fn lend(writer: &Writer, bytes: &[u8]) -> io::Result<usize> {
-    lend_counted(writer, bytes).map(|(written, _)| written)
-}
-
-/// Returns also how many bytes were not copied.
-pub(crate) fn lend_counted(writer: &Writer, bytes: &[u8]) -> io::Result<(usize, u64)> {
-    let mut writer = writer.try_clone()?;
-    // SAFETY: as above.
-    unsafe { writer.trust_peers() };
-    let mut buffer = writer.buffer(bytes.len())?;
-    buffer.copy_from_slice(bytes);
-    let written = writer.lend(&mut buffer, bytes.len())?;
-    Ok((written, writer.statistics().bytes_lent))
 }
 
 /// Copies out of what is borrowed; with a handle of its own, too.

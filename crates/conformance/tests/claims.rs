@@ -40,16 +40,7 @@ fn new_handle(writer: &Writer) -> Writer {
     writer.try_clone().unwrap()
 }
 
-/// Byte by byte, so that somebody else who fills the same place at the same time is noticed.
-fn fill(target: &mut [u8], bytes: &Record) {
-    for (index, byte) in bytes.iter().enumerate() {
-        target[index] = *byte;
-        if index == RECORD / 2 {
-            std::thread::yield_now();
-        }
-    }
-}
-
+/// Returns whether the record was written.
 fn reserve_and_commit(writer: &Writer, bytes: &Record) -> io::Result<bool> {
     let mut writer = new_handle(writer);
     let mut room = writer.reserve(RECORD)?;
@@ -63,20 +54,13 @@ fn reserve_and_commit(writer: &Writer, bytes: &Record) -> io::Result<bool> {
     room.commit(RECORD).map(|count| count == RECORD)
 }
 
-fn fill_and_lend(writer: &Writer, bytes: &Record) -> io::Result<bool> {
-    let mut writer = new_handle(writer);
-    let mut buffer = writer.buffer(RECORD)?;
-    fill(&mut buffer, bytes);
-    writer.lend(&mut buffer, RECORD).map(|count| count == RECORD)
-}
-
-/// Writes records by `put`, which says whether it did, and at last that it has ended.
-fn write_records(process: u8, writer: &Writer, put: impl Fn(&Writer, &Record) -> io::Result<bool>) {
+/// Writes records, and at last that it has ended.
+fn write_records(process: u8, writer: &Writer) {
     let began = Instant::now();
     let all = (0..RECORDS).take_while(|_| began.elapsed() < TIME).map(|number| record(process, number));
     for record in all.chain([record(process, END)]) {
         loop {
-            match put(writer, &record) {
+            match reserve_and_commit(writer, &record) {
                 Ok(true) => break,
                 Ok(false) => std::thread::yield_now(),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::yield_now(),
@@ -86,7 +70,7 @@ fn write_records(process: u8, writer: &Writer, put: impl Fn(&Writer, &Record) ->
     }
 }
 
-fn all_records_come(put: fn(&Writer, &Record) -> io::Result<bool>) {
+fn all_records_come() {
     let mut state = pipe();
     state.1.set_nonblocking(true).unwrap();
     let mut children: Vec<Child> = Vec::new();
@@ -94,7 +78,7 @@ fn all_records_come(put: fn(&Writer, &Record) -> io::Result<bool>) {
         let child;
         (child, state) = fork(state, |(reader, writer)| {
             drop(reader);
-            write_records(process, &writer, put);
+            write_records(process, &writer);
             end(0);
         });
         children.push(child);
@@ -129,10 +113,6 @@ fn all_records_come(put: fn(&Writer, &Record) -> io::Result<bool>) {
 
 alone! {
     fn nobody_fills_the_room_that_another_has_reserved() {
-        all_records_come(reserve_and_commit);
-    }
-
-    fn nobody_fills_the_buffer_that_another_has() {
-        all_records_come(fill_and_lend);
+        all_records_come();
     }
 }

@@ -16,10 +16,6 @@ mod ours_in_place {
     millstream_conformance::contract!(processes: millstream_conformance::in_place::InPlace<true>);
 }
 
-mod ours_lent {
-    millstream_conformance::contract!(processes: millstream_conformance::lent::Lent);
-}
-
 mod ours_quiet {
     millstream_conformance::contract!(processes: millstream_conformance::ours::Quiet<false>);
 }
