@@ -81,11 +81,6 @@ impl Trust {
         }
     }
 
-    /// What shows that claims in the name of this process are its own, for who makes one that may outlive the end.
-    pub(crate) fn lease(&self) -> Option<Lease> {
-        if let Trust::WithLease(lease) = self { Some(lease.clone()) } else { None }
-    }
-
     #[cold]
     fn with_lease(&mut self, end: &End) -> Option<Claimant> {
         let now = clock::ticks();
@@ -253,7 +248,7 @@ fn will_wait(end: &End, ring: &Ring<'_>, access: Access) -> io::Result<Option<u3
 }
 
 /// Whether the claim of this process can be its own.
-pub(crate) fn has_claimed(end: &End, process: u32) -> Result<bool, Errno> {
+fn has_claimed(end: &End, process: u32) -> Result<bool, Errno> {
     let Some(origin) = &end.pipe.origin else { return Ok(false) };
     Ok(!futex::has_ended(process) && transfer::is_marked(&origin.file, Mark(u64::from(process)))?)
 }

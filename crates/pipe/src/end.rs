@@ -18,7 +18,6 @@ use crate::policy::{Patience, WaitPolicy};
 use crate::segment::{Segment, Size, Slot};
 use crate::settings;
 use crate::statistics::{Counters, Statistics};
-use crate::writer::free_if_dead;
 
 /// A pipe, in this process.
 #[derive(Debug)]
@@ -96,14 +95,6 @@ impl Pipe {
         let direct = Direct::new(settings::direct(), settings::direct_min());
         let loan_max = settings::loan_max();
         Pipe { origin: Some(origin), segment: Slot::of(segment), direct, loan_max, company: None }
-    }
-}
-
-impl Pipe {
-    /// The segment, if this process has mapped it.
-    #[inline]
-    pub(crate) fn mapped_segment(&self) -> Option<&Segment> {
-        self.segment.get()
     }
 }
 
@@ -315,7 +306,7 @@ impl End {
         let somebody_waits = || ring.readers_wait() || ring.writers_wait();
         let both_ends = || transfer::reopened(self.fd(), transfer::Access::Both, true);
         claim::give_back(self);
-        if claim::is_anywhere(self, ring) || !free_if_dead(self, ring)? {
+        if claim::is_anywhere(self, ring) {
             return Err(Errno::BUSY.into());
         }
         let (granted, both) = {

@@ -78,4 +78,4 @@ pub use policy::WaitPolicy;
 pub use reader::{Borrowed, Reader};
 pub use refusal::Refusal;
 pub use statistics::Statistics;
-pub use writer::{Buffer, Reservation, Writer};
+pub use writer::{Reservation, Writer};

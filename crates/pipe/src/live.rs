@@ -82,8 +82,6 @@ pub struct LivePipe {
     pub filled_by: Option<u32>,
     /// The process that looks at waiting bytes in place ([`Reader::borrow`](crate::Reader::borrow)).
     pub looked_at_by: Option<u32>,
-    /// The process that has a whole buffer of the pipe's ([`Writer::buffer`](crate::Writer::buffer)).
-    pub buffer_of: Option<u32>,
     /// How often ends slept and were woken.
     pub tallies: Tallies,
     /// When this was so.
@@ -244,7 +242,6 @@ impl LivePipe {
             offered: look.offered as usize,
             filled_by: look.filled_by,
             looked_at_by: look.looked_at_by,
-            buffer_of: look.spare_of,
             tallies: look.tallies,
             seen: at,
             ends: ends.iter().filter_map(|&(process, descriptor)| End::of(process, descriptor)).collect(),

@@ -15,7 +15,6 @@ use crate::policy::{Effort, Look, is_worth};
 use crate::refusal::Refusal;
 use crate::segment::Segment;
 use crate::statistics::Statistics;
-use crate::writer::free_if_dead;
 
 mod ahead;
 mod asleep;
@@ -467,8 +466,7 @@ impl Reader {
                 if ready.is_nothing() {
                     self.is_somebody_else(ring.sleeper(), ring);
                 }
-                let is_idle = ready.is_nothing() && free_if_dead(&self.end, ring).unwrap_or(false);
-                if is_idle && segment.give_pages_back(&parker) {
+                if ready.is_nothing() && segment.give_pages_back(&parker) {
                     self.end.counters.gave_pages_back();
                 }
                 let is_over = ready.peer_gone && !ready.readable && !has_bytes && same_route;

@@ -24,11 +24,8 @@ pub struct Statistics {
     pub direct_refused: u64,
     /// Of `bytes`, those that the program itself put into the ring or looked at there, without a copy.
     pub bytes_in_place: u64,
-    /// Of `bytes_in_place`, those that were passed on as whole buffers ([`Writer::lend`](crate::Writer::lend)).
-    pub bytes_lent: u64,
     /// Times that bytes were copied although the others are trusted: they were more than the limit for one end (the setting `loan_max`),
-    /// the user's ends had as much in place as they may (`user_loan_max`), somebody else had the pipe's one whole buffer or it was too small, or
-    /// there was no descriptor left.
+    /// the user's ends had as much in place as they may (`user_loan_max`), or there was no descriptor left.
     pub loans_refused: u64,
     /// Times that bytes were moved.
     pub transfers: u64,
@@ -65,7 +62,6 @@ pub(crate) struct Counters {
     wakes_of_sleepers: AtomicU64,
     direct_refused: AtomicU64,
     bytes_in_place: AtomicU64,
-    bytes_lent: AtomicU64,
     loans_refused: AtomicU64,
     transfers: AtomicU64,
     spins: AtomicU64,
@@ -151,12 +147,6 @@ impl Counters {
         }
     }
 
-    /// As [`Counters::moved_in_place`], with the lock.
-    pub(crate) fn lent(&self, bytes: usize) {
-        self.moved_in_place(bytes);
-        add(&self.bytes_lent, bytes as u64);
-    }
-
     pub(crate) fn was_refused_a_loan(&self) {
         self.loans_refused.fetch_add(1, Relaxed);
     }
@@ -208,7 +198,6 @@ impl Counters {
                 .sum(),
             bytes_spliced: self.bytes_spliced.load(Relaxed),
             bytes_in_place: self.bytes_in_place.load(Relaxed),
-            bytes_lent: self.bytes_lent.load(Relaxed),
             loans_refused: self.loans_refused.load(Relaxed),
             bytes_direct: self.bytes_direct.load(Relaxed),
             direct_refused: self.direct_refused.load(Relaxed),

@@ -2,12 +2,10 @@
 
 use std::io::{self, IoSlice, Write};
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use millstream_ring::{PIPE_BUF, Ring, Route, WriteSide};
-use millstream_sys::share::Share;
 use millstream_sys::{Errno, clock, cpu, signals, transfer};
 
 use crate::claim::{self, Trust};
@@ -21,13 +19,10 @@ use crate::policy::{Effort, FIRST_NAP, Look, is_worth, longer};
 use crate::segment::Segment;
 use crate::statistics::Statistics;
 
-mod buffer;
 mod copy_from;
 mod reservation;
 mod shadow;
 
-pub use buffer::Buffer;
-pub(crate) use buffer::free_if_dead;
 pub use reservation::Reservation;
 use reservation::Reserved;
 pub(crate) use shadow::RETURN_EVERY;
@@ -67,8 +62,6 @@ pub struct Writer {
     reserved: Reserved,
     /// For what is reserved where no others can be trusted with it.
     private: Vec<u8>,
-    /// What this process has of the user's limit for whole buffers.
-    share_beside: Option<(u32, Arc<Share>)>,
 }
 
 /// What one attempt came to.
@@ -120,7 +113,6 @@ impl Writer {
             trust: Trust::No,
             reserved: Reserved::Nothing,
             private: Vec::new(),
-            share_beside: None,
         }
     }
 

@@ -34,7 +34,6 @@ struct Pipe {
     offered: usize,
     filled_by: Option<u32>,
     looked_at_by: Option<u32>,
-    buffer_of: Option<u32>,
     capacity: usize,
     waiting: Option<usize>,
     exact: bool,
@@ -184,7 +183,6 @@ impl Pipe {
             offered: pipe.offered,
             filled_by: pipe.filled_by,
             looked_at_by: pipe.looked_at_by,
-            buffer_of: pipe.buffer_of,
             capacity: pipe.capacity,
             waiting: pipe.waiting,
             exact: pipe.is_exact,
@@ -204,12 +202,7 @@ impl Pipe {
     /// The path, and what goes beside it at this moment.
     fn way(&self) -> String {
         let is_in_place = self.filled_by.is_some() || self.looked_at_by.is_some();
-        let beside = [
-            (self.fifo.is_some(), " of FIFO"),
-            (self.offered > 0, " direct"),
-            (is_in_place, " in place"),
-            (self.buffer_of.is_some(), " buffer"),
-        ];
+        let beside = [(self.fifo.is_some(), " of FIFO"), (self.offered > 0, " direct"), (is_in_place, " in place")];
         beside.into_iter().filter(|(is_so, _)| *is_so).fold(self.path.to_owned(), |way, (_, name)| way + name)
     }
 

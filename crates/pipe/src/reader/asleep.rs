@@ -136,7 +136,7 @@ impl Reader {
         }
         let Some((writers, readers)) = ring.try_lock_both(&parker) else { return Ok(false) };
         let is_watched = || ring.bell().is_watched_for_bytes() || ring.bell().is_watched_for_room();
-        let is_in_use = || writers.is_claimed() || readers.is_claimed() || ring.spare_owner() != Ok(None);
+        let is_in_use = || writers.is_claimed() || readers.is_claimed();
         let has_nothing = || ring.readable() == Ok(0) && !ring.is_offered();
         if ring.route() != Route::Ring || is_watched() || is_in_use() || !has_nothing() {
             return Ok(false);

@@ -89,7 +89,7 @@ impl Reader {
     /// # Safety
     /// Until the pipe is closed, every process that has an end of it, and whoever can open such a process's files, keeps
     /// to the protocol: it uses the pipe only through this crate, of this version, and touches its memory in no other way. When
-    /// a process is forked while bytes are borrowed, room is reserved or a [`Buffer`](crate::Buffer) is held, its child touches none of them.
+    /// a process is forked while bytes are borrowed or room is reserved, its child touches neither.
     pub unsafe fn trust_peers(&mut self) {
         if matches!(self.trust, Trust::No) {
             self.trust = Trust::Yes;
