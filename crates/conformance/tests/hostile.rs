@@ -36,7 +36,7 @@ fn segment() -> File {
 }
 
 /// The words that hold the number of a thread for which others wait.
-const OWNERS: [(&str, &str); 11] = [
+const OWNERS: [(&str, &str); 10] = [
     ("writers", "shared"),
     ("writers", "inside"),
     ("writers", "owner"),
@@ -47,7 +47,6 @@ const OWNERS: [(&str, &str); 11] = [
     ("readers", "claim"),
     ("bell", "lock"),
     ("bell", "sleeper"),
-    ("state", "spare"),
 ];
 const LOCKS: [(&str, &str); 3] = [("writers", "shared"), ("readers", "shared"), ("bell", "lock")];
 const POSITIONS: [(&str, &str); 9] = [

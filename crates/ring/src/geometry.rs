@@ -105,11 +105,6 @@ impl Geometry {
         Some(Geometry { bank: 1 - self.bank, epoch: self.epoch, ..Geometry::of(bytes)? })
     }
 
-    /// The same ring in the other bank, the byte at `position` at its start. Only for an empty ring.
-    pub(crate) fn beside(self, position: u64) -> Geometry {
-        Geometry { bank: 1 - self.bank, base: position as u32 & (self.bytes() - 1) as u32, ..self }
-    }
-
     /// The same ring without its pages. The page of `position` is the first, so that the next bytes need one page and not
     /// all those before it.
     pub(crate) fn without_pages(self, position: u64) -> Geometry {
@@ -129,7 +124,7 @@ mod tests {
         for bytes in [4096, MIB, 1 << 30] {
             let ring = Geometry::of(bytes).unwrap();
             let without_pages = ring.without_pages(5000).in_other_bank(bytes).unwrap();
-            for geometry in [ring, ring.without_pages(u64::MAX), without_pages, ring.beside(u64::MAX)] {
+            for geometry in [ring, ring.without_pages(u64::MAX), without_pages] {
                 assert_eq!(Geometry::from_word(geometry.word(), 1 << 30), Some(geometry));
             }
         }
@@ -143,13 +138,6 @@ mod tests {
         assert_eq!(moved.offset(7 * MIB as u64 + 3 * 4096 + 5), 5);
         assert_eq!(moved.offset(8 * MIB as u64 + 3 * 4096 - 1), MIB - 1, "the last byte before it comes round");
         assert_eq!(moved.extent(1), Extent { bank: 0, len: 1, epoch: 1 });
-    }
-
-    #[test]
-    fn a_ring_beside_begins_at_the_byte_where_the_stream_is() {
-        let ring = Geometry::of(MIB).unwrap().without_pages(4096).beside(9 * MIB as u64 + 77);
-        assert_eq!((ring.bank(), ring.offset(9 * MIB as u64 + 77), ring.offset(9 * MIB as u64 + 76)), (1, 0, MIB - 1));
-        assert_eq!(ring.extent(1), Extent { bank: 1, len: 1, epoch: 1 });
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"mstream\n");
 
 /// The layout described here.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 
 /// Bytes before the first data bank.
 pub const HEADER_BYTES: usize = 4096;
@@ -85,8 +85,6 @@ pub(crate) struct State {
     /// nowhere.
     pub(crate) strangers_at: AtomicU64,
     pub(crate) strangers: AtomicU64,
-    /// Who fills the bank beside the ring; see [`crate::spare`].
-    pub(crate) spare: AtomicU64,
     /// Who looks out for strangers that write into this FIFO, how many pages were taken for that, and whether writers wish that
     /// somebody did; see [`crate::lookout`].
     pub(crate) lookout: AtomicU64,
@@ -281,9 +279,8 @@ const _: () = {
     assert!(offset_of!(State, attended) == 36 && offset_of!(State, kernel_only) == 40);
     assert!(offset_of!(State, giving_back) == 48);
     assert!(offset_of!(State, strangers_at) == 56 && offset_of!(State, strangers) == 64);
-    assert!(offset_of!(State, spare) == 72 && offset_of!(State, lookout) == 80);
-    assert!(offset_of!(State, lookout_pages) == 88 && offset_of!(State, lookout_wanted) == 92);
-    assert!(offset_of!(State, writers_deferring) == 96);
+    assert!(offset_of!(State, lookout) == 72 && offset_of!(State, lookout_pages) == 80);
+    assert!(offset_of!(State, lookout_wanted) == 84 && offset_of!(State, writers_deferring) == 88);
     assert!(offset_of!(Published, position) == 0 && offset_of!(Published, cpu) == 8);
     assert!(offset_of!(Side, lock) == 0 && offset_of!(Side, peer_position) == 24);
     assert!(offset_of!(Side, own_position) == 32 && offset_of!(Side, own_cpu) == 40);
@@ -339,7 +336,6 @@ impl Header {
                 giving_back: AtomicU64::new(0),
                 strangers_at: AtomicU64::new(0),
                 strangers: AtomicU64::new(0),
-                spare: AtomicU64::new(0),
                 lookout: AtomicU64::new(0),
                 lookout_pages: AtomicU32::new(0),
                 lookout_wanted: AtomicU32::new(0),

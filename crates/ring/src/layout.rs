@@ -70,7 +70,6 @@ const LISTS: [&[Word]; 11] = {
                 giving_back,
                 strangers_at,
                 strangers,
-                spare,
                 lookout,
                 lookout_pages,
                 lookout_wanted,

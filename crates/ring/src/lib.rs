@@ -57,7 +57,6 @@
 //! E10 Ring::take            count in the word, Release     <->  Ring::withdraw, Ring::standing  Acquire
 //!                                                                                           the copy is complete
 //! E11 Claims::end           swap 0, Release                <->  is_claimed      load, Acquire where the claim ended
-//! E12 WriteSide::lend       store geometry, then E1        <->  ReadSide::waiting   E1, then load where the bytes are
 //! E13 withdraw_lookout      store lookout; then the kernel  <->  lookout             load lookout, words, lookout
 //! ```
 #![no_std]
@@ -83,7 +82,6 @@ mod offer;
 mod ring;
 mod route;
 mod sleeper;
-mod spare;
 mod splice;
 pub mod sync;
 mod whole;
@@ -100,7 +98,6 @@ pub use lookout::Lookout;
 pub use offer::{LARGEST_OFFER, Offer, Standing, Terms};
 pub use ring::{Foreign, PIPE_BUF, ReadSide, Resize, Ring, Room, Waiting, Whose, WriteSide};
 pub use route::Route;
-pub use spare::{Lent, Spare, SpareOwner};
 #[cfg(not(loom))]
 pub use splice::Stretch;
 

@@ -13,7 +13,6 @@ use crate::offer::{OfferWords, offered};
 use crate::ring::{Foreign, Whose};
 use crate::route::Route;
 use crate::sleeper::is_asleep;
-use crate::spare::owner;
 
 /// A copy of the words that say how a pipe is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +45,6 @@ pub struct Look {
     pub filled_by: Option<u32>,
     /// The process that looks at waiting bytes in place.
     pub looked_at_by: Option<u32>,
-    /// The process that fills a whole buffer beside the ring.
-    pub spare_of: Option<u32>,
     /// What was counted.
     pub tallies: Tallies,
 }
@@ -111,7 +108,6 @@ impl Look {
             offered: offered(word64(page, offer + offset_of!(OfferWords, word)), offered_bytes),
             filled_by: claimant(word32(page, offset_of!(Header, writers) + offset_of!(Side, claim))),
             looked_at_by: claimant(word32(page, offset_of!(Header, readers) + offset_of!(Side, claim))),
-            spare_of: owner(word64(page, state + offset_of!(State, spare)), geometry),
             tallies: tallies(page),
         })
     }
@@ -192,7 +188,6 @@ mod tests {
         header.offer.0.word.store(7 << 32 | 1 << 31 | 100, Relaxed);
         header.offer.0.len.store(150, Relaxed);
         header.readers.0.claim.store(1 << 31 | 21, Relaxed);
-        header.state.0.spare.store(5 << 32 | 1 << 31 | 22, Relaxed);
         let look = Look::of(&copy(&header), BANK).unwrap();
         let expected = Look {
             whose: Whose { device: 3, inode: 4, pid_namespace: 5 },
@@ -209,7 +204,6 @@ mod tests {
             offered: 50,
             filled_by: None,
             looked_at_by: Some(21),
-            spare_of: Some(22),
             tallies: Tallies { reader_sleeps: 11, writer_sleeps: 12, reader_wakes: 13, writer_wakes: 14 },
         };
         assert_eq!(look, expected);

@@ -454,11 +454,9 @@ impl<'a, P: Parking> WriteSide<'a, P> {
         let (from, mut piece) = (self.ring.geometry()?, [0; 4096]);
         let to = from.in_other_bank(bytes).filter(|to| to.bytes() <= self.ring.bank_bytes()).ok_or(Resize::TooLarge)?;
         let waiting = readers.waiting(usize::MAX)?;
-        if waiting.len > bytes || self.is_claimed() || readers.is_claimed() || self.ring.spare_owner()?.is_some() {
+        if waiting.len > bytes || self.is_claimed() || readers.is_claimed() {
             return Err(Resize::Busy);
         }
-        // Of somebody who died when the ring had moved there: not to be taken for a word about the other bank.
-        self.ring.header.state.0.spare.fetch_and(u64::MAX << 32, Ordering::Relaxed);
         let mut done = 0;
         while done < waiting.len {
             let len = piece.len().min(waiting.len - done);
@@ -482,8 +480,7 @@ impl<P: Parking> WriteSide<'_, P> {
     /// [`Broken`].
     pub fn disown_pages(&self, readers: &ReadSide<'_, P>) -> Result<bool, Broken> {
         let (geometry, waiting) = (self.ring.geometry()?, readers.waiting(usize::MAX)?);
-        let is_spare_taken = self.ring.spare_owner()?.is_some();
-        if !waiting.is_empty() || self.is_claimed() || readers.is_claimed() || is_spare_taken {
+        if !waiting.is_empty() || self.is_claimed() || readers.is_claimed() {
             return Ok(false);
         }
         let word = geometry.without_pages(waiting.position).word();
@@ -563,22 +560,20 @@ impl<P: Parking> ReadSide<'_, P> {
     /// [`Broken`]: the positions are impossible.
     #[inline]
     pub fn waiting(&self, wanted: usize) -> Result<Waiting, Broken> {
-        let mut geometry = self.ring.geometry()?;
+        let geometry = self.ring.geometry()?;
         let side = &self.ring.header.readers.0;
         let position = side.position(&self.ring.header.read_pos.0, self.guard.is_own());
         let seen = &side.peer_position;
-        let waiting_before = |written: u64, geometry: Geometry| {
+        let waiting_before = |written: u64| {
             let waiting = usize::try_from(written.wrapping_sub(position)).ok();
             waiting.filter(|&waiting| waiting <= geometry.bytes())
         };
-        match waiting_before(seen.load(Ordering::Relaxed), geometry) {
+        match waiting_before(seen.load(Ordering::Relaxed)) {
             Some(len) if len >= wanted => Ok(Waiting { geometry, position, len }),
             _ => {
                 // E1 with `WriteSide::publish`.
                 let written = side.look_at(&self.ring.header.write_pos.0);
-                // E12 with `WriteSide::lend`: an empty ring may have moved to these bytes since it was looked at.
-                geometry = self.ring.geometry()?;
-                let len = waiting_before(written, geometry).ok_or(Broken)?;
+                let len = waiting_before(written).ok_or(Broken)?;
                 side.check_own_position(&self.ring.header.read_pos.0, self.guard.is_own())?;
                 Ok(Waiting { geometry, position, len })
             }

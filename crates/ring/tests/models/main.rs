@@ -7,7 +7,6 @@
 mod fifo_world;
 mod fifos;
 mod in_place;
-mod lending;
 mod locks;
 mod offers;
 mod quiet;
