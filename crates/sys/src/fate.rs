@@ -17,7 +17,7 @@ pub enum Fate {
     Peer,
     /// Its process has given its other pipe back, and all go together.
     Company,
-    /// `read` and `write` of its glibc do not begin in a way that is known.
+    /// Its C library has no tables of functions for streams, or another library stands between it and this one.
     Glibc,
     /// It would have begun in a signal handler, or was in one.
     Handler,

@@ -15,6 +15,28 @@ pub fn create() -> Result<(rustix::fd::OwnedFd, rustix::fd::OwnedFd), Errno> {
     rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
 }
 
+/// The same as a shell makes it, by `pipe(2)` of the C library: a pipe for other programs, where [`create`] and the standard library
+/// make one for this program.
+///
+/// # Errors
+/// As [`create`].
+#[cfg(feature = "std")]
+#[allow(unsafe_code)]
+pub fn create_for_others() -> std::io::Result<(std::os::fd::OwnedFd, std::os::fd::OwnedFd)> {
+    use rustix::io::{FdFlags, fcntl_setfd};
+    use std::os::fd::{FromRawFd, OwnedFd};
+    let mut ends = [-1; 2];
+    // SAFETY: room for two numbers.
+    if unsafe { libc::pipe(ends.as_mut_ptr()) } != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: both have just been opened, and are nobody else's.
+    let [reader, writer] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
+    fcntl_setfd(&reader, FdFlags::CLOEXEC)?;
+    fcntl_setfd(&writer, FdFlags::CLOEXEC)?;
+    Ok((reader, writer))
+}
+
 /// Bytes that the pipe behind `end` can hold.
 ///
 /// # Errors

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! An entry here is a jump and no call: it leaves no frame, so it can be unwound through, `vfork` may return twice, and `dlopen`
-//! sees who called it.
+//! sees its caller.
 
 use core::arch::{global_asm, naked_asm};
 use core::ffi::CStr;
@@ -22,7 +22,7 @@ use millstream_sys::fate::{GUARDED, guarded, place_of};
 use super::guard;
 use crate::{counted, glibc, names};
 
-/// Where each guarded function of glibc is; 0: nobody has looked.
+/// Where each guarded function of glibc is; 0: not looked up yet.
 static REAL: [AtomicUsize; GUARDED] = [const { AtomicUsize::new(0) }; GUARDED];
 
 // Every register that can carry an argument is kept, and the stack is as the function will find it.

@@ -12,8 +12,8 @@ use crate::names;
 static DLSYM: Behind = Behind::new("dlsym");
 static DLVSYM: Behind = Behind::new("dlvsym");
 
-/// `dlsym(3)`. The two handles that depend on who calls, `RTLD_DEFAULT` and `RTLD_NEXT`, go on in glibc as if they had been called
-/// there. The first finds this library's functions by itself; who asks for the next one may go past them.
+/// `dlsym(3)`. The two handles whose meaning depends on the caller, `RTLD_DEFAULT` and `RTLD_NEXT`, go on in glibc as if it had been
+/// called there. The first finds this library's functions by itself; the second may go past them.
 ///
 /// # Safety
 /// As for `dlsym(3)`.
@@ -39,7 +39,7 @@ pub unsafe extern "C" fn dlsym() {
     )
 }
 
-/// `dlvsym(3)`. A version is asked for by who means glibc's function.
+/// `dlvsym(3)`. A caller that names a version means glibc's function.
 ///
 /// # Safety
 /// As for `dlvsym(3)`.

@@ -61,7 +61,7 @@ pub fn run(stages: &[Vec<OsString>], cpus: &[usize]) -> io::Result<Report> {
             command.stdin(reader);
         }
         if index + 1 < stages.len() {
-            let (reader, writer) = io::pipe()?;
+            let (reader, writer) = pipe::create_for_others()?;
             pipe_bytes.push(pipe::capacity(&reader)?);
             input = Some(Stdio::from(reader));
             command.stdout(writer);
