@@ -22,16 +22,19 @@ const AT_ONCE: usize = 4;
 const ATTEMPTS: usize = 8;
 
 /// Guarded functions without a call of their own, and why.
-const NOT_CALLED: [(&str, &str); 5] = [
+const NOT_CALLED: [(&str, &str); 8] = [
     ("close", "of another descriptor it passes, of the end it is the end: `close`, and the end of every stream"),
     ("fcntl", "by its commands: F_DUPFD and others"),
     ("ioctl", "by its requests: FIONREAD and others"),
     ("longjmp", "as siglongjmp"),
     ("sigpause", "as sigsuspend"),
+    ("eventfd_read", "of another descriptor with eventfd_write, of an end in interposed.rs"),
+    ("pidfd_spawn", "since glibc 2.39"),
+    ("pidfd_spawnp", "since glibc 2.39"),
 ];
 
 /// Further names of functions that are called.
-const ALIASES: [&str; 29] = [
+const ALIASES: [&str; 32] = [
     "__close",
     "__fcntl",
     "fcntl64",
@@ -43,6 +46,9 @@ const ALIASES: [&str; 29] = [
     "aio_fsync64",
     "lio_listio64",
     "__backtrace_symbols_fd",
+    "__dprintf_chk",
+    "vdprintf",
+    "__vdprintf_chk",
     "__dup2",
     "_IO_fdopen",
     "lockf64",

@@ -11,10 +11,15 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 use common::{Scratch, can_join, mostly, output};
-use over_ring::{MANY, Programs, assert_arrived, seen, told};
+use over_ring::{MANY, Programs, assert_arrived, over_ring_with, seen, told};
 
-static PROGRAMS: LazyLock<Programs> =
-    LazyLock::new(|| Programs::built(&[("P", include_str!("interposed/pointers.c"), &["-ldl"])]));
+static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| {
+    Programs::built(&[
+        ("P", include_str!("interposed/pointers.c"), &["-ldl"]),
+        ("S", include_str!("interposed/streams.c"), &["-ldl", "-w"]),
+        ("B", include_str!("interposed/begins.c"), &["-pthread"]),
+    ])
+});
 
 /// What every program of a run has of `read` and `write`, beside [`millstream_sys::fate::guarded`].
 const MOVING: [&str; 5] = ["read", "__read", "write", "__write", "__read_chk"];
@@ -108,4 +113,66 @@ fn library_before_this_one_keeps_the_pipe_with_the_kernel() {
     let pipe = told(&script);
     assert_eq!(pipe["path"], "kernel", "{pipe}");
     assert!(!can_join() || pipe["written"]["why_not"] == "code", "{pipe}");
+}
+
+/// Wide characters, streams of `popen`, and functions of glibc that call the kernel with a descriptor of the program's.
+const STREAMS: [&str; 8] = [
+    "$S wide-out | cksum",
+    "$S plain | $S wide-in",
+    "$S popen-mixed",
+    "$S popen-closed",
+    "$S dprintf-out | cksum",
+    "$S eventfd-out | cksum",
+    "$S plain | $S eventfd-in",
+    "$S deep-out $PLUGIN | cksum",
+];
+
+#[test]
+fn ways_inside_glibc_keep_every_byte_in_its_turn() {
+    let scratch = Scratch::new();
+    let plugin = scratch.c_program("plugin.so", include_str!("interposed/plugin.c"), &["-shared", "-fPIC"]);
+    for script in STREAMS {
+        let mut bare = Command::new("bash");
+        let bare = output(bare.args(["-c", script]).envs(PROGRAMS.paths()).env("PLUGIN", &plugin));
+        assert!(bare.code == Some(0) && !bare.stdout.is_empty(), "{script}: {bare:?}");
+        for options in [&[][..], &["--ring-after", "1"]] {
+            let mut run = over_ring_with(options, script);
+            let seen = output(run.env("PLUGIN", &plugin));
+            assert_eq!((&seen.stdout, seen.code), (&bare.stdout, bare.code), "{script} {options:?}: {seen:?}");
+        }
+    }
+    assert_eq!(mostly(|| told("$S plain | $S wide-in")["path"] == "ring"), can_join());
+}
+
+#[test]
+fn threads_that_make_their_first_pipes_at_once_all_go_on() {
+    let scratch = Scratch::new();
+    let said = scratch.path("said");
+    for ring in ["--ring", "--no-ring"] {
+        // Nothing that it begins with is a pipe.
+        let seen =
+            output(over_ring_with(&[ring], "$B 300 </dev/null 2>/dev/null >$SAID; cat $SAID").env("SAID", &said));
+        assert_eq!((seen.stdout.as_str(), seen.code), ("0 of 300 died\n", Some(0)), "{seen:?}");
+    }
+}
+
+/// A library behind this one that has only `close`: it sees every call of it.
+#[test]
+fn library_with_a_function_of_its_own_is_called_each_time() {
+    let scratch = Scratch::new();
+    let source = "#define _GNU_SOURCE\n#include <stdio.h>\n#include <unistd.h>\n#include <sys/syscall.h>\n\
+                  static int calls;\n\
+                  int close(int fd) { calls += fd == 99; return syscall(SYS_close, fd); }\n\
+                  __attribute__((destructor)) static void tell(void) { if (calls) fprintf(stderr, \"closed %d\\n\", calls); }\n";
+    let other = scratch.c_program("other", source, &["-shared", "-fPIC"]);
+    let program = "#include <unistd.h>\n\
+                   int main(void) { static char room[65536]; int calls = 0;\n\
+                   while (read(0, room, sizeof room) > 0) if (calls < 1000) close(99), calls++;\n\
+                   return calls != 1000; }\n";
+    let program = scratch.c_program("program", program, &[]);
+    let script = format!("head -c 200000000 /dev/zero | LD_PRELOAD=\"$LD_PRELOAD:{other}\" {program}");
+    for options in [&[][..], &["--ring-after", "1"]] {
+        let seen = output(&mut over_ring_with(options, &script));
+        assert_eq!((seen.code, seen.stderr.as_str()), (Some(0), "closed 1000\n"), "{options:?}");
+    }
 }

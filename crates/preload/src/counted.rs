@@ -29,6 +29,7 @@ static NAME: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 pub(crate) fn start(settings: &Settings<'_>) {
     if let Some(address) = settings.ledger {
         IS_WANTED.store(true, Relaxed);
+        joined::start_counting();
         attach(address);
     }
 }

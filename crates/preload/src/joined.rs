@@ -53,7 +53,7 @@ use end::{READER, Stage, WRITER};
 use signals::Held;
 
 pub(crate) use confined::leaves;
-pub(crate) use interposed::next_by_name;
+pub(crate) use interposed::{next_by_name, start_counting};
 pub(crate) use notice::fate_of as fate_of_other_use;
 
 /// Nothing is done for a pipe before so much has gone through it. On one CPU what is done then costs about as much as it gains

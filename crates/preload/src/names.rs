@@ -2,7 +2,9 @@
 //! our function may be waiting for, and forget the error that the program's own `dlerror` is to report.
 
 use core::ffi::{CStr, c_char};
+use core::ops::Range;
 use core::ptr;
+use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 use crate::glibc;
 
@@ -77,6 +79,13 @@ impl Names {
         newest
     }
 
+    /// Where what has this name is, of whatever kind.
+    fn place(&self, name: &CStr) -> Option<usize> {
+        let mut place = None;
+        self.each_symbol(name, |_, symbol| place = Some(self.base + symbol.value as usize));
+        place
+    }
+
     /// Calls `found` with every definition of this name, and where it stands in the table of symbols.
     fn each_symbol(&self, name: &CStr, mut found: impl FnMut(u32, &Symbol)) {
         // SAFETY: the tables of a loaded library.
@@ -132,6 +141,12 @@ pub(crate) fn own(name: &CStr) -> usize {
     own_entry().and_then(|own| Names::in_section(own.base, own.dynamic)?.newest(name)).unwrap_or(0)
 }
 
+/// Whether the list of libraries was found.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn can_look() -> bool {
+    own_entry().is_some()
+}
+
 /// Whether the program, or a library that comes before this one, has a function of this name.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn is_before(name: &CStr) -> bool {
@@ -143,57 +158,75 @@ pub(crate) fn is_before(name: &CStr) -> bool {
 /// A variable of the C library; 0 where it has none of this name. A program may have a copy of its own, which the C library uses then,
 /// so the program is asked first.
 pub(crate) fn variable(name: &CStr) -> usize {
-    let of = |names: Names| {
-        let mut place = 0;
-        names.each_symbol(name, |_, symbol| place = names.base + symbol.value as usize);
-        (place != 0).then_some(place)
-    };
+    let of = |names: Names| names.place(name);
     own_entry().and_then(|own| libraries_from(first(own)).find_map(of)).unwrap_or(0)
 }
 
-/// glibc's table of functions for streams of files, and what the loader has made read-only around it.
+/// What is known of the C library: its table of functions for streams of files, what the loader has made read-only around it, and its
+/// code.
 #[cfg(target_arch = "x86_64")]
-pub(crate) fn table_of_streams() -> Option<(usize, core::ops::Range<usize>)> {
+pub(crate) struct CLibrary {
+    pub(crate) table: usize,
+    pub(crate) protected: Range<usize>,
+    pub(crate) code: Range<usize>,
+}
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn c_library() -> Option<CLibrary> {
+    const PT_LOAD: u64 = 1;
+    const EXECUTABLE: u64 = 1 << 32;
     const PT_GNU_RELRO: u64 = 0x6474_e552;
     const PAGE: usize = 4096;
-    let mut next = own_entry()?.next;
-    // SAFETY: null, or an entry of the loader's list.
-    while let Some(library) = unsafe { next.as_ref() } {
-        let mut table = 0;
-        // A program may have a copy, which glibc does not use: only the libraries behind this one are looked at.
-        if let Some(names) = Names::in_section(library.base, library.dynamic) {
-            names.each_symbol(c"_IO_file_jumps", |_, symbol| table = library.base + symbol.value as usize);
-        }
-        if table != 0 {
-            // SAFETY: as in `segments`.
-            let word = |at: usize| unsafe { (at as *const u64).read_unaligned() };
-            let at = segments(library.base).find(|&at| word(at) & 0xffff_ffff == PT_GNU_RELRO)?;
-            let start = library.base + word(at + 16) as usize;
-            // As the loader rounds it.
-            let protected = start & !(PAGE - 1)..(start + word(at + 40) as usize) & !(PAGE - 1);
-            return protected.contains(&table).then_some((table, protected));
-        }
-        next = library.next;
-    }
-    None
-}
-
-/// Where each entry of the table of segments is, of the library whose file header is mapped at `base`.
-#[cfg(target_arch = "x86_64")]
-fn segments(base: usize) -> impl Iterator<Item = usize> {
-    // SAFETY: the file header of a library that is loaded here (`elf(5)`).
+    // A program may have a copy, which glibc does not use: only the libraries behind this one are looked at.
+    let (base, table) =
+        libraries_from(own_entry()?.next).find_map(|names| Some((names.base, names.place(c"_IO_file_jumps")?)))?;
+    // SAFETY: the file header of glibc, which is mapped at its beginning, and the table of its segments (`elf(5)`).
     let word = |at: usize| unsafe { (at as *const u64).read_unaligned() };
     let (headers, count) = (base + word(base + 32) as usize, (word(base + 56) & 0xffff) as usize);
-    (0..count).map(move |index| headers + index * 56)
+    // Type in the lower half, access in the upper.
+    let segment = |kind: u64| {
+        let at = (0..count)
+            .map(|index| headers + index * 56)
+            .find(|&at| word(at) & kind == kind && word(at) as u32 == kind as u32)?;
+        let start = base + word(at + 16) as usize;
+        Some(start..start + word(at + 40) as usize)
+    };
+    let (protected, code) = (segment(PT_GNU_RELRO)?, segment(PT_LOAD | EXECUTABLE)?);
+    // As the loader rounds it.
+    let protected = protected.start & !(PAGE - 1)..protected.end & !(PAGE - 1);
+    protected.contains(&table).then_some(CLibrary { table, protected, code })
 }
 
-/// The names of each library from an entry of the loader's list on, without those that have no table of GNU's kind.
-fn libraries_from(mut next: *const Loaded) -> impl Iterator<Item = Names> {
+/// Whether an address is in the program itself, and in no library.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn is_in_program(address: usize) -> bool {
+    const PT_LOAD: u64 = 1;
+    Program::of_this_process().segments(PT_LOAD).any(|segment| segment.contains(&address))
+}
+
+/// The last library of those that the program began with: later ones come and go. Null before the program begins.
+static LAST: AtomicPtr<Loaded> = AtomicPtr::new(ptr::null_mut());
+
+/// As the program begins.
+pub(crate) fn start() {
+    let mut last = own_entry();
+    // SAFETY: null, or the next entry; no library has been unloaded yet.
+    while let Some(next) = last.and_then(|last| unsafe { last.next.as_ref() }) {
+        last = Some(next);
+    }
+    LAST.store(last.map_or(ptr::null_mut(), |last| ptr::from_ref(last).cast_mut()), Relaxed);
+}
+
+/// The names of each library from an entry of the loader's list to the last with which the program began, without those that have no
+/// table of GNU's kind.
+fn libraries_from(first: *const Loaded) -> impl Iterator<Item = Names> {
+    let last = LAST.load(Relaxed).cast_const();
+    let mut next = first;
     core::iter::from_fn(move || {
         loop {
             // SAFETY: null, or an entry of the list, which lasts for what the program began with.
             let library = unsafe { next.as_ref() }?;
-            next = library.next;
+            next = if ptr::eq(next, last) { ptr::null() } else { library.next };
             if let Some(names) = Names::in_section(library.base, library.dynamic) {
                 return Some(names);
             }
@@ -209,29 +242,6 @@ fn first(entry: &Loaded) -> *const Loaded {
         first = before;
     }
     first
-}
-
-/// The code of the library that `address` is a place in. `None`: it is none of those that the program began with.
-#[cfg(target_arch = "x86_64")]
-pub(crate) fn code_beside(address: usize) -> Option<core::ops::Range<usize>> {
-    const LOAD: u64 = 1;
-    const EXECUTABLE: u64 = 1 << 32;
-    let mut next: *const Loaded = own_entry()?;
-    // SAFETY: null, or an entry of the loader's list.
-    while let Some(library) = unsafe { next.as_ref() } {
-        // SAFETY: as in `segments`. Type in the lower half, access in the upper.
-        let word = |at: usize| unsafe { (at as *const u64).read_unaligned() };
-        let loaded = || segments(library.base).filter(|&at| word(at) & 0xffff_ffff == LOAD);
-        let range = |at: usize| {
-            let start = library.base + word(at + 16) as usize;
-            start..start + word(at + 40) as usize
-        };
-        if loaded().any(|at| range(at).contains(&address)) {
-            return loaded().find(|&at| word(at) & EXECUTABLE != 0).map(range);
-        }
-        next = library.next;
-    }
-    None
 }
 
 /// The loader's entry for this library, or `None` where the loader has left no list. It is there before any code of this library runs.
@@ -268,23 +278,50 @@ fn own_entry_of_binder() -> *const Loaded {
 /// The list that the loader keeps for debuggers: the dynamic section of every program has a word for where it is (`DT_DEBUG`).
 fn list_of_program() -> *const Loaded {
     const PT_DYNAMIC: u64 = 2;
-    const PT_PHDR: u64 = 6;
     const DT_DEBUG: u64 = 21;
-    let (headers, count) = glibc::program_headers();
-    // SAFETY: the program's table of segments, as the kernel has told where it is, and its dynamic section, which an entry of zero ends.
+    let Some(dynamic) = Program::of_this_process().segments(PT_DYNAMIC).next() else { return ptr::null() };
+    // SAFETY: the dynamic section of the program, which an entry of zero ends.
     let word = |at: usize| unsafe { (at as *const u64).read_unaligned() };
-    let address = |kind: u64| {
-        let at = (0..count).map(|index| headers + index * 56).find(|&at| word(at) & 0xffff_ffff == kind)?;
-        Some(word(at + 16) as usize)
-    };
-    let (Some(table), Some(dynamic)) = (address(PT_PHDR), address(PT_DYNAMIC)) else { return ptr::null() };
-    let mut at = headers - table + dynamic;
+    let mut at = dynamic.start;
     while word(at) != 0 && word(at) != DT_DEBUG {
         at += 16;
     }
     let debug = word(at + 8) as usize;
     // `struct r_debug`: a version, then the list.
     if word(at) == 0 || debug == 0 { ptr::null() } else { ptr::with_exposed_provenance(word(debug + 8) as usize) }
+}
+
+/// The program's table of segments.
+struct Program {
+    headers: usize,
+    count: usize,
+}
+
+impl Program {
+    fn of_this_process() -> Program {
+        let (headers, count) = glibc::program_headers();
+        Program { headers, count }
+    }
+
+    fn with_type(&self, kind: u64) -> impl Iterator<Item = (usize, usize)> {
+        let (headers, count) = (self.headers, self.count);
+        // SAFETY: where the kernel has put the table, and so many entries of it.
+        let word = |at: usize| unsafe { (at as *const u64).read_unaligned() };
+        let entries =
+            (0..count).map(move |index| headers + index * 56).filter(move |&at| word(at) as u32 == kind as u32);
+        entries.map(move |at| (word(at + 16) as usize, word(at + 40) as usize))
+    }
+
+    /// Where its segments of this type are. A program whose table does not tell where that is itself is where it was linked to be, as
+    /// for the loader.
+    fn segments(&self, kind: u64) -> impl Iterator<Item = Range<usize>> {
+        const PT_PHDR: u64 = 6;
+        let moved = self.with_type(PT_PHDR).next().map_or(0, |(address, _)| self.headers.wrapping_sub(address));
+        self.with_type(kind).map(move |(address, bytes)| {
+            let start = moved.wrapping_add(address);
+            start..start + bytes
+        })
+    }
 }
 
 fn own_dynamic() -> usize {

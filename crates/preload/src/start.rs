@@ -4,7 +4,7 @@ use core::ffi::{CStr, c_char};
 
 use millstream_sys::settings::{self, Settings};
 
-use crate::{counted, glibc, joined, pipes};
+use crate::{counted, glibc, joined, names, pipes};
 
 // SAFETY: the loader calls the functions of this section once, before the program's own code. The function takes no
 // arguments, because only glibc passes any.
@@ -17,6 +17,7 @@ extern "C" fn start() {
     // SAFETY: the C library keeps its environment a null-terminated list of C strings, and nothing runs that could
     // change it.
     let Some(settings) = (unsafe { settings_in(glibc::environment()) }) else { return };
+    names::start();
     counted::start(&settings);
     pipes::start(&settings.sizing);
     joined::start(&settings);

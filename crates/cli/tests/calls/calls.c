@@ -26,6 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/fsuid.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -419,6 +420,11 @@ static void not_blocking(void) {
     X("freopen64", "freopen64", FILE *stream = fopen("/dev/null", "r"); CHECK(stream && freopen64("/dev/null", "r", stream) && fclose(stream) == 0)) \
     X("fdopen", "fdopen", CHECK(fdopen(fd, is_writer ? "w" : "r"))) \
     X("fdopen-other", "stays", int other = open("/dev/null", O_RDONLY); FILE *stream = fdopen(other, "r"); CHECK(stream && fclose(stream) == 0)) \
+    X("eventfd_write", "stays", eventfd_t value; int other = eventfd(0, 0); CHECK(eventfd_write(other, 1) == 0 && eventfd_read(other, &value) == 0 && close(other) == 0)) \
+    X("dprintf", "stays", int other = open("/dev/null", O_WRONLY); CHECK(dprintf(other, "%d %f", 1, 2.0) == 10 && close(other) == 0)) \
+    X("psiginfo", "psiginfo", siginfo_t information = {.si_signo = SIGUSR1}; psiginfo(&information, "calls")) \
+    X("herror", "herror", herror("calls")) \
+    X("mq_close", "stays", CHECK(mq_close(-1) == -1)) \
     X("lockf", "lockf", lockf(fd, F_TEST, 0)) \
     X("pclose", "pclose", CHECK(pclose(opened) >= 0)) \
     X("timer_create", "timer_create", with_timer()) \

@@ -111,23 +111,31 @@ pub(super) fn state() -> Calls {
     }
 }
 
-/// Calls of `read` and `write` are ours from now on, if this C library is one that we know. Done once.
+/// Calls of `read` and `write` are ours from now on, if this C library is one that we know. Done once. While there are several threads
+/// it is left for another time: two could begin at once.
 pub(super) fn begin() {
-    if state() == Calls::NotYet {
-        let is_done = can_be_ours() && stdio::interpose();
-        STATE.store(if is_done { Calls::Ours } else { Calls::Glibcs } as u8, Relaxed);
-        ARE_OURS.store(is_done, Relaxed);
+    if state() != Calls::NotYet {
+        return;
     }
+    if SINGLE_THREADED.load(Relaxed).is_null() {
+        let flag = names::variable(c"__libc_single_threaded");
+        SINGLE_THREADED.store(core::ptr::with_exposed_provenance_mut(flag), Relaxed);
+    }
+    let has_flag = !SINGLE_THREADED.load(Relaxed).is_null();
+    if has_flag && !has_one_thread() {
+        return;
+    }
+    let is_done = has_flag && interpose();
+    STATE.store(if is_done { Calls::Ours } else { Calls::Glibcs } as u8, Relaxed);
+    ARE_OURS.store(is_done, Relaxed);
 }
 
-fn can_be_ours() -> bool {
-    let flag = names::variable(c"__libc_single_threaded");
-    SINGLE_THREADED.store(core::ptr::with_exposed_provenance_mut(flag), Relaxed);
+fn interpose() -> bool {
     // SAFETY: only the addresses are used.
     let [read, write]: [usize; 2] = unsafe { [READ.function(), WRITE.function()] };
     // Not where a further library stands between this one and glibc.
-    let glibc = names::table_of_streams().and_then(|(table, _)| names::code_beside(table));
-    flag != 0 && glibc.is_some_and(|code| code.contains(&read) && code.contains(&write))
+    names::c_library()
+        .is_some_and(|glibc| glibc.code.contains(&read) && glibc.code.contains(&write) && stdio::interpose(&glibc))
 }
 
 /// Whether this process has one thread, and its calls are ours.

@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use millstream_sys::fate::{Fate, place_of};
 
 use super::end::{End, READER, Stage, WRITER};
-use super::{alone, faults, interposed, is_alone, kernel, meet, other_names, polled, retreat, stdio, watched};
+use super::{alone, faults, interposed, is_alone, kernel, meet, other_names, polled, retreat, watched};
 use crate::{glibc, names};
 
 /// Read by the entries of [`interposed`].
@@ -22,10 +22,14 @@ pub(super) fn raise() -> Result<(), Fate> {
     if ARE_UP.load(Relaxed) {
         return Ok(());
     }
-    let glibc = names::code_beside(stdio::place_in_glibc()).ok_or(Fate::Glibc)?;
+    let glibc = names::c_library().ok_or(Fate::Glibc)?;
     let own_code = raise as *const () as usize;
-    if !interposed::reaches_all_calls() || !alone::only_glibc_calls_the_kernel(&glibc, own_code) {
+    if !interposed::reaches_all_calls() || !alone::only_glibc_calls_the_kernel(&glibc.code, own_code) {
         return Err(Fate::Code);
+    }
+    // What is answered here must not be meant for another library.
+    if !ANSWERED.iter().all(|&place| interposed::is_behind(place, &glibc.code)) {
+        return Err(Fate::Glibc);
     }
     if !super::mark_own_process() {
         return Err(Fate::Slot);
@@ -55,17 +59,39 @@ pub(super) fn lift_if_unused() {
     }
 }
 
+const CLOSE: [usize; 2] = [place_of("close"), place_of("__close")];
+const FCNTL: [usize; 3] = [place_of("fcntl"), place_of("__fcntl"), place_of("fcntl64")];
+const IOCTL: usize = place_of("ioctl");
+const SIGPROCMASK: usize = place_of("sigprocmask");
+const PTHREAD_SIGMASK: usize = place_of("pthread_sigmask");
+const POLL: [usize; 2] = [place_of("poll"), place_of("__poll")];
+const POLL_CHK: usize = place_of("__poll_chk");
+const PPOLL: usize = place_of("ppoll");
+const PPOLL_CHK: usize = place_of("__ppoll_chk");
+const SELECT: [usize; 2] = [place_of("select"), place_of("__select")];
+const PSELECT: usize = place_of("pselect");
+/// Those of which some calls are answered here instead of in glibc, each by one of its names.
+const ANSWERED: [usize; 9] =
+    [CLOSE[0], FCNTL[0], IOCTL, SIGPROCMASK, PTHREAD_SIGMASK, POLL[0], PPOLL, SELECT[0], PSELECT];
+
 /// A guarded function is being called: where it goes on. `None`: in glibc.
 pub(super) fn goes_on_at(place: usize, first: usize, second: usize) -> Option<usize> {
-    const CLOSE: [usize; 2] = [place_of("close"), place_of("__close")];
-    const FCNTL: [usize; 3] = [place_of("fcntl"), place_of("__fcntl"), place_of("fcntl64")];
-    const IOCTL: usize = place_of("ioctl");
-    const SIGPROCMASK: usize = place_of("sigprocmask");
-    const PTHREAD_SIGMASK: usize = place_of("pthread_sigmask");
     const LONGJMP: [usize; 4] =
         [place_of("longjmp"), place_of("_longjmp"), place_of("siglongjmp"), place_of("__longjmp_chk")];
-    const OF_DESCRIPTOR: [usize; 4] =
-        [place_of("fdopen"), place_of("_IO_fdopen"), place_of("lockf"), place_of("lockf64")];
+    /// The first argument is the descriptor that they are about.
+    const OF_DESCRIPTOR: [usize; 11] = [
+        place_of("fdopen"),
+        place_of("_IO_fdopen"),
+        place_of("lockf"),
+        place_of("lockf64"),
+        place_of("eventfd_read"),
+        place_of("eventfd_write"),
+        place_of("mq_close"),
+        place_of("dprintf"),
+        place_of("vdprintf"),
+        place_of("__dprintf_chk"),
+        place_of("__vdprintf_chk"),
+    ];
     let fd = first as c_int;
     let concerns_an_end = READER.is_at(fd) || WRITER.is_at(fd);
     match place {
@@ -84,7 +110,11 @@ pub(super) fn goes_on_at(place: usize, first: usize, second: usize) -> Option<us
         }
         // SAFETY: what `setjmp` has filled.
         _ if LONGJMP.contains(&place) && unsafe { faults::are_let_through_by_jump(first) } => return None,
-        _ if OF_DESCRIPTOR.contains(&place) && !concerns_an_end => return None,
+        _ if OF_DESCRIPTOR.contains(&place) && !concerns_an_end => {
+            // `mq_close` closes it.
+            other_names::forget(fd);
+            return None;
+        }
         // With several threads, or in a child, nothing stays joined: then it is glibc's own function that waits.
         _ if is_alone() => {
             if let Some(here) = wait_at(place) {
@@ -99,12 +129,6 @@ pub(super) fn goes_on_at(place: usize, first: usize, second: usize) -> Option<us
 
 /// The function here that waits for descriptors in the place of one of glibc's.
 fn wait_at(place: usize) -> Option<usize> {
-    const POLL: [usize; 2] = [place_of("poll"), place_of("__poll")];
-    const POLL_CHK: usize = place_of("__poll_chk");
-    const PPOLL: usize = place_of("ppoll");
-    const PPOLL_CHK: usize = place_of("__ppoll_chk");
-    const SELECT: [usize; 2] = [place_of("select"), place_of("__select")];
-    const PSELECT: usize = place_of("pselect");
     Some(match place {
         _ if POLL.contains(&place) => polled::poll as *const () as usize,
         POLL_CHK => watched::__poll_chk as *const () as usize,
@@ -214,6 +238,6 @@ unsafe fn change_mask(how: usize, set: *const u64, before: *mut u64) -> isize {
 }
 
 /// The pipe could not be given back, because no further file could be opened: that is what the call then says.
-extern "C" fn refuse() -> isize {
+pub(super) extern "C" fn refuse() -> isize {
     glibc::returned_from_kernel(kernel::EMFILE)
 }

@@ -15,6 +15,7 @@
 
 use core::arch::{global_asm, naked_asm};
 use core::ffi::CStr;
+use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use millstream_sys::fate::{GUARDED, guarded, place_of};
@@ -40,7 +41,17 @@ global_asm!(
     "jz 5f",
     "jmp r10",
     "5: push r11",
-    "6: push rax",
+    // The numbers of `dprintf` may be in these.
+    "6: sub rsp, 128",
+    "movups [rsp], xmm0",
+    "movups [rsp + 16], xmm1",
+    "movups [rsp + 32], xmm2",
+    "movups [rsp + 48], xmm3",
+    "movups [rsp + 64], xmm4",
+    "movups [rsp + 80], xmm5",
+    "movups [rsp + 96], xmm6",
+    "movups [rsp + 112], xmm7",
+    "push rax",
     "push rdi",
     "push rsi",
     "push rdx",
@@ -50,7 +61,7 @@ global_asm!(
     "sub rsp, 8",
     "mov rdx, rsi",
     "mov rsi, rdi",
-    "mov rdi, [rsp + 64]",
+    "mov rdi, [rsp + 192]",
     "call {next}",
     "mov r11, rax",
     "add rsp, 8",
@@ -61,7 +72,15 @@ global_asm!(
     "pop rsi",
     "pop rdi",
     "pop rax",
-    "add rsp, 8",
+    "movups xmm0, [rsp]",
+    "movups xmm1, [rsp + 16]",
+    "movups xmm2, [rsp + 32]",
+    "movups xmm3, [rsp + 48]",
+    "movups xmm4, [rsp + 64]",
+    "movups xmm5, [rsp + 80]",
+    "movups xmm6, [rsp + 96]",
+    "movups xmm7, [rsp + 112]",
+    "add rsp, 136",
     "jmp r11",
     ".popsection",
     are_up = sym guard::ARE_UP,
@@ -115,6 +134,12 @@ interposed! {
     aio_fsync aio_fsync64
     lio_listio lio_listio64
     backtrace_symbols_fd __backtrace_symbols_fd
+    eventfd_read
+    eventfd_write
+    dprintf __dprintf_chk
+    vdprintf __vdprintf_chk
+    psiginfo
+    herror
     epoll_ctl
     dup
     dup2 __dup2
@@ -141,6 +166,9 @@ interposed! {
     thrd_create
     timer_create
     mq_notify
+    mq_close
+    pidfd_spawn
+    pidfd_spawnp
     getaddrinfo_a
     execveat
     execl
@@ -148,8 +176,6 @@ interposed! {
     execle
     unshare
     setns
-    dlopen
-    dlmopen
     setuid
     setgid
     seteuid
@@ -186,6 +212,43 @@ interposed! {
     pthread_exit
 }
 
+/// `dlopen(3)`. A library that is opened with `RTLD_DEEPBIND` calls glibc past this one.
+///
+/// # Safety
+/// As for `dlopen(3)`.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn dlopen() {
+    naked_asm!(
+        "endbr64",
+        "test esi, {deep_bind}",
+        "jz 2f",
+        "mov byte ptr [rip + {is_bypassed}], 1",
+        "2: push {place}",
+        "jmp millstream_guard",
+        deep_bind = const 8,
+        is_bypassed = sym IS_BYPASSED,
+        place = const place_of("dlopen"),
+    )
+}
+
+/// `dlmopen(3)`. A library in a namespace of its own has a glibc of its own.
+///
+/// # Safety
+/// As for `dlmopen(3)`.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn dlmopen() {
+    naked_asm!(
+        "endbr64",
+        "mov byte ptr [rip + {is_bypassed}], 1",
+        "push {place}",
+        "jmp millstream_guard",
+        is_bypassed = sym IS_BYPASSED,
+        place = const place_of("dlmopen"),
+    )
+}
+
 /// Where a call of a guarded function goes on: here, if it is one that this library answers while pipes are attached, otherwise in
 /// glibc, and the pipes have gone back to the kernel before.
 extern "C" fn next(place: usize, first: usize, second: usize) -> usize {
@@ -211,10 +274,23 @@ fn real(place: usize) -> usize {
     if word.load(Relaxed) == 0 {
         let name = guarded().nth(place).unwrap_or_default();
         let found = counted::function(name).unwrap_or_else(|| names::behind(name).addr());
+        if found == 0 && !names::can_look() {
+            return is_missing as *const () as usize;
+        }
         // One that this glibc does not have: a program that found it here is told so by its call.
         word.store(if found == 0 { is_missing as *const () as usize } else { found }, Relaxed);
     }
     word.load(Relaxed)
+}
+
+/// Forgets where they are: from now on the run counts, and those that count stand before them.
+pub(crate) fn start_counting() {
+    REAL.iter().for_each(|word| word.store(0, Relaxed));
+}
+
+/// Whether a guarded function that a call goes on in is glibc's.
+pub(super) fn is_behind(place: usize, code: &Range<usize>) -> bool {
+    guarded().nth(place).is_some_and(|name| code.contains(&names::behind(name).addr()))
 }
 
 extern "C" fn is_missing() -> isize {

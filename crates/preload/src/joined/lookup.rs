@@ -83,8 +83,8 @@ fn leave_if_ours(name: &CStr) {
 /// `name` is a C string.
 unsafe extern "C" fn before(handle: usize, name: *const c_char, caller: usize) -> usize {
     const NEXT: usize = usize::MAX;
-    // To the program, and to a library before this one, this one is the next.
-    if handle == NEXT && names::code_beside(caller).is_some() {
+    // To the program this library is the next.
+    if handle == NEXT && !names::is_in_program(caller) {
         // SAFETY: the caller's promise.
         leave_if_ours(unsafe { CStr::from_ptr(name) });
     }

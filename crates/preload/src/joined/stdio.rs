@@ -1,37 +1,38 @@
 //! What stdio does with descriptors: inside glibc it calls `read`, `write` and `close` by address, past every name that a library
 //! could stand in front of. But it does so through the table of functions that each kind of stream has (`_IO_jump_t`), and glibc
-//! exports one of these tables. Its neighbours, for files that are mapped and for the pipes of `popen`, have the same functions in
-//! the same places.
+//! exports one of these tables, that of files. Those of wide characters, of files that are mapped and of `popen` have the same
+//! functions side by side, and are found by them.
 //!
 //! ```text
 //!   printf ──▶ _IO_file_jumps[WRITE] ──▶ write_stream (here) ──▶ write of a pipe that is counted or attached
 //!                                              └── otherwise ──▶ _IO_file_write (glibc)
 //! ```
 //!
-//! The tables are in memory that the loader has made read-only. Each entry is replaced by one store, so it does not matter whether
-//! other threads use them meanwhile.
+//! The tables are in memory that the loader has made read-only. They are changed while the process has one thread.
 
 use core::ffi::c_int;
-use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::{calls, guard, kernel};
-use crate::names;
+use millstream_sys::fate::Fate;
+
+use super::end::{READER, WRITER};
+use super::{calls, guard, kernel, other_names, retreat};
+use crate::names::CLibrary;
 
 /// Places in a table.
 const READ: usize = 14;
 const WRITE: usize = 15;
 const CLOSE: usize = 17;
-const ENTRIES: usize = 21;
 
-/// Bytes from one table to the next: as large as they are, or aligned as the compiler likes.
-const STRIDES: [usize; 2] = [ENTRIES * 8, (ENTRIES * 8).next_multiple_of(32)];
 const PAGE: usize = 4096;
 
-/// glibc's functions.
+/// glibc's functions. What closes a stream differs by its kind, and each has an entry of its own here.
 static READ_REAL: AtomicUsize = AtomicUsize::new(0);
 static WRITE_REAL: AtomicUsize = AtomicUsize::new(0);
-static CLOSE_REAL: AtomicUsize = AtomicUsize::new(0);
+static CLOSE_REAL: [AtomicUsize; KINDS] = [const { AtomicUsize::new(0) }; KINDS];
+const KINDS: usize = 4;
+/// The first kind is that of files, whose close is nothing but the kernel's.
+const FILE: usize = 0;
 
 type Move = unsafe extern "C-unwind" fn(*mut Stream, *mut u8, isize) -> isize;
 type Close = unsafe extern "C-unwind" fn(*mut Stream) -> c_int;
@@ -51,57 +52,53 @@ pub(super) struct Stream {
 
 const _: () = assert!(core::mem::offset_of!(Stream, fd) == 112 && core::mem::offset_of!(Stream, offset) == 144);
 
-/// An address in glibc's code; 0 before [`interpose`].
-pub(super) fn place_in_glibc() -> usize {
-    READ_REAL.load(Relaxed)
-}
-
-/// Puts our functions into the tables. `false`: this C library has none, or they cannot be changed; then nothing is.
-pub(super) fn interpose() -> bool {
-    let Some((exported, protected)) = names::table_of_streams() else { return false };
-    let reals = [READ, WRITE, CLOSE].map(|place| entry(exported, place));
-    for (word, real) in [&READ_REAL, &WRITE_REAL, &CLOSE_REAL].into_iter().zip(reals) {
-        word.store(real, Relaxed);
+/// Puts our functions into the tables. `false`: they cannot be changed, or one is of a kind too many; then nothing is.
+pub(super) fn interpose(glibc: &CLibrary) -> bool {
+    let entry = |table: usize, place: usize| {
+        // SAFETY: a word of what the loader has made read-only.
+        unsafe { ((table + place * 8) as *const usize).read() }
+    };
+    let (read, write) = (entry(glibc.table, READ), entry(glibc.table, WRITE));
+    READ_REAL.store(read, Relaxed);
+    WRITE_REAL.store(write, Relaxed);
+    CLOSE_REAL[FILE].store(entry(glibc.table, CLOSE), Relaxed);
+    let words = (glibc.protected.start + READ * 8..glibc.protected.end - (CLOSE - READ + 1) * 8).step_by(8);
+    let tables = || {
+        words
+            .clone()
+            .map(|at| at - READ * 8)
+            .filter(|&table| entry(table, READ) == read && entry(table, WRITE) == write)
+    };
+    if !tables().all(|table| kind_that_closes_by(entry(table, CLOSE)).is_some()) {
+        return false;
     }
-    let is_of_files = |table: &usize| entry(*table, READ) == reals[0] && entry(*table, WRITE) == reals[1];
-    let tables = || tables_beside(exported, &protected).filter(is_of_files);
-    let (first, last) = tables().fold((exported, exported), |(first, last), table| (first.min(table), last.max(table)));
-    let (start, end) = (first & !(PAGE - 1), (last + ENTRIES * 8).next_multiple_of(PAGE));
+    let (first, last) = tables().fold((glibc.table, glibc.table), |(first, last), at| (first.min(at), last.max(at)));
+    let (start, end) = (first & !(PAGE - 1), (last + (CLOSE + 1) * 8).next_multiple_of(PAGE));
     if !kernel::make_writable(start, end - start) {
         return false;
     }
-    for table in tables() {
-        // SAFETY: words of the range that was just made writable; other threads may read them.
-        let word = |place: usize| unsafe { &*((table + place * 8) as *const AtomicUsize) };
-        if word(CLOSE).load(Relaxed) == reals[2] {
-            word(CLOSE).store(close_stream as *const () as usize, Relaxed);
+    let mut table = first;
+    while table <= last {
+        let is_one = entry(table, READ) == read && entry(table, WRITE) == write;
+        if let Some(kind) = is_one.then(|| kind_that_closes_by(entry(table, CLOSE))).flatten() {
+            // SAFETY: words of the range that was just made writable.
+            let word = |place: usize| unsafe { &*((table + place * 8) as *const AtomicUsize) };
+            word(READ).store(read_stream as *const () as usize, Relaxed);
+            word(WRITE).store(write_stream as *const () as usize, Relaxed);
+            word(CLOSE).store(that_closes(kind) as *const () as usize, Relaxed);
         }
-        word(WRITE).store(write_stream as *const () as usize, Relaxed);
-        word(READ).store(read_stream as *const () as usize, Relaxed);
+        table += 8;
     }
     kernel::make_readable(start, end - start)
 }
 
-/// The exported table and its neighbours: two words of zeros, then functions.
-fn tables_beside(exported: usize, protected: &Range<usize>) -> impl Iterator<Item = usize> {
-    let is_table = |table: &usize| {
-        protected.contains(table)
-            && protected.contains(&(table + ENTRIES * 8 - 1))
-            && entry(*table, 0) == 0
-            && entry(*table, 1) == 0
-            && (2..=CLOSE).all(|place| entry(*table, place) != 0)
-    };
-    let others = STRIDES.into_iter().flat_map(move |stride| {
-        let forth = (1..).map(move |n| exported + n * stride).take_while(is_table);
-        let back = (1..).map(move |n| exported - n * stride).take_while(is_table);
-        forth.chain(back)
-    });
-    core::iter::once(exported).chain(others)
-}
-
-fn entry(table: usize, place: usize) -> usize {
-    // SAFETY: a word of what the loader has made read-only, see `tables_beside`.
-    unsafe { ((table + place * 8) as *const usize).read() }
+/// The kind of streams that are closed by this function, which is a new one if it has not been seen.
+fn kind_that_closes_by(real: usize) -> Option<usize> {
+    (0..KINDS).find(|&kind| {
+        let word = &CLOSE_REAL[kind];
+        let _ = word.compare_exchange(0, real, Relaxed, Relaxed);
+        word.load(Relaxed) == real
+    })
 }
 
 /// `_IO_file_read`.
@@ -143,12 +140,30 @@ unsafe extern "C-unwind" fn write_stream(stream: *mut Stream, buffer: *mut u8, l
     done
 }
 
-/// `_IO_file_close`.
-unsafe extern "C-unwind" fn close_stream(stream: *mut Stream) -> c_int {
+/// No table: the loader would relocate it.
+fn that_closes(kind: usize) -> Close {
+    match kind {
+        0 => close_stream::<0>,
+        1 => close_stream::<1>,
+        2 => close_stream::<2>,
+        _ => close_stream::<3>,
+    }
+}
+
+/// What closes a stream of this kind.
+unsafe extern "C-unwind" fn close_stream<const KIND: usize>(stream: *mut Stream) -> c_int {
     if guard::are_up() {
         // SAFETY: a stream that stdio closes.
-        return guard::close(unsafe { (*stream).fd });
+        let fd = unsafe { (*stream).fd };
+        if KIND == FILE {
+            return guard::close(fd);
+        }
+        // `pclose` waits for the command as well.
+        if (READER.is_at(fd) || WRITER.is_at(fd)) && !retreat::before_a_call(Fate::called(c"pclose")) {
+            return guard::refuse() as c_int;
+        }
+        other_names::forget(fd);
     }
     // SAFETY: glibc's function, called as it was.
-    unsafe { core::mem::transmute::<usize, Close>(CLOSE_REAL.load(Relaxed))(stream) }
+    unsafe { core::mem::transmute::<usize, Close>(CLOSE_REAL[KIND].load(Relaxed))(stream) }
 }
