@@ -1,7 +1,7 @@
 //! Leaves the rest of the user's quota of pipe memory to others, however many processes the run has: a pipe is enlarged only while
 //! [`Sizing::reserve`] is left. No memory is common to all processes of a run, and no process knows when another's pipe has gone. So
 //! each looks for itself, by taking the reserve for some microseconds. What it has found holds for some milliseconds, and for pipes of
-//! half of the reserve.
+//! an eighth of the reserve.
 //!
 //! One process has at most half of the reserve in large pipes, counted by their descriptors: numbers are handed out from the lowest, so
 //! a high one tells that many are open already. Not where the user has said how large pipes are to be.
@@ -31,6 +31,9 @@ static SINCE: AtomicU64 = AtomicU64::new(0);
 static GRANTED: AtomicU64 = AtomicU64::new(0);
 /// Instead of these bytes.
 const REFUSED: u64 = u64::MAX;
+/// After one look a process may take such a part of the reserve: several that look at once may all find it there, and pipes of the
+/// kernel's size, which nobody looks for, take from it too.
+const AT_ONCE: u64 = 8;
 /// 12 to 40 milliseconds, by the rate of the processor's clock.
 const STALE_TICKS: u64 = 40_000_000;
 
@@ -60,7 +63,7 @@ fn take(bytes: u64, reserve: u64) -> bool {
     // The child of a fork has its parent's look, and so may have any number of others.
     let is_known = PROCESS.load(Relaxed) == process && now.wrapping_sub(SINCE.load(Relaxed)) < STALE_TICKS;
     if !is_known || granted < bytes {
-        granted = if has_left(reserve) { bytes.max(reserve / 2) } else { REFUSED };
+        granted = if has_left(reserve) { bytes.max(reserve / AT_ONCE) } else { REFUSED };
         PROCESS.store(process, Relaxed);
         SINCE.store(now, Relaxed);
     }
