@@ -230,8 +230,8 @@ fn plain_pipeline() -> Value {
 /// runs when; that they meet seldom does not.
 #[track_caller]
 pub(crate) fn mostly(mut attempt: impl FnMut() -> bool) -> bool {
-    const WANTED: usize = 4;
-    const MISSES: usize = 3;
+    const WANTED: usize = 8;
+    const MISSES: usize = 5;
     let (mut hits, mut misses) = (0, 0);
     while hits < WANTED && misses < MISSES {
         if attempt() {
