@@ -2,7 +2,7 @@
 //! such processes, and nobody else holds an end.
 //!
 //! `docs/joining.md` has the reasons. In reading order: [`interposed`] stands in front of glibc's functions, `lookup` and
-//! [`stdio`] see to those who do not call them by name, [`calls`] has `read` and `write`; [`notice`] finds
+//! [`stdio`] see to calls that are not made by name, [`calls`] has `read` and `write`; [`notice`] finds
 //! the descriptors that are worth it, and [`end`] is what is known of one; `guard` makes a
 //! process leave before it does anything that the ring cannot carry, `confined` before it confines itself; `alone` proves that nobody else is there; `meet` is how two
 //! sides agree; [`slot`] is the ring; `stream` reads and writes, `polled` waits; `retreat` gives everything back to the kernel.

@@ -32,7 +32,7 @@ static GRANTED: AtomicU64 = AtomicU64::new(0);
 /// Instead of these bytes.
 const REFUSED: u64 = u64::MAX;
 /// After one look a process may take such a part of the reserve: several that look at once may all find it there, and pipes of the
-/// kernel's size, which nobody looks for, take from it too.
+/// kernel's size, for which no process looks, take from it too.
 const AT_ONCE: u64 = 8;
 /// 12 to 40 milliseconds, by the rate of the processor's clock.
 const STALE_TICKS: u64 = 40_000_000;

@@ -30,7 +30,7 @@ pub fn create_for_others() -> std::io::Result<(std::os::fd::OwnedFd, std::os::fd
     if unsafe { libc::pipe(ends.as_mut_ptr()) } != 0 {
         return Err(std::io::Error::last_os_error());
     }
-    // SAFETY: both have just been opened, and are nobody else's.
+    // SAFETY: both have just been opened, and no other value owns them.
     let [reader, writer] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
     fcntl_setfd(&reader, FdFlags::CLOEXEC)?;
     fcntl_setfd(&writer, FdFlags::CLOEXEC)?;

@@ -1,5 +1,5 @@
 //! The guards: while an end of this process is joined, or wants to be, every function of glibc by which a descriptor could get
-//! to somebody else, be watched by others, or be used other than by `read` and `write` gives the pipe back to the kernel
+//! to another process, be watched by others, or be used other than by `read` and `write` gives the pipe back to the kernel
 //! first, and the call goes on as if nothing had been ([`interposed`]).
 //!
 //! A few that programs call all the time are let through when they do not concern a joined end. While no guard is up an
