@@ -209,7 +209,7 @@ mod tests {
     fn a_dead_writer_is_found_out_over_every_transport() {
         for transport in ALL {
             let Ends { mut writer, reader } = transport.connect(Placement::TwoCpus).unwrap();
-            let limit = Duration::from_secs(20);
+            let limit = Duration::from_secs(120);
             let seen = crew::run_within(limit, &posts(Placement::TwoCpus), move |index| match index {
                 0 => {
                     drop(reader);

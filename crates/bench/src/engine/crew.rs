@@ -12,6 +12,7 @@
 
 use std::io::{self, PipeReader, Read, Write};
 use std::os::fd::AsFd;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use millstream_sys::fork::{self, Child, Side, wait_readable};
@@ -22,6 +23,10 @@ use super::launch::{Launch, Telemetry, Watch};
 
 /// For one sample. Longer than any that is worth having takes, also on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+
+/// Held while a crew lives. A child of another thread inherits the write end of a report, and a report ends when no process
+/// has its write end: the crew of a thread that forks meanwhile would be noticed only after the other one had ended.
+static TURN: Mutex<()> = Mutex::new(());
 
 /// When one has failed: for the other to say what it saw of it.
 const GRACE: Duration = Duration::from_millis(200);
@@ -54,6 +59,7 @@ pub(crate) fn run_within(
     posts: &[Post],
     role: impl FnOnce(usize) -> Result<Option<Launch>, String>,
 ) -> Result<Launch, String> {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut members = Vec::with_capacity(posts.len());
     for (index, &post) in posts.iter().enumerate() {
         let (reader, writer) = io::pipe().map_err(|error| format!("cannot make a pipe for reports: {error}"))?;
@@ -241,6 +247,22 @@ mod tests {
         let one_spins = |index| if index == 0 { Ok(Some(Launch::of(1.0))) } else { spin() };
         let seen = run_within(Duration::from_secs(2), &posts(), one_spins);
         assert_eq!(seen.unwrap_err(), "the reader said nothing for 2s");
+    }
+
+    #[test]
+    fn crews_of_two_threads_take_turns() {
+        let alive = Shared::anonymous(8).unwrap();
+        let alone = |_| {
+            let before = alive.word(0).fetch_add(1, Relaxed);
+            std::thread::sleep(Duration::from_millis(2));
+            alive.word(0).fetch_sub(1, Relaxed);
+            if before == 0 { Ok(Some(Launch::of(1.0))) } else { Err("another crew is alive".into()) }
+        };
+        let crews = || (0..20).try_for_each(|_| run(&posts()[..1], alone).map(drop));
+        std::thread::scope(|scope| {
+            let other = scope.spawn(crews);
+            assert_eq!((crews(), other.join().unwrap()), (Ok(()), Ok(())));
+        });
     }
 
     #[test]

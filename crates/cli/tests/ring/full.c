@@ -46,25 +46,32 @@ static void take(ssize_t size) {
     at += size;
 }
 
+enum { CLOSED = 1, ASKED, LOWERED, FAILED };
+
 // A child that lowers this process's limit when it is told to. A reader may still poll one descriptor.
 static volatile int *start_helper(int limit) {
     volatile int *word = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pid_t parent = getpid(), child = fork();
     require(child >= 0, "fork");
-    if (child > 0) return word;
+    if (child > 0) {
+        // Until the child has closed its copies it shares the pipe, which then does not join.
+        while (*word != CLOSED) usleep(100);
+        return word;
+    }
     close(0);
     close(1);
-    while (*word == 0 && getppid() == parent) usleep(100);
+    *word = CLOSED;
+    while (*word == CLOSED && getppid() == parent) usleep(100);
     struct rlimit none = {limit, limit};
-    *word = prlimit(parent, RLIMIT_NOFILE, &none, 0) == 0 ? 2 : 3;
+    *word = prlimit(parent, RLIMIT_NOFILE, &none, 0) == 0 ? LOWERED : FAILED;
     _exit(0);
 }
 
 static void go_low(volatile int *word, int fd) {
     int unread;
-    *word = 1;
-    while (*word == 1) usleep(100);
-    require(*word == 2, "prlimit");
+    *word = ASKED;
+    while (*word == ASKED) usleep(100);
+    require(*word == LOWERED, "prlimit");
     if (ioctl(fd, FIONREAD, &unread) == 0) return;
     require(errno == EMFILE, "FIONREAD");
     fprintf(stderr, "refused\n");

@@ -96,6 +96,9 @@ impl Read for FaultyReader {
     }
 }
 
+/// Bounds how long a failure takes. Two processes that spin on one CPU take many seconds beside other busy ones.
+const WATCHDOG: Duration = Duration::from_secs(120);
+
 /// Positions in each of the passes with 4 KiB transfers.
 const IN_PASS_1: u64 = 5_000;
 const IN_PASS_2: u64 = (1 << 20) + 77;
@@ -107,7 +110,7 @@ fn task(workload: Workload) -> Task {
 }
 
 fn seen(inner: &'static dyn Transport, workload: Workload, at: u64, fault: Fault) -> Result<Launch, String> {
-    stream(Duration::from_secs(20), task(workload), Placement::OneCpu, &Faulty { inner, at, fault })
+    stream(WATCHDOG, task(workload), Placement::OneCpu, &Faulty { inner, at, fault })
 }
 
 const CHANGED: Fault = Fault::Write(|bytes, index| {
@@ -228,7 +231,7 @@ impl Fill for FaultyFill {
 }
 
 fn seen_in_place(workload: Workload, at: u64) -> Result<Launch, String> {
-    stream(Duration::from_secs(20), task(workload), Placement::OneCpu, &FaultyInPlace { at })
+    stream(WATCHDOG, task(workload), Placement::OneCpu, &FaultyInPlace { at })
 }
 
 #[test]

@@ -103,11 +103,15 @@ mod tests {
 
     /// Two repetitions of 200 messages of 64 bytes, after 200 that are compared.
     fn launch(at: u64, fault: Fault) -> Result<Launch, String> {
+        launch_within(Duration::from_secs(60), at, fault)
+    }
+
+    fn launch_within(limit: Duration, at: u64, fault: Fault) -> Result<Launch, String> {
         let Ends { writer, reader } = kernel_pipe::DEFAULT.connect(Placement::OneCpu)?;
         let baton = SharedBaton::new(Placement::OneCpu.idle()).unwrap();
         let cpu = Placement::OneCpu.cpus()?[0];
         let posts = [Post { name: "producer", cpu }, Post { name: "consumer", cpu }];
-        crew::run_within(Duration::from_secs(3), &posts, move |index| match index {
+        crew::run_within(limit, &posts, move |index| match index {
             0 => {
                 drop(reader);
                 produce(Box::new(Faulty { inner: writer, at, fault, position: 0 }), baton, SIZE).map(|()| None)
@@ -147,7 +151,7 @@ mod tests {
     #[test]
     fn a_lost_byte_gives_no_figure() {
         for at in [5000, PASS_BYTES + 5001, 3 * PASS_BYTES - 1] {
-            let why = launch(at, lost).unwrap_err();
+            let why = launch_within(Duration::from_secs(3), at, lost).unwrap_err();
             assert!(why.contains("is wrong") || why.contains("said nothing"), "{at}: {why}");
         }
     }
