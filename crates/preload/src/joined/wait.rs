@@ -17,6 +17,9 @@ const OFFERS: u32 = 4;
 /// An offer that took so many ticks (100 to 300 microseconds), and after which the other side had not done much, was taken
 /// by somebody else. A sleep would have kept this side's share of the CPU.
 const DEAR: u64 = 300_000;
+/// So long (about 1 millisecond) no offer is to take, however much the other side has done: beside a third program each
+/// takes a time slice, and a sleep costs less than a hundredth of that.
+const LONG: u64 = 2_500_000;
 /// What a dear offer is taken to have taken at most, so that who was stopped for a while is not marked for long.
 const DEAREST: u64 = 100_000_000;
 /// After a dear offer none is made for as long as it took; after the next, soon, for four times as long, up to so many times.
@@ -56,7 +59,7 @@ impl Patience {
 pub(super) enum Found {
     Nothing,
     Something,
-    /// So much that giving the CPU away was right, however long it took.
+    /// So much that giving the CPU away was right, if it did not take too long.
     Much,
 }
 
@@ -73,15 +76,16 @@ fn offers(patience: &Patience, look: impl Fn() -> Found) -> bool {
     for _ in 0..OFFERS {
         kernel::give_the_cpu_away();
         let (found, now) = (look(), kernel::ticks());
-        if found == Found::Much {
+        let took = now.wrapping_sub(before);
+        if found == Found::Much && took < LONG {
             return true;
         }
-        let is_dear = now.wrapping_sub(before) > DEAR;
+        let is_dear = took > DEAR;
         if is_dear {
             patience.has_made_dear_offer(before, now);
         }
-        if found == Found::Something || is_dear {
-            return found == Found::Something;
+        if found != Found::Nothing || is_dear {
+            return found != Found::Nothing;
         }
         before = now;
     }
