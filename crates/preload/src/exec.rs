@@ -178,9 +178,29 @@ unsafe fn is_better_off(path: *const c_char, arguments: Strings, descriptors: De
     // SAFETY: the caller's promise. Where the kernel finds a file there is a C string.
     unsafe {
         raw::expect_regular(path).is_ok()
-            && (is_known_to_be_better_off(path, arguments, descriptors)
-                || raw::open(path).is_ok_and(|file| prepare_for(executable::look(file), descriptors)))
+            && (is_known_to_be_better_off(path, arguments, descriptors) || is_seen_to_be_better_off(path, descriptors))
     }
+}
+
+/// Whether its last starts tell that, or its file.
+///
+/// # Safety
+/// `path` is a C string.
+#[unsafe(link_section = ".text.hot.millstream")]
+unsafe fn is_seen_to_be_better_off(path: *const c_char, descriptors: Descriptors) -> bool {
+    // SAFETY: the caller's promise.
+    let name = unsafe { CStr::from_ptr(path) };
+    // This process becomes that program: what was noted is of the same kind.
+    if descriptors == Descriptors::Ours && joined::is_brief(name) {
+        return true;
+    }
+    // SAFETY: the caller's promise.
+    let Ok(file) = (unsafe { raw::open(path) }) else { return false };
+    let kind = executable::look(file);
+    if kind == Kind::Leaf && descriptors == Descriptors::Ours {
+        joined::know(name);
+    }
+    prepare_for(kind, descriptors)
 }
 
 /// The same for the first file called `name` in the directories of PATH, as `execvp` finds it.

@@ -11,6 +11,7 @@
 //! know this library and make a promise instead: [`promised`].
 
 mod alone;
+mod brief;
 mod calls;
 mod confined;
 mod contention;
@@ -52,13 +53,15 @@ use calls::{Calls, has_one_thread, read_from_kernel, write_to_kernel};
 use end::{READER, Stage, WRITER};
 use signals::Held;
 
+pub(crate) use brief::{expect_starts, is_brief, know};
 pub(crate) use confined::leaves;
 pub(crate) use interposed::{next_by_name, start_counting};
 pub(crate) use notice::fate_of as fate_of_other_use;
 
 /// Nothing is done for a pipe before so much has gone through it. On one CPU what is done then costs about as much as it gains
 /// with 3 to 4 MB, so who joins never loses more than twice what it could have saved.
-const WORTH_IT: u64 = 4 << 20;
+/// A piece of exactly 4 MiB, which `split` and others make, ends before that.
+const WORTH_IT: u64 = (4 << 20) + (512 << 10);
 /// A call costs the kernel as much as moving so many bytes.
 const CALL: u64 = 1024;
 /// And this, if all processes of the machine have to be looked at, which may take milliseconds.

@@ -13,6 +13,14 @@ pub(crate) fn is_wanted() -> bool {
 
 pub(crate) fn has_pipe() {}
 
+pub(crate) fn expect_starts() {}
+
+pub(crate) fn is_brief(_: &CStr) -> bool {
+    false
+}
+
+pub(crate) fn know(_: &CStr) {}
+
 pub(crate) fn start_counting() {}
 
 pub(crate) fn has_some_bytes(_: c_int) -> bool {

@@ -56,6 +56,7 @@ pub unsafe extern "C" fn pipe2(ends: *mut [c_int; 2], flags: c_int) -> c_int {
     if outcome.is_ok() {
         // SAFETY: the kernel has just written both numbers there.
         let [reader, _] = unsafe { ends.read() };
+        joined::expect_starts();
         if is_for_itself(flags) {
             joined::has_pipe();
         }

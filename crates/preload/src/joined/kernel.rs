@@ -453,6 +453,14 @@ pub(super) fn page_of_this_process() -> Option<&'static AtomicU32> {
     }
 }
 
+/// Zeros that this process shares with every child that it forks from now on.
+pub(super) fn page_of_children(len: usize) -> Option<*mut u8> {
+    let (access, flags) = ((k::PROT_READ | k::PROT_WRITE) as usize, (k::MAP_SHARED | k::MAP_ANONYMOUS) as usize);
+    // SAFETY: a new mapping where the kernel likes.
+    let page = unsafe { any(k::__NR_mmap, [0, len, access, flags, usize::MAX, 0]) };
+    (page > 0).then_some(page as *mut u8)
+}
+
 /// The head of the calling thread's list of robust futexes, as the kernel knows it.
 pub(super) fn robust_list() -> Option<*mut RobustList> {
     let (mut head, mut len) = (core::ptr::null_mut::<RobustList>(), 0_usize);
