@@ -11,7 +11,7 @@ use core::ffi::CStr;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 
-use super::{IS_WANTED, after, kernel};
+use super::{IS_WANTED, after, confined, kernel};
 use crate::counted;
 
 /// So many ticks after its start (about 5 milliseconds) a brief program has ended.
@@ -37,7 +37,7 @@ static PAGE: AtomicPtr<[Starts; PROGRAMS]> = AtomicPtr::new(core::ptr::null_mut(
 pub(crate) fn expect_starts() {
     // A run that counts wants the library in every program, and so does a user who has said when pipes join.
     let is_asked = IS_WANTED.load(Relaxed) && after().is_none() && !counted::is_wanted();
-    if is_asked && PAGE.load(Relaxed).is_null() {
+    if is_asked && PAGE.load(Relaxed).is_null() && !confined::may_not_join() {
         let page = kernel::page_of_children(size_of::<[Starts; PROGRAMS]>());
         PAGE.store(page.unwrap_or(core::ptr::null_mut()).cast(), Relaxed);
     }

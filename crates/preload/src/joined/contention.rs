@@ -2,8 +2,8 @@
 //! (`/proc/PID/schedstat`, run-queue delay). A reader that spins beside two busy programs on two CPUs takes a third of what the
 //! slowest of them has. A sleeping one leaves the pipeline as fast as the kernel's.
 
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::kernel;
 use super::wait::is_before;
@@ -70,4 +70,41 @@ fn number(digits: &[u8]) -> Option<u64> {
     digits
         .iter()
         .try_fold(0_u64, |value, &digit| value.checked_mul(10)?.checked_add(u64::from(char::from(digit).to_digit(10)?)))
+}
+
+/// Whether a third program wants the CPU that both sides of a pipe share: the CPU time that neither of the two had.
+pub(super) struct SharedCpu {
+    /// The process at the other side; 0: not known.
+    other: AtomicU32,
+    asked_at_ns: AtomicU64,
+    /// For which both sides had run as of then.
+    run_ns: AtomicU64,
+}
+
+impl SharedCpu {
+    /// Shares are of the time since the last question, if it was not longer ago. In more time both may have slept.
+    const RECENT_NS: u64 = 20_000_000;
+    /// A third program is there if it had one of so many parts of that time.
+    const PART: u64 = 4;
+
+    pub(super) const fn new() -> SharedCpu {
+        SharedCpu { other: AtomicU32::new(0), asked_at_ns: AtomicU64::new(0), run_ns: AtomicU64::new(0) }
+    }
+
+    pub(super) fn is_shared_with(&self, process: u32) {
+        self.other.store(process, Relaxed);
+    }
+
+    /// Takes three system calls, and so is asked after what has taken a time slice.
+    #[cold]
+    pub(super) fn has_third(&self) -> bool {
+        let other = self.other.load(Relaxed);
+        if other == 0 {
+            return false;
+        }
+        let (now, run) = (kernel::monotonic_ns(), kernel::run_ns_with(other));
+        let passed = now.wrapping_sub(self.asked_at_ns.swap(now, Relaxed));
+        let ran = run.wrapping_sub(self.run_ns.swap(run, Relaxed));
+        passed < Self::RECENT_NS && ran < passed - passed / Self::PART
+    }
 }

@@ -279,9 +279,8 @@ pub(super) fn wait(word: &AtomicU32, value: u32, limit_ns: Option<u64>) -> isize
 pub(super) fn wait_resumed(word: &AtomicU32, value: u32, limit_ns: u64) -> isize {
     const ENOSYS: isize = -38;
     const FUTEX2_SIZE_U32: u32 = 2;
-    let (mut until, clock) = (Time { seconds: 0, nanoseconds: 0 }, k::CLOCK_MONOTONIC as usize);
-    // SAFETY: room for a time.
-    unsafe { any(k::__NR_clock_gettime, [clock, (&raw mut until) as usize, 0, 0, 0, 0]) };
+    let clock = k::CLOCK_MONOTONIC as usize;
+    let mut until = time_of(clock);
     let nanoseconds = until.nanoseconds as u64 + limit_ns;
     until.seconds += (nanoseconds / NANOSECONDS) as i64;
     until.nanoseconds = (nanoseconds % NANOSECONDS) as i64;
@@ -292,6 +291,31 @@ pub(super) fn wait_resumed(word: &AtomicU32, value: u32, limit_ns: u64) -> isize
         ENOSYS => wait(word, value, None),
         outcome => outcome,
     }
+}
+
+fn time_of(clock: usize) -> Time {
+    let mut time = Time { seconds: 0, nanoseconds: 0 };
+    // SAFETY: room for a time.
+    unsafe { any(k::__NR_clock_gettime, [clock, (&raw mut time) as usize, 0, 0, 0, 0]) };
+    time
+}
+
+/// Nanoseconds that have passed.
+pub(super) fn monotonic_ns() -> u64 {
+    in_ns(&time_of(k::CLOCK_MONOTONIC as usize))
+}
+
+/// Nanoseconds for which this process and another have run on a CPU; of one that is gone none are known.
+pub(super) fn run_ns_with(process: u32) -> u64 {
+    /// `MAKE_PROCESS_CPUCLOCK` of Linux: what the scheduler has counted.
+    const SCHEDULED: u32 = 2;
+    let others = (!process << 3) | SCHEDULED;
+    let own = k::CLOCK_PROCESS_CPUTIME_ID as usize;
+    in_ns(&time_of(own)).wrapping_add(in_ns(&time_of(others as usize)))
+}
+
+fn in_ns(time: &Time) -> u64 {
+    (time.seconds as u64).wrapping_mul(NANOSECONDS).wrapping_add(time.nanoseconds as u64)
 }
 
 /// `struct futex_waitv`.

@@ -191,7 +191,10 @@ fn accepted(found: &offer::Found) -> Result<&'static Slot, Fate> {
     }
     let now = before.next(millstream_sys::own_pid());
     match word.compare_exchange(before.word(), now.word(), SeqCst, SeqCst) {
-        Ok(_) => Ok(slot),
+        Ok(_) => {
+            READER.patience.shared_cpu.is_shared_with(found.process);
+            Ok(slot)
+        }
         Err(_) => refused(slot),
     }
 }
@@ -279,6 +282,7 @@ pub(super) fn prove(end: &End, slot: &Slot) {
             }
             return;
         }
+        end.patience.shared_cpu.is_shared_with(reader.process);
         offer::withdraw();
         crate::pipes::enlarge_to_join(end.fd());
         if !alone::has_own_file(end.fd(), true) {

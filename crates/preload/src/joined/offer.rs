@@ -28,7 +28,7 @@ static OFFERER: AtomicU32 = AtomicU32::new(0);
 
 /// What somebody offers.
 pub(super) struct Found {
-    process: u32,
+    pub(super) process: u32,
     fd: u32,
 }
 

@@ -5,8 +5,9 @@ use core::hint::spin_loop;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
+use super::contention::{self, SharedCpu};
 use super::end::End;
-use super::{contention, kernel};
+use super::kernel;
 
 /// How often one looks: about as long as a wake-up between two CPUs takes.
 const LOOKS_MAX: u32 = 1000;
@@ -17,8 +18,8 @@ const OFFERS: u32 = 4;
 /// An offer that took so many ticks (100 to 300 microseconds), and after which the other side had not done much, was taken
 /// by somebody else. A sleep would have kept this side's share of the CPU.
 const DEAR: u64 = 300_000;
-/// So long (about 1 millisecond) no offer is to take, however much the other side has done: beside a third program each
-/// takes a time slice, and a sleep costs less than a hundredth of that.
+/// After so long an offer (about 1 millisecond) by which the other side has done much, the question is who had the CPU. Beside a
+/// third program each offer takes a time slice, and a sleep costs less than a hundredth of that.
 const LONG: u64 = 2_500_000;
 /// What a dear offer is taken to have taken at most, so that who was stopped for a while is not marked for long.
 const DEAREST: u64 = 100_000_000;
@@ -33,11 +34,17 @@ pub(super) struct Patience {
     looks: AtomicU32,
     offers_resume_at: AtomicU64,
     rest: AtomicU32,
+    pub(super) shared_cpu: SharedCpu,
 }
 
 impl Patience {
     pub(super) const fn new() -> Patience {
-        Patience { looks: AtomicU32::new(LOOKS_MAX), offers_resume_at: AtomicU64::new(0), rest: AtomicU32::new(0) }
+        Patience {
+            looks: AtomicU32::new(LOOKS_MAX),
+            offers_resume_at: AtomicU64::new(0),
+            rest: AtomicU32::new(0),
+            shared_cpu: SharedCpu::new(),
+        }
     }
 
     fn rests(&self, now: u64) -> bool {
@@ -59,7 +66,7 @@ impl Patience {
 pub(super) enum Found {
     Nothing,
     Something,
-    /// So much that giving the CPU away was right, if it did not take too long.
+    /// So much that giving the CPU away was right, however long it took, if the other side had it.
     Much,
 }
 
@@ -77,7 +84,7 @@ fn offers(patience: &Patience, look: impl Fn() -> Found) -> bool {
         kernel::give_the_cpu_away();
         let (found, now) = (look(), kernel::ticks());
         let took = now.wrapping_sub(before);
-        if found == Found::Much && took < LONG {
+        if found == Found::Much && (took < LONG || !patience.shared_cpu.has_third()) {
             return true;
         }
         let is_dear = took > DEAR;
