@@ -312,16 +312,15 @@ fn brief_programs_run_without_the_library_after_two_of_them() {
     let turns = "for i in {1..40}; do \"$HAS\" | cat; done";
     let can_join = cfg!(target_arch = "x86_64");
     // How soon the next turn comes is the machine's affair.
-    let is_learnt = common::mostly(|| {
+    let is_learnt = (0..100).any(|_| {
         let has = has_library_in_turns(&[], turns);
-        assert_eq!(has[..2], [can_join; 2], "{has:?}");
-        has.len() == 40 && has.contains(&false)
+        assert_eq!((has.len(), &has[..3]), (40, &[can_join; 3][..]), "{has:?}");
+        has.contains(&false)
     });
     assert!(is_learnt);
     // What counts wants to see all, and a user who says when pipes join means it.
-    for options in [&["--stats-file", "/dev/null"][..], &["--ring-after", "1"]] {
-        assert_eq!(has_library_in_turns(options, turns), [can_join; 40], "{options:?}");
-    }
+    assert_eq!(has_library_in_turns(&["--stats-file", "/dev/null"], turns), [true; 40]);
+    assert_eq!(has_library_in_turns(&["--ring-after", "1"], turns), [can_join; 40]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `execve` and its relatives: as ever, but a program that has no use for this library, or whose loader cannot use it,
 //! is started without it.
 //!
-//! Loading the library costs a program 14 to 20 us, looking at its file 2 us, knowing it by its name nothing ([`tools`]). Shell scripts
+//! Loading the library costs a program 50 us, looking at its file 2 us, knowing it by its name nothing ([`tools`]). Shell scripts
 //! are mostly made of programs that neither make pipes nor start others. What is taken out of the environment is exactly
 //! what `millstream run` put there, and only if nobody added to it. Wrong guesses do no harm: a program without the library
 //! has ordinary pipes.
@@ -190,7 +190,7 @@ unsafe fn is_better_off(path: *const c_char, arguments: Strings, descriptors: De
 unsafe fn is_seen_to_be_better_off(path: *const c_char, descriptors: Descriptors) -> bool {
     // SAFETY: the caller's promise.
     let name = unsafe { CStr::from_ptr(path) };
-    // This process becomes that program: what was noted is of the same kind.
+    // Mostly this process becomes that program. Where it spawns it instead, it is alive when it spawns the next, which is not brief then.
     if descriptors == Descriptors::Ours && joined::is_brief(name) {
         return true;
     }

@@ -5,7 +5,8 @@
 //! [`stdio`] see to calls that are not made by name, [`calls`] has `read` and `write`; [`notice`] finds
 //! the descriptors that are worth it, and [`end`] is what is known of one; `guard` makes a
 //! process leave before it does anything that the ring cannot carry, `confined` before it confines itself; `alone` proves that nobody else is there; `meet` is how two
-//! sides agree; [`slot`] is the ring; `stream` reads and writes, `polled` waits; `retreat` gives everything back to the kernel.
+//! sides agree; [`slot`] is the ring; `stream` reads and writes, `polled` waits; `retreat` gives everything back to the kernel. `brief` learns
+//! which programs are too short for any of that.
 //!
 //! Only processes with one thread: the flag by which glibc itself knows that is looked at in every call. And programs that
 //! know this library and make a promise instead: [`promised`].

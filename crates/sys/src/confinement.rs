@@ -232,6 +232,13 @@ mod trial {
             // Signal 0 is none.
             allowed(k::__NR_rt_tgsigqueueinfo, [own, thread, 0, at, 0, 0])?;
             allowed(k::__NR_kill, [own, 0, 0, 0, 0, 0])?;
+            let cpu_time_of_process = (!own << 3) | 2;
+            for clock in [k::CLOCK_MONOTONIC as usize, k::CLOCK_PROCESS_CPUTIME_ID as usize, cpu_time_of_process] {
+                allowed(k::__NR_clock_gettime, [clock, at, 0, 0, 0, 0])?;
+            }
+            // Missing before Linux 5.16, and then done without.
+            // SAFETY: a list of none is refused.
+            unsafe { any(k::__NR_futex_waitv, [0; 6]) };
             allowed(k::__NR_get_robust_list, [0, at, at + 8, 0, 0, 0])
         };
         all().is_some()

@@ -2,7 +2,7 @@
 //!
 //! A process that makes pipes has a page that it shares with the children that it forks. Before a child becomes a program that
 //! starts no others, it notes there the program, itself and the time. The program was brief if its process was gone when the
-//! same program was started again, within 5 milliseconds: in that time nothing moves as much as is worth a ring. After
+//! same program was started again, within 5 milliseconds: what moves in that time gains less than a start costs. After
 //! [`STREAK`] brief starts without a break the next one goes without the library. One that is not brief ends the streak.
 //!
 //! The page is only evidence: whatever it says, a program without the library has ordinary pipes.
@@ -11,7 +11,8 @@ use core::ffi::CStr;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 
-use super::{IS_WANTED, after, confined, kernel};
+use super::confined::has_untried_filter;
+use super::{IS_WANTED, after, kernel};
 use crate::counted;
 
 /// So many ticks after its start (about 5 milliseconds) a brief program has ended.
@@ -30,14 +31,17 @@ struct Starts {
     streak: AtomicU32,
 }
 
-/// Null until this process, or one that it was forked from, made a pipe.
+/// Null until this process, or one that it was forked from, made two pipes.
 static PAGE: AtomicPtr<[Starts; PROGRAMS]> = AtomicPtr::new(core::ptr::null_mut());
 
-/// This process makes a pipe, and so will start programs at it.
+/// Pipes that this process has made, as far as that matters.
+static PIPES: AtomicU32 = AtomicU32::new(0);
+
+/// This process makes a pipe, and so will start programs at it. One that makes a single pipe need not learn anything.
 pub(crate) fn expect_starts() {
     // A run that counts wants the library in every program, and so does a user who has said when pipes join.
     let is_asked = IS_WANTED.load(Relaxed) && after().is_none() && !counted::is_wanted();
-    if is_asked && PAGE.load(Relaxed).is_null() && !confined::may_not_join() {
+    if is_asked && PIPES.fetch_add(1, Relaxed) == 1 && PAGE.load(Relaxed).is_null() && !has_untried_filter() {
         let page = kernel::page_of_children(size_of::<[Starts; PROGRAMS]>());
         PAGE.store(page.unwrap_or(core::ptr::null_mut()).cast(), Relaxed);
     }
@@ -72,6 +76,10 @@ pub(crate) fn know(path: &CStr) {
 fn starts_of(path: &CStr) -> Option<(&'static Starts, u64)> {
     // SAFETY: null, or a page that lasts, and whose bytes are numbers.
     let page = unsafe { PAGE.load(Relaxed).as_ref() }.filter(|_| IS_WANTED.load(Relaxed))?;
+    // Elsewhere another directory has another program of that name.
+    if !path.to_bytes().starts_with(b"/") {
+        return None;
+    }
     // FNV-1a.
     let mix = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
     let hash = path.to_bytes().iter().fold(0xcbf2_9ce4_8422_2325, mix) | 1;

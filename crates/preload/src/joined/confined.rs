@@ -18,10 +18,14 @@ pub(super) fn may_not_join() -> bool {
     const FORBIDDEN: u8 = 2;
     static ANSWER: AtomicU8 = AtomicU8::new(0);
     if ANSWER.load(Relaxed) == 0 {
-        let may = confinement::filters() <= own_run().filters;
-        ANSWER.store(if may { ALLOWED } else { FORBIDDEN }, Relaxed);
+        ANSWER.store(if has_untried_filter() { FORBIDDEN } else { ALLOWED }, Relaxed);
     }
     ANSWER.load(Relaxed) == FORBIDDEN
+}
+
+/// As of now: the process may still confine itself.
+pub(super) fn has_untried_filter() -> bool {
+    confinement::filters() > own_run().filters
 }
 
 /// Before a call past glibc's guards, for which this stands. `false`: a pipe could not be given back.

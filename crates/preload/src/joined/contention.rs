@@ -82,8 +82,9 @@ pub(super) struct SharedCpu {
 }
 
 impl SharedCpu {
-    /// Shares are of the time since the last question, if it was not longer ago. In more time both may have slept.
-    const RECENT_NS: u64 = 20_000_000;
+    /// Shares are of the time since the last question, if it was not longer ago: several slices of several programs. In more
+    /// time both may have slept.
+    const RECENT_NS: u64 = 100_000_000;
     /// A third program is there if it had one of so many parts of that time.
     const PART: u64 = 4;
 
