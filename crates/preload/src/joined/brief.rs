@@ -39,7 +39,7 @@ static PIPES: AtomicU32 = AtomicU32::new(0);
 
 /// This process makes a pipe, and so will start programs at it. One that makes a single pipe need not learn anything.
 pub(crate) fn expect_starts() {
-    // A run that counts wants the library in every program, and so does a user who has said when pipes join.
+    // Statistics need the library in every program, and '--ring-after' is an order.
     let is_asked = IS_WANTED.load(Relaxed) && after().is_none() && !counted::is_wanted();
     if is_asked && PIPES.fetch_add(1, Relaxed) == 1 && PAGE.load(Relaxed).is_null() && !has_untried_filter() {
         let page = kernel::page_of_children(size_of::<[Starts; PROGRAMS]>());
