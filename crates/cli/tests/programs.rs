@@ -318,8 +318,8 @@ fn a_tool_that_says_little_runs_without_the_library_even_at_a_pipe() {
 #[test]
 fn a_filter_of_little_runs_without_the_library_and_one_of_much_has_it() {
     let scratch = Scratch::new();
-    let (little, much) = (scratch.file("little", "text\n"), scratch.file("much", &("x".repeat(2 << 20) + "\n")));
-    let lines = "x".repeat(700_000) + "\n";
+    let (little, much) = (scratch.file("little", "text\n"), scratch.file("much", &("x".repeat(10 << 20) + "\n")));
+    let lines = "x".repeat(5 << 20) + "\n";
     let (one, other) = (scratch.file("one", &lines), scratch.file("other", &lines));
     // sed writes its environment behind each line.
     let has_library = |options: &[&str], script: &str| {
@@ -340,6 +340,7 @@ fn a_filter_of_little_runs_without_the_library_and_one_of_much_has_it() {
         format!("sleep 0.1 | SED {little} | /bin/cat"),
         // Larger, but at no pipe.
         format!("SED {much} >{much}.out; /bin/cat {much}.out"),
+        format!("mkfifo {much}.fifo; /bin/cat {much}.fifo & SED {much} >{much}.fifo; wait"),
     ] {
         assert!(!has_library(&[], &bounded), "{bounded}");
     }
