@@ -324,6 +324,23 @@ alone! {
         assert_eq!(writer.set_capacity(65_536).unwrap(), 65_536);
     }
 
+    fn kept_room_is_gone_after_another_write() {
+        let (mut reader, mut writer) = trusting();
+        let mut room = writer.reserve(5).unwrap();
+        fill(&mut room, b"grain");
+        room.keep();
+        assert_eq!(writer.reserved().unwrap().commit(5).unwrap(), 5);
+        assert!(writer.reserved().is_none());
+        let mut room = writer.reserve(5).unwrap();
+        fill(&mut room, b"chaff");
+        room.keep();
+        writer.write_all(b"!").unwrap();
+        assert!(writer.reserved().is_none(), "its room has become that of the write");
+        drop(writer);
+        reader.borrow().unwrap().keep();
+        assert_eq!(take(&mut reader), b"grain!");
+    }
+
     fn the_capacity_stays_while_somebody_works_in_place() {
         let (mut reader, mut writer) = trusting();
         let other = writer.try_clone().unwrap();

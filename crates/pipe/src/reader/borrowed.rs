@@ -68,6 +68,23 @@ impl Borrowed<'_> {
     pub fn consume(self, count: usize) {
         self.reader.consume(count);
     }
+
+    /// Keeps the bytes shown without this value, which a binding to another language cannot hold: the next [`Reader::borrow`] shows
+    /// them again, and [`BufRead::consume`] takes them. Any other use of the reader may give them back.
+    ///
+    /// ```
+    /// use std::io::{BufRead, Write};
+    ///
+    /// let (mut reader, mut writer) = millstream_pipe::pipe()?;
+    /// writer.write_all(b"grain")?;
+    /// reader.borrow()?.keep();
+    /// reader.consume(4);
+    /// assert_eq!(reader.borrow()?.segments().concat(), b"n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn keep(self) {
+        std::mem::forget(self);
+    }
 }
 
 impl Drop for Borrowed<'_> {

@@ -107,6 +107,12 @@ impl Reservation<'_> {
             }
         }
     }
+
+    /// Keeps the room reserved without this value, which a binding to another language cannot hold; [`Writer::reserved`] has it
+    /// again. Any other use of the writer may give the room back.
+    pub fn keep(self) {
+        std::mem::forget(self);
+    }
 }
 
 impl Write for Reservation<'_> {
@@ -200,6 +206,28 @@ impl Writer {
             self.private.resize(len, 0);
         }
         Ok(Reservation { writer: self, filled: 0 })
+    }
+
+    /// The room that was [kept](Reservation::keep), if it was not given back meanwhile.
+    ///
+    /// ```
+    /// let (reader, mut writer) = millstream_pipe::pipe()?;
+    /// let mut room = writer.reserve(5)?;
+    /// room.segments_mut()[0].copy_from_slice(b"grain");
+    /// room.keep();
+    /// assert_eq!(reader.bytes_readable()?, 0);
+    /// assert_eq!(writer.reserved().unwrap().commit(5)?, 5);
+    /// assert!(writer.reserved().is_none());
+    /// assert_eq!(reader.bytes_readable()?, 5);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn reserved(&mut self) -> Option<Reservation<'_>> {
+        let is_standing = match &self.reserved {
+            Reserved::Nothing => false,
+            Reserved::Private(_) => true,
+            Reserved::InRing { claim, .. } => self.end.claim.is(claim),
+        };
+        is_standing.then_some(Reservation { writer: self, filled: 0 })
     }
 
     /// The process in whose name so many bytes can be claimed, if they can.
