@@ -1,5 +1,6 @@
 # make build    the programs and their library, in target/release
 # make test     every check and every test, with all of their set-up
+# make lib      libmillstream for C, shared and static, in target/c
 # make demo     every measurement in short, real pipelines too: a table of verdicts and a page, in two minutes
 # make check-models, check-asan, check-tsan, check-fuzz
 #              parts of make test: the ring under a model checker, ring and pipe under two sanitizers, corrupt segments
@@ -13,7 +14,8 @@
 # make fuzz-formats  SECONDS=10 for each by default: the formats and notations of networks against a fuzzer; needs a nightly
 #              compiler, and some minutes to build; not part of make test
 # make check-miri  not part of it: the ring under Miri, where that is installed
-# make install  PREFIX=/usr/local by default, DESTDIR for packages
+# make install  PREFIX=/usr/local by default, DESTDIR for packages; uninstall takes it away
+# make install-lib  the same for libmillstream: header, libraries, manual pages, pkg-config; uninstall-lib takes it away
 
 # What is built is looked for in target/.
 unexport CARGO_TARGET_DIR
@@ -27,11 +29,14 @@ CARGO ?= cargo
 BUILD = target/release
 LIBRARY = $(BUILD)/lib/millstream
 PRELOAD = target/preload/preload
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+C_LIBRARY = target/c
+C_SOURCE = crates/capi
 # A package by itself, built beside everything else. Aeron wants a newer CMake than most distributions have.
 RIVALS = CMAKE="$(CURDIR)/target/cmake/bin/cmake" $(CARGO)
 RIVALS_OPTIONS = --manifest-path rivals/Cargo.toml --target-dir target/rivals
 
-.PHONY: all build demo corpus rivals test install uninstall clean setup-build setup-test setup-rivals check-rivals
+.PHONY: all build lib install-lib uninstall-lib demo corpus rivals test install uninstall clean setup-build setup-test setup-rivals check-rivals
 .PHONY: soak storm fuzz-formats check-models check-asan check-tsan check-fuzz check-miri
 .PHONY: check-format check-lints check-licences check-docs check-tests
 
@@ -55,6 +60,17 @@ build: setup-build
 	@install -m 755 $(BUILD)/millstream $(LIBRARY)/millstream
 	@install -m 755 $(PRELOAD)/millstream $(BUILD)/millstream
 	@install -m 755 $(PRELOAD)/libmillstream_preload.so $(LIBRARY)/libmillstream_preload.so
+
+# The shared library is linked here, of the whole static one: rustc gives its own no symbol versions.
+lib: setup-build
+	$(CARGO) build --release -p millstream-capi
+	@mkdir -p $(C_LIBRARY)
+	@install -m 644 $(BUILD)/libmillstream_capi.a $(C_LIBRARY)/libmillstream.a
+	$(CC) -shared -o $(C_LIBRARY)/libmillstream.so.$(VERSION) -Wl,-soname,libmillstream.so.0 -Wl,--gc-sections \
+		-Wl,--version-script,$(C_SOURCE)/libmillstream.map -Wl,-z,defs -Wl,-z,now -Wl,-O1 -s \
+		-Wl,--whole-archive $(C_LIBRARY)/libmillstream.a -Wl,--no-whole-archive -lgcc_s -lpthread -lm -ldl -lc
+	@ln -sf libmillstream.so.$(VERSION) $(C_LIBRARY)/libmillstream.so.0
+	@ln -sf libmillstream.so.0 $(C_LIBRARY)/libmillstream.so
 
 # Status 3: a cell failed its checks, on a machine with one CPU for instance. The table says which, and why.
 demo: build
@@ -90,7 +106,7 @@ check-licences: setup-test
 check-docs: setup-test
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --no-deps --document-private-items
 
-check-tests: setup-test build
+check-tests: setup-test build lib
 	scripts/run-tests $(CARGO)
 
 check-models: setup-test
@@ -128,6 +144,25 @@ install: build
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/lib/millstream"
 	install -m 755 $(PRELOAD)/millstream "$(DESTDIR)$(PREFIX)/bin/millstream"
 	install -m 755 $(LIBRARY)/millstream $(LIBRARY)/libmillstream_preload.so "$(DESTDIR)$(PREFIX)/lib/millstream/"
+
+install-lib: lib
+	install -d "$(DESTDIR)$(PREFIX)/include" "$(DESTDIR)$(PREFIX)/lib/pkgconfig" \
+		"$(DESTDIR)$(PREFIX)/share/man/man3" "$(DESTDIR)$(PREFIX)/share/man/man7"
+	install -m 644 $(C_SOURCE)/include/millstream.h "$(DESTDIR)$(PREFIX)/include/"
+	install -m 755 $(C_LIBRARY)/libmillstream.so.$(VERSION) "$(DESTDIR)$(PREFIX)/lib/"
+	install -m 644 $(C_LIBRARY)/libmillstream.a "$(DESTDIR)$(PREFIX)/lib/"
+	ln -sf libmillstream.so.$(VERSION) "$(DESTDIR)$(PREFIX)/lib/libmillstream.so.0"
+	ln -sf libmillstream.so.0 "$(DESTDIR)$(PREFIX)/lib/libmillstream.so"
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' $(C_SOURCE)/millstream.pc.in \
+		>"$(DESTDIR)$(PREFIX)/lib/pkgconfig/millstream.pc"
+	install -m 644 $(C_SOURCE)/man/ms_pipe.3 "$(DESTDIR)$(PREFIX)/share/man/man3/"
+	install -m 644 $(C_SOURCE)/man/millstream.7 "$(DESTDIR)$(PREFIX)/share/man/man7/"
+
+uninstall-lib:
+	rm -f "$(DESTDIR)$(PREFIX)/include/millstream.h" "$(DESTDIR)$(PREFIX)/lib/pkgconfig/millstream.pc" \
+		"$(DESTDIR)$(PREFIX)/lib/libmillstream.a" "$(DESTDIR)$(PREFIX)/lib/libmillstream.so" \
+		"$(DESTDIR)$(PREFIX)/lib/libmillstream.so.0" "$(DESTDIR)$(PREFIX)/lib/libmillstream.so.$(VERSION)" \
+		"$(DESTDIR)$(PREFIX)/share/man/man3/ms_pipe.3" "$(DESTDIR)$(PREFIX)/share/man/man7/millstream.7"
 
 uninstall:
 	rm -f "$(DESTDIR)$(PREFIX)/bin/millstream"

@@ -5,6 +5,7 @@
 //!
 //! - [`kernel::Kernel`] is `pipe2(2)`. It is the reference; a test that it fails is a wrong test.
 //! - [`ours::Ours`] is `millstream_pipe`, and [`ours::Direct`] the same with direct transfer wherever it is possible.
+//! - [`c::C`] is the same by way of the functions of `libmillstream`.
 //! - [`in_place::InPlace`] is the same without a copy, by reserving and borrowing.
 //! - [`model::Model`] is a pipe in 150 lines, for threads only. It says what the contract means without any cleverness,
 //!   and the random tests compare with it.
@@ -39,6 +40,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 
 use rustix::fd::{BorrowedFd, OwnedFd};
 
+pub mod c;
 pub mod fifo;
 pub mod in_place;
 pub mod isolated;

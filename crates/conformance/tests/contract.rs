@@ -8,6 +8,10 @@ mod ours {
     millstream_conformance::contract!(processes: millstream_conformance::ours::Ours);
 }
 
+mod c {
+    millstream_conformance::contract!(processes: millstream_conformance::c::C);
+}
+
 mod ours_direct {
     millstream_conformance::contract!(processes: millstream_conformance::ours::Direct);
 }

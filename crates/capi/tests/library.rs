@@ -1,0 +1,228 @@
+//! The library as C programs use it: shared and static, the examples, an installation.
+//!
+//! 'make lib' has made what is tested.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn library() -> PathBuf {
+    let made = root().join("target/c");
+    assert!(made.join("libmillstream.so").exists(), "there is no libmillstream.so in target/c: run 'make lib' first");
+    made
+}
+
+/// A directory that goes with the value.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let path = std::env::temp_dir().join(format!("millstream-c-{}-{name}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        Scratch(path)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Linked {
+    Shared,
+    Static,
+    /// With the address sanitizer in the C program.
+    Sanitized,
+}
+
+fn succeed(command: &mut Command) -> Output {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let said = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {}: {said:?}", output.status);
+    output
+}
+
+/// A program that is ended after two minutes: one that hangs has failed.
+fn limited(program: impl AsRef<Path>) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["--signal=KILL", "120"]).arg(program.as_ref());
+    command
+}
+
+/// Compiles a C file of this crate, with every warning an error.
+fn compile(source: &str, scratch: &Scratch, linked: Linked) -> PathBuf {
+    let program = scratch.path(&format!("{}-{linked:?}", Path::new(source).file_stem().unwrap().to_string_lossy()));
+    let mut compiler = Command::new("cc");
+    compiler.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-pedantic", "-Werror"]);
+    compiler.arg("-I").arg(root().join("crates/capi/include"));
+    compiler.arg(root().join("crates/capi").join(source)).arg("-o").arg(&program);
+    match linked {
+        Linked::Static => compiler.arg(library().join("libmillstream.a")).args(["-lpthread", "-lm", "-ldl", "-lgcc_s"]),
+        Linked::Shared | Linked::Sanitized => compiler
+            .args(if linked == Linked::Sanitized { &["-fsanitize=address,undefined"][..] } else { &[] })
+            .arg("-L")
+            .arg(library())
+            .arg(format!("-Wl,-rpath,{}", library().display()))
+            .args(["-lmillstream", "-lpthread"]),
+    };
+    succeed(&mut compiler);
+    program
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+#[test]
+fn contract_holds_for_c_programs() {
+    for linked in [Linked::Shared, Linked::Static, Linked::Sanitized] {
+        let scratch = Scratch::new(&format!("contract-{linked:?}"));
+        let program = compile("tests/c/contract.c", &scratch, linked);
+        let said = text(&succeed(limited(program).arg(&scratch.0)));
+        let checks: u64 = said.split(' ').next().unwrap().parse().unwrap();
+        assert!(checks > 500_000, "{said}");
+    }
+}
+
+/// The program in docs/c.md.
+#[test]
+fn quick_start_of_the_docs_runs() {
+    let scratch = Scratch::new("start");
+    let page = std::fs::read_to_string(root().join("docs/c.md")).unwrap();
+    let program = page.split("```c\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let source = scratch.path("start.c");
+    std::fs::write(&source, program).unwrap();
+    let program = compile(source.to_str().unwrap(), &scratch, Linked::Shared);
+    assert_eq!(text(&succeed(&mut limited(program))), "grain\n");
+}
+
+#[test]
+fn copy_example_copies_a_file() {
+    let scratch = Scratch::new("copy");
+    let bytes: Vec<u8> = (0..5_000_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let (from, to) = (scratch.path("from"), scratch.path("to"));
+    std::fs::write(&from, &bytes).unwrap();
+    for linked in [Linked::Shared, Linked::Static] {
+        let program = compile("examples/copy.c", &scratch, linked);
+        succeed(limited(&program).args([&from, &to]));
+        assert!(std::fs::read(&to).unwrap() == bytes);
+        std::fs::remove_file(&to).unwrap();
+        let refused = limited(&program).args([Path::new("no-such-file"), &to]).output().unwrap();
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("no-such-file"), "{refused:?}");
+        assert_eq!(limited(&program).output().unwrap().status.code(), Some(2));
+    }
+}
+
+#[test]
+fn event_loop_example_adds_what_three_processes_send() {
+    let scratch = Scratch::new("loop");
+    let program = compile("examples/event_loop.c", &scratch, Linked::Shared);
+    let said = text(&succeed(&mut limited(program)));
+    let mut lines: Vec<_> = said.lines().collect();
+    lines.sort_unstable();
+    let expected: Vec<_> =
+        (1..=3).map(|step| format!("process {step} sent numbers with the sum {}", step * 499_500)).collect();
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn zero_copy_example_copies_no_byte() {
+    let scratch = Scratch::new("zero");
+    let program = compile("examples/zero_copy.c", &scratch, Linked::Shared);
+    for count in [0_u64, 1, 100_003, 3_000_000] {
+        let said = text(&succeed(limited(&program).arg(count.to_string())));
+        let sum = count * count.saturating_sub(1) / 2;
+        assert_eq!(said, format!("sum {sum}, {} bytes, all in place\n", count * 8));
+    }
+}
+
+#[test]
+fn shared_library_has_a_name_and_symbol_versions() {
+    let shared = library().join("libmillstream.so");
+    let tags = text(&succeed(Command::new("readelf").arg("-dW").arg(&shared)));
+    assert!(tags.contains("Library soname: [libmillstream.so.0]"), "{tags}");
+    let symbols =
+        text(&succeed(Command::new("nm").args(["-D", "--defined-only", "--with-symbol-versions"]).arg(&shared)));
+    let defined: Vec<_> = symbols.lines().filter_map(|line| line.split(' ').nth(2)).collect();
+    let (functions, nodes): (Vec<&str>, Vec<&str>) = defined.iter().partition(|name| name.starts_with("ms_"));
+    assert!(functions.len() >= 26, "{defined:?}");
+    assert!(functions.iter().all(|name| name.ends_with("@@MILLSTREAM_0.1")), "{functions:?}");
+    // The node itself; nothing of Rust.
+    assert_eq!(nodes, ["MILLSTREAM_0.1"], "{defined:?}");
+}
+
+#[test]
+fn installed_library_is_found_and_leaves_nothing() {
+    let scratch = Scratch::new("installed");
+    let place = scratch.path("root");
+    let make = |target: &str| {
+        let mut command = Command::new("make");
+        // The tests' own 'make' has told its children about itself.
+        command.current_dir(root()).env_remove("MAKEFLAGS").env_remove("MAKELEVEL").env_remove("MFLAGS");
+        succeed(
+            command.args(["--no-print-directory", target, "PREFIX=/usr"]).arg(format!("DESTDIR={}", place.display())),
+        )
+    };
+    make("install-lib");
+    for file in [
+        "include/millstream.h",
+        "lib/libmillstream.so",
+        "lib/libmillstream.so.0",
+        "lib/libmillstream.a",
+        "lib/pkgconfig/millstream.pc",
+        "share/man/man3/ms_pipe.3",
+        "share/man/man7/millstream.7",
+    ] {
+        assert!(place.join("usr").join(file).exists(), "{file}");
+    }
+    let ask = |what: &str| {
+        let mut command = Command::new("pkg-config");
+        command.env("PKG_CONFIG_SYSROOT_DIR", &place).env("PKG_CONFIG_PATH", place.join("usr/lib/pkgconfig"));
+        // Where a program would leave these out because they are the system's.
+        command.env("PKG_CONFIG_ALLOW_SYSTEM_CFLAGS", "1").env("PKG_CONFIG_ALLOW_SYSTEM_LIBS", "1");
+        text(&succeed(command.args([what, "millstream"]))).trim().to_owned()
+    };
+    assert_eq!(ask("--modversion"), env!("CARGO_PKG_VERSION"));
+    let program = scratch.path("copy");
+    let mut compiler = Command::new("cc");
+    compiler.arg(root().join("crates/capi/examples/copy.c")).arg("-o").arg(&program);
+    succeed(compiler.args(ask("--cflags").split(' ')).args(ask("--libs").split(' ')));
+    let (from, to) = (scratch.path("from"), scratch.path("to"));
+    std::fs::write(&from, "grain").unwrap();
+    succeed(limited(&program).args([&from, &to]).env("LD_LIBRARY_PATH", place.join("usr/lib")));
+    assert_eq!(std::fs::read(&to).unwrap(), b"grain");
+    make("uninstall-lib");
+    let left: Vec<_> = walk(&place).into_iter().filter(|path| !path.is_dir()).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+fn walk(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && !path.is_symlink() {
+            found.extend(walk(&path));
+        }
+        found.push(path);
+    }
+    found
+}
+
+#[test]
+fn manual_pages_are_well_formed() {
+    for page in ["man/ms_pipe.3", "man/millstream.7"] {
+        let page = root().join("crates/capi").join(page);
+        let made = succeed(Command::new("groff").args(["-man", "-Tutf8", "-ww", "-z"]).arg(&page));
+        assert!(made.stderr.is_empty(), "{}", String::from_utf8_lossy(&made.stderr));
+    }
+}
