@@ -1,10 +1,12 @@
 # make build    the programs and their library, in target/release
 # make test     every check and every test, with all of their set-up
 # make lib      libmillstream for C, shared and static, in target/c
+# make wheel    the Python package, with the program in it, in target/wheels
 # make demo     every measurement in short, real pipelines too: a table of verdicts and a page, in two minutes
 # make check-models, check-asan, check-tsan, check-fuzz
 #              parts of make test: the ring under a model checker, ring and pipe under two sanitizers, corrupt segments
 #              from a fuzzer; the last three need a nightly compiler
+# make check-python  part of it: the Python package; PYTHONS="python3 python3.13" for more than one, LIVES=300 by default
 # make corpus   a hundred real pipelines, bare and under 'run': whether any is slower; 20 minutes, see docs/benchmarks.md
 # make rivals   other ways between two processes beside ours, measured; some minutes, see docs/benchmarks.md
 # make check-rivals  their tests; neither is part of make test
@@ -32,12 +34,17 @@ PRELOAD = target/preload/preload
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 C_LIBRARY = target/c
 C_SOURCE = crates/capi
+PYTHONS ?= python3
+LIVES ?= 300
+WHEELS = target/wheels
+WHEEL_DATA = target/wheel-data
 # A package by itself, built beside everything else. Aeron wants a newer CMake than most distributions have.
 RIVALS = CMAKE="$(CURDIR)/target/cmake/bin/cmake" $(CARGO)
 RIVALS_OPTIONS = --manifest-path rivals/Cargo.toml --target-dir target/rivals
 
 .PHONY: all build lib install-lib uninstall-lib demo corpus rivals test install uninstall clean setup-build setup-test setup-rivals check-rivals
 .PHONY: soak storm fuzz-formats check-models check-asan check-tsan check-fuzz check-miri
+.PHONY: wheel setup-wheel check-python
 .PHONY: check-format check-lints check-licences check-docs check-tests
 
 all: build
@@ -72,6 +79,20 @@ lib: setup-build
 	@ln -sf libmillstream.so.$(VERSION) $(C_LIBRARY)/libmillstream.so.0
 	@ln -sf libmillstream.so.0 $(C_LIBRARY)/libmillstream.so
 
+setup-wheel:
+	@scripts/setup wheel
+
+# The program is in the wheel as a script, and what belongs to it where the program looks for it.
+wheel: build setup-wheel
+	@[ -x target/maturin/bin/python ] || python3 -m venv target/maturin
+	@target/maturin/bin/pip install --quiet --disable-pip-version-check 'maturin>=1.9,<2'
+	@rm -rf $(WHEEL_DATA) $(WHEELS)
+	@mkdir -p $(WHEEL_DATA)/scripts $(WHEEL_DATA)/data/lib/millstream
+	@install -m 755 $(BUILD)/millstream $(WHEEL_DATA)/scripts/millstream
+	@install -m 755 $(LIBRARY)/millstream $(LIBRARY)/libmillstream_preload.so $(WHEEL_DATA)/data/lib/millstream/
+	target/maturin/bin/maturin build --release --quiet --manifest-path crates/python/Cargo.toml --out $(WHEELS)
+	@ls $(WHEELS)/*.whl
+
 # Status 3: a cell failed its checks, on a machine with one CPU for instance. The table says which, and why.
 demo: build
 	$(BUILD)/millstream bench --quick --no-history --json $(BUILD)/demo.json --html $(BUILD)/demo.html || [ $$? -eq 3 ]
@@ -88,7 +109,7 @@ rivals: setup-rivals
 	target/rivals/release/millstream-rivals --json target/rivals/rivals.json
 	@echo "All samples: target/rivals/rivals.json. More: target/rivals/release/millstream-rivals --help"
 
-test: check-format check-lints check-licences check-docs check-tests check-models check-asan check-tsan check-fuzz
+test: check-format check-lints check-licences check-docs check-tests check-python check-models check-asan check-tsan check-fuzz
 	@echo "All checks and tests passed."
 
 check-format: setup-test
@@ -97,6 +118,7 @@ check-format: setup-test
 # Of the profile that the tests are built with, whose libraries in C are compiled once for all three.
 check-lints: setup-test
 	$(CARGO) clippy --release --all-targets -- -D warnings
+	$(CARGO) clippy --release -p millstream-python -- -D warnings
 	$(CARGO) clippy --profile preload -p millstream-preload -p millstream-launch --target-dir target/preload -- -D warnings
 
 check-licences: setup-test
@@ -108,6 +130,9 @@ check-docs: setup-test
 
 check-tests: setup-test build lib
 	scripts/run-tests $(CARGO)
+
+check-python: setup-test wheel
+	MILLSTREAM_LIVES=$(LIVES) scripts/check-python $(WHEELS)/*.whl $(PYTHONS)
 
 check-models: setup-test
 	scripts/check-ring models $(CARGO)

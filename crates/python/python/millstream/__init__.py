@@ -1,0 +1,27 @@
+"""Pipes between processes at memory speed.
+
+A drop-in for multiprocessing::
+
+    import millstream
+    mp = millstream.get_context()          # instead of multiprocessing.get_context()
+    here, there = mp.Pipe()
+    queue = mp.Queue()
+    with mp.Pool() as pool: ...
+
+And pipes as streams of bytes::
+
+    reader, writer = millstream.pipe()     # as os.pipe(), with file objects
+"""
+
+from importlib.metadata import PackageNotFoundError, version
+
+from .connection import Connection, Pipe
+from .context import get_context
+from .streams import Reader, Writer, pipe
+
+try:
+    __version__ = version("millstream")
+except PackageNotFoundError:  # used from its source
+    __version__ = "unknown"
+
+__all__ = ["Connection", "Pipe", "Reader", "Writer", "get_context", "pipe"]

@@ -1,0 +1,249 @@
+"""Connections as those of multiprocessing, over millstream's pipes.
+
+Differences: large buffers of an object (protocol 5: the arrays of array, numpy, arrow and torch) travel beside its pickle, so
+that each is copied once into the pipe and once out of it; `fileno()` is to be watched only.
+"""
+
+from __future__ import annotations
+
+import array
+import io
+import os
+import pickle
+from multiprocessing import BufferTooShort, reduction
+from multiprocessing import connection as standard
+from multiprocessing.context import get_spawning_popen
+from typing import Any
+
+from . import _native
+
+# A buffer of fewer bytes is copied into the pickle: that costs less than to send it by itself.
+_BESIDE_FROM = 32 << 10
+
+Dumped = tuple[Any, "list[memoryview] | None"]
+
+
+def _array_of(typecode: str, buffer: Any) -> array.array[Any]:
+    numbers: array.array[Any] = array.array(typecode)
+    numbers.frombytes(buffer)
+    return numbers
+
+
+class _Pickler(reduction.ForkingPickler):
+    def reducer_override(self, obj: Any) -> Any:
+        # Python pickles an array as bytes; its memory will do.
+        if type(obj) is array.array and obj.typecode not in ("u", "w"):
+            return _array_of, (obj.typecode, pickle.PickleBuffer(obj))
+        return NotImplemented
+
+
+def dump(obj: Any) -> Dumped:
+    """The pickle of an object, and its large buffers beside it."""
+    beside: list[memoryview] = []
+
+    def stays_inside(buffer: pickle.PickleBuffer) -> bool:
+        try:
+            raw = buffer.raw()
+        except BufferError:  # not in one piece
+            return True
+        if raw.nbytes < _BESIDE_FROM:
+            return True
+        beside.append(raw)
+        return False
+
+    stream = io.BytesIO()
+    _Pickler(stream, 5, True, stays_inside).dump(obj)
+    return stream.getbuffer(), beside or None
+
+
+def load(message: bytes, beside: list[bytearray] | None) -> Any:
+    """The object again."""
+    return pickle.loads(message, buffers=beside or ())
+
+
+class Connection:
+    """One end of a connection: as multiprocessing.connection.Connection."""
+
+    _reader: _native.Reader | None
+    _writer: _native.Writer | None
+
+    def __init__(self, reader: _native.Reader | None, writer: _native.Writer | None) -> None:
+        if reader is None and writer is None:
+            raise ValueError("at least one of `reader` and `writer` must be given")
+        self._reader = reader
+        self._writer = writer
+        self._closed = False
+        # Copies that children which are being started inherit; they are open for as long as this end is.
+        self._given: list[int] = []
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True):
+            self.close()
+
+    def _check_closed(self) -> None:
+        if self._closed:
+            raise OSError("handle is closed")
+
+    def _to_read(self) -> _native.Reader:
+        self._check_closed()
+        if self._reader is None:
+            raise OSError("connection is write-only")
+        return self._reader
+
+    def _to_write(self) -> _native.Writer:
+        self._check_closed()
+        if self._writer is None:
+            raise OSError("connection is read-only")
+        return self._writer
+
+    @property
+    def closed(self) -> bool:
+        """True if the connection is closed"""
+        return self._closed
+
+    @property
+    def readable(self) -> bool:
+        """True if the connection is readable"""
+        return self._reader is not None
+
+    @property
+    def writable(self) -> bool:
+        """True if the connection is writable"""
+        return self._writer is not None
+
+    def fileno(self) -> int:
+        """A descriptor that is ready when something can be received, or sent if this end only sends: to be watched"""
+        self._check_closed()
+        return (self._reader or self._writer).fileno()  # type: ignore[union-attr]
+
+    def close(self) -> None:
+        """Close the connection"""
+        self._closed = True
+        while self._given:
+            os.close(self._given.pop())
+        for end in (self._reader, self._writer):
+            if end is not None:
+                end.close()
+
+    def send_bytes(self, buf: Any, offset: int = 0, size: int | None = None) -> None:
+        """Send the bytes data from a bytes-like object"""
+        writer = self._to_write()
+        if offset == 0 and size is None and type(buf) is bytes:
+            return writer.send(buf)
+        m = memoryview(buf)
+        if m.itemsize > 1:
+            m = m.cast("B")
+        n = m.nbytes
+        if offset < 0:
+            raise ValueError("offset is negative")
+        if n < offset:
+            raise ValueError("buffer length < offset")
+        if size is None:
+            size = n - offset
+        elif size < 0:
+            raise ValueError("size is negative")
+        elif offset + size > n:
+            raise ValueError("buffer length < offset + size")
+        writer.send(m[offset : offset + size])
+
+    def send(self, obj: Any) -> None:
+        """Send a (picklable) object"""
+        self._to_write()
+        self.send_dumped(dump(obj))
+
+    def send_dumped(self, dumped: Dumped) -> None:
+        """Send what dump() has made of an object"""
+        self._to_write().send(*dumped)
+
+    def recv_bytes(self, maxlength: int | None = None) -> bytes:
+        """
+        Receive bytes data as a bytes object.
+        """
+        reader = self._to_read()
+        if maxlength is not None and maxlength < 0:
+            raise ValueError("negative maxlength")
+        received = reader.receive(maxlength)
+        if received is None:
+            # What follows is not a message any more.
+            if self._writer is None:
+                self.close()
+            else:
+                reader.close()
+                self._reader = None
+            raise OSError("bad message length")
+        return self._one_piece(*received)
+
+    @staticmethod
+    def _one_piece(message: bytes, beside: list[bytearray] | None) -> bytes:
+        if beside is None:
+            return message
+        # An object with large buffers was sent, and bytes are wanted: its pickle in one piece.
+        return bytes(reduction.ForkingPickler.dumps(load(message, beside), 5))
+
+    def recv_bytes_into(self, buf: Any, offset: int = 0) -> int:
+        """
+        Receive bytes data into a writeable bytes-like object.
+        Return the number of bytes read.
+        """
+        reader = self._to_read()
+        with memoryview(buf) as m:
+            bytesize = m.nbytes
+            if offset < 0:
+                raise ValueError("negative offset")
+            if offset > bytesize:
+                raise ValueError("offset too large")
+            received = reader.receive_into(m, offset)
+            if isinstance(received, int):
+                return received
+            message = self._one_piece(*received)
+            if bytesize < offset + len(message):
+                raise BufferTooShort(message)
+            m.cast("B")[offset : offset + len(message)] = message
+            return len(message)
+
+    def recv(self) -> Any:
+        """Receive a (picklable) object"""
+        return load(*self._to_read().receive())  # type: ignore[misc]
+
+    def poll(self, timeout: float | None = 0.0) -> bool:
+        """Whether there is any input available to be read"""
+        reader = self._to_read()
+        return reader.waiting > 0 or bool(standard.wait([self], timeout))  # type: ignore[list-item]
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, exc_type: object, exc_value: object, exc_tb: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> Any:
+        self._check_closed()
+        return _rebuild, (self._give(self._reader), self._give(self._writer))
+
+    def _give(self, end: _native.Reader | _native.Writer | None) -> Any:
+        """What another process gets an end by."""
+        if end is None:
+            return None
+        fd = end.dup().detach()
+        given = reduction.DupFd(fd)
+        if get_spawning_popen() is not None:
+            self._given.append(fd)
+        else:
+            os.close(fd)
+        return given
+
+
+def _rebuild(reader: Any, writer: Any) -> Connection:
+    return Connection(
+        None if reader is None else _native.Reader.attach(reader.detach()),
+        None if writer is None else _native.Writer.attach(writer.detach()),
+    )
+
+
+def Pipe(duplex: bool = True) -> tuple[Connection, Connection]:
+    """Returns a pair of connections: both send and receive, or the first receives what the second sends."""
+    reader, writer = _native.pipe()
+    if not duplex:
+        return Connection(reader, None), Connection(None, writer)
+    other_reader, other_writer = _native.pipe()
+    return Connection(reader, other_writer), Connection(other_reader, writer)

@@ -1,0 +1,206 @@
+//! The read end, and messages that come out of it.
+
+use std::io::Read;
+
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::{PyBufferError, PyEOFError, PyMemoryError, PyOSError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyList};
+
+use crate::call::{wait, wait_if_blocking};
+use crate::end::{Shared, common};
+use crate::writer::{BUFFERS, WORD};
+
+/// The read end of a pipe.
+#[pyclass(frozen, module = "millstream._native")]
+pub(crate) struct Reader(pub(crate) Shared<millstream_pipe::Reader>);
+
+impl Reader {
+    pub(crate) fn new(end: millstream_pipe::Reader) -> Reader {
+        Reader(Shared::new(end))
+    }
+}
+
+common!(Reader);
+
+#[pymethods]
+impl Reader {
+    /// Reads what waits into a writable buffer, or sleeps until something does. Returns the number of bytes: 0 at the end of the
+    /// stream, None if the end is non-blocking and nothing waits.
+    fn readinto(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
+        let end = self.0.open()?;
+        let mut buffer = PyUntypedBuffer::get(buffer)?;
+        // SAFETY: the buffer stays where it is until it is released, at the end of this function.
+        let bytes = unsafe { writable(&mut buffer) }?;
+        wait_if_blocking(py, || (&*end).read(bytes))
+    }
+
+    /// The next message, as the bytes that were sent and the buffers that were sent beside them. With `maxlength` a longer one
+    /// is not received: None.
+    #[pyo3(signature = (maxlength=None))]
+    fn receive<'py>(&self, py: Python<'py>, maxlength: Option<usize>) -> PyResult<Option<Message<'py>>> {
+        let end = self.0.open()?;
+        let header = Header::read(py, &end)?;
+        if maxlength.is_some_and(|most| header.len > most) {
+            return Ok(None);
+        }
+        header.read_message(py, &end).map(Some)
+    }
+
+    /// The next message straight into a writable buffer, from `offset` on; returns its length. One that is too long, or has
+    /// buffers beside it, is returned as `receive` does.
+    #[pyo3(signature = (buffer, offset=0))]
+    fn receive_into<'py>(
+        &self,
+        py: Python<'py>,
+        buffer: &Bound<'py, PyAny>,
+        offset: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let end = self.0.open()?;
+        let mut target = PyUntypedBuffer::get(buffer)?;
+        // SAFETY: the buffer stays where it is until it is released, at the end of this function.
+        let bytes = unsafe { writable(&mut target) }?;
+        let header = Header::read(py, &end)?;
+        if !header.has_buffers
+            && let Some(room) = bytes.get_mut(offset..offset.saturating_add(header.len))
+        {
+            fill(py, &end, room)?;
+            return Ok(header.len.into_pyobject(py)?.into_any());
+        }
+        Ok(header.read_message(py, &end)?.into_pyobject(py)?.into_any())
+    }
+
+    /// Closes the handle.
+    fn close(&self, py: Python<'_>) {
+        let end = self.0.take();
+        py.detach(|| drop(end));
+    }
+}
+
+/// The bytes of a message, and the buffers beside it.
+type Message<'py> = (Bound<'py, PyBytes>, Option<Bound<'py, PyList>>);
+
+/// What a message begins with.
+struct Header {
+    len: usize,
+    has_buffers: bool,
+}
+
+impl Header {
+    fn read(py: Python<'_>, end: &millstream_pipe::Reader) -> PyResult<Header> {
+        let mut word = [0; WORD];
+        let mut had = 0;
+        while had < WORD {
+            match wait(py, || { end }.read(&mut word[had..]))? {
+                0 if had == 0 => return Err(PyEOFError::new_err(())),
+                0 => return Err(cut_short()),
+                count => had += count,
+            }
+        }
+        let word = u64::from_le_bytes(word);
+        Ok(Header { len: (word & !BUFFERS) as usize, has_buffers: word & BUFFERS != 0 })
+    }
+
+    /// What follows it.
+    fn read_message<'py>(&self, py: Python<'py>, end: &millstream_pipe::Reader) -> PyResult<Message<'py>> {
+        if !self.has_buffers {
+            return Ok((bytes_of(py, end, self.len)?, None));
+        }
+        let sizes = read_sizes(py, end)?;
+        let message = bytes_of(py, end, self.len)?;
+        let buffers = PyList::empty(py);
+        for size in sizes {
+            buffers.append(bytearray_of(py, end, size)?)?;
+        }
+        Ok((message, Some(buffers)))
+    }
+}
+
+/// The lengths of the buffers beside a message.
+fn read_sizes(py: Python<'_>, end: &millstream_pipe::Reader) -> PyResult<Vec<usize>> {
+    let mut word = [0; WORD];
+    fill(py, end, &mut word)?;
+    let count = u64::from_le_bytes(word) as usize;
+    let mut words = Vec::new();
+    let bytes = count.checked_mul(WORD).ok_or_else(|| PyMemoryError::new_err(()))?;
+    words.try_reserve_exact(bytes).map_err(|_| PyMemoryError::new_err(()))?;
+    words.resize(bytes, 0);
+    fill(py, end, &mut words)?;
+    Ok(words.as_chunks::<WORD>().0.iter().map(|&word| u64::from_le_bytes(word) as usize).collect())
+}
+
+/// A new object with the next `len` bytes. Only this call knows it while they are read.
+fn bytes_of<'py>(py: Python<'py>, end: &millstream_pipe::Reader, len: usize) -> PyResult<Bound<'py, PyBytes>> {
+    let size = ffi::Py_ssize_t::try_from(len).map_err(|_| PyMemoryError::new_err(()))?;
+    // SAFETY: with null the object has `size` bytes of any value, to be filled before others see it.
+    let (object, bytes) = unsafe {
+        let object = Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(std::ptr::null(), size))?;
+        let start = ffi::PyBytes_AsString(object.as_ptr()).cast::<u8>();
+        (object, std::slice::from_raw_parts_mut(start, len))
+    };
+    prepare(bytes);
+    fill(py, end, bytes)?;
+    Ok(object.cast_into()?)
+}
+
+/// The same, to be changed by the program: without the zeros that a new one is filled with.
+fn bytearray_of<'py>(py: Python<'py>, end: &millstream_pipe::Reader, len: usize) -> PyResult<Bound<'py, PyByteArray>> {
+    let size = ffi::Py_ssize_t::try_from(len).map_err(|_| PyMemoryError::new_err(()))?;
+    // SAFETY: as in `bytes_of`.
+    let (object, bytes) = unsafe {
+        let object = Bound::from_owned_ptr_or_err(py, ffi::PyByteArray_FromStringAndSize(std::ptr::null(), size))?;
+        let start = ffi::PyByteArray_AsString(object.as_ptr()).cast::<u8>();
+        (object, std::slice::from_raw_parts_mut(start, len))
+    };
+    prepare(bytes);
+    fill(py, end, bytes)?;
+    Ok(object.cast_into()?)
+}
+
+/// From so many bytes on a new object is a mapping of its own, of which the kernel would hand out page by page what is about to be
+/// overwritten: that takes twice as long as the copy.
+const LARGE: usize = 4 << 20;
+const HUGE_PAGE: usize = 2 << 20;
+
+/// Asks for huge pages under the bytes of a large new object.
+fn prepare(bytes: &mut [u8]) {
+    if bytes.len() >= LARGE {
+        let start = (bytes.as_mut_ptr() as usize).next_multiple_of(HUGE_PAGE);
+        let end = (bytes.as_mut_ptr() as usize + bytes.len()) / HUGE_PAGE * HUGE_PAGE;
+        // SAFETY: advice on whole pages inside of the object, which changes no byte.
+        unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_HUGEPAGE) };
+    }
+}
+
+/// Reads until the buffer is full.
+fn fill(py: Python<'_>, end: &millstream_pipe::Reader, bytes: &mut [u8]) -> PyResult<()> {
+    let mut had = 0;
+    while had < bytes.len() {
+        match wait(py, || { end }.read(&mut bytes[had..]))? {
+            0 => return Err(cut_short()),
+            count => had += count,
+        }
+    }
+    Ok(())
+}
+
+fn cut_short() -> PyErr {
+    PyOSError::new_err("got end of file during message")
+}
+
+/// The bytes of a buffer that can be written to.
+///
+/// # Safety
+/// They are not used after the buffer is released. Another thread of the program may write to them at the same time: what they
+/// have is then any of the two, as with every `readinto`.
+unsafe fn writable(buffer: &mut PyUntypedBuffer) -> PyResult<&mut [u8]> {
+    if buffer.readonly() || !buffer.is_c_contiguous() {
+        return Err(PyBufferError::new_err("a writable buffer in one piece is needed"));
+    }
+    match buffer.len_bytes() {
+        0 => Ok(&mut []),
+        // SAFETY: so long, writable and in one piece; the caller's promise.
+        len => Ok(unsafe { std::slice::from_raw_parts_mut(buffer.buf_ptr().cast(), len) }),
+    }
+}

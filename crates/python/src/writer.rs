@@ -1,0 +1,110 @@
+//! The write end, and messages that go into it.
+//!
+//! A message begins with a word, its length; the highest bit says that buffers come beside it. Then a word with their number and
+//! one for the length of each follow. After that the message itself and the buffers. All words are little-endian and have
+//! eight bytes. What is no longer than PIPE_BUF arrives as a whole, whatever other writers do.
+
+use std::io::{self, IoSlice, Write};
+
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::PyBufferError;
+use pyo3::prelude::*;
+
+use crate::call::{error, wait, wait_if_blocking};
+use crate::end::{Shared, common};
+
+/// Bytes of a word.
+pub(crate) const WORD: usize = 8;
+/// In the first word: buffers come beside the message.
+pub(crate) const BUFFERS: u64 = 1 << 63;
+
+/// The write end of a pipe.
+#[pyclass(frozen, module = "millstream._native")]
+pub(crate) struct Writer(pub(crate) Shared<millstream_pipe::Writer>);
+
+impl Writer {
+    pub(crate) fn new(end: millstream_pipe::Writer) -> Writer {
+        Writer(Shared::new(end))
+    }
+}
+
+common!(Writer);
+
+#[pymethods]
+impl Writer {
+    /// Writes the bytes of a buffer and returns how many: all, unless a signal handler ran; None if the end is non-blocking
+    /// and the pipe is full.
+    fn write(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
+        let end = self.0.open()?;
+        let buffer = PyUntypedBuffer::get(buffer)?;
+        // SAFETY: the buffer stays where it is until it is released, at the end of this function.
+        let bytes = unsafe { readable(&buffer) }?;
+        wait_if_blocking(py, || (&*end).write(bytes))
+    }
+
+    /// Sends a message, and buffers beside it.
+    #[pyo3(signature = (message, buffers=None))]
+    fn send(&self, py: Python<'_>, message: &Bound<'_, PyAny>, buffers: Option<Vec<Bound<'_, PyAny>>>) -> PyResult<()> {
+        let end = self.0.open()?;
+        let message = PyUntypedBuffer::get(message)?;
+        let buffers: Option<Vec<_>> =
+            buffers.map(|list| list.iter().map(PyUntypedBuffer::get).collect::<PyResult<_>>()).transpose()?;
+        // SAFETY: the buffers stay where they are until they are released, at the end of this function.
+        let (bytes, beside) = unsafe {
+            let beside = buffers.iter().flatten().map(|buffer| readable(buffer)).collect::<PyResult<Vec<_>>>()?;
+            (readable(&message)?, beside)
+        };
+        let mut words = vec![bytes.len() as u64];
+        if buffers.is_some() {
+            words[0] |= BUFFERS;
+            words.push(beside.len() as u64);
+            words.extend(beside.iter().map(|buffer| buffer.len() as u64));
+        }
+        let header: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let parts = [header.as_slice(), bytes].into_iter().chain(beside);
+        let mut parts: Vec<_> = parts.filter(|part| !part.is_empty()).map(IoSlice::new).collect();
+        write_all(py, &end, &mut parts)
+    }
+
+    /// Closes the handle. At a FIFO that puts the last bytes into it, and says if they could not be.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(end) = self.0.take() else { return Ok(()) };
+        py.detach(|| match std::sync::Arc::try_unwrap(end) {
+            Ok(end) => end.close(),
+            // Another thread is writing; its call closes it.
+            Err(_) => Ok(()),
+        })
+        .map_err(error)
+    }
+}
+
+/// More than one call takes (`UIO_MAXIOV`) is written in several.
+const MOST_PARTS: usize = 1024;
+
+fn write_all(py: Python<'_>, end: &millstream_pipe::Writer, mut parts: &mut [IoSlice<'_>]) -> PyResult<()> {
+    while !parts.is_empty() {
+        let some = parts.len().min(MOST_PARTS);
+        let count = wait(py, || match { end }.write_vectored(&parts[..some]) {
+            Ok(0) => Err(io::ErrorKind::WriteZero.into()),
+            outcome => outcome,
+        })?;
+        IoSlice::advance_slices(&mut parts, count);
+    }
+    Ok(())
+}
+
+/// The bytes of a buffer.
+///
+/// # Safety
+/// They are not used after the buffer is released. Another thread of the program may write to them at the same time: what is sent
+/// is then any of the two, as with every `write`.
+unsafe fn readable(buffer: &PyUntypedBuffer) -> PyResult<&[u8]> {
+    if !buffer.is_c_contiguous() {
+        return Err(PyBufferError::new_err("a buffer in one piece is needed"));
+    }
+    match buffer.len_bytes() {
+        0 => Ok(&[]),
+        // SAFETY: so long and in one piece; the caller's promise.
+        len => Ok(unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast(), len) }),
+    }
+}
