@@ -7,6 +7,7 @@
 #              parts of make test: the ring under a model checker, ring and pipe under two sanitizers, corrupt segments
 #              from a fuzzer; the last three need a nightly compiler
 # make check-python  part of it: the Python package; PYTHONS="python3 python3.13" for more than one, LIVES=300 by default
+# make check-cpython  CPython's own tests of multiprocessing over our pipes; two minutes, not part of make test
 # make corpus   a hundred real pipelines, bare and under 'run': whether any is slower; 20 minutes, see docs/benchmarks.md
 # make rivals   other ways between two processes beside ours, measured; some minutes, see docs/benchmarks.md
 # make check-rivals  their tests; neither is part of make test
@@ -44,7 +45,7 @@ RIVALS_OPTIONS = --manifest-path rivals/Cargo.toml --target-dir target/rivals
 
 .PHONY: all build lib install-lib uninstall-lib demo corpus rivals test install uninstall clean setup-build setup-test setup-rivals check-rivals
 .PHONY: soak storm fuzz-formats check-models check-asan check-tsan check-fuzz check-miri
-.PHONY: wheel setup-wheel check-python
+.PHONY: wheel setup-wheel check-python check-cpython
 .PHONY: check-format check-lints check-licences check-docs check-tests
 
 all: build
@@ -133,6 +134,9 @@ check-tests: setup-test build lib
 
 check-python: setup-test wheel
 	MILLSTREAM_LIVES=$(LIVES) scripts/check-python $(WHEELS)/*.whl $(PYTHONS)
+
+check-cpython: wheel
+	scripts/check-cpython $(WHEELS)/*.whl $(PYTHONS)
 
 check-models: setup-test
 	scripts/check-ring models $(CARGO)

@@ -11,10 +11,12 @@ A drop-in for multiprocessing::
 And pipes as streams of bytes::
 
     reader, writer = millstream.pipe()     # as os.pipe(), with file objects
+    stream = await millstream.open_reader(reader)   # for asyncio
 """
 
 from importlib.metadata import PackageNotFoundError, version
 
+from .aio import open_reader, open_writer
 from .connection import Connection, Pipe
 from .context import get_context
 from .streams import Reader, Writer, pipe
@@ -24,4 +26,4 @@ try:
 except PackageNotFoundError:  # used from its source
     __version__ = "unknown"
 
-__all__ = ["Connection", "Pipe", "Reader", "Writer", "get_context", "pipe"]
+__all__ = ["Connection", "Pipe", "Reader", "Writer", "get_context", "open_reader", "open_writer", "pipe"]
