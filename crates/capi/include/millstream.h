@@ -72,16 +72,18 @@
 /**
  * The read end of a pipe.
  *
- * Any number of threads may use one handle at the same time, except between ms_peek() and ms_consume(): then the handle is
- * the calling thread's. A handle is inherited by fork(); parent and child each close theirs.
+ * Any number of threads may use one handle at the same time, with one exception: from the call of ms_peek() until
+ * ms_consume() has returned no other thread is in a call with this handle, or enters one. Other threads take handles of their
+ * own. A handle is inherited by fork(); parent and child each close theirs.
  */
 typedef struct ms_reader ms_reader;
 
 /**
  * The write end of a pipe.
  *
- * Any number of threads may use one handle at the same time, except between ms_reserve() and ms_commit(): then the handle is
- * the calling thread's. A handle is inherited by fork(); parent and child each close theirs.
+ * Any number of threads may use one handle at the same time, with one exception: from the call of ms_reserve() until
+ * ms_commit() has returned no other thread is in a call with this handle, or enters one. Other threads take handles of their
+ * own. A handle is inherited by fork(); parent and child each close theirs.
  */
 typedef struct ms_writer ms_writer;
 
@@ -255,11 +257,12 @@ const char *ms_strerror(int error);
 /**
  * Shows up to size bytes that wait, without taking them; sleeps until there are some. They lie in two pieces: those of the
  * second follow those of the first, which is empty only if both are. They can be read until ms_consume() or ms_close(), by
- * this thread and whatever it lets see them; the handle is this thread's for so long.
+ * this thread and whatever it lets see them; the handle is this thread's for so long. Called again before ms_consume() it
+ * shows the same bytes, whatever has come meanwhile.
  *
  * With MS_TRUST_PEERS the pieces lead into the pipe itself: other readers wait until ms_consume(), and if this process dies
  * the bytes were never taken. Without it up to 1 MiB is read ahead into memory of the handle: other readers do not see them any
- * more, and what is not consumed is the next that this handle reads.
+ * more, what is not consumed is the next that this handle reads, and fork() copies it, as it does the buffers of stdio.
  *
  * Returns the number of bytes; 0 at the end of the stream, and for a size of 0. Or -1 with errno: those of ms_read().
  *
@@ -304,8 +307,8 @@ ssize_t ms_reserve(struct ms_writer *writer,
  * Writes the first bytes of the room that ms_reserve() has given; the rest is given back. Wakes a reader that waits.
  *
  * Returns the number of bytes written; or -1 with errno: those of ms_write(), after which nothing of the room was written;
- * EPERM in the child of a fork, whose parent has reserved the room; EINVAL for more bytes than were reserved, which stay
- * reserved then.
+ * EPERM with MS_TRUST_PEERS in the child of a fork, whose parent has reserved the room; EINVAL for more bytes than were
+ * reserved, which stay reserved then.
  *
  * Requires:
  * As for ms_reserve(). The room is not written to any more.
@@ -415,7 +418,7 @@ int ms_export(ms_end *end);
  * Reads up to size bytes, as read(2) from a pipe: what waits, or sleeps until something does.
  *
  * Returns the number of bytes; 0 at the end of the stream, when no writer is left, and for a size of 0. Or -1 with errno:
- * EAGAIN if nothing waits and the end is non-blocking; EINTR; EBADF; EBUSY between ms_peek() and ms_consume(); EIO if another
+ * EAGAIN if nothing waits and the end is non-blocking; EINTR; EBADF; EFAULT for NULL; EBUSY between ms_peek() and ms_consume(); EIO if another
  * process has damaged the shared memory. No error has taken a byte.
  *
  * Requires:

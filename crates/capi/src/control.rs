@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use libc::{size_t, ssize_t};
 use millstream_pipe::Statistics;
 
-use crate::errors::{INVALID, NO_END, count, number, status};
+use crate::errors::{IN_PLACE, INVALID, NO_END, count, number, status};
 use crate::handle::{AnyEnd, any, ms_end};
 
 /// Calls a method that both kinds of ends have.
@@ -74,7 +74,13 @@ pub unsafe extern "C" fn ms_capacity(end: *mut ms_end) -> ssize_t {
 /// `end` is null or a handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ms_set_capacity(end: *mut ms_end, size: size_t) -> ssize_t {
-    count((|| either!(end, end => Ok(end.set_capacity(size)?)))())
+    count((|| {
+        // SAFETY: the caller's promise. Changed while bytes are shown or reserved it would give them back.
+        match unsafe { any(end) }.ok_or(NO_END)? {
+            AnyEnd::Reader(handle) => Ok(handle.idle().ok_or(IN_PLACE)?.set_capacity(size)?),
+            AnyEnd::Writer(handle) => Ok(handle.idle().ok_or(IN_PLACE)?.set_capacity(size)?),
+        }
+    })())
 }
 
 /// Bytes that wait to be read (`FIONREAD`).

@@ -20,7 +20,7 @@ pub(crate) const IN_PLACE: Errno = Errno(libc::EBUSY);
 impl From<io::Error> for Errno {
     fn from(error: io::Error) -> Errno {
         let refusal = || error.get_ref().and_then(|inner| inner.downcast_ref::<Refusal>()).map(Refusal::raw_os_error);
-        // Without a number: another process has damaged the shared memory.
+        // Without a number: another process has damaged the shared memory, or a FIFO could not take the last bytes.
         Errno(error.raw_os_error().or_else(refusal).unwrap_or(libc::EIO))
     }
 }
@@ -76,9 +76,12 @@ pub extern "C" fn ms_strerror(error: c_int) -> *const c_char {
             c"bytes of this handle are shown or reserved, or more wait than the pipe would hold; ms_consume(), ms_commit() or read first"
         }
         libc::E2BIG => c"an option is set that this version of libmillstream does not know; install a newer one",
+        libc::EFAULT => c"a buffer is NULL, and is not empty",
         libc::EINTR => c"a signal handler without SA_RESTART ran while the call waited; call again",
         libc::EINVAL => c"an argument is out of range, or the descriptor is no pipe or FIFO",
-        libc::EIO => c"another process has damaged the memory of this pipe; its bytes cannot be trusted",
+        libc::EIO => {
+            c"another process has damaged the memory of this pipe, whose bytes cannot be trusted; of ms_close(): the FIFO did not take the last bytes"
+        }
         libc::EMFILE => c"this process has too many open files; a pipe needs three descriptors, see 'ulimit -n'",
         libc::ENFILE => c"the system has too many open files",
         libc::ENOBUFS => {

@@ -8,8 +8,9 @@ use millstream_pipe::{Reader, Writer};
 
 /// The read end of a pipe.
 ///
-/// Any number of threads may use one handle at the same time, except between ms_peek() and ms_consume(): then the handle is
-/// the calling thread's. A handle is inherited by fork(); parent and child each close theirs.
+/// Any number of threads may use one handle at the same time, with one exception: from the call of ms_peek() until
+/// ms_consume() has returned no other thread is in a call with this handle, or enters one. Other threads take handles of their
+/// own. A handle is inherited by fork(); parent and child each close theirs.
 #[derive(Debug)]
 pub struct ms_reader {
     _opaque: [u8; 0],
@@ -17,8 +18,9 @@ pub struct ms_reader {
 
 /// The write end of a pipe.
 ///
-/// Any number of threads may use one handle at the same time, except between ms_reserve() and ms_commit(): then the handle is
-/// the calling thread's. A handle is inherited by fork(); parent and child each close theirs.
+/// Any number of threads may use one handle at the same time, with one exception: from the call of ms_reserve() until
+/// ms_commit() has returned no other thread is in a call with this handle, or enters one. Other threads take handles of their
+/// own. A handle is inherited by fork(); parent and child each close theirs.
 #[derive(Debug)]
 pub struct ms_writer {
     _opaque: [u8; 0],

@@ -6,16 +6,17 @@ use std::io::BufRead;
 use libc::{iovec, size_t, ssize_t};
 use millstream_pipe::{Reader, Writer};
 
-use crate::errors::{INVALID, NO_END, count, status};
+use crate::errors::{IN_PLACE, INVALID, NO_END, count, status};
 use crate::handle::{Handle, ms_reader, ms_writer};
 
 /// Shows up to size bytes that wait, without taking them; sleeps until there are some. They lie in two pieces: those of the
 /// second follow those of the first, which is empty only if both are. They can be read until ms_consume() or ms_close(), by
-/// this thread and whatever it lets see them; the handle is this thread's for so long.
+/// this thread and whatever it lets see them; the handle is this thread's for so long. Called again before ms_consume() it
+/// shows the same bytes, whatever has come meanwhile.
 ///
 /// With MS_TRUST_PEERS the pieces lead into the pipe itself: other readers wait until ms_consume(), and if this process dies
 /// the bytes were never taken. Without it up to 1 MiB is read ahead into memory of the handle: other readers do not see them any
-/// more, and what is not consumed is the next that this handle reads.
+/// more, what is not consumed is the next that this handle reads, and fork() copies it, as it does the buffers of stdio.
 ///
 /// Returns the number of bytes; 0 at the end of the stream, and for a size of 0. Or -1 with errno: those of ms_read().
 ///
@@ -102,8 +103,8 @@ pub unsafe extern "C" fn ms_reserve(writer: *mut ms_writer, pieces: *mut iovec, 
 /// Writes the first bytes of the room that ms_reserve() has given; the rest is given back. Wakes a reader that waits.
 ///
 /// Returns the number of bytes written; or -1 with errno: those of ms_write(), after which nothing of the room was written;
-/// EPERM in the child of a fork, whose parent has reserved the room; EINVAL for more bytes than were reserved, which stay
-/// reserved then.
+/// EPERM with MS_TRUST_PEERS in the child of a fork, whose parent has reserved the room; EINVAL for more bytes than were
+/// reserved, which stay reserved then.
 ///
 /// # Safety
 /// As for ms_reserve(). The room is not written to any more.
@@ -118,8 +119,9 @@ pub unsafe extern "C" fn ms_commit(writer: *mut ms_writer, size: size_t) -> ssiz
         handle.set_in_place(0);
         match handle.end_mut().reserved() {
             Some(reservation) => Ok(reservation.commit(size)?),
-            // Nothing was reserved, so nothing is committed.
-            None => Ok(0),
+            None if size == 0 => Ok(0),
+            // Another thread has used the handle and so given it back.
+            None => Err(IN_PLACE),
         }
     })())
 }

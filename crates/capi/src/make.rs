@@ -193,7 +193,7 @@ fn to_take_over(fd: c_int, has_room: bool, unwanted: c_int) -> Result<OwnedFd, E
         _ if !has_room => Err(INVALID),
         None => Err(NO_END),
         Some(mode) if mode & libc::S_IFMT != libc::S_IFIFO => Err(INVALID),
-        Some(_) if flags < 0 || flags & libc::O_ACCMODE == unwanted => Err(NO_END),
+        Some(_) if flags < 0 || flags & libc::O_PATH != 0 || flags & libc::O_ACCMODE == unwanted => Err(NO_END),
         // SAFETY: open, and by the caller's promise nothing else uses it.
         Some(_) => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
     }

@@ -17,7 +17,7 @@ const MOST_BUFFERS: usize = 1024;
 /// Reads up to size bytes, as read(2) from a pipe: what waits, or sleeps until something does.
 ///
 /// Returns the number of bytes; 0 at the end of the stream, when no writer is left, and for a size of 0. Or -1 with errno:
-/// EAGAIN if nothing waits and the end is non-blocking; EINTR; EBADF; EBUSY between ms_peek() and ms_consume(); EIO if another
+/// EAGAIN if nothing waits and the end is non-blocking; EINTR; EBADF; EFAULT for NULL; EBUSY between ms_peek() and ms_consume(); EIO if another
 /// process has damaged the shared memory. No error has taken a byte.
 ///
 /// # Safety

@@ -17,7 +17,7 @@ pub(crate) fn error(error: io::Error) -> PyErr {
             PyOSError::new_err((number, text))
         }
         Some(number) => PyOSError::new_err((number, error.to_string())),
-        None => PyOSError::new_err((libc::EIO, format!("another process has damaged the pipe's memory: {error}"))),
+        None => PyOSError::new_err((libc::EIO, error.to_string())),
     }
 }
 

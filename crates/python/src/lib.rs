@@ -1,14 +1,17 @@
 //! The native part of the Python package `millstream`: ends of pipes, and messages through them.
 //!
-//! `end` has what both ends share, `reader` and `writer` are the two, `call` is how a call waits: without Python's lock, and
+//! `end` has what both ends share, `reader` and `writer` are the two, `lease` is work in place, `call` is how a call waits: without Python's lock, and
 //! interrupted by Python's signal handlers. What Python programs see is made of this in `millstream/*.py`.
 #![allow(unsafe_code, reason = "buffers of Python objects")]
 #![deny(unsafe_op_in_unsafe_fn)]
+
+use std::path::PathBuf;
 
 use pyo3::prelude::*;
 
 mod call;
 mod end;
+mod lease;
 mod reader;
 mod writer;
 
@@ -17,20 +20,39 @@ mod _native {
     use super::*;
 
     #[pymodule_export]
+    use super::lease::Lease;
+    #[pymodule_export]
     use super::reader::Reader;
     #[pymodule_export]
     use super::writer::Writer;
 
     /// A new pipe: its read end and its write end.
     #[pyfunction]
-    #[pyo3(signature = (capacity=None))]
-    fn pipe(capacity: Option<usize>) -> PyResult<(Reader, Writer)> {
-        let builder = millstream_pipe::Builder::new();
-        let builder = match capacity {
-            Some(bytes) => builder.capacity(bytes),
-            None => builder,
-        };
+    #[pyo3(signature = (capacity=None, trust=false))]
+    fn pipe(capacity: Option<usize>, trust: bool) -> PyResult<(Reader, Writer)> {
+        let mut builder = millstream_pipe::Builder::new();
+        if let Some(bytes) = capacity {
+            builder = builder.capacity(bytes);
+        }
+        if trust {
+            // SAFETY: the program promises it by the argument; the documentation of `millstream.pipe` says what.
+            builder = unsafe { builder.trust_peers() };
+        }
         let (reader, writer) = builder.create().map_err(call::error)?;
         Ok((Reader::new(reader), Writer::new(writer)))
+    }
+
+    /// The read end of the FIFO at a path, when something has it open for writing.
+    #[pyfunction]
+    fn fifo_reader(py: Python<'_>, path: PathBuf, blocking: bool) -> PyResult<Reader> {
+        let options = millstream_pipe::FifoOptions::new().nonblocking(!blocking);
+        call::wait(py, || options.open_reader(&path)).map(Reader::new)
+    }
+
+    /// The write end of the FIFO at a path, when something has it open for reading.
+    #[pyfunction]
+    fn fifo_writer(py: Python<'_>, path: PathBuf, blocking: bool) -> PyResult<Writer> {
+        let options = millstream_pipe::FifoOptions::new().nonblocking(!blocking);
+        call::wait(py, || options.open_writer(&path)).map(Writer::new)
     }
 }

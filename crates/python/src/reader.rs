@@ -10,6 +10,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyList};
 
 use crate::call::{wait, wait_if_blocking};
 use crate::end::{Shared, common};
+use crate::lease::Lease;
 use crate::writer::{BUFFERS, WORD};
 
 /// The read end of a pipe.
@@ -33,7 +34,7 @@ impl Reader {
         let mut buffer = PyUntypedBuffer::get(buffer)?;
         // SAFETY: the buffer stays where it is until it is released, at the end of this function.
         let bytes = unsafe { writable(&mut buffer) }?;
-        wait_if_blocking(py, || (&*end).read(bytes))
+        wait_if_blocking(py, || { &*end }.read(bytes))
     }
 
     /// The next message, as the bytes that were sent and the buffers that were sent beside them. With `maxlength` a longer one
@@ -42,10 +43,12 @@ impl Reader {
     fn receive<'py>(&self, py: Python<'py>, maxlength: Option<usize>) -> PyResult<Option<Message<'py>>> {
         let end = self.0.open()?;
         let header = Header::read(py, &end)?;
-        if maxlength.is_some_and(|most| header.len > most) {
+        let sizes = header.read_sizes(py, &end)?;
+        let all = sizes.iter().flatten().fold(header.len, |sum, &size| sum.saturating_add(size));
+        if maxlength.is_some_and(|most| all > most) {
             return Ok(None);
         }
-        header.read_message(py, &end).map(Some)
+        header.read_message(py, &end, sizes).map(Some)
     }
 
     /// The next message straight into a writable buffer, from `offset` on; returns its length. One that is too long, or has
@@ -68,13 +71,20 @@ impl Reader {
             fill(py, &end, room)?;
             return Ok(header.len.into_pyobject(py)?.into_any());
         }
-        Ok(header.read_message(py, &end)?.into_pyobject(py)?.into_any())
+        let sizes = header.read_sizes(py, &end)?;
+        Ok(header.read_message(py, &end, sizes)?.into_pyobject(py)?.into_any())
+    }
+
+    /// Up to `size` bytes that wait, where they are; sleeps until there are some. None at the end of the stream.
+    fn borrow(&self, py: Python<'_>, size: usize) -> PyResult<Lease> {
+        Lease::of_reader(py, &self.0, size)
     }
 
     /// Closes the handle.
-    fn close(&self, py: Python<'_>) {
-        let end = self.0.take();
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let end = self.0.close()?;
         py.detach(|| drop(end));
+        Ok(())
     }
 }
 
@@ -97,37 +107,45 @@ impl Header {
                 0 => return Err(cut_short()),
                 count => had += count,
             }
+            if had < WORD {
+                py.check_signals()?;
+            }
         }
         let word = u64::from_le_bytes(word);
         Ok(Header { len: (word & !BUFFERS) as usize, has_buffers: word & BUFFERS != 0 })
     }
 
-    /// What follows it.
-    fn read_message<'py>(&self, py: Python<'py>, end: &millstream_pipe::Reader) -> PyResult<Message<'py>> {
+    /// The lengths of the buffers beside a message, if there are some: what follows its header.
+    fn read_sizes(&self, py: Python<'_>, end: &millstream_pipe::Reader) -> PyResult<Option<Vec<usize>>> {
         if !self.has_buffers {
-            return Ok((bytes_of(py, end, self.len)?, None));
+            return Ok(None);
         }
-        let sizes = read_sizes(py, end)?;
+        let mut word = [0; WORD];
+        fill(py, end, &mut word)?;
+        let count = u64::from_le_bytes(word) as usize;
+        let mut words = Vec::new();
+        let bytes = count.checked_mul(WORD).ok_or_else(|| PyMemoryError::new_err(()))?;
+        words.try_reserve_exact(bytes).map_err(|_| PyMemoryError::new_err(()))?;
+        words.resize(bytes, 0);
+        fill(py, end, &mut words)?;
+        Ok(Some(words.as_chunks::<WORD>().0.iter().map(|&word| u64::from_le_bytes(word) as usize).collect()))
+    }
+
+    /// What follows these.
+    fn read_message<'py>(
+        &self,
+        py: Python<'py>,
+        end: &millstream_pipe::Reader,
+        sizes: Option<Vec<usize>>,
+    ) -> PyResult<Message<'py>> {
         let message = bytes_of(py, end, self.len)?;
+        let Some(sizes) = sizes else { return Ok((message, None)) };
         let buffers = PyList::empty(py);
         for size in sizes {
             buffers.append(bytearray_of(py, end, size)?)?;
         }
         Ok((message, Some(buffers)))
     }
-}
-
-/// The lengths of the buffers beside a message.
-fn read_sizes(py: Python<'_>, end: &millstream_pipe::Reader) -> PyResult<Vec<usize>> {
-    let mut word = [0; WORD];
-    fill(py, end, &mut word)?;
-    let count = u64::from_le_bytes(word) as usize;
-    let mut words = Vec::new();
-    let bytes = count.checked_mul(WORD).ok_or_else(|| PyMemoryError::new_err(()))?;
-    words.try_reserve_exact(bytes).map_err(|_| PyMemoryError::new_err(()))?;
-    words.resize(bytes, 0);
-    fill(py, end, &mut words)?;
-    Ok(words.as_chunks::<WORD>().0.iter().map(|&word| u64::from_le_bytes(word) as usize).collect())
 }
 
 /// A new object with the next `len` bytes. Only this call knows it while they are read.
@@ -180,6 +198,10 @@ fn fill(py: Python<'_>, end: &millstream_pipe::Reader, bytes: &mut [u8]) -> PyRe
         match wait(py, || { end }.read(&mut bytes[had..]))? {
             0 => return Err(cut_short()),
             count => had += count,
+        }
+        // A call that a signal has cut short is not an error.
+        if had < bytes.len() {
+            py.check_signals()?;
         }
     }
     Ok(())

@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 
 use crate::call::{error, wait, wait_if_blocking};
 use crate::end::{Shared, common};
+use crate::lease::Lease;
 
 /// Bytes of a word.
 pub(crate) const WORD: usize = 8;
@@ -39,7 +40,7 @@ impl Writer {
         let buffer = PyUntypedBuffer::get(buffer)?;
         // SAFETY: the buffer stays where it is until it is released, at the end of this function.
         let bytes = unsafe { readable(&buffer) }?;
-        wait_if_blocking(py, || (&*end).write(bytes))
+        wait_if_blocking(py, || { &*end }.write(bytes))
     }
 
     /// Sends a message, and buffers beside it.
@@ -66,9 +67,14 @@ impl Writer {
         write_all(py, &end, &mut parts)
     }
 
+    /// Room for up to `size` bytes, to be filled; sleeps as a write of so many would.
+    fn reserve(&self, py: Python<'_>, size: usize) -> PyResult<Lease> {
+        Lease::of_writer(py, &self.0, size)
+    }
+
     /// Closes the handle. At a FIFO that puts the last bytes into it, and says if they could not be.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let Some(end) = self.0.take() else { return Ok(()) };
+        let Some(end) = self.0.close()? else { return Ok(()) };
         py.detach(|| match std::sync::Arc::try_unwrap(end) {
             Ok(end) => end.close(),
             // Another thread is writing; its call closes it.
@@ -89,6 +95,10 @@ fn write_all(py: Python<'_>, end: &millstream_pipe::Writer, mut parts: &mut [IoS
             outcome => outcome,
         })?;
         IoSlice::advance_slices(&mut parts, count);
+        // The interrupted part of a call is not an error.
+        if !parts.is_empty() {
+            py.check_signals()?;
+        }
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ import os
 import pickle
 import select
 import selectors
+import signal
 import threading
 import time
 from multiprocessing.connection import wait
@@ -97,6 +98,9 @@ def test_message_is_received_into_a_buffer(pipe):
     with pytest.raises(multiprocessing.BufferTooShort) as short:
         receiver.recv_bytes_into(buffer)
     assert short.value.args == (b"too long for it",)
+    sender.send_bytes(b"grain")
+    with pytest.raises(TypeError):
+        receiver.recv_bytes_into(b"read-only")
     with pytest.raises(ValueError, match="offset too large"):
         receiver.recv_bytes_into(buffer, 11)
     with pytest.raises(ValueError, match="negative offset"):
@@ -293,6 +297,97 @@ def test_large_buffers_travel_beside_the_pickle():
     sender.close()
 
 
+class Loud:
+    """What must not be unpickled unless it is received as an object."""
+
+    def __init__(self, pixels):
+        raise AssertionError("unpickled")
+
+    @classmethod
+    def quiet(cls, pixels):
+        loud = cls.__new__(cls)
+        loud.pixels = pixels
+        return loud
+
+    def __reduce_ex__(self, protocol):
+        return Loud, (pickle.PickleBuffer(self.pixels),)
+
+
+@pytest.mark.parametrize("pixels", [bytes(100_000), bytearray(100_000)])
+def test_receiving_bytes_unpickles_nothing(pixels):
+    receiver, sender = millstream.Pipe(duplex=False)
+    sender.send([1, Loud.quiet(pixels)])
+    message = receiver.recv_bytes()
+    assert len(message) > 100_000
+    with pytest.raises(AssertionError, match="unpickled"):
+        pickle.loads(message)
+    sender.send(Picture(pixels))
+    assert bytes(pickle.loads(receiver.recv_bytes()).pixels) == bytes(pixels)
+    sender.send(Picture(pixels))
+    with pytest.raises(OSError, match="bad message length"):
+        receiver.recv_bytes(1000)
+    receiver.close()
+    sender.close()
+
+
+def test_signal_ends_a_send_that_has_begun(pipe):
+    receiver, sender = pipe(duplex=False)
+
+    def ring(number, frame):
+        raise InterruptedError("rung")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(InterruptedError, match="rung"):
+            sender.send_bytes(bytes(10 << 20))
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    receiver.close()
+    sender.close()
+
+
+def test_child_of_a_fork_closes_what_a_thread_of_its_parent_uses(pipe):
+    receiver, sender = pipe(duplex=False)
+    thread = threading.Thread(target=sender.send_bytes, args=(bytes(2 << 20),))
+    thread.start()
+    while not asleep(thread):
+        time.sleep(0.001)
+    told, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        receiver.close()
+        sender.close()
+        os.write(tell, b"x")
+        time.sleep(600)
+    assert os.read(told, 1) == b"x"
+    assert len(receiver.recv_bytes()) == 2 << 20
+    thread.join()
+    sender.close()
+    with pytest.raises(EOFError):
+        receiver.recv()
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    receiver.close()
+    os.close(told)
+    os.close(tell)
+
+
+def test_started_children_leave_no_descriptor(context):
+    here, there = context.Pipe()
+    counts = []
+    for _ in range(4):
+        child = context.Process(target=echo, args=(there,))
+        child.start()
+        here.send(None)
+        child.join(60)
+        child.close()
+        counts.append(len(os.listdir("/proc/self/fd")))
+    assert counts[1:] == counts[:1] * 3, counts
+    here.close()
+    there.close()
+
+
 def test_received_buffer_can_be_changed():
     receiver, sender = millstream.Pipe(duplex=False)
     sender.send(bytearray(100_000))
@@ -324,6 +419,12 @@ def test_arrays_of_numpy_arrive_whole():
         thread.join()
         assert received.dtype == value.dtype and numpy.array_equal(received, value)
         received += 1  # its own memory
+    for size in (10, 50_000):
+        value = numpy.frombuffer(bytes(8 * size))
+        assert not value.flags.writeable
+        sender.send(value)
+        received = receiver.recv()
+        received += 1
     receiver.close()
     sender.close()
 

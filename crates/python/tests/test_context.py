@@ -114,6 +114,17 @@ def test_simple_queue_carries_large_objects(context):
     queue.close()
 
 
+def test_workers_that_are_replaced_leave_no_descriptor(context):
+    with context.Pool(1, maxtasksperchild=1) as pool:
+        counts = []
+        for number in range(6):
+            assert pool.apply(square, (number,)) == number * number
+            counts.append(len(os.listdir("/proc/self/fd")))
+    pool.join()
+    # While a worker is being started there are more for a moment.
+    assert min(counts[3:]) <= min(counts[:3]) + 2, counts
+
+
 def test_queue_works_between_threads():
     queue = millstream.get_context("fork").SimpleQueue()
     thread = threading.Thread(target=produce, args=(type("Open", (), {"put": queue.put})(), range(1000)))

@@ -1,5 +1,6 @@
 """Pipes as file objects."""
 
+import errno
 import io
 import os
 import select
@@ -170,3 +171,26 @@ def test_other_threads_run_while_one_waits():
         writer.write(b"x")
         thread.join()
         assert total == 4_999_950_000 and time.monotonic() - begin < 60
+
+
+def test_fifo_is_opened_by_two(tmp_path):
+    path = tmp_path / "fifo"
+    with pytest.raises(FileNotFoundError):
+        millstream.open_fifo(path, "r")
+    os.mkfifo(path)
+    with pytest.raises(ValueError, match="invalid mode"):
+        millstream.open_fifo(path, "a")
+    with pytest.raises(OSError) as unread:
+        millstream.open_fifo(str(path), "w", blocking=False)
+    assert unread.value.errno == errno.ENXIO
+    thread = threading.Thread(target=lambda: subprocess.run(["sh", "-c", f"echo grain >{path}"], check=True))
+    thread.start()
+    with millstream.open_fifo(path, "r") as reader:
+        assert reader.read() == b"grain\n"
+    thread.join()
+    reading = subprocess.Popen(["cat", path], stdout=subprocess.PIPE)
+    with millstream.open_fifo(path, "w") as writer:
+        writer.write(b"flour")
+    assert reading.communicate()[0] == b"flour"
+    with pytest.raises(OSError, match="no FIFO"):
+        millstream.open_fifo(tmp_path, "r")

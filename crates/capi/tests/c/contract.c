@@ -1,4 +1,5 @@
 /* What millstream.h promises beside the contract of pipe(7), which crates/conformance tests: arguments, errors, work in place. */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <millstream.h>
@@ -167,6 +168,7 @@ static void bytes_are_peeked_and_consumed(uint32_t flags)
     CHECK(pieces[0].iov_len == 3 && pieces[1].iov_len == 0 && memcmp(pieces[0].iov_base, "gra", 3) == 0);
     FAILS(ms_read(reader, &byte, 1), EBUSY);
     FAILS(ms_copy_to(reader, 1, 1), EBUSY);
+    FAILS(ms_set_capacity(reader, 65536), EBUSY);
     FAILS(ms_export(reader), EBUSY);
     FAILS(ms_consume(reader, 4), EINVAL);
     CHECK(ms_consume(reader, 2) == 0);
@@ -194,6 +196,7 @@ static void room_is_reserved_and_committed(uint32_t flags)
     memcpy(pieces[0].iov_base, "grain", 5);
     FAILS(ms_write(writer, "x", 1), EBUSY);
     FAILS(ms_copy_from(writer, 0, 1), EBUSY);
+    FAILS(ms_set_capacity(writer, 65536), EBUSY);
     FAILS(ms_export(writer), EBUSY);
     FAILS(ms_commit(writer, 6), EINVAL);
     CHECK(ms_readable(reader) == 0);
@@ -267,6 +270,11 @@ static void ends_are_given_away_and_taken_back(void)
     FAILS(ms_attach_reader(&none, fd), EBADF);
     FAILS(ms_attach_writer(NULL, fd), EINVAL);
     FAILS(ms_attach_reader(&none, -1), EBADF);
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    int named = open(path, O_PATH);
+    FAILS(ms_attach_writer(&writer, named), EBADF);
+    CHECK(close(named) == 0);
     CHECK(fcntl(fd, F_GETFD) >= 0);
     CHECK(ms_attach_writer(&writer, fd) == 0);
     CHECK(ms_write(writer, "3", 1) == 1);

@@ -19,11 +19,24 @@ from importlib.metadata import PackageNotFoundError, version
 from .aio import open_reader, open_writer
 from .connection import Connection, Pipe
 from .context import get_context
-from .streams import Reader, Writer, pipe
+from .process import Popen, run
+from .streams import Reader, Writer, open_fifo, pipe
 
 try:
     __version__ = version("millstream")
 except PackageNotFoundError:  # used from its source
     __version__ = "unknown"
 
-__all__ = ["Connection", "Pipe", "Reader", "Writer", "get_context", "open_reader", "open_writer", "pipe"]
+__all__ = [
+    "Connection",
+    "Pipe",
+    "Popen",
+    "Reader",
+    "Writer",
+    "get_context",
+    "open_fifo",
+    "open_reader",
+    "open_writer",
+    "pipe",
+    "run",
+]

@@ -10,6 +10,8 @@ import array
 import io
 import os
 import pickle
+import pickletools
+import weakref
 from multiprocessing import BufferTooShort, reduction
 from multiprocessing import connection as standard
 from multiprocessing.context import get_spawning_popen
@@ -19,6 +21,9 @@ from . import _native
 
 # A buffer of fewer bytes is copied into the pickle: that costs less than to send it by itself.
 _BESIDE_FROM = 32 << 10
+
+# Of what starts a child: the copies of ends that it gives the child.
+GIVEN = "_millstream_given"
 
 Dumped = tuple[Any, "list[memoryview] | None"]
 
@@ -31,9 +36,14 @@ def _array_of(typecode: str, buffer: Any) -> array.array[Any]:
 
 class _Pickler(reduction.ForkingPickler):
     def reducer_override(self, obj: Any) -> Any:
+        kind = type(obj)
         # Python pickles an array as bytes; its memory will do.
-        if type(obj) is array.array and obj.typecode not in ("u", "w"):
+        if kind is array.array and obj.typecode not in ("u", "w"):
             return _array_of, (obj.typecode, pickle.PickleBuffer(obj))
+        # Of protocol 5 an array that cannot be written to, or is small, would arrive read-only.
+        if kind.__name__ == "ndarray" and kind.__module__ == "numpy":
+            if obj.nbytes < _BESIDE_FROM or not obj.flags.writeable:
+                return obj.__reduce_ex__(4)
         return NotImplemented
 
 
@@ -61,6 +71,23 @@ def load(message: bytes, beside: list[bytearray] | None) -> Any:
     return pickle.loads(message, buffers=beside or ())
 
 
+def in_one_piece(message: bytes, beside: list[bytearray]) -> bytes:
+    """The same pickle with its buffers inside, made without unpickling anything."""
+    operations = list(pickletools.genops(message))
+    ends = [position for _, _, position in operations[1:]] + [len(message)]
+    buffers = iter(beside)
+    parts: list[Any] = []
+    for number, (operation, _, begin) in enumerate(operations):
+        if operation.name == "NEXT_BUFFER":
+            buffer = next(buffers)
+            is_readonly = operations[number + 1][0].name == "READONLY_BUFFER"
+            parts += [pickle.BINBYTES8 if is_readonly else pickle.BYTEARRAY8, len(buffer).to_bytes(8, "little"), buffer]
+        # What is in a frame has another length now; no frame is needed.
+        elif operation.name not in ("FRAME", "READONLY_BUFFER"):
+            parts.append(message[begin : ends[number]])
+    return b"".join(parts)
+
+
 class Connection:
     """One end of a connection: as multiprocessing.connection.Connection."""
 
@@ -73,8 +100,8 @@ class Connection:
         self._reader = reader
         self._writer = writer
         self._closed = False
-        # Copies that children which are being started inherit; they are open for as long as this end is.
-        self._given: list[int] = []
+        # Copies for children that are being started, until that is done.
+        self._given: list[weakref.finalize[Any, Any]] = []
 
     def __del__(self) -> None:
         if not getattr(self, "_closed", True):
@@ -120,7 +147,7 @@ class Connection:
         """Close the connection"""
         self._closed = True
         while self._given:
-            os.close(self._given.pop())
+            self._given.pop()()
         for end in (self._reader, self._writer):
             if end is not None:
                 end.close()
@@ -171,14 +198,8 @@ class Connection:
                 reader.close()
                 self._reader = None
             raise OSError("bad message length")
-        return self._one_piece(*received)
-
-    @staticmethod
-    def _one_piece(message: bytes, beside: list[bytearray] | None) -> bytes:
-        if beside is None:
-            return message
-        # An object with large buffers was sent, and bytes are wanted: its pickle in one piece.
-        return bytes(reduction.ForkingPickler.dumps(load(message, beside), 5))
+        message, beside = received
+        return message if beside is None else in_one_piece(message, beside)
 
     def recv_bytes_into(self, buf: Any, offset: int = 0) -> int:
         """
@@ -192,10 +213,14 @@ class Connection:
                 raise ValueError("negative offset")
             if offset > bytesize:
                 raise ValueError("offset too large")
+            if m.readonly:
+                raise TypeError("a read-write bytes-like object is needed")
             received = reader.receive_into(m, offset)
             if isinstance(received, int):
                 return received
-            message = self._one_piece(*received)
+            message, beside = received
+            if beside is not None:
+                message = in_one_piece(message, beside)
             if bytesize < offset + len(message):
                 raise BufferTooShort(message)
             m.cast("B")[offset : offset + len(message)] = message
@@ -203,7 +228,13 @@ class Connection:
 
     def recv(self) -> Any:
         """Receive a (picklable) object"""
-        return load(*self._to_read().receive())  # type: ignore[misc]
+        return load(*self.recv_dumped())
+
+    def recv_dumped(self) -> tuple[bytes, list[bytearray] | None]:
+        """Receive what load() makes an object of"""
+        received = self._to_read().receive()
+        assert received is not None  # no length was too much
+        return received
 
     def poll(self, timeout: float | None = 0.0) -> bool:
         """Whether there is any input available to be read"""
@@ -225,12 +256,18 @@ class Connection:
         if end is None:
             return None
         fd = end.dup().detach()
-        given = reduction.DupFd(fd)
-        if get_spawning_popen() is not None:
-            self._given.append(fd)
-        else:
-            os.close(fd)
-        return given
+        popen = get_spawning_popen()
+        if popen is None:
+            try:
+                return reduction.DupFd(fd)
+            finally:
+                os.close(fd)
+        # The child inherits it when it is started, which is not done yet: at the latest the copy goes with what has started it.
+        self._given = [given for given in self._given if given.alive]
+        given = weakref.finalize(popen, os.close, fd)
+        self._given.append(given)
+        popen.__dict__.setdefault(GIVEN, []).append(given)
+        return reduction.DupFd(fd)
 
 
 def _rebuild(reader: Any, writer: Any) -> Connection:

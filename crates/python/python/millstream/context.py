@@ -6,7 +6,7 @@ from multiprocessing import context as standard
 from multiprocessing import get_start_method, queues
 from typing import Any
 
-from .connection import Connection, Pipe, dump
+from .connection import GIVEN, Connection, Pipe, dump, load
 
 
 class _OverOurPipe:
@@ -45,7 +45,8 @@ class SimpleQueue(queues.SimpleQueue):  # type: ignore[type-arg]
 
     def get(self) -> Any:
         with self._rlock:
-            return self._reader.recv()
+            received = self._reader.recv_dumped()
+        return load(*received)
 
     def put(self, obj: Any) -> None:
         dumped = dump(obj)
@@ -77,6 +78,29 @@ class _Pipes:
         return self if method is None else get_context(method)
 
 
+def _started(popen: Any) -> Any:
+    """The child has inherited its copies of ends: ours are closed."""
+    for given in popen.__dict__.pop(GIVEN, ()):
+        given()
+    return popen
+
+
+class ForkServerProcess(standard.ForkServerProcess):
+    """A process that the start method forkserver starts."""
+
+    @staticmethod
+    def _Popen(process_obj: Any) -> Any:
+        return _started(standard.ForkServerProcess._Popen(process_obj))
+
+
+class SpawnProcess(standard.SpawnProcess):
+    """A process that the start method spawn starts."""
+
+    @staticmethod
+    def _Popen(process_obj: Any) -> Any:
+        return _started(standard.SpawnProcess._Popen(process_obj))
+
+
 class ForkContext(_Pipes, standard.ForkContext):  # type: ignore[misc]
     """The start method fork."""
 
@@ -84,9 +108,13 @@ class ForkContext(_Pipes, standard.ForkContext):  # type: ignore[misc]
 class ForkServerContext(_Pipes, standard.ForkServerContext):  # type: ignore[misc]
     """The start method forkserver."""
 
+    Process = ForkServerProcess
+
 
 class SpawnContext(_Pipes, standard.SpawnContext):  # type: ignore[misc]
     """The start method spawn."""
+
+    Process = SpawnProcess
 
 
 _CONTEXTS = {"fork": ForkContext(), "forkserver": ForkServerContext(), "spawn": SpawnContext()}

@@ -3,12 +3,42 @@
 from __future__ import annotations
 
 import io
+import os
 from typing import TYPE_CHECKING, Any
 
 from . import _native
 
 if TYPE_CHECKING:
     from ._native import End
+
+
+class Lease:
+    """Bytes of a pipe, or room in it: `with` gives a memoryview of it.
+
+    Leaving the block takes the bytes, or writes them; by an exception it gives them back. While an object made of the view lives,
+    as an array of numpy, that is a BufferError.
+    """
+
+    def __init__(self, lease: _native.Lease) -> None:
+        self._lease = lease
+        self._view: memoryview | None = None
+
+    def __len__(self) -> int:
+        return len(self._lease)
+
+    def __enter__(self) -> memoryview:
+        lease: Any = self._lease  # types know of buffers in native code only from Python 3.12 on
+        self._view = memoryview(lease)
+        return self._view
+
+    def __exit__(self, exc_type: object, exc_value: object, exc_tb: object) -> None:
+        self.finish(len(self._lease) if exc_type is None else 0)
+
+    def finish(self, count: int) -> None:
+        """Takes or writes the first `count` bytes only, and gives the rest back. The view is released."""
+        if self._view is not None:
+            self._view.release()
+        self._lease.finish(count)
 
 
 class _Stream(io.RawIOBase):
@@ -54,11 +84,16 @@ class _Stream(io.RawIOBase):
 
     def close(self) -> None:
         """Closes this end. A reader sees the end of the stream when all writers are closed."""
-        if not self.closed:
-            try:
-                super().close()
-            finally:
-                self._end.close()
+        if self.closed:
+            return
+        try:
+            self._end.close()
+        except BufferError:  # bytes of it are lent: it stays open
+            raise
+        except BaseException:
+            super().close()
+            raise
+        super().close()
 
     def readinto(self, buffer: Any) -> int | None:
         raise io.UnsupportedOperation("not readable")
@@ -85,6 +120,14 @@ class Reader(_Stream):
         """Reads what waits, or sleeps until something does. 0: the end. None: it is non-blocking, and nothing waits."""
         return self._end.readinto(buffer)
 
+    def borrow(self, size: int) -> Lease:
+        """Up to `size` bytes that wait, to be looked at where they are; sleeps until there are some.
+
+        `with reader.borrow(n) as view`. Fewer than wait may be shown, because a ring ends somewhere; an empty view is the end of
+        the stream. Without `trust` the bytes were read ahead, up to 1 MiB.
+        """
+        return Lease(self._end.borrow(size))
+
     @classmethod
     def attach(cls, fd: int) -> Reader:
         """The end of any pipe or FIFO that a descriptor is open for. The descriptor belongs to it from then on."""
@@ -103,16 +146,40 @@ class Writer(_Stream):
         """Writes all of the buffer. None: it is non-blocking, and the pipe is full."""
         return self._end.write(buffer)
 
+    def reserve(self, size: int) -> Lease:
+        """Room for up to `size` bytes, to be filled where it is; sleeps as a write of so many would.
+
+        `with writer.reserve(n) as view`. There may be less room, because a ring ends somewhere. Without `trust` it is memory of
+        this process, which is written when the block ends.
+        """
+        return Lease(self._end.reserve(size))
+
     @classmethod
     def attach(cls, fd: int) -> Writer:
         """The end of any pipe or FIFO that a descriptor is open for. The descriptor belongs to it from then on."""
         return cls(_native.Writer.attach(fd))
 
 
-def pipe(capacity: int | None = None) -> tuple[Reader, Writer]:
+def pipe(capacity: int | None = None, *, trust: bool = False) -> tuple[Reader, Writer]:
     """A new pipe as two file objects: as os.pipe(), through shared memory.
 
     The ends are inherited by fork and closed on exec. `capacity` is rounded up to a power of two of at least 4096.
+
+    With `trust` Reader.borrow and Writer.reserve lead to the pipe's own memory. It is a promise: all processes at the pipe are of
+    this program, and write to no memory that they have borrowed.
     """
-    reader, writer = _native.pipe(capacity)
+    reader, writer = _native.pipe(capacity, trust)
     return Reader(reader), Writer(writer)
+
+
+def open_fifo(path: str | os.PathLike[str], mode: str, *, blocking: bool = True) -> Reader | Writer:
+    """The end of a FIFO that os.mkfifo() has made: mode 'r' or 'w', as open(path, mode, buffering=0).
+
+    Waits until another process has the other end open. If not `blocking` it does not wait, a FIFO that nothing reads cannot be
+    opened for writing (ENXIO), and the end is non-blocking. Any program may have the other end.
+    """
+    if mode in ("r", "rb"):
+        return Reader(_native.fifo_reader(path, blocking))
+    if mode in ("w", "wb"):
+        return Writer(_native.fifo_writer(path, blocking))
+    raise ValueError(f"invalid mode: {mode!r} (use 'r' or 'w')")
