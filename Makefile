@@ -59,10 +59,10 @@ setup-test:
 setup-rivals:
 	@scripts/setup rivals
 
-# The library and the program that a run begins with are built by themselves: they must not get the features of dependencies
+# The library inside other programs and the program that a run begins with are built by themselves: they must not get the features of dependencies
 # that the whole program needs. cargo puts the whole program where the small one goes, so it is moved on first.
 build: setup-build
-	$(CARGO) build --release -p millstream
+	$(CARGO) build --release -p millstream -p millstream-capi
 	$(CARGO) build --profile preload -p millstream-preload -p millstream-launch --target-dir target/preload
 	@mkdir -p $(LIBRARY)
 	@install -m 755 $(BUILD)/millstream $(LIBRARY)/millstream
@@ -70,8 +70,7 @@ build: setup-build
 	@install -m 755 $(PRELOAD)/libmillstream_preload.so $(LIBRARY)/libmillstream_preload.so
 
 # The shared library is linked here, of the whole static one: rustc gives its own no symbol versions.
-lib: setup-build
-	$(CARGO) build --release -p millstream-capi
+lib: build
 	@mkdir -p $(C_LIBRARY)
 	@install -m 644 $(BUILD)/libmillstream_capi.a $(C_LIBRARY)/libmillstream.a
 	$(CC) -shared -o $(C_LIBRARY)/libmillstream.so.$(VERSION) -Wl,-soname,libmillstream.so.0 -Wl,--gc-sections \
@@ -118,8 +117,7 @@ check-format: setup-test
 
 # Of the profile that the tests are built with, whose libraries in C are compiled once for all three.
 check-lints: setup-test
-	$(CARGO) clippy --release --all-targets -- -D warnings
-	$(CARGO) clippy --release -p millstream-python -- -D warnings
+	$(CARGO) clippy --release --all-targets --workspace --exclude millstream-preload --exclude millstream-launch -- -D warnings
 	$(CARGO) clippy --profile preload -p millstream-preload -p millstream-launch --target-dir target/preload -- -D warnings
 
 check-licences: setup-test
