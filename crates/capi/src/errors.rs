@@ -94,7 +94,7 @@ pub extern "C" fn ms_strerror(error: c_int) -> *const c_char {
         libc::EPERM => {
             c"a capacity above what this user may have, or the child of a fork commits what its parent has reserved"
         }
-        libc::EPIPE => c"no reader is left; nobody will read what is written",
+        libc::EPIPE => c"no reader is left: what is written would never be read",
         libc::EACCES => c"no permission for this FIFO, or for a directory on the way to it",
         libc::ENOENT => c"there is nothing at this path; make the FIFO with mkfifo()",
         _ => c"an error of the kernel; see errno(3)",

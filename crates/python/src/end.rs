@@ -16,8 +16,8 @@ pub(crate) struct Shared<E>(Arc<Mutex<State<E>>>);
 
 enum State<E> {
     Open(Open<E>),
-    /// The program works on its bytes: [`crate::lease`].
-    Lent,
+    /// The program works on its bytes: [`crate::in_place`].
+    InPlace,
     Closed,
 }
 
@@ -111,7 +111,7 @@ impl<E> Shared<E> {
                 open.users.push(thread::current().id());
                 Ok(InUse { end: open.end.clone(), shared: self.clone() })
             }
-            State::Lent => Err(lent()),
+            State::InPlace => Err(in_use_in_place()),
             State::Closed => Err(closed()),
         }
     }
@@ -125,9 +125,9 @@ impl<E> Shared<E> {
         let mut state = self.lock();
         match std::mem::replace(&mut *state, State::Closed) {
             State::Open(open) => Ok(Some(open.end)),
-            State::Lent => {
-                *state = State::Lent;
-                Err(lent())
+            State::InPlace => {
+                *state = State::InPlace;
+                Err(in_use_in_place())
             }
             State::Closed => Ok(None),
         }
@@ -139,8 +139,8 @@ impl<E> Shared<E> {
     }
 
     /// The end for the caller alone, until it is given back.
-    pub(crate) fn lend(&self) -> PyResult<E> {
-        self.take_and_leave(State::Lent)
+    pub(crate) fn take_in_place(&self) -> PyResult<E> {
+        self.take_and_leave(State::InPlace)
     }
 
     pub(crate) fn give_back(&self, end: E) {
@@ -154,9 +154,9 @@ impl<E> Shared<E> {
                 *state = State::Open(Open { end, users, forks });
                 PyBufferError::new_err("another thread uses the pipe")
             }),
-            State::Lent => {
-                *state = State::Lent;
-                Err(lent())
+            State::InPlace => {
+                *state = State::InPlace;
+                Err(in_use_in_place())
             }
             State::Closed => {
                 *state = State::Closed;
@@ -174,7 +174,7 @@ impl<E> Shared<E> {
     }
 }
 
-fn lent() -> PyErr {
+fn in_use_in_place() -> PyErr {
     PyBufferError::new_err("bytes of this pipe are borrowed, or room in it is reserved")
 }
 

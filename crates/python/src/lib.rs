@@ -1,6 +1,6 @@
 //! The native part of the Python package `millstream`: ends of pipes, and messages through them.
 //!
-//! `end` has what both ends share, `reader` and `writer` are the two, `lease` is work in place, `call` is how a call waits: without Python's lock, and
+//! `end` has what both ends share, `reader` and `writer` are the two, `in_place` is work without a copy, `call` is how a call waits: without Python's lock, and
 //! interrupted by Python's signal handlers. What Python programs see is made of this in `millstream/*.py`.
 #![allow(unsafe_code, reason = "buffers of Python objects")]
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 
 mod call;
 mod end;
-mod lease;
+mod in_place;
 mod reader;
 mod writer;
 
@@ -20,7 +20,7 @@ mod _native {
     use super::*;
 
     #[pymodule_export]
-    use super::lease::Lease;
+    use super::in_place::InPlace;
     #[pymodule_export]
     use super::reader::Reader;
     #[pymodule_export]

@@ -10,7 +10,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyList};
 
 use crate::call::{wait, wait_if_blocking};
 use crate::end::{Shared, common};
-use crate::lease::Lease;
+use crate::in_place::InPlace;
 use crate::writer::{BUFFERS, WORD};
 
 /// The read end of a pipe.
@@ -76,8 +76,8 @@ impl Reader {
     }
 
     /// Up to `size` bytes that wait, where they are; sleeps until there are some. None at the end of the stream.
-    fn borrow(&self, py: Python<'_>, size: usize) -> PyResult<Lease> {
-        Lease::of_reader(py, &self.0, size)
+    fn borrow(&self, py: Python<'_>, size: usize) -> PyResult<InPlace> {
+        InPlace::of_reader(py, &self.0, size)
     }
 
     /// Closes the handle.

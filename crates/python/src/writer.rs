@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 
 use crate::call::{error, wait, wait_if_blocking};
 use crate::end::{Shared, common};
-use crate::lease::Lease;
+use crate::in_place::InPlace;
 
 /// Bytes of a word.
 pub(crate) const WORD: usize = 8;
@@ -68,8 +68,8 @@ impl Writer {
     }
 
     /// Room for up to `size` bytes, to be filled; sleeps as a write of so many would.
-    fn reserve(&self, py: Python<'_>, size: usize) -> PyResult<Lease> {
-        Lease::of_writer(py, &self.0, size)
+    fn reserve(&self, py: Python<'_>, size: usize) -> PyResult<InPlace> {
+        InPlace::of_writer(py, &self.0, size)
     }
 
     /// Closes the handle. At a FIFO that puts the last bytes into it, and says if they could not be.

@@ -23,10 +23,10 @@ def test_borrowed_bytes_are_taken_at_the_end_of_the_block(ends):
     with pytest.raises(ZeroDivisionError), reader.borrow(100) as view:
         assert bytes(view) == b", chaff"
         raise ZeroDivisionError
-    lease = reader.borrow(100)
-    assert len(lease) == 7
-    lease.finish(2)
-    lease.finish(2)
+    piece = reader.borrow(100)
+    assert len(piece) == 7
+    piece.finish(2)
+    piece.finish(2)
     assert reader.waiting == 5
     assert reader.read(100) == b"chaff"
     writer.close()
@@ -43,10 +43,10 @@ def test_reserved_room_is_written_at_the_end_of_the_block(ends):
     with pytest.raises(ZeroDivisionError), writer.reserve(5) as view:
         view[:] = b"chaff"
         raise ZeroDivisionError
-    lease = writer.reserve(100)
-    with lease as view:
+    piece = writer.reserve(100)
+    with piece as view:
         view[:3] = b"---"
-        lease.finish(2)
+        piece.finish(2)
     assert reader.read(100) == b"grain--"
     reader.close()
     with pytest.raises(BrokenPipeError):
@@ -68,22 +68,22 @@ def test_end_is_not_used_while_its_bytes_are_borrowed(ends):
 def test_live_view_is_a_buffer_error(ends):
     reader, writer = ends
     writer.write(b"grain")
-    lease = reader.borrow(5)
-    with pytest.raises(BufferError), lease as view:
+    piece = reader.borrow(5)
+    with pytest.raises(BufferError), piece as view:
         other = memoryview(view)
     assert bytes(other) == b"grain"
     other.release()
     view.release()
-    lease.finish(5)
+    piece.finish(5)
     with pytest.raises(BufferError, match="given back"):
-        memoryview(lease._lease)
+        memoryview(piece._native_piece)
     with pytest.raises(ValueError, match="6 bytes of 5"):
         writer.write(b"grain")
         reader.borrow(5).finish(6)
     assert reader.read(5) == b"grain"
 
 
-def test_forgotten_lease_gives_the_end_back(ends):
+def test_forgotten_piece_gives_the_end_back(ends):
     reader, writer = ends
     writer.write(b"grain")
     reader.borrow(3)

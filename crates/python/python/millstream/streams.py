@@ -12,33 +12,33 @@ if TYPE_CHECKING:
     from ._native import End
 
 
-class Lease:
+class InPlace:
     """Bytes of a pipe, or room in it: `with` gives a memoryview of it.
 
     Leaving the block takes the bytes, or writes them; by an exception it gives them back. While an object made of the view lives,
     as an array of numpy, that is a BufferError.
     """
 
-    def __init__(self, lease: _native.Lease) -> None:
-        self._lease = lease
+    def __init__(self, piece: _native.InPlace) -> None:
+        self._native_piece = piece
         self._view: memoryview | None = None
 
     def __len__(self) -> int:
-        return len(self._lease)
+        return len(self._native_piece)
 
     def __enter__(self) -> memoryview:
-        lease: Any = self._lease  # types know of buffers in native code only from Python 3.12 on
-        self._view = memoryview(lease)
+        piece: Any = self._native_piece  # types know of buffers in native code only from Python 3.12 on
+        self._view = memoryview(piece)
         return self._view
 
     def __exit__(self, exc_type: object, exc_value: object, exc_tb: object) -> None:
-        self.finish(len(self._lease) if exc_type is None else 0)
+        self.finish(len(self._native_piece) if exc_type is None else 0)
 
     def finish(self, count: int) -> None:
         """Takes or writes the first `count` bytes only, and gives the rest back. The view is released."""
         if self._view is not None:
             self._view.release()
-        self._lease.finish(count)
+        self._native_piece.finish(count)
 
 
 class _Stream(io.RawIOBase):
@@ -88,7 +88,7 @@ class _Stream(io.RawIOBase):
             return
         try:
             self._end.close()
-        except BufferError:  # bytes of it are lent: it stays open
+        except BufferError:  # the program works on its bytes: it stays open
             raise
         except BaseException:
             super().close()
@@ -120,13 +120,13 @@ class Reader(_Stream):
         """Reads what waits, or sleeps until something does. 0: the end. None: it is non-blocking, and nothing waits."""
         return self._end.readinto(buffer)
 
-    def borrow(self, size: int) -> Lease:
+    def borrow(self, size: int) -> InPlace:
         """Up to `size` bytes that wait, to be looked at where they are; sleeps until there are some.
 
         `with reader.borrow(n) as view`. Fewer than wait may be shown, because a ring ends somewhere; an empty view is the end of
         the stream. Without `trust` the bytes were read ahead, up to 1 MiB.
         """
-        return Lease(self._end.borrow(size))
+        return InPlace(self._end.borrow(size))
 
     @classmethod
     def attach(cls, fd: int) -> Reader:
@@ -146,13 +146,13 @@ class Writer(_Stream):
         """Writes all of the buffer. None: it is non-blocking, and the pipe is full."""
         return self._end.write(buffer)
 
-    def reserve(self, size: int) -> Lease:
+    def reserve(self, size: int) -> InPlace:
         """Room for up to `size` bytes, to be filled where it is; sleeps as a write of so many would.
 
         `with writer.reserve(n) as view`. There may be less room, because a ring ends somewhere. Without `trust` it is memory of
         this process, which is written when the block ends.
         """
-        return Lease(self._end.reserve(size))
+        return InPlace(self._end.reserve(size))
 
     @classmethod
     def attach(cls, fd: int) -> Writer:

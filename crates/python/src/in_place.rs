@@ -1,6 +1,6 @@
 //! Bytes of a pipe, or room in it, that a program works on in place.
 //!
-//! While they are lent the end itself is here, so that nothing else can use it; it goes back when they are given back. Views of the
+//! While the program has them the end itself is here, so that nothing else can use it; it goes back when they are given back. Views of the
 //! bytes are counted: they cannot be given back while one is left.
 
 use std::ffi::c_int;
@@ -18,8 +18,8 @@ use crate::end::Shared;
 
 /// Bytes that wait in a pipe, or room for some, as a buffer.
 #[pyclass(frozen, module = "millstream._native")]
-pub(crate) struct Lease {
-    end: Mutex<Lent>,
+pub(crate) struct InPlace {
+    end: Mutex<Kept>,
     /// Of the first byte, and how many there are.
     start: usize,
     len: usize,
@@ -27,17 +27,21 @@ pub(crate) struct Lease {
     views: AtomicUsize,
 }
 
-enum Lent {
+enum Kept {
     Reader(millstream_pipe::Reader, Shared<millstream_pipe::Reader>),
     Writer(millstream_pipe::Writer, Shared<millstream_pipe::Writer>),
     /// It was given back.
     Nothing,
 }
 
-impl Lease {
+impl InPlace {
     /// Up to `size` bytes that wait, or that come.
-    pub(crate) fn of_reader(py: Python<'_>, shared: &Shared<millstream_pipe::Reader>, size: usize) -> PyResult<Lease> {
-        let mut end = shared.lend()?;
+    pub(crate) fn of_reader(
+        py: Python<'_>,
+        shared: &Shared<millstream_pipe::Reader>,
+        size: usize,
+    ) -> PyResult<InPlace> {
+        let mut end = shared.take_in_place()?;
         let shown = wait(py, || {
             let borrowed = end.borrow_up_to(size)?;
             let [first, _] = borrowed.segments();
@@ -45,18 +49,22 @@ impl Lease {
             borrowed.keep();
             Ok(piece)
         });
-        Lease::of(shown, true, |is_lent| {
-            if is_lent {
-                return Lent::Reader(end, shared.clone());
+        InPlace::of(shown, true, |is_kept| {
+            if is_kept {
+                return Kept::Reader(end, shared.clone());
             }
             shared.give_back(end);
-            Lent::Nothing
+            Kept::Nothing
         })
     }
 
     /// Room for up to `size` bytes.
-    pub(crate) fn of_writer(py: Python<'_>, shared: &Shared<millstream_pipe::Writer>, size: usize) -> PyResult<Lease> {
-        let mut end = shared.lend()?;
+    pub(crate) fn of_writer(
+        py: Python<'_>,
+        shared: &Shared<millstream_pipe::Writer>,
+        size: usize,
+    ) -> PyResult<InPlace> {
+        let mut end = shared.take_in_place()?;
         let shown = wait(py, || {
             let mut room = end.reserve(size)?;
             let [first, _] = room.segments_mut();
@@ -64,28 +72,28 @@ impl Lease {
             room.keep();
             Ok(piece)
         });
-        Lease::of(shown, false, |is_lent| {
-            if is_lent {
-                return Lent::Writer(end, shared.clone());
+        InPlace::of(shown, false, |is_kept| {
+            if is_kept {
+                return Kept::Writer(end, shared.clone());
             }
             shared.give_back(end);
-            Lent::Nothing
+            Kept::Nothing
         })
     }
 
-    fn of(piece: PyResult<(usize, usize)>, is_readonly: bool, keep: impl FnOnce(bool) -> Lent) -> PyResult<Lease> {
-        let lent = keep(piece.is_ok());
+    fn of(piece: PyResult<(usize, usize)>, is_readonly: bool, keep: impl FnOnce(bool) -> Kept) -> PyResult<InPlace> {
+        let kept = keep(piece.is_ok());
         let (start, len) = piece?;
-        Ok(Lease { end: Mutex::new(lent), start, len, is_readonly, views: AtomicUsize::new(0) })
+        Ok(InPlace { end: Mutex::new(kept), start, len, is_readonly, views: AtomicUsize::new(0) })
     }
 
-    fn take(&self) -> Lent {
-        std::mem::replace(&mut self.end.lock().unwrap_or_else(PoisonError::into_inner), Lent::Nothing)
+    fn take(&self) -> Kept {
+        std::mem::replace(&mut self.end.lock().unwrap_or_else(PoisonError::into_inner), Kept::Nothing)
     }
 }
 
 #[pymethods]
-impl Lease {
+impl InPlace {
     fn __len__(&self) -> usize {
         self.len
     }
@@ -99,12 +107,12 @@ impl Lease {
             return Err(PyValueError::new_err(format!("{count} bytes of {}", self.len)));
         }
         match self.take() {
-            Lent::Reader(mut end, shared) => {
+            Kept::Reader(mut end, shared) => {
                 py.detach(|| end.consume(count));
                 shared.give_back(end);
                 Ok(())
             }
-            Lent::Writer(mut end, shared) => {
+            Kept::Writer(mut end, shared) => {
                 let committed = py.detach(|| end.reserved().map_or(Ok(0), |room| room.commit(count)));
                 shared.give_back(end);
                 match committed.map_err(error)? {
@@ -113,15 +121,15 @@ impl Lease {
                     some => Err(PyBufferError::new_err(format!("only {some} of {count} bytes were written"))),
                 }
             }
-            Lent::Nothing => Ok(()),
+            Kept::Nothing => Ok(()),
         }
     }
 
     /// # Safety
     /// Called by Python, with room for a view.
     unsafe fn __getbuffer__(slf: PyRef<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
-        let is_lent = !matches!(*slf.end.lock().unwrap_or_else(PoisonError::into_inner), Lent::Nothing);
-        if !is_lent {
+        let is_kept = !matches!(*slf.end.lock().unwrap_or_else(PoisonError::into_inner), Kept::Nothing);
+        if !is_kept {
             return Err(PyBufferError::new_err("these bytes were given back"));
         }
         // SAFETY: the bytes stay where they are until `finish`, which fails while there are views. The view keeps this object.
@@ -150,18 +158,18 @@ impl Lease {
 }
 
 /// Forgotten by the program: the end goes back, and with it what was not taken or written.
-impl Drop for Lease {
+impl Drop for InPlace {
     fn drop(&mut self) {
         match self.take() {
-            Lent::Reader(mut end, shared) => {
+            Kept::Reader(mut end, shared) => {
                 end.consume(0);
                 shared.give_back(end);
             }
-            Lent::Writer(mut end, shared) => {
+            Kept::Writer(mut end, shared) => {
                 drop(end.reserved());
                 shared.give_back(end);
             }
-            Lent::Nothing => {}
+            Kept::Nothing => {}
         }
     }
 }
