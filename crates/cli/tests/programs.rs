@@ -319,8 +319,7 @@ fn a_tool_that_says_little_runs_without_the_library_even_at_a_pipe() {
 fn a_filter_of_little_runs_without_the_library_and_one_of_much_has_it() {
     let scratch = Scratch::new();
     let (little, much) = (scratch.file("little", "text\n"), scratch.file("much", &("x".repeat(10 << 20) + "\n")));
-    let lines = "x".repeat(5 << 20) + "\n";
-    let (one, other) = (scratch.file("one", &lines), scratch.file("other", &lines));
+    let [one, other] = ["one", "other"].map(|name| scratch.file(name, &("x".repeat(5 << 20) + "\n")));
     // sed writes its environment behind each line.
     let has_library = |options: &[&str], script: &str| {
         let script = script.replace("SED", "/bin/sed 'r /proc/self/environ'");
@@ -353,8 +352,7 @@ fn a_filter_of_little_runs_without_the_library_and_one_of_much_has_it() {
         format!("/bin/sed -e'r /proc/self/environ' {much} </dev/null | /bin/cat"),
         format!("/bin/sed --expression='r /proc/self/environ' {much} </dev/null | /bin/cat"),
         format!("/bin/grep -ahr PATH= /proc/self/environ {little} </dev/null | /bin/cat"),
-        // How much is in these nobody knows.
-        "SED /proc/self/status | /bin/cat".to_owned(),
+        "SED /proc/self/status | /bin/cat".to_owned(), // of unknown size
         "SED </proc/self/status | /bin/cat".to_owned(),
     ] {
         assert_eq!(has_library(&[], &unbounded), cfg!(target_arch = "x86_64"), "{unbounded}");

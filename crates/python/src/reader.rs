@@ -1,5 +1,6 @@
 //! The read end, and messages that come out of it.
 
+use std::ffi::c_char;
 use std::io::Read;
 
 use pyo3::buffer::PyUntypedBuffer;
@@ -148,32 +149,47 @@ impl Header {
     }
 }
 
-/// A new object with the next `len` bytes. Only this call knows it while they are read.
+/// Makes an object of so many bytes, which for null have any value.
+type MakeObject = unsafe extern "C" fn(*const c_char, ffi::Py_ssize_t) -> *mut ffi::PyObject;
+/// Where the bytes of an object begin.
+type BytesOfObject = unsafe extern "C" fn(*mut ffi::PyObject) -> *mut c_char;
+
 fn bytes_of<'py>(py: Python<'py>, end: &millstream_pipe::Reader, len: usize) -> PyResult<Bound<'py, PyBytes>> {
-    let size = ffi::Py_ssize_t::try_from(len).map_err(|_| PyMemoryError::new_err(()))?;
-    // SAFETY: with null the object has `size` bytes of any value, to be filled before others see it.
-    let (object, bytes) = unsafe {
-        let object = Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(std::ptr::null(), size))?;
-        let start = ffi::PyBytes_AsString(object.as_ptr()).cast::<u8>();
-        (object, std::slice::from_raw_parts_mut(start, len))
-    };
-    prepare(bytes);
-    fill(py, end, bytes)?;
-    Ok(object.cast_into()?)
+    // SAFETY: the two belong to one type.
+    unsafe { filled_object(py, end, len, ffi::PyBytes_FromStringAndSize, ffi::PyBytes_AsString) }?
+        .cast_into()
+        .map_err(Into::into)
 }
 
-/// The same, to be changed by the program: without the zeros that a new one is filled with.
 fn bytearray_of<'py>(py: Python<'py>, end: &millstream_pipe::Reader, len: usize) -> PyResult<Bound<'py, PyByteArray>> {
+    // SAFETY: as above.
+    unsafe { filled_object(py, end, len, ffi::PyByteArray_FromStringAndSize, ffi::PyByteArray_AsString) }?
+        .cast_into()
+        .map_err(Into::into)
+}
+
+/// A new object with the next `len` bytes, without the zeros that Python would fill it with first. Only this call knows it while
+/// they are read.
+///
+/// # Safety
+/// Both functions are those of one type.
+unsafe fn filled_object<'py>(
+    py: Python<'py>,
+    end: &millstream_pipe::Reader,
+    len: usize,
+    make: MakeObject,
+    bytes_of_object: BytesOfObject,
+) -> PyResult<Bound<'py, PyAny>> {
     let size = ffi::Py_ssize_t::try_from(len).map_err(|_| PyMemoryError::new_err(()))?;
-    // SAFETY: as in `bytes_of`.
+    // SAFETY: the caller's promise; the object has `size` bytes.
     let (object, bytes) = unsafe {
-        let object = Bound::from_owned_ptr_or_err(py, ffi::PyByteArray_FromStringAndSize(std::ptr::null(), size))?;
-        let start = ffi::PyByteArray_AsString(object.as_ptr()).cast::<u8>();
+        let object = Bound::from_owned_ptr_or_err(py, make(std::ptr::null(), size))?;
+        let start = bytes_of_object(object.as_ptr()).cast::<u8>();
         (object, std::slice::from_raw_parts_mut(start, len))
     };
     prepare(bytes);
     fill(py, end, bytes)?;
-    Ok(object.cast_into()?)
+    Ok(object)
 }
 
 /// From so many bytes on a new object is a mapping of its own, of which the kernel would hand out page by page what is about to be

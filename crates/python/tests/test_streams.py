@@ -7,7 +7,6 @@ import select
 import signal
 import subprocess
 import threading
-import time
 
 import millstream
 import pytest
@@ -166,11 +165,9 @@ def test_other_threads_run_while_one_waits():
     with reader, writer:
         thread = threading.Thread(target=reader.read, args=(1,))
         thread.start()
-        begin = time.monotonic()
-        total = sum(range(100_000))
+        # If it kept Python's lock this would never be reached.
         writer.write(b"x")
         thread.join()
-        assert total == 4_999_950_000 and time.monotonic() - begin < 60
 
 
 def test_fifo_is_opened_by_two(tmp_path):
