@@ -13,7 +13,7 @@ use crate::bench::{
     lat_mem_rd, memcpy, pipeflex, pipeline, report, round_trip, seeds, suite,
 };
 use crate::failure::Failure;
-use crate::{bytes, ctl, fifo, gc, net, ps};
+use crate::{bytes, ctl, fifo, gc, mount, mounts, net, ps};
 
 use late::Late;
 
@@ -33,6 +33,16 @@ pub(crate) enum Action {
     Fifo(fifo::Options),
     /// `millstream net`
     Net(Box<net::Options>),
+    /// `millstream mount`
+    Mount(Box<mount::Options>),
+    /// `millstream mounts`
+    Mounts(mounts::Options),
+    /// `millstream link`
+    Link(mounts::LinkOptions),
+    /// `millstream push`
+    Push(mounts::PushOptions),
+    /// `millstream pop`
+    Pop(mounts::PopOptions),
     /// `--help` and `--version`
     Print(String),
 }
@@ -67,6 +77,21 @@ enum Command {
     /// Transform a stream: compress, filter, count and more, in one process and one buffer
     #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true, after_help = net::EXAMPLES)]
     Net(Late<net::Options>),
+    /// Mount a directory whose files are transformed while programs read and write them
+    #[command(after_help = mount::EXAMPLES)]
+    Mount(Late<mount::Options>),
+    /// List what is mounted: files, bytes, hits of the cache, errors
+    #[command(after_help = mounts::EXAMPLES)]
+    Mounts(Late<mounts::Options>),
+    /// Have a file appear under a further name, transformed, wherever its directory is mounted
+    #[command(after_help = mounts::LINK_EXAMPLES)]
+    Link(Late<mounts::LinkOptions>),
+    /// Put a stage between a mounted file and the programs that have it open
+    #[command(after_help = mounts::PUSH_EXAMPLES)]
+    Push(Late<mounts::PushOptions>),
+    /// Take away the stage that was pushed last
+    #[command(after_help = mounts::PUSH_EXAMPLES)]
+    Pop(Late<mounts::PopOptions>),
 }
 
 const RUN_EXAMPLES: &str = "\
@@ -255,6 +280,11 @@ pub(crate) fn parse() -> Result<Action, Failure> {
         Ok(Program { command: Command::Ps(options) }) => Ok(Action::Ps(*options.0)),
         Ok(Program { command: Command::Gc(options) }) => Ok(Action::Gc(*options.0)),
         Ok(Program { command: Command::Net(options) }) => Ok(Action::Net(options.0)),
+        Ok(Program { command: Command::Mount(options) }) => Ok(Action::Mount(options.0)),
+        Ok(Program { command: Command::Mounts(options) }) => Ok(Action::Mounts(*options.0)),
+        Ok(Program { command: Command::Link(options) }) => Ok(Action::Link(*options.0)),
+        Ok(Program { command: Command::Push(options) }) => Ok(Action::Push(*options.0)),
+        Ok(Program { command: Command::Pop(options) }) => Ok(Action::Pop(*options.0)),
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Action::Print(error.render().to_string())),
             _ => Err(Failure::usage(one_sentence(&error))),

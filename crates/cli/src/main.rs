@@ -8,6 +8,8 @@ mod ctl;
 mod failure;
 mod fifo;
 mod gc;
+mod mount;
+mod mounts;
 mod net;
 mod progress;
 mod ps;
@@ -28,6 +30,11 @@ fn main() -> ExitCode {
         Action::Gc(options) => gc::gc(&options),
         Action::Fifo(options) => fifo::run(options),
         Action::Net(options) => net::net(*options),
+        Action::Mount(options) => mount::mount(&options),
+        Action::Mounts(options) => mounts::mounts(&options),
+        Action::Link(options) => mounts::link(&options),
+        Action::Push(options) => mounts::push(options),
+        Action::Pop(options) => mounts::pop(options),
         Action::Print(text) => failure::print(&text),
     });
     outcome.unwrap_or_else(|failure| failure.report())

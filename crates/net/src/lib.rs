@@ -53,6 +53,7 @@ mod files;
 mod graph;
 mod notation;
 mod plan;
+mod pull;
 pub mod run;
 mod transform;
 
@@ -64,5 +65,6 @@ pub use failure::{Failure, Fault};
 pub use graph::{Call, Case, Network, Node, Target, Work};
 pub use notation::{BadNotation, words};
 pub use plan::{Options, Place, Plan, Team};
+pub use pull::{Input, Pull};
 pub use run::{Outcome, StageCount};
 pub use transform::{Data, InPlace, Kind, Next, Rewrite, Size, Stage, State, Step};

@@ -11,6 +11,7 @@ mod elsewhere;
 mod fused;
 mod join;
 mod pipes;
+mod pour;
 mod relay;
 mod rewriter;
 mod sink;
@@ -18,6 +19,7 @@ mod source;
 mod split;
 mod team;
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -35,6 +37,7 @@ use bell::Bell;
 use build::Builder;
 use count::Counter;
 pub use count::StageCount;
+pub use pour::Pour;
 use sink::Files;
 use source::{Found, Source};
 
@@ -71,7 +74,7 @@ pub struct Outcome {
 #[derive(Default)]
 struct Ends {
     inputs: Vec<(String, Vec<u8>)>,
-    outputs: Vec<(String, Arc<Mutex<Vec<u8>>>)>,
+    outputs: Vec<(String, Arc<Mutex<dyn Write + Send>>)>,
     /// Files that transforms write beside the stream are left out too.
     is_test: bool,
     /// The standard streams are nobody else's in this process.
@@ -117,10 +120,10 @@ pub fn in_memory(
     let ([source], [sink]) = (&sources[..], &sinks[..]) else {
         return Err(Failure::Unfit("only a network with one source and one sink runs in memory".into()));
     };
-    let output = Arc::default();
+    let output: Arc<Mutex<Vec<u8>>> = Arc::default();
     let ends = Ends {
         inputs: vec![(source.name.clone(), input.into())],
-        outputs: vec![(sink.name.clone(), Arc::clone(&output))],
+        outputs: vec![(sink.name.clone(), output.clone())],
         ..Ends::default()
     };
     run_with(network, catalogue, options, &ends, &mut |_| {})?;
@@ -133,6 +136,7 @@ pub fn in_memory(
 /// What came out that should not have, or [`Failure`] as a sentence.
 pub fn test(network: &Network, catalogue: Catalogue<'_>, case: &Case) -> Result<(), String> {
     let mut ends = Ends { is_test: true, ..Ends::default() };
+    let mut outputs: Vec<(String, Arc<Mutex<Vec<u8>>>)> = Vec::new();
     for node in &network.nodes {
         let name = node.name.clone();
         match node.work {
@@ -140,13 +144,14 @@ pub fn test(network: &Network, catalogue: Catalogue<'_>, case: &Case) -> Result<
                 let input = case.inputs.iter().find(|(of, _)| *of == name);
                 ends.inputs.push((name, input.map(|(_, bytes)| bytes.clone()).unwrap_or_default()));
             }
-            Work::Write(_) => ends.outputs.push((name, Arc::default())),
+            Work::Write(_) => outputs.push((name, Arc::default())),
             Work::Transform(_) => {}
         }
     }
+    ends.outputs = outputs.iter().map(|(name, output)| (name.clone(), output.clone() as _)).collect();
     run_with(network, catalogue, &Options::default(), &ends, &mut |_| {}).map_err(|failure| failure.to_string())?;
     for (name, expected) in &case.outputs {
-        let found = ends.outputs.iter().find(|(of, _)| of == name).map(|(_, output)| taken(output)).unwrap_or_default();
+        let found = outputs.iter().find(|(of, _)| of == name).map(|(_, output)| taken(output)).unwrap_or_default();
         if found != *expected {
             let same = found.iter().zip(expected).take_while(|(found, expected)| found == expected).count();
             return Err(format!(

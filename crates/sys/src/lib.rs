@@ -46,6 +46,8 @@ pub mod settled;
 mod attributes;
 #[cfg(feature = "std")]
 pub mod child;
+#[cfg(feature = "std")]
+pub mod detach;
 #[cfg(all(test, feature = "std"))]
 mod children;
 #[cfg(feature = "std")]

@@ -14,6 +14,9 @@ pub const CHILD: Signal = libc::SIGCHLD;
 pub const OF_THE_TERMINAL: [Signal; 6] =
     [libc::SIGINT, libc::SIGQUIT, libc::SIGTSTP, libc::SIGWINCH, libc::SIGTTIN, libc::SIGTTOU];
 
+/// What asks a daemon to end.
+pub const END_REQUESTS: [Signal; 3] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM];
+
 /// Whether a process that has no handler for `signal` is ended by it (`signal(7)`).
 pub fn ends_a_process(signal: Signal) -> bool {
     const HARMLESS: [Signal; 9] = [

@@ -118,7 +118,7 @@ impl Builder<'_> {
         let (node, counter) = (&checked.network.nodes[place], Arc::clone(&self.counters[place]));
         if let Work::Write(target) = &node.work {
             let sink = match self.ends.outputs.iter().find(|(name, _)| *name == node.name) {
-                Some((_, output)) => Sink::memory(Arc::clone(output), counter),
+                Some((_, output)) => Sink::given(Arc::clone(output), counter),
                 None => Sink::open(target, self.plan.buffer_bytes, self.files, self.ends.has_process, counter)?,
             };
             return Ok(Box::new(sink));

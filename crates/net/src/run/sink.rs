@@ -100,7 +100,8 @@ enum To {
     Pipe(Option<Box<Writer>>),
     /// The standard output, which nobody else here writes.
     Promised(promised::Output),
-    Memory(Arc<Mutex<Vec<u8>>>),
+    /// Where the caller wants it.
+    Given(Arc<Mutex<dyn Write + Send>>),
 }
 
 impl Sink {
@@ -119,8 +120,8 @@ impl Sink {
         Ok(Sink { to, files: files.clone(), name, gathered: Vec::with_capacity(gather), counter })
     }
 
-    pub(super) fn memory(output: Arc<Mutex<Vec<u8>>>, counter: Arc<Counter>) -> Sink {
-        Sink { to: To::Memory(output), files: Files::default(), name: "memory".into(), gathered: Vec::new(), counter }
+    pub(super) fn given(output: Arc<Mutex<dyn Write + Send>>, counter: Arc<Counter>) -> Sink {
+        Sink { to: To::Given(output), files: Files::default(), name: "the output".into(), gathered: Vec::new(), counter }
     }
 
     fn opened(target: &Target, files: &Files, may_promise: bool) -> io::Result<To> {
@@ -165,10 +166,7 @@ impl Sink {
             To::Stream(file) => file.write_all(bytes),
             To::Pipe(writer) => writer.as_mut().map_or(Ok(()), |writer| writer.write_all(bytes)),
             To::Promised(output) => write_all(output, bytes),
-            To::Memory(output) => {
-                output.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
-                Ok(())
-            }
+            To::Given(output) => output.lock().unwrap_or_else(PoisonError::into_inner).write_all(bytes),
         });
         match written {
             Ok(()) => {

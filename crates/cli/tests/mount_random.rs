@@ -1,0 +1,166 @@
+//! Random calls on a file of a mount, compared with the same calls on bytes in memory: what `fsx` does.
+
+mod common;
+mod mounting;
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+use mounting::Mounted;
+
+/// For each network. `MILLSTREAM_RANDOM_SECONDS=150` makes ten minutes of four (`make check-mount`).
+fn length() -> Duration {
+    let seconds = std::env::var("MILLSTREAM_RANDOM_SECONDS").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs_f64(seconds.unwrap_or(12.0))
+}
+
+/// xorshift64* (Vigna 2016).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % limit.max(1)
+    }
+
+    fn bytes(&mut self, len: usize) -> Vec<u8> {
+        // Runs, so that there is something to compress.
+        let mut bytes = Vec::with_capacity(len + 64);
+        while bytes.len() < len {
+            let (run, byte) = (1 + self.below(60), self.below(256) as u8);
+            bytes.extend(std::iter::repeat_n(byte, run));
+        }
+        bytes.truncate(len);
+        bytes
+    }
+}
+
+/// Sizes of the file, at most.
+const MOST: usize = 600_000;
+
+/// What was done lately, for the message of a failure.
+type Done = Vec<String>;
+
+fn compared(network: &[&str], source_name: &str, unpack: &dyn Fn(&[u8]) -> Vec<u8>) {
+    let seed = u64::from(std::process::id()) << 32 | 0x9e37_79b9;
+    let mut random = Random(seed);
+    let mount = Mounted::new(network);
+    let path = mount.at("file");
+    let mut model: Vec<u8> = Vec::new();
+    let open = || OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).unwrap();
+    let mut file = open();
+    let mut other: Option<File> = None;
+    let (begun, mut done, mut calls) = (Instant::now(), Done::new(), 0);
+    while begun.elapsed() < length() || calls < 200 {
+        calls += 1;
+        let at = random.below(model.len() + model.len() / 8 + 1).min(MOST);
+        let len = random.below(40_000).min(MOST - at);
+        match random.below(20) {
+            0..=6 => {
+                done.push(format!("read {len} at {at}"));
+                let mut bytes = vec![0; len];
+                let reader = other.as_ref().unwrap_or(&file);
+                let mut filled = 0;
+                while filled < len {
+                    match reader.read_at(&mut bytes[filled..], (at + filled) as u64).unwrap() {
+                        0 => break,
+                        count => filled += count,
+                    }
+                }
+                let expected = &model[at.min(model.len())..(at + len).min(model.len())];
+                check(&bytes[..filled], expected, &done, seed);
+            }
+            7..=12 => {
+                done.push(format!("write {len} at {at}"));
+                let bytes = random.bytes(len);
+                file.write_all_at(&bytes, at as u64).unwrap();
+                if len > 0 {
+                    model.resize(model.len().max(at + len), 0);
+                    model[at..at + len].copy_from_slice(&bytes);
+                }
+            }
+            13 => {
+                done.push(format!("truncate to {at}"));
+                file.set_len(at as u64).unwrap();
+                model.resize(at, 0);
+            }
+            14 => {
+                done.push("append".into());
+                let bytes = random.bytes(len.min(MOST - model.len().min(MOST)));
+                file.write_all_at(&bytes, model.len() as u64).unwrap();
+                model.extend_from_slice(&bytes);
+            }
+            15 => {
+                done.push("fsync".into());
+                file.sync_all().unwrap();
+                let source = fs::read(mount.source(source_name)).unwrap();
+                check(&unpack(&source), &model, &done, seed);
+            }
+            16 | 17 => {
+                done.push("close and open".into());
+                drop(file);
+                file = open();
+                assert_eq!(file.metadata().unwrap().len(), model.len() as u64, "{done:?}");
+            }
+            18 => {
+                done.push("another reader".into());
+                other = if other.is_some() { None } else { Some(File::open(&path).unwrap()) };
+            }
+            _ => {
+                done.push("size".into());
+                assert_eq!(fs::metadata(&path).unwrap().len(), model.len() as u64, "seed {seed}: {done:?}");
+            }
+        }
+        let surplus = done.len().saturating_sub(30);
+        done.drain(..surplus);
+    }
+    drop((file, other));
+    check(&fs::read(&path).unwrap(), &model, &done, seed);
+    check(&unpack(&fs::read(mount.source(source_name)).unwrap()), &model, &done, seed);
+    println!("{network:?}: {calls} calls");
+}
+
+fn check(found: &[u8], expected: &[u8], done: &Done, seed: u64) {
+    if found != expected {
+        let same = found.iter().zip(expected).take_while(|(found, expected)| found == expected).count();
+        let sizes = (found.len(), expected.len());
+        panic!("seed {seed}: {sizes:?} bytes, the first difference is at {same}: {done:#?}");
+    }
+}
+
+#[test]
+fn unbound_file_does_what_a_file_does() {
+    compared(&[], "file", &|bytes| bytes.to_vec());
+}
+
+#[test]
+fn in_place_network_does_what_a_file_does() {
+    compared(&["increment | rot13"], "file", &|bytes| {
+        let plus_one: Vec<u8> = bytes.iter().map(|byte| byte.wrapping_add(1)).collect();
+        plus_one.iter().map(|&byte| turned(byte)).collect()
+    });
+}
+
+fn turned(byte: u8) -> u8 {
+    match byte {
+        b'a'..=b'z' => b'a' + (byte - b'a' + 13) % 26,
+        b'A'..=b'Z' => b'A' + (byte - b'A' + 13) % 26,
+        other => other,
+    }
+}
+
+#[test]
+fn compressed_file_does_what_a_file_does() {
+    compared(&["gunzip"], "file.gz", &|bytes| mounting::piped("gzip", &["-dc"], bytes));
+}
+
+#[test]
+fn zstd_and_a_transform_in_place_do_what_a_file_does() {
+    compared(&["unzstd | rot13"], "file.zst", &|bytes| {
+        let plain = mounting::piped("zstd", &["-dcq"], bytes);
+        plain.iter().map(|&byte| turned(byte)).collect()
+    });
+}

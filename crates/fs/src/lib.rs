@@ -1,0 +1,46 @@
+//! A directory whose files are transformed while they are read and written.
+//!
+//! ```no_run
+//! use millstream_fs::{Mount, Options, Rules};
+//! use std::path::Path;
+//!
+//! // The gzip files of 'logs' appear in 'plain', decompressed.
+//! let rules = Rules::from_line("gunzip")?;
+//! Mount::new(Path::new("logs"), Path::new("plain"), rules, &Options::default())?.serve()?;
+//! # Ok::<(), String>(())
+//! ```
+//!
+//! In reading order: [`Rules`] say which files appear under which names, and through which networks; `view` what a network does
+//! to offsets and sizes; `content` a file as all programs see it, which is changed `in_place`, or read by `reading` and replaced
+//! by `writing`; `nodes` and `names` the tree; `mounted` what each call does, and `filesystem` the protocol. `docs/design/mount.md`
+//! explains why.
+#![deny(unsafe_code)]
+
+mod blocks;
+mod common;
+mod content;
+mod control;
+mod filesystem;
+mod handles;
+mod in_place;
+mod index;
+mod links;
+mod list;
+mod mount;
+mod mounted;
+mod names;
+mod nodes;
+mod pattern;
+mod reading;
+mod rules;
+mod source;
+mod view;
+mod writing;
+
+pub use common::Log;
+pub use control::{pop, push};
+pub use links::{Link, link, links, unlink};
+pub use list::{Listed, mounts};
+pub use mount::{Mount, Options, Unmounter};
+pub use mounted::STATISTICS;
+pub use rules::{Rules, SizeFrom};

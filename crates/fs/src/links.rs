@@ -1,0 +1,215 @@
+//! Links: views of single files, kept in extended attributes of these files.
+//!
+//! ```text
+//!   attribute of the file        user.millstream.link.NAME    {"read": "gunzip | upper", "write": null, "size": "scan"}
+//!   attribute of its directory   user.millstream.links        says that there are such files in it
+//! ```
+//!
+//! A file with a link appears under NAME too, in its own directory.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::{FileType, Stat, XattrFlags};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::reading::ATTRIBUTES;
+use crate::rules::{self, SizeFrom, WriteNetwork};
+use crate::source::{Object, Result};
+use crate::view::View;
+
+const LINK: &str = "user.millstream.link.";
+const MARK: &str = "user.millstream.links";
+
+/// What a link says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    read: String,
+    /// `None`: what undoes the read network, if anything does.
+    write: Option<String>,
+    #[serde(default)]
+    size: SizeFrom,
+}
+
+/// A link of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Link {
+    /// The name under which the file appears.
+    pub name: String,
+    /// The network that its bytes go through.
+    pub network: String,
+}
+
+/// Views of links, each made once.
+#[derive(Default)]
+pub(crate) struct Links {
+    views: Mutex<HashMap<Vec<u8>, Arc<View>>>,
+}
+
+impl Links {
+    /// The file that appears under a name because of a link.
+    pub(crate) fn find(
+        &self,
+        directory: &Object,
+        name: &OsStr,
+    ) -> Result<Option<(Object, Stat, OsString, Arc<View>)>> {
+        if !has_links(directory)? {
+            return Ok(None);
+        }
+        let Some(attribute) = name.to_str().map(|name| format!("{LINK}{name}")) else { return Ok(None) };
+        for (source, kind, _) in directory.names()? {
+            if !matches!(kind, FileType::RegularFile | FileType::Unknown) {
+                continue;
+            }
+            let Ok(object) = directory.child(&source) else { continue };
+            let Some(value) = object.whole_attribute(&attribute)? else { continue };
+            let view = self.view(&value).ok_or(Errno::IO)?;
+            let stat = object.stat()?;
+            return Ok(Some((object, stat, source, view)));
+        }
+        Ok(None)
+    }
+
+    /// The names of all links in a directory, with the inodes of their files.
+    pub(crate) fn names_in(&self, directory: &Object) -> Result<Vec<(Vec<u8>, u64)>> {
+        let mut names = Vec::new();
+        if !has_links(directory)? {
+            return Ok(names);
+        }
+        for (source, kind, inode) in directory.names()? {
+            if matches!(kind, FileType::RegularFile | FileType::Unknown)
+                && let Ok(object) = directory.child(&source)
+            {
+                names.extend(linked(&object)?.into_iter().map(|name| (name.into_bytes(), inode)));
+            }
+        }
+        Ok(names)
+    }
+
+    /// Whether a file appears under this name because of a link.
+    pub(crate) fn is_link(&self, object: &Object, name: &OsStr) -> Result<bool> {
+        let Some(name) = name.to_str() else { return Ok(false) };
+        Ok(object.whole_attribute(&format!("{LINK}{name}"))?.is_some())
+    }
+
+    /// A file no longer appears under this name.
+    pub(crate) fn remove(&self, object: &Object, name: &OsStr) -> Result<()> {
+        let name = name.to_str().ok_or(Errno::NOENT)?;
+        object.remove_attribute(OsStr::new(&format!("{LINK}{name}")))
+    }
+
+    fn view(&self, value: &[u8]) -> Option<Arc<View>> {
+        let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(view) = views.get(value) {
+            return Some(Arc::clone(view));
+        }
+        let written: Written = serde_json::from_slice(value).ok()?;
+        let view = Arc::new(written.view().ok()?);
+        views.insert(value.to_vec(), Arc::clone(&view));
+        Some(view)
+    }
+}
+
+impl Written {
+    fn view(&self) -> std::result::Result<View, String> {
+        let write = match &self.write {
+            Some(line) => WriteNetwork::Given(rules::network(line)?),
+            None => WriteNetwork::Inverse,
+        };
+        View::new(rules::network(&self.read)?, write, self.size)
+    }
+}
+
+fn has_links(directory: &Object) -> Result<bool> {
+    match directory.attribute(OsStr::new(MARK), &mut [0; 16]) {
+        Ok(_) => Ok(true),
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The names under which a file appears because of links.
+fn linked(object: &Object) -> Result<Vec<String>> {
+    let mut names = vec![0; 65_536];
+    let count = match object.attributes(&mut names) {
+        Err(Errno::OPNOTSUPP) => 0,
+        count => count?,
+    };
+    let names = names[..count].split(|&byte| byte == 0).filter_map(|name| std::str::from_utf8(name).ok());
+    Ok(names.filter_map(|name| name.strip_prefix(LINK).map(Into::into)).collect())
+}
+
+/// Makes a file appear under a further name, through a network. Both have to be in one directory, which `name` is a name in.
+///
+/// # Errors
+/// What is wrong, as a sentence.
+pub fn link(file: &Path, name: &str, read: &str, write: Option<&str>) -> std::result::Result<(), String> {
+    if name.is_empty() || name.contains('/') || name == "." || name == ".." {
+        return Err(format!("'{name}' is no name of a file in the directory of '{}'", file.display()));
+    }
+    let written = Written { read: read.into(), write: write.map(Into::into), size: SizeFrom::default() };
+    written.view()?;
+    let (file, object, directory) = opened(file)?;
+    if directory.child(OsStr::new(name)).is_ok() {
+        return Err(format!("'{}' exists already; choose another name", file.with_file_name(name).display()));
+    }
+    let value = serde_json::to_vec(&written).map_err(|error| error.to_string())?;
+    let set = |object: &Object, attribute: &str, value: &[u8]| {
+        let set = object.set_attribute(OsStr::new(attribute), value, XattrFlags::empty());
+        set.map_err(|error| format!("cannot set the attribute '{attribute}' of '{}': {error}", file.display()))
+    };
+    set(&object, &format!("{LINK}{name}"), &value)?;
+    set(&directory, MARK, b"1")
+}
+
+/// The links of a file.
+///
+/// # Errors
+/// What is wrong, as a sentence.
+pub fn links(file: &Path) -> std::result::Result<Vec<Link>, String> {
+    let (file, object, _) = opened(file)?;
+    let unreadable = |error| format!("cannot read the attributes of '{}': {error}", file.display());
+    let mut links = Vec::new();
+    for name in linked(&object).map_err(unreadable)? {
+        let value = object.whole_attribute(&format!("{LINK}{name}")).map_err(unreadable)?.unwrap_or_default();
+        let network = serde_json::from_slice::<Written>(&value).map_or_else(|_| "(unreadable)".into(), |link| link.read);
+        links.push(Link { name, network });
+    }
+    links.sort_by(|left, right| left.name.cmp(&right.name));
+    Ok(links)
+}
+
+/// Removes a link of a file.
+///
+/// # Errors
+/// What is wrong, as a sentence.
+pub fn unlink(file: &Path, name: &str) -> std::result::Result<(), String> {
+    let (file, object, _) = opened(file)?;
+    match object.remove_attribute(OsStr::new(&format!("{LINK}{name}"))) {
+        Ok(()) => Ok(()),
+        Err(Errno::NODATA) => Err(format!("'{}' has no link '{name}'", file.display())),
+        Err(error) => Err(format!("cannot remove the link '{name}' of '{}': {error}", file.display())),
+    }
+}
+
+/// A file and its directory.
+fn opened(file: &Path) -> std::result::Result<(PathBuf, Object, Object), String> {
+    let cannot_open = |error: &dyn std::fmt::Display| format!("cannot open '{}': {error}", file.display());
+    let path = std::fs::canonicalize(file).map_err(|error| cannot_open(&error))?;
+    let object = Object::at(&path).map_err(|error| cannot_open(&error))?;
+    let kind = object.stat().map(|stat| FileType::from_raw_mode(stat.st_mode)).map_err(|error| cannot_open(&error))?;
+    if kind != FileType::RegularFile {
+        return Err(format!("'{}' is no regular file", file.display()));
+    }
+    let directory = Object::root(path.parent().unwrap_or(Path::new("/"))).map_err(|error| cannot_open(&error))?;
+    Ok((path, object, directory))
+}
+
+/// Whether an attribute is for this program alone.
+pub(crate) fn is_own(attribute: &[u8]) -> bool {
+    attribute.starts_with(ATTRIBUTES.as_bytes())
+}

@@ -1,0 +1,183 @@
+//! Mounts a directory and serves it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
+use rustix::mount::UnmountFlags;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::common::{Common, Log};
+use crate::filesystem::Served;
+use crate::mounted::Mounted;
+use crate::rules::Rules;
+
+/// What stands before the source where mounts are listed.
+pub(crate) const DEVICE: &str = "millstream:";
+
+/// How a directory is mounted.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// No program can write.
+    pub read_only: bool,
+    /// Other users may use the mount too, as far as permissions let them.
+    pub allow_other: bool,
+    /// The kernel reads and writes files itself that are not transformed, where it can (Linux 6.9, as root).
+    pub passthrough: bool,
+    /// Bytes of transformed files that are kept for further reads.
+    pub cache_bytes: usize,
+    /// Threads that serve programs.
+    pub threads: usize,
+    /// Where messages go.
+    pub log: Log,
+}
+
+impl Default for Options {
+    /// As the owner, for the owner; 32 MiB; eight threads, because some of them wait for transforms.
+    fn default() -> Options {
+        Options {
+            read_only: false,
+            allow_other: false,
+            passthrough: true,
+            cache_bytes: 32 << 20,
+            threads: 8,
+            log: Log::Stderr,
+        }
+    }
+}
+
+/// A mount that is not served yet.
+pub struct Mount {
+    session: Session<Served>,
+    mounted: Arc<Mounted>,
+    mount_point: PathBuf,
+}
+
+impl Mount {
+    /// Mounts `source` on `mount_point`. Programs that use it wait until it is [served](Mount::serve).
+    ///
+    /// # Errors
+    /// What is wrong, as a sentence.
+    pub fn new(source: &Path, mount_point: &Path, rules: Rules, options: &Options) -> Result<Mount, String> {
+        let source_path = directory(source)?;
+        let mount_point = directory(mount_point)?;
+        if mount_point.starts_with(&source_path) || source_path.starts_with(&mount_point) {
+            return Err(format!(
+                "'{}' and '{}' are one in the other: mount it on a directory elsewhere",
+                mount_point.display(),
+                source_path.display()
+            ));
+        }
+        allow_many_files();
+        let mounted = Mounted::new(&source_path, rules, Common::new(options.cache_bytes, options.log));
+        let mounted = Arc::new(mounted.map_err(|error| format!("cannot open '{}': {error}", source.display()))?);
+        let served = Served { mounted: Arc::clone(&mounted), passes_through: options.passthrough };
+        let session = Session::new(served, &mount_point, &config(&source_path, options));
+        let session = session.map_err(|error| why_not(&mount_point, &error))?;
+        let _ = mounted.notifier.set(session.notifier());
+        Ok(Mount { session, mounted, mount_point })
+    }
+
+    /// What ends the mount, from another thread.
+    pub fn unmounter(&mut self) -> Unmounter {
+        let mounted = Arc::clone(&self.mounted);
+        Unmounter { session: self.session.unmount_callable(), mounted, mount_point: self.mount_point.clone() }
+    }
+
+    /// Serves programs until the directory is unmounted.
+    ///
+    /// # Errors
+    /// The connection to the kernel is lost.
+    pub fn serve(self) -> Result<(), String> {
+        let served = self.session.run();
+        self.mounted.close_all();
+        served.map_err(|error| format!("lost the connection to the kernel: {error}"))
+    }
+}
+
+impl std::fmt::Debug for Mount {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mount").field("mount_point", &self.mount_point).finish_non_exhaustive()
+    }
+}
+
+/// Ends a mount.
+pub struct Unmounter {
+    session: SessionUnmounter,
+    mounted: Arc<Mounted>,
+    mount_point: PathBuf,
+}
+
+impl Unmounter {
+    /// Unmounts the directory. Programs that have files open keep them until they close them.
+    ///
+    /// # Errors
+    /// What is wrong, as a sentence.
+    pub fn unmount(&mut self) -> Result<(), String> {
+        let Err(error) = self.session.unmount() else { return Ok(()) };
+        let detached = rustix::mount::unmount(&self.mount_point, UnmountFlags::DETACH);
+        detached.map_err(|_| format!("cannot unmount '{}': {error}", self.mount_point.display()))
+    }
+
+    /// Puts what programs have written into the sources, and ends this process: they get errors from now on.
+    pub fn abandon(&mut self) -> ! {
+        self.mounted.close_all();
+        std::process::exit(0)
+    }
+}
+
+impl std::fmt::Debug for Unmounter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Unmounter").field("mount_point", &self.mount_point).finish_non_exhaustive()
+    }
+}
+
+fn directory(path: &Path) -> Result<PathBuf, String> {
+    let canonical = std::fs::canonicalize(path);
+    let canonical = canonical.map_err(|error| match error.raw_os_error() {
+        Some(libc::ENOTCONN) => format!(
+            "'{0}' is still mounted by a daemon that has died; unmount it first: umount '{0}'",
+            path.display()
+        ),
+        _ => format!("cannot open '{}': {error}", path.display()),
+    })?;
+    if canonical.is_dir() { Ok(canonical) } else { Err(format!("'{}' is no directory", path.display())) }
+}
+
+fn config(source: &Path, options: &Options) -> Config {
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName(format!("{DEVICE}{}", source.to_string_lossy().replace(',', "\\054"))),
+        MountOption::DefaultPermissions,
+        MountOption::NoDev,
+        MountOption::NoSuid,
+    ];
+    if options.read_only {
+        config.mount_options.push(MountOption::RO);
+    }
+    config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
+    config.n_threads = Some(options.threads.max(2));
+    config.clone_fd = true;
+    config
+}
+
+fn why_not(mount_point: &Path, error: &io::Error) -> String {
+    let mount_point = mount_point.display();
+    match error.kind() {
+        io::ErrorKind::NotFound if !Path::new("/dev/fuse").exists() => {
+            "there is no /dev/fuse: load the kernel's module 'fuse', or have the container be given the device".into()
+        }
+        io::ErrorKind::NotFound => {
+            format!("cannot mount on '{mount_point}': only root can without 'fusermount3' (package fuse3)")
+        }
+        _ => format!("cannot mount on '{mount_point}': {error}"),
+    }
+}
+
+/// Each file that the kernel remembers takes a descriptor.
+fn allow_many_files() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // As many as it may have; with fewer, programs get EMFILE sooner.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}

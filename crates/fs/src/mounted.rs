@@ -1,0 +1,602 @@
+//! What the calls of programs do: the mount, without the protocol.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fuser::{FileAttr, FileType as Kind, INodeNo, Notifier, OpenFlags, TimeOrNow};
+use rustix::fs::{FileType, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
+use rustix::io::Errno;
+
+use crate::common::{Common, add};
+use crate::content::{Content, Shown};
+use crate::handles::{Handle, Handles, OpenFile};
+use crate::in_place::{errno, read_at};
+use crate::links::is_own;
+use crate::names::{Entry, Named, Names, is_file};
+use crate::nodes::{Node, Nodes, ROOT};
+use crate::rules::{Rules, SizeFrom, WriteNetwork};
+use crate::source::{Object, Result};
+use crate::view::View;
+
+/// The attribute of the root that has the counters in it.
+pub const STATISTICS: &str = "user.millstream.statistics";
+
+/// Bytes of an extended attribute, and of all names of them, at most (`xattr(7)`).
+const ATTRIBUTE_MOST: usize = 64 << 10;
+
+/// A directory as it is mounted.
+pub(crate) struct Mounted {
+    pub(crate) source: PathBuf,
+    pub(crate) names: Names,
+    pub(crate) nodes: Nodes,
+    pub(crate) handles: Handles,
+    pub(crate) common: Arc<Common>,
+    /// Whether owners of new files are those of the programs that make them, and not the daemon's.
+    pub(crate) gives_owners: bool,
+    pub(crate) notifier: OnceLock<Notifier>,
+}
+
+/// Attributes to change.
+#[derive(Default)]
+pub(crate) struct Change {
+    pub(crate) mode: Option<u32>,
+    pub(crate) user: Option<u32>,
+    pub(crate) group: Option<u32>,
+    pub(crate) size: Option<u64>,
+    pub(crate) accessed: Option<TimeOrNow>,
+    pub(crate) modified: Option<TimeOrNow>,
+}
+
+/// The owner of what a program makes.
+#[derive(Clone, Copy)]
+pub(crate) struct Maker {
+    pub(crate) user: u32,
+    pub(crate) group: u32,
+}
+
+impl Mounted {
+    pub(crate) fn new(source: &Path, rules: Rules, common: Common) -> Result<Mounted> {
+        let root = Object::root(source)?;
+        let stat = root.stat()?;
+        let path = root.path()?;
+        Ok(Mounted {
+            source: path.clone(),
+            names: Names::new(rules, path),
+            nodes: Nodes::new(root, &stat),
+            handles: Handles::default(),
+            common: Arc::new(common),
+            gives_owners: rustix::process::geteuid().is_root(),
+            notifier: OnceLock::new(),
+        })
+    }
+
+    pub(crate) fn node(&self, ino: INodeNo) -> Result<Arc<Node>> {
+        self.nodes.get(ino.0).ok_or(Errno::STALE)
+    }
+
+    fn directory(&self, ino: INodeNo) -> Result<Arc<Object>> {
+        Ok(self.node(ino)?.source())
+    }
+
+    /// The node behind a name. The kernel will remember it.
+    pub(crate) fn lookup(&self, parent: INodeNo, name: &OsStr) -> Result<Arc<Node>> {
+        let named = self.names.find(&*self.directory(parent)?, name)?;
+        Ok(self.found(named))
+    }
+
+    fn found(&self, named: Named) -> Arc<Node> {
+        let Named { object, stat, view, .. } = named;
+        let content = |object: &Object| {
+            let view = view.as_ref()?;
+            let name = object.path().unwrap_or_default();
+            Some(Content::new(Arc::clone(view), Arc::clone(&self.common), name, 0))
+        };
+        self.nodes.found(object, &stat, view.as_ref(), content)
+    }
+
+    pub(crate) fn attributes(&self, node: &Node) -> Result<FileAttr> {
+        let source = node.source();
+        let shown = node.content().map(|content| content.shown(&source)).transpose()?;
+        Ok(attributes_of(node, &source.stat()?, shown))
+    }
+
+    /// The same; `None` if a whole file would have to be read for them.
+    pub(crate) fn attributes_at_once(&self, node: &Node) -> Result<Option<FileAttr>> {
+        let source = node.source();
+        let Some(content) = node.content() else { return Ok(Some(attributes_of(node, &source.stat()?, None))) };
+        let Some(shown) = content.shown_at_once(&source)? else { return Ok(None) };
+        Ok(Some(attributes_of(node, &source.stat()?, Some(shown))))
+    }
+
+    pub(crate) fn change(&self, node: &Node, change: &Change) -> Result<FileAttr> {
+        let source = node.source();
+        if let Some(size) = change.size {
+            match node.content() {
+                Some(content) => self.replaced(node, content.set_len(&source, size)?),
+                None => source.open(OFlags::WRONLY)?.set_len(size).map_err(|error| errno(&error))?,
+            }
+        }
+        let source = node.source();
+        if change.user.is_some() || change.group.is_some() {
+            source.set_owner(change.user, change.group)?;
+        }
+        if let Some(mode) = change.mode {
+            source.set_mode(Mode::from_raw_mode(mode & 0o7777))?;
+        }
+        if change.accessed.is_some() || change.modified.is_some() {
+            let times =
+                Timestamps { last_access: timespec(change.accessed), last_modification: timespec(change.modified) };
+            source.set_times(&times)?;
+            if let (Some(content), Some(TimeOrNow::SpecificTime(_))) = (node.content(), change.modified) {
+                content.times_were_set();
+            }
+        }
+        self.attributes(node)
+    }
+
+    /// Makes a file and opens it.
+    pub(crate) fn create(
+        &self,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        flags: OpenFlags,
+        maker: Maker,
+    ) -> Result<OpenFile> {
+        let directory = self.directory(parent)?;
+        let (source, view) = self.names.for_new(&directory, name)?;
+        let file = directory.create(&source, opened_with(flags), Mode::from_raw_mode(mode & 0o7777))?;
+        let named = self.made(&directory, source, view, mode, maker)?;
+        let node = self.found(named);
+        self.count_open();
+        let can_write = is_for_writing(opened_with(flags));
+        let Some(content) = node.content() else {
+            return Ok(OpenFile { node, file: Some(file), can_write, backing: None });
+        };
+        // Its source is no file of the format yet: even with nothing written to it, it will be.
+        content.opened(&node.source())?;
+        self.replaced(&node, content.set_len(&node.source(), 0)?);
+        Ok(OpenFile { node, file: None, can_write: true, backing: None })
+    }
+
+    pub(crate) fn make_node(
+        &self,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        device: u64,
+        maker: Maker,
+    ) -> Result<Arc<Node>> {
+        let directory = self.directory(parent)?;
+        let kind = FileType::from_raw_mode(mode);
+        let (source, view) = match kind {
+            FileType::RegularFile | FileType::Unknown => self.names.for_new(&directory, name)?,
+            _ => (name.to_owned(), None),
+        };
+        let kind = if kind == FileType::Unknown { FileType::RegularFile } else { kind };
+        directory.make_node(&source, kind, Mode::from_raw_mode(mode & 0o7777), device)?;
+        Ok(self.found(self.made(&directory, source, view, mode, maker)?))
+    }
+
+    pub(crate) fn make_directory(&self, parent: INodeNo, name: &OsStr, mode: u32, maker: Maker) -> Result<Arc<Node>> {
+        let directory = self.directory(parent)?;
+        directory.make_directory(name, Mode::from_raw_mode(mode & 0o7777))?;
+        Ok(self.found(self.made(&directory, name.to_owned(), None, mode, maker)?))
+    }
+
+    pub(crate) fn make_symlink(
+        &self,
+        parent: INodeNo,
+        name: &OsStr,
+        target: &Path,
+        maker: Maker,
+    ) -> Result<Arc<Node>> {
+        let directory = self.directory(parent)?;
+        directory.make_symlink(name, target)?;
+        Ok(self.found(self.made(&directory, name.to_owned(), None, 0, maker)?))
+    }
+
+    /// What was just made, given to its maker.
+    fn made(
+        &self,
+        directory: &Object,
+        source: OsString,
+        view: Option<Arc<View>>,
+        mode: u32,
+        maker: Maker,
+    ) -> Result<Named> {
+        let object = directory.child(&source)?;
+        let mut stat = object.stat()?;
+        if self.gives_owners {
+            // In a directory with the set-group-id bit the kernel has chosen the group.
+            let is_group_given = directory.stat()?.st_mode & 0o2000 != 0;
+            let group = (!is_group_given).then_some(maker.group).filter(|&group| group != stat.st_gid);
+            let user = Some(maker.user).filter(|&user| user != stat.st_uid);
+            if user.is_some() || group.is_some() {
+                object.set_owner(user, group)?;
+                // Changing the owner has taken these bits away.
+                if mode & 0o6000 != 0 {
+                    object.set_mode(Mode::from_raw_mode(mode & 0o7777))?;
+                }
+                stat = object.stat()?;
+            }
+        }
+        Ok(Named { object, stat, source, view })
+    }
+
+    pub(crate) fn make_link(&self, node: &Node, parent: INodeNo, name: &OsStr) -> Result<Arc<Node>> {
+        let directory = self.directory(parent)?;
+        let source = match node.content() {
+            Some(content) => {
+                self.names.for_view(&directory, name, content.view())?.ok_or(Errno::OPNOTSUPP)?
+            }
+            None if is_file(&node.source().stat()?) && !self.names.is_free_of_rules(&directory, name)? => {
+                return Err(Errno::OPNOTSUPP);
+            }
+            None => name.to_owned(),
+        };
+        directory.make_link(&source, &node.source())?;
+        self.lookup(parent, name)
+    }
+
+    pub(crate) fn remove(&self, parent: INodeNo, name: &OsStr, is_directory: bool) -> Result<()> {
+        let directory = self.directory(parent)?;
+        let named = self.names.find(&directory, name)?;
+        if named.view.is_some() && self.names.links().is_link(&named.object, name)? {
+            // The link goes, not the file.
+            return self.names.links().remove(&named.object, name);
+        }
+        directory.remove(&named.source, is_directory)
+    }
+
+    /// Gives something another name. What had that name is gone afterwards.
+    pub(crate) fn rename(
+        &self,
+        parent: INodeNo,
+        name: &OsStr,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        flags: RenameFlags,
+    ) -> Result<()> {
+        let (from, to) = (self.directory(parent)?, self.directory(new_parent)?);
+        let named = self.names.find(&from, name)?;
+        let replaced = match self.names.find(&to, new_name) {
+            Ok(replaced) => Some(replaced),
+            Err(Errno::NOENT) => None,
+            Err(error) => return Err(error),
+        };
+        let new_source = match &named.view {
+            // Another rule would show it otherwise: the program copies it then.
+            Some(view) => self.names.for_view(&to, new_name, view)?.ok_or(Errno::XDEV)?,
+            None if is_file(&named.stat) && !self.names.is_free_of_rules(&to, new_name)? => return Err(Errno::XDEV),
+            None => new_name.to_owned(),
+        };
+        let other = replaced.as_ref().filter(|replaced| replaced.source != new_source);
+        if other.is_some() && !flags.is_empty() {
+            return Err(if flags.contains(RenameFlags::NOREPLACE) { Errno::EXIST } else { Errno::INVAL });
+        }
+        from.rename(&named.source, &to, &new_source, flags)?;
+        // The name has led to the other one until now, or leads to it still. Without it, it leads to the new one.
+        other.map_or(Ok(()), |other| to.remove(&other.source, false))
+    }
+
+    pub(crate) fn open(&self, node: &Arc<Node>, flags: OpenFlags) -> Result<(OpenFile, Opened)> {
+        let source = node.source();
+        let can_write = is_for_writing(opened_with(flags));
+        let Some(content) = node.content() else {
+            let file = Some(source.open(opened_with(flags))?);
+            self.count_open();
+            return Ok((OpenFile { node: Arc::clone(node), file, can_write, backing: None }, Opened::Source));
+        };
+        if can_write {
+            content.check_writable(&source)?;
+        }
+        let is_changed = content.opened(&source)?;
+        self.count_open();
+        let opened = match (content.is_size_unknown(&source)?, is_changed) {
+            (true, _) => Opened::OfUnknownSize,
+            (false, true) => Opened::Changed,
+            (false, false) => Opened::Unchanged,
+        };
+        Ok((OpenFile { node: Arc::clone(node), file: None, can_write, backing: None }, opened))
+    }
+
+    fn count_open(&self) {
+        add(&self.common.counts.opens, 1);
+        add(&self.common.counts.open_files, 1);
+    }
+
+    pub(crate) fn release(&self, handle: u64) -> Result<()> {
+        let Some(handle) = self.handles.remove(handle) else { return Ok(()) };
+        self.common.counts.open_files.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+        if let Handle::File(OpenFile { node, file: None, .. }) = &*handle
+            && let Some(content) = node.content()
+        {
+            self.replaced(node, content.closed(&node.source())?);
+        }
+        Ok(())
+    }
+
+    /// Puts what was written into the source, and on disk if `sync` says so.
+    pub(crate) fn commit(&self, handle: &Handle, sync: Option<Sync>) -> Result<()> {
+        let Handle::File(OpenFile { node, file, can_write, .. }) = handle else { return Ok(()) };
+        if let (true, Some(content)) = (*can_write, node.content()) {
+            let committed = content.commit(&node.source(), sync.is_some())?;
+            self.replaced(node, committed);
+        }
+        let Some(file) = file else { return Ok(()) };
+        let done = match sync {
+            // What the file system of the source says late, it says when a descriptor is closed.
+            None => millstream_sys::written::close_copy(file),
+            Some(Sync::Data) => file.sync_data(),
+            Some(Sync::All) => file.sync_all(),
+        };
+        done.map_err(|error| errno(&error))
+    }
+
+    /// The mount is gone: what programs had open is closed, and what they wrote is put into the sources.
+    pub(crate) fn close_all(&self) {
+        for handle in self.handles.numbers() {
+            let _ = self.release(handle);
+        }
+    }
+
+    fn replaced(&self, node: &Node, source: Option<Object>) {
+        if let Some(source) = source {
+            self.nodes.replace_source(node, source);
+        }
+    }
+
+    pub(crate) fn read(&self, handle: &Handle, offset: u64, len: usize) -> Result<Vec<u8>> {
+        let Handle::File(OpenFile { node, file, .. }) = handle else { return Err(Errno::ISDIR) };
+        let bytes = match (node.content(), file) {
+            (Some(content), _) => content.read(&node.source(), offset, len)?,
+            (None, Some(file)) => {
+                let mut bytes = vec![0; len];
+                let count = read_at(file, &mut bytes, offset)?;
+                bytes.truncate(count);
+                bytes
+            }
+            (None, None) => return Err(Errno::STALE),
+        };
+        add(&self.common.counts.bytes_read, bytes.len() as u64);
+        Ok(bytes)
+    }
+
+    pub(crate) fn write(&self, handle: &Handle, offset: u64, bytes: &[u8]) -> Result<usize> {
+        let Handle::File(OpenFile { node, file, .. }) = handle else { return Err(Errno::ISDIR) };
+        let count = match (node.content(), file) {
+            (Some(content), _) => content.write(&node.source(), offset, bytes).map(|()| bytes.len())?,
+            (None, Some(file)) => file.write_at(bytes, offset).map_err(|error| errno(&error))?,
+            (None, None) => return Err(Errno::STALE),
+        };
+        add(&self.common.counts.bytes_written, count as u64);
+        Ok(count)
+    }
+
+    /// A name in a directory that is being listed, with its attributes if they can be had at once, and without a size if not.
+    /// The kernel will remember it.
+    pub(crate) fn look_ahead(&self, parent: INodeNo, name: &OsStr) -> Option<(Arc<Node>, FileAttr, bool)> {
+        let node = self.lookup(parent, name).ok()?;
+        let found = self.attributes_at_once(&node).and_then(|attributes| match attributes {
+            Some(attributes) => Ok((attributes, true)),
+            None => Ok((attributes_of(&node, &node.source().stat()?, Some(Shown::default())), false)),
+        });
+        match found {
+            Ok((attributes, are_known)) => Some((node, attributes, are_known)),
+            Err(_) => {
+                self.nodes.forget(node.id, 1);
+                None
+            }
+        }
+    }
+
+    /// An extended attribute: that of the source, or the counters where the root is asked for them.
+    pub(crate) fn attribute(&self, node: &Node, name: &OsStr) -> Result<Vec<u8>> {
+        if node.id == ROOT && name == STATISTICS {
+            return Ok(self.statistics().to_string().into_bytes());
+        }
+        let mut value = vec![0; ATTRIBUTE_MOST];
+        let count = node.source().attribute(name, &mut value)?;
+        value.truncate(count);
+        Ok(value)
+    }
+
+    /// The names of extended attributes, each with a zero behind it. What this program keeps in a source is about its bytes,
+    /// and not about those of a view.
+    pub(crate) fn attribute_names(&self, node: &Node) -> Result<Vec<u8>> {
+        let mut names = vec![0; ATTRIBUTE_MOST];
+        let count = node.source().attributes(&mut names)?;
+        names.truncate(count);
+        if node.content().is_none() {
+            return Ok(names);
+        }
+        let kept = names.split_inclusive(|&byte| byte == 0).filter(|name| !is_own(name));
+        Ok(kept.flatten().copied().collect())
+    }
+
+    fn statistics(&self) -> serde_json::Value {
+        let mut statistics = self.common.counts.to_json();
+        statistics["source"] = self.source.to_string_lossy().into();
+        statistics["pid"] = std::process::id().into();
+        statistics["nodes"] = self.nodes.len().into();
+        statistics
+    }
+
+    pub(crate) fn entries(&self, ino: INodeNo) -> Result<Vec<Entry>> {
+        self.names.entries(&*self.directory(ino)?)
+    }
+
+    /// Puts a further stage between a file and the programs.
+    pub(crate) fn push(&self, node: &Node, stage: &str) -> Result<()> {
+        if !is_file(&node.source().stat()?) {
+            return Err(Errno::INVAL);
+        }
+        if node.backing.lock().is_ok_and(|backing| backing.strong_count() > 0) {
+            // The kernel would go on to give programs the bytes of the source.
+            return Err(Errno::BUSY);
+        }
+        let before = match node.content() {
+            Some(content) => Arc::clone(content.view()),
+            None => Arc::new(plain_view().map_err(|_| Errno::INVAL)?),
+        };
+        let view = before.pushed(stage).map_err(|_| Errno::INVAL)?;
+        self.set_view(node, Arc::new(view))?;
+        before_pushes(node).push(before);
+        Ok(())
+    }
+
+    /// Takes the stage away that was pushed last.
+    pub(crate) fn pop(&self, node: &Node) -> Result<()> {
+        let before = before_pushes(node).pop().ok_or(Errno::NODATA)?;
+        self.set_view(node, before)
+    }
+
+    fn set_view(&self, node: &Node, view: Arc<View>) -> Result<()> {
+        let mut openers = 0;
+        if let Some(content) = node.content() {
+            self.replaced(node, content.commit(&node.source(), false)?);
+            openers = content.opener_count();
+        }
+        let name = node.source().path().unwrap_or_default();
+        node.set_content(Content::new(view, Arc::clone(&self.common), name, openers));
+        // Not from this thread: the kernel may be waiting for it while it drops the pages.
+        if let Some(notifier) = self.notifier.get().cloned() {
+            let ino = INodeNo(node.id);
+            let _ = std::thread::Builder::new().spawn(move || notifier.inval_inode(ino, 0, 0));
+        }
+        Ok(())
+    }
+}
+
+fn before_pushes(node: &Node) -> MutexGuard<'_, Vec<Arc<View>>> {
+    node.before_pushes.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What of a file is put on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sync {
+    Data,
+    All,
+}
+
+fn plain_view() -> std::result::Result<View, String> {
+    View::new(crate::rules::network("identity")?, WriteNetwork::Inverse, SizeFrom::Scan)
+}
+
+/// How the kernel is to treat a file that was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opened {
+    /// It may read and write the source itself.
+    Source,
+    /// What it has kept is what is there.
+    Unchanged,
+    /// What it has kept is old.
+    Changed,
+    /// It must not stop at the size, which says nothing.
+    OfUnknownSize,
+}
+
+/// The flags with which a source is opened: what the kernel does itself is left out.
+fn opened_with(flags: OpenFlags) -> OFlags {
+    let flags = OFlags::from_bits_retain(flags.0 as u32);
+    flags & (OFlags::WRONLY | OFlags::RDWR | OFlags::APPEND | OFlags::SYNC | OFlags::DSYNC | OFlags::NOATIME)
+}
+
+fn is_for_writing(flags: OFlags) -> bool {
+    flags.intersects(OFlags::WRONLY | OFlags::RDWR)
+}
+
+fn timespec(time: Option<TimeOrNow>) -> Timespec {
+    match time {
+        None => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT as _ },
+        Some(TimeOrNow::Now) => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW as _ },
+        Some(TimeOrNow::SpecificTime(time)) => {
+            let (seconds, nanoseconds) = match time.duration_since(UNIX_EPOCH) {
+                Ok(since) => (since.as_secs() as i64, i64::from(since.subsec_nanos())),
+                Err(before) => {
+                    let before = before.duration();
+                    let part = i64::from(before.subsec_nanos());
+                    let whole = -(before.as_secs() as i64);
+                    if part == 0 { (whole, 0) } else { (whole - 1, 1_000_000_000 - part) }
+                }
+            };
+            Timespec { tv_sec: seconds, tv_nsec: nanoseconds }
+        }
+    }
+}
+
+fn system_time(seconds: i64, nanoseconds: u64) -> SystemTime {
+    let part = Duration::from_nanos(nanoseconds);
+    match u64::try_from(seconds) {
+        Ok(seconds) => UNIX_EPOCH + Duration::from_secs(seconds) + part,
+        Err(_) => UNIX_EPOCH - Duration::from_secs(seconds.unsigned_abs()) + part,
+    }
+}
+
+pub(crate) fn kind_of(kind: FileType) -> Kind {
+    match kind {
+        FileType::Directory => Kind::Directory,
+        FileType::Symlink => Kind::Symlink,
+        FileType::Fifo => Kind::NamedPipe,
+        FileType::Socket => Kind::Socket,
+        FileType::CharacterDevice => Kind::CharDevice,
+        FileType::BlockDevice => Kind::BlockDevice,
+        FileType::RegularFile | FileType::Unknown => Kind::RegularFile,
+    }
+}
+
+fn attributes_of(node: &Node, stat: &Stat, shown: Option<Shown>) -> FileAttr {
+    let size = shown.map_or(stat.st_size as u64, |shown| shown.size);
+    let modified = system_time(stat.st_mtime, stat.st_mtime_nsec as u64);
+    let changed = system_time(stat.st_ctime, stat.st_ctime_nsec as u64);
+    let written = shown.and_then(|shown| shown.written);
+    FileAttr {
+        ino: INodeNo(node.id),
+        size,
+        // A program takes a file of fewer blocks for one with holes.
+        blocks: shown.map_or(stat.st_blocks as u64, |_| size.div_ceil(512)),
+        atime: system_time(stat.st_atime, stat.st_atime_nsec as u64),
+        mtime: written.unwrap_or(modified),
+        ctime: written.unwrap_or(changed),
+        crtime: UNIX_EPOCH,
+        kind: kind_of(FileType::from_raw_mode(stat.st_mode)),
+        perm: (stat.st_mode & 0o7777) as u16,
+        nlink: stat.st_nlink as u32,
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        rdev: stat.st_rdev as u32,
+        blksize: stat.st_blksize as u32,
+        flags: 0,
+    }
+}
+
+/// The names in a directory with numbers and kinds, after those of the directory itself and the one above.
+pub(crate) fn listed(ino: INodeNo, entries: &[Entry]) -> impl Iterator<Item = (u64, Kind, &OsStr)> {
+    let dots = [".", ".."].map(|name| (ino.0, Kind::Directory, OsStr::new(name)));
+    dots.into_iter().chain(entries.iter().map(|entry| (entry.inode, kind_of(entry.kind), entry.name.as_os_str())))
+}
+
+/// What a listing says of the directory itself and the one above, which the kernel knows.
+pub(crate) fn known(number: u64, kind: Kind) -> FileAttr {
+    FileAttr {
+        ino: INodeNo(number),
+        size: 0,
+        blocks: 0,
+        atime: UNIX_EPOCH,
+        mtime: UNIX_EPOCH,
+        ctime: UNIX_EPOCH,
+        crtime: UNIX_EPOCH,
+        kind,
+        perm: 0,
+        nlink: 0,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        blksize: 0,
+        flags: 0,
+    }
+}

@@ -1,0 +1,173 @@
+//! What the kernel knows of the mount: files and directories by number.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+
+use fuser::BackingId;
+use rustix::fs::Stat;
+
+use crate::content::Content;
+use crate::source::Object;
+use crate::view::View;
+
+/// The number of the root, in every mount.
+pub(crate) const ROOT: u64 = 1;
+
+/// A file, directory or anything else of the mount.
+pub(crate) struct Node {
+    /// Its number in the mount, for as long as the kernel remembers it.
+    pub(crate) id: u64,
+    source: RwLock<Arc<Object>>,
+    /// `None`: as its source.
+    content: RwLock<Option<Arc<Content>>>,
+    /// The open file that the kernel itself reads and writes, while there is one.
+    pub(crate) backing: Mutex<Weak<BackingId>>,
+    /// The views before each stage that was pushed.
+    pub(crate) before_pushes: Mutex<Vec<Arc<View>>>,
+}
+
+impl Node {
+    pub(crate) fn source(&self) -> Arc<Object> {
+        Arc::clone(&self.source.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn content(&self) -> Option<Arc<Content>> {
+        self.content.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From now on it is transformed in another way.
+    pub(crate) fn set_content(&self, content: Content) {
+        *self.content.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(content));
+    }
+}
+
+/// A source, and the view of it: the same source in another view is another node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    device: u64,
+    inode: u64,
+    view: usize,
+}
+
+impl Key {
+    fn of(stat: &Stat, view: Option<&Arc<View>>) -> Key {
+        Key { device: stat.st_dev, inode: stat.st_ino, view: view.map_or(0, |view| Arc::as_ptr(view).addr()) }
+    }
+}
+
+/// All nodes that the kernel remembers.
+pub(crate) struct Nodes {
+    device: u64,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    known: HashMap<u64, Known>,
+    by_key: HashMap<Key, u64>,
+    /// The last number that was made up.
+    made_up: u64,
+}
+
+struct Known {
+    node: Arc<Node>,
+    key: Key,
+    /// How often the kernel was told of it, less what it has forgotten.
+    lookups: u64,
+}
+
+/// Numbers from here on are made up. Below are those of inodes of the source.
+const MADE_UP: u64 = 1 << 56;
+
+impl Nodes {
+    /// The root, which the kernel never forgets.
+    pub(crate) fn new(root: Object, stat: &Stat) -> Nodes {
+        let nodes = Nodes { device: stat.st_dev, table: Mutex::default() };
+        let mut table = nodes.table();
+        let key = Key::of(stat, None);
+        let node = Arc::new(new_node(ROOT, root, None));
+        table.known.insert(ROOT, Known { node, key, lookups: 1 });
+        table.by_key.insert(key, ROOT);
+        drop(table);
+        nodes
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn get(&self, id: u64) -> Option<Arc<Node>> {
+        self.table().known.get(&id).map(|known| Arc::clone(&known.node))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.table().known.len()
+    }
+
+    /// The node of a source in a view; `content` is asked for a new one. The kernel is told of it once more.
+    pub(crate) fn found(
+        &self,
+        source: Object,
+        stat: &Stat,
+        view: Option<&Arc<View>>,
+        content: impl FnOnce(&Object) -> Option<Content>,
+    ) -> Arc<Node> {
+        let key = Key::of(stat, view);
+        let mut table = self.table();
+        if let Some(id) = table.by_key.get(&key).copied()
+            && let Some(known) = table.known.get_mut(&id)
+        {
+            known.lookups += 1;
+            return Arc::clone(&known.node);
+        }
+        let is_own = view.is_none() && stat.st_dev == self.device && (2..MADE_UP).contains(&stat.st_ino);
+        let id = if is_own && !table.known.contains_key(&stat.st_ino) { stat.st_ino } else { table.make_up() };
+        let content = content(&source);
+        let node = Arc::new(new_node(id, source, content));
+        table.known.insert(id, Known { node: Arc::clone(&node), key, lookups: 1 });
+        table.by_key.insert(key, id);
+        node
+    }
+
+    /// The kernel has forgotten so many of the times that it was told of a node.
+    pub(crate) fn forget(&self, id: u64, lookups: u64) {
+        let mut table = self.table();
+        let Some(known) = table.known.get_mut(&id).filter(|_| id != ROOT) else { return };
+        known.lookups = known.lookups.saturating_sub(lookups);
+        if known.lookups > 0 {
+            return;
+        }
+        if let Some(Known { key, .. }) = table.known.remove(&id)
+            && table.by_key.get(&key) == Some(&id)
+        {
+            table.by_key.remove(&key);
+        }
+    }
+
+    /// Another file has taken the place of a node's source.
+    pub(crate) fn replace_source(&self, node: &Node, source: Object) {
+        let mut table = self.table();
+        let (Ok(stat), Some(key)) = (source.stat(), table.known.get(&node.id).map(|known| known.key)) else { return };
+        if table.by_key.get(&key) == Some(&node.id) {
+            table.by_key.remove(&key);
+        }
+        let key = Key { device: stat.st_dev, inode: stat.st_ino, ..key };
+        table.by_key.insert(key, node.id);
+        if let Some(known) = table.known.get_mut(&node.id) {
+            known.key = key;
+        }
+        *node.source.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(source);
+    }
+}
+
+impl Table {
+    fn make_up(&mut self) -> u64 {
+        self.made_up += 1;
+        MADE_UP + self.made_up
+    }
+}
+
+fn new_node(id: u64, source: Object, content: Option<Content>) -> Node {
+    let content = RwLock::new(content.map(Arc::new));
+    Node { id, source: RwLock::new(Arc::new(source)), content, backing: Mutex::default(), before_pushes: Mutex::default() }
+}

@@ -1,0 +1,242 @@
+//! Rules: which files are transformed, how, and under which names they appear.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use millstream_net::Network;
+use serde::{Deserialize, Serialize};
+
+use crate::pattern::{Pattern, Shape};
+use crate::view::View;
+
+/// How the size of a transformed file is found where neither the transforms nor the format tell it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SizeFrom {
+    /// By reading the whole file once; kept in an extended attribute of the source.
+    #[default]
+    Scan,
+    /// Not at all: the file says 0, as those of `/proc` do, and is read to its end.
+    Unknown,
+}
+
+/// The rules of a mount, in the order in which they are asked.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    pub(crate) rules: Vec<Rule>,
+}
+
+/// A rule that was checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Rule {
+    pub(crate) pattern: Pattern,
+    /// How the name appears. `None`: as it is.
+    pub(crate) shown_as: Option<Shape>,
+    pub(crate) view: Arc<View>,
+    pub(crate) shows_source: bool,
+}
+
+/// The file of rules, as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(default, rename = "rule")]
+    rules: Vec<WrittenRule>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenRule {
+    #[serde(rename = "match")]
+    pattern: String,
+    #[serde(rename = "as")]
+    shown_as: Option<String>,
+    read: String,
+    write: Option<WriteWith>,
+    #[serde(default)]
+    size: SizeFrom,
+    #[serde(default)]
+    show_source: bool,
+}
+
+/// `write = "gzip -9"`, or `write = false`.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum WriteWith {
+    Network(String),
+    Allowed(bool),
+}
+
+/// First transforms of a read network, and the ends of the names of files that they are for.
+const USUAL_ENDS: [(&str, &str); 6] =
+    [("gunzip", ".gz"), ("unzstd", ".zst"), ("unxz", ".xz"), ("unlz4", ".lz4"), ("unbrotli", ".br"), ("unage", ".age")];
+
+impl Rules {
+    /// Reads a file of rules.
+    ///
+    /// # Errors
+    /// What is wrong with it, as a sentence with the name of the file.
+    pub fn from_file(path: &Path) -> Result<Rules, String> {
+        let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read '{}': {error}", path.display()))?;
+        Rules::from_toml(&text).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    /// Reads rules as TOML.
+    ///
+    /// # Errors
+    /// What is wrong, as a sentence.
+    pub fn from_toml(text: &str) -> Result<Rules, String> {
+        let written: Written = toml::from_str(text).map_err(|error| error.to_string().trim_end().replace('\n', " "))?;
+        if written.rules.is_empty() {
+            return Err("there is no [[rule]] in it".into());
+        }
+        let checked = |(place, rule): (usize, WrittenRule)| {
+            rule.checked().map_err(|error| format!("rule {}: {error}", place + 1))
+        };
+        let rules = written.rules.into_iter().enumerate().map(checked).collect::<Result<_, _>>()?;
+        Ok(Rules { rules })
+    }
+
+    /// One rule for the whole directory, from its read network: files with the usual end of the format's name appear without
+    /// it (`gunzip` is for `*.gz`); other networks are for all files.
+    ///
+    /// # Errors
+    /// What is wrong with the network, as a sentence.
+    pub fn from_line(read: &str) -> Result<Rules, String> {
+        let first = read.split(['|', ' ']).find(|word| !word.is_empty()).unwrap_or_default();
+        let end = USUAL_ENDS.iter().find(|(transform, _)| *transform == first).map(|(_, end)| *end);
+        let rule = WrittenRule {
+            pattern: format!("*{}", end.unwrap_or_default()),
+            shown_as: end.map(|_| "*".into()),
+            read: read.into(),
+            write: None,
+            size: SizeFrom::default(),
+            show_source: false,
+        };
+        Ok(Rules { rules: vec![rule.checked()?] })
+    }
+
+    /// Whether any pattern looks at directories.
+    pub(crate) fn look_at_directories(&self) -> bool {
+        self.rules.iter().any(|rule| rule.pattern.has_directory())
+    }
+
+    /// The views of a source: the names under which it appears, and the rule for each.
+    pub(crate) fn views_of<'a>(&'a self, directory: &'a [u8], source: &'a [u8]) -> impl Iterator<Item = (Vec<u8>, &'a Rule)> {
+        self.rules.iter().filter_map(move |rule| {
+            let parts = rule.pattern.name().matched(source).filter(|_| rule.pattern.is_for(directory))?;
+            let name = rule.shown_as.as_ref().map_or_else(|| source.into(), |shape| shape.filled(&parts));
+            (!name.is_empty()).then_some((name, rule))
+        })
+    }
+
+    /// The sources that could appear under a name, and the rule for each, in the order of the rules.
+    pub(crate) fn sources_of<'a>(&'a self, directory: &'a [u8], name: &'a [u8]) -> impl Iterator<Item = (Vec<u8>, &'a Rule)> {
+        self.rules.iter().filter(move |rule| rule.pattern.is_for(directory)).filter_map(move |rule| {
+            let source = match &rule.shown_as {
+                Some(shape) => rule.pattern.name().filled(&shape.matched(name)?),
+                None => rule.pattern.name().matched(name).map(|_| name.to_vec())?,
+            };
+            // What another rule shows of it does not count: this one has to show it so.
+            let shows = |(shown, by): (Vec<u8>, &Rule)| shown == name && std::ptr::eq(by, rule);
+            let is_shown = self.views_of(directory, &source).any(shows);
+            is_shown.then_some((source, rule))
+        })
+    }
+
+    /// Whether a source appears under its own name, untransformed.
+    pub(crate) fn shows_source(&self, directory: &[u8], source: &[u8]) -> bool {
+        self.views_of(directory, source).all(|(name, rule)| rule.shows_source && name != source)
+    }
+}
+
+impl WrittenRule {
+    fn checked(self) -> Result<Rule, String> {
+        let pattern = Pattern::new(&self.pattern)?;
+        let shown_as = self.shown_as.as_deref().map(Shape::new).transpose()?;
+        if let Some(shape) = &shown_as {
+            let name = pattern.name();
+            if !shape.can_be_filled() || !name.can_be_filled() {
+                return Err(format!("with 'as', only stars can be in the pattern '{}'", self.pattern));
+            }
+            if shape.stars() != name.stars() {
+                return Err(format!("as = '{}' needs as many stars as the pattern '{}'", self.shown_as.unwrap_or_default(), self.pattern));
+            }
+        }
+        let write = match &self.write {
+            None | Some(WriteWith::Allowed(true)) => WriteNetwork::Inverse,
+            Some(WriteWith::Allowed(false)) => WriteNetwork::None,
+            Some(WriteWith::Network(line)) => WriteNetwork::Given(network(line)?),
+        };
+        let view = View::new(network(&self.read)?, write, self.size)?;
+        Ok(Rule { pattern, shown_as, view: Arc::new(view), shows_source: self.show_source })
+    }
+}
+
+/// What writes go through.
+pub(crate) enum WriteNetwork {
+    /// What undoes the read network, if anything does.
+    Inverse,
+    /// Nothing: the file cannot be written.
+    None,
+    /// This.
+    Given(Network),
+}
+
+/// A line of transforms without files of its own.
+pub(crate) fn network(line: &str) -> Result<Network, String> {
+    let network = Network::from_line(line).map_err(|error| format!("'{line}': {error}"))?;
+    crate::view::check_line(&network).map_err(|error| format!("'{line}': {error}"))?;
+    Ok(network)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn views(rules: &Rules, source: &str) -> Vec<String> {
+        rules.views_of(b"", source.as_bytes()).map(|(name, _)| String::from_utf8(name).unwrap()).collect()
+    }
+
+    fn sources(rules: &Rules, name: &str) -> Vec<String> {
+        rules.sources_of(b"", name.as_bytes()).map(|(name, _)| String::from_utf8(name).unwrap()).collect()
+    }
+
+    #[test]
+    fn line_is_for_the_usual_names() {
+        let rules = Rules::from_line("gunzip | upper").unwrap();
+        assert_eq!(views(&rules, "a.gz"), ["a"]);
+        assert_eq!(views(&rules, "a.txt"), [""; 0]);
+        assert_eq!(sources(&rules, "a"), ["a.gz"]);
+        assert!(!rules.shows_source(b"", b"a.gz") && rules.shows_source(b"", b"a.txt"));
+        let rules = Rules::from_line("rot13").unwrap();
+        assert_eq!(views(&rules, "a.gz"), ["a.gz"]);
+        assert_eq!(sources(&rules, "a.gz"), ["a.gz"]);
+        assert!(!rules.shows_source(b"", b"a.gz"));
+    }
+
+    #[test]
+    fn one_source_has_many_views() {
+        let rules = Rules::from_toml(
+            "[[rule]]\nmatch = '*.txt'\nas = '*.upper'\nread = 'upper'\nshow_source = true\n\
+             [[rule]]\nmatch = '*.txt'\nas = '*.rot13'\nread = 'rot13'\nshow_source = true\n",
+        )
+        .unwrap();
+        assert_eq!(views(&rules, "a.txt"), ["a.upper", "a.rot13"]);
+        assert_eq!(sources(&rules, "a.rot13"), ["a.txt"]);
+        assert_eq!(sources(&rules, "a.txt"), [""; 0]);
+        assert!(rules.shows_source(b"", b"a.txt"));
+    }
+
+    #[test]
+    fn wrong_rules_are_told_with_their_number() {
+        let wrong = |toml: &str| Rules::from_toml(toml).unwrap_err();
+        assert!(wrong("").contains("no [[rule]]"));
+        assert!(wrong("[[rule]]\nmatch='*'\nread='gunzap'\n").starts_with("rule 1: 'gunzap': there is no transform"));
+        assert!(wrong("[[rule]]\nmatch='*.gz'\nas='x'\nread='gunzip'\n").contains("as many stars"));
+        assert!(wrong("[[rule]]\nmatch='*'\nread='read a | upper'\n").contains("names a file"));
+        assert!(wrong("[[rule]]\nmatch='*'\nread='sha256 sum'\n").contains("writes a file of its own"));
+        assert!(wrong("[[rule]]\nmatch='*'\nread='upper'\nzise='scan'\n").contains("zise"));
+        assert!(wrong("[[rule]]\nmatch='*'\nread='upper'\nsize='never'\n").contains("never"));
+    }
+}

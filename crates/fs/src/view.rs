@@ -1,0 +1,307 @@
+//! A view: how the bytes of a source are transformed on their way to a reader, and back from a writer.
+
+use std::fmt;
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use millstream_net::{
+    Call, Failure, InPlace, Input, Kind, Network, Options, Pull, Size, Stage, State, Target, Work, check,
+    run::Pour,
+};
+use millstream_transforms::ALL;
+
+use crate::rules::{self, SizeFrom, WriteNetwork};
+
+/// Two networks, and what is known of them before a byte moves.
+pub(crate) struct View {
+    read: Network,
+    /// `None`: the file cannot be written.
+    write: Option<Network>,
+    shape: Shape,
+    size_from: SizeFrom,
+}
+
+/// A transform in place.
+pub(crate) struct Member {
+    /// As it was written.
+    pub(crate) text: String,
+    pub(crate) transform: Box<dyn InPlace>,
+}
+
+/// What a read network does to offsets and sizes.
+pub(crate) enum Shape {
+    /// Every byte stays where it is and depends on nothing but itself and its place: any piece can be read and written.
+    InPlace,
+    /// A compressed format, and after it only transforms such as the above: read from any place that the format allows.
+    Format(Format),
+    /// As many bytes as these functions say, one after the other. Read from the beginning.
+    Computed(Vec<fn(u64) -> u64>),
+    /// Nobody knows. Read from the beginning.
+    Stream,
+}
+
+/// Compressed formats that are read from the middle, or that carry their size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Gzip,
+    Zstd,
+    Xz,
+    Lz4,
+}
+
+const FORMATS: [(&str, Format); 4] =
+    [("gunzip", Format::Gzip), ("unzstd", Format::Zstd), ("unxz", Format::Xz), ("unlz4", Format::Lz4)];
+
+/// Formats of which two files, one behind the other, are read as one: what reads them, and what writes them.
+const CONCATENABLE: [(&str, &str); 3] = [("gunzip", "gzip"), ("unzstd", "zstd"), ("unxz", "xz")];
+
+/// What one open file may use: the threads of a file system belong to all of its files.
+const OPTIONS: Options = Options { memory: 64 << 20, threads: 1 };
+
+impl View {
+    pub(crate) fn new(read: Network, write: WriteNetwork, size_from: SizeFrom) -> Result<View, String> {
+        let write = match write {
+            WriteNetwork::Inverse => inverse_of(&read)?,
+            WriteNetwork::None => None,
+            WriteNetwork::Given(network) => Some(network),
+        };
+        let mut shape = shape_of(&read)?;
+        // What cannot be written back in place is written as a whole.
+        if let (Shape::InPlace, Some(write)) = (&shape, &write)
+            && !matches!(shape_of(write)?, Shape::InPlace)
+        {
+            shape = Shape::Computed(Vec::new());
+        }
+        Ok(View { read, write, shape, size_from })
+    }
+
+    /// The same with a further stage between it and the programs.
+    pub(crate) fn pushed(&self, stage: &str) -> Result<View, String> {
+        let stage = rules::network(stage)?;
+        let read = joined(&self.read, &stage)?;
+        let undone = inverse_of(&stage)?;
+        let write = match (undone, &self.write) {
+            (Some(undone), Some(write)) => WriteNetwork::Given(joined(&undone, write)?),
+            _ => WriteNetwork::None,
+        };
+        View::new(read, write, self.size_from)
+    }
+
+    pub(crate) fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    pub(crate) fn size_from(&self) -> SizeFrom {
+        self.size_from
+    }
+
+    pub(crate) fn can_be_written(&self) -> bool {
+        self.write.is_some()
+    }
+
+    /// Whether new content can be written behind the old one, compressed by itself.
+    pub(crate) fn is_concatenable(&self) -> bool {
+        let alone = |network: &Network| match &network.nodes[..] {
+            [_, node, _] => match &node.work {
+                Work::Transform(call) => Some(call.clone()),
+                _ => None,
+            },
+            _ => None,
+        };
+        let (Some(read), Some(write)) = (alone(&self.read), self.write.as_ref().and_then(alone)) else { return false };
+        // The seekable format has one table at its end.
+        let is_seekable = write.arguments.iter().any(|argument| argument == "-s");
+        CONCATENABLE.contains(&(read.name.as_str(), write.name.as_str())) && !is_seekable
+    }
+
+    /// The transforms of the read network, all in place.
+    pub(crate) fn readers(&self) -> Result<Vec<Member>, Failure> {
+        in_place(&self.read)
+    }
+
+    /// The transforms of the write network, all in place.
+    pub(crate) fn writers(&self) -> Result<Vec<Member>, Failure> {
+        self.write.as_ref().map_or(Ok(Vec::new()), in_place)
+    }
+
+    /// The transforms of the read network behind the format, all in place.
+    pub(crate) fn readers_behind_format(&self) -> Result<Vec<Member>, Failure> {
+        let mut readers = Vec::new();
+        for call in calls(&self.read).skip(1) {
+            push_in_place(&mut readers, call)?;
+        }
+        Ok(readers)
+    }
+
+    /// The first transform of the read network alone, over an input that begins where the format can be read from.
+    pub(crate) fn pull_format(&self, input: Input) -> Result<Pull, Failure> {
+        let first = calls(&self.read).next().map(|call| Work::Transform(call.clone()).to_line()).unwrap_or_default();
+        let network = Network::from_line(&first).map_err(|error| Failure::Unfit(error.to_string()))?;
+        Pull::new(&network, ALL, &OPTIONS, input)
+    }
+
+    /// The whole read network over an input.
+    pub(crate) fn pull(&self, input: Input) -> Result<Pull, Failure> {
+        Pull::new(&self.read, ALL, &OPTIONS, input)
+    }
+
+    /// The write network, into an output.
+    pub(crate) fn pour(&self, output: Arc<Mutex<dyn Write + Send>>) -> Result<Pour, Failure> {
+        let write = self.write.as_ref().ok_or_else(|| Failure::Unfit("nothing is known that undoes it".into()))?;
+        Pour::new(write, ALL, &Options { threads: Options::default().threads, ..OPTIONS }, output)
+    }
+
+    /// The read network as a line.
+    pub(crate) fn line(&self) -> String {
+        self.read.to_string()
+    }
+}
+
+impl fmt::Debug for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("View").field("read", &self.read.to_string()).finish_non_exhaustive()
+    }
+}
+
+/// Refuses what cannot be a network of a view.
+pub(crate) fn check_line(network: &Network) -> Result<(), String> {
+    for node in &network.nodes {
+        let names_a_file = match &node.work {
+            Work::Read(path) => path.is_some(),
+            Work::Write(target) => *target != Target::Stdout,
+            Work::Transform(_) => false,
+        };
+        if names_a_file {
+            return Err(format!("'{}' names a file; the mount gives the bytes and takes them", node.work.to_line()));
+        }
+    }
+    if !network.is_line() {
+        return Err("a network with splits or merges cannot be a view".into());
+    }
+    for (call, stage) in calls(network).zip(stages(network)?) {
+        if stage.beside.is_some() {
+            return Err(format!("'{}' writes a file of its own", Work::Transform(call.clone()).to_line()));
+        }
+    }
+    check::check(network, ALL).map(drop).map_err(|error| error.to_string())
+}
+
+fn calls(network: &Network) -> impl Iterator<Item = &Call> {
+    network.nodes.iter().filter_map(|node| match &node.work {
+        Work::Transform(call) => Some(call),
+        _ => None,
+    })
+}
+
+fn stages(network: &Network) -> Result<Vec<Stage>, String> {
+    calls(network)
+        .map(|call| check::build(call, ALL).map(|(_, stage)| stage).map_err(|error| error.to_string()))
+        .collect()
+}
+
+/// One network behind the other.
+fn joined(first: &Network, second: &Network) -> Result<Network, String> {
+    let lines = [first, second].map(|network| {
+        let words = calls(network).map(|call| Work::Transform(call.clone()).to_line());
+        words.collect::<Vec<_>>().join(" | ")
+    });
+    rules::network(&lines.join(" | "))
+}
+
+/// What undoes a network; `None` if one of its transforms cannot be undone.
+fn inverse_of(network: &Network) -> Result<Option<Network>, String> {
+    let inverse = network.inverse(|call| {
+        let (_, stage) = check::build(call, ALL).map_err(|error| error.to_string())?;
+        stage.inverse.ok_or_else(String::new)
+    });
+    inverse.ok().map(|line| rules::network(&line)).transpose()
+}
+
+fn shape_of(network: &Network) -> Result<Shape, String> {
+    let stages = stages(network)?;
+    let format = calls(network).next().and_then(|call| FORMATS.iter().find(|(name, _)| *name == call.name));
+    let is_in_place = |stage: &Stage| match &stage.kind {
+        Kind::InPlace(state, _) => *state != State::Stateful,
+        Kind::Buffer(_) => true,
+        Kind::Rewrite(_) | Kind::Exported(_) => false,
+    };
+    if stages.iter().all(is_in_place) {
+        return Ok(Shape::InPlace);
+    }
+    if let Some((_, format)) = format
+        && stages.iter().skip(1).all(is_in_place)
+    {
+        return Ok(Shape::Format(*format));
+    }
+    let mut sizes = Vec::new();
+    for stage in &stages {
+        match stage.size {
+            Size::Same => {}
+            Size::Computed(size) => sizes.push(size),
+            Size::Unknown => return Ok(Shape::Stream),
+        }
+    }
+    Ok(Shape::Computed(sizes))
+}
+
+fn in_place(network: &Network) -> Result<Vec<Member>, Failure> {
+    let mut transforms = Vec::new();
+    for call in calls(network) {
+        push_in_place(&mut transforms, call)?;
+    }
+    Ok(transforms)
+}
+
+fn push_in_place(transforms: &mut Vec<Member>, call: &Call) -> Result<(), Failure> {
+    let (_, stage) = check::build(call, ALL)?;
+    match stage.kind {
+        Kind::InPlace(_, transform) => {
+            transforms.push(Member { text: Work::Transform(call.clone()).to_line(), transform });
+        }
+        // It holds nothing back where bytes are asked for.
+        Kind::Buffer(_) => {}
+        Kind::Rewrite(_) | Kind::Exported(_) => unreachable!("the shape of the network says that it is in place"),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(read: &str) -> View {
+        View::new(rules::network(read).unwrap(), WriteNetwork::Inverse, SizeFrom::Scan).unwrap()
+    }
+
+    #[test]
+    fn shapes_follow_from_the_transforms() {
+        assert!(matches!(view("rot13 | increment").shape(), Shape::InPlace));
+        assert!(matches!(view("gunzip | rot13").shape(), Shape::Format(Format::Gzip)));
+        assert!(matches!(view("unzstd").shape(), Shape::Format(Format::Zstd)));
+        assert!(matches!(view("gunzip | grep x").shape(), Shape::Stream));
+        assert!(matches!(view("hex").shape(), Shape::Computed(_)));
+    }
+
+    #[test]
+    fn inverse_is_the_write_network_if_there_is_one() {
+        assert!(view("gunzip | rot13").can_be_written());
+        assert!(!view("upper").can_be_written());
+        assert!(!view("gunzip | upper").can_be_written());
+    }
+
+    #[test]
+    fn only_formats_that_concatenate_are_appended_to() {
+        assert!(view("gunzip").is_concatenable() && view("unzstd").is_concatenable() && view("unxz").is_concatenable());
+        assert!(!view("gunzip | rot13").is_concatenable());
+        assert!(!view("unzlib").is_concatenable());
+    }
+
+    #[test]
+    fn pushed_stages_stand_before_the_programs() {
+        let pushed = view("gunzip").pushed("rot13").unwrap();
+        assert_eq!(pushed.line(), "gunzip | rot13");
+        assert_eq!(pushed.write.unwrap().to_string(), "rot13 | gzip");
+        assert!(view("gunzip").pushed("upper").unwrap().write.is_none());
+        assert!(view("gunzip").pushed("nothing").unwrap_err().contains("no transform"));
+    }
+}

@@ -1,0 +1,337 @@
+//! New content for files that cannot be written in place.
+//!
+//! ```text
+//!            first write at the end                    write elsewhere, or read
+//!   Clean ────────────────────────▶ Stream ─────────────────────────────────────▶ Spool
+//!     ▲   the new version is made     │   the new version is decompressed into a    │
+//!     │   while the program writes    │   file without a name and written there     │
+//!     ╰───────────── close or fsync: the new version takes the place of the old ────╯
+//! ```
+//!
+//! Until then the old version is in the source, whole; after it, the new one. A version that could not be made is dropped, and
+//! the program gets EIO.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use millstream_net::Failure;
+use millstream_net::run::Pour;
+use millstream_sys::whole_file::WholeFile;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::common::{Common, add};
+use crate::in_place::{errno, read_at};
+use crate::reading::Reading;
+use crate::source::{Object, Result};
+use crate::view::View;
+
+/// What programs have written, and the source does not have yet.
+#[derive(Default)]
+pub(crate) struct Writing {
+    state: State,
+    /// When a program last wrote.
+    pub(crate) written: Option<SystemTime>,
+}
+
+#[derive(Default)]
+enum State {
+    #[default]
+    Clean,
+    Stream(Stream),
+    Spool(Spool),
+    /// The new version could not be made. Nothing more can be written until all have closed the file.
+    Failed,
+}
+
+/// A new version that grows at its end.
+struct Stream {
+    pour: Pour,
+    version: Arc<Mutex<WholeFile>>,
+    /// As programs see it.
+    len: u64,
+}
+
+/// The content as programs see it, in a file without a name.
+struct Spool {
+    file: File,
+    len: u64,
+    is_dirty: bool,
+}
+
+/// What the functions here need to know of a file.
+pub(crate) struct Target<'a> {
+    pub(crate) view: &'a View,
+    pub(crate) common: &'a Common,
+    pub(crate) object: &'a Object,
+    pub(crate) reading: &'a Reading,
+    /// For messages.
+    pub(crate) name: &'a Path,
+}
+
+/// Bytes that are moved at once.
+const PIECE: usize = 256 << 10;
+
+impl Writing {
+    /// The size as programs see it, if it is not that of the source.
+    pub(crate) fn len(&self) -> Option<u64> {
+        match &self.state {
+            State::Clean | State::Failed => None,
+            State::Stream(stream) => Some(stream.len),
+            State::Spool(spool) => Some(spool.len),
+        }
+    }
+
+    /// Whether the source is older than what programs have written.
+    pub(crate) fn is_dirty(&self) -> bool {
+        match &self.state {
+            State::Clean | State::Failed => false,
+            State::Stream(_) => true,
+            State::Spool(spool) => spool.is_dirty,
+        }
+    }
+
+    /// Reads what programs have written; `None` if the source has it.
+    pub(crate) fn read(&mut self, target: &Target<'_>, offset: u64, len: usize) -> Result<Option<Vec<u8>>> {
+        if let State::Stream(_) = self.state {
+            self.spool(target)?;
+        }
+        let State::Spool(spool) = &self.state else { return Ok(None) };
+        let len = len.min(usize::try_from(spool.len.saturating_sub(offset)).unwrap_or(usize::MAX));
+        let mut bytes = vec![0; len];
+        let count = read_at(&spool.file, &mut bytes, offset)?;
+        bytes.truncate(count);
+        Ok(Some(bytes))
+    }
+
+    pub(crate) fn write(&mut self, target: &Target<'_>, offset: u64, bytes: &[u8]) -> Result<()> {
+        if let State::Clean = self.state {
+            self.begin(target, offset)?;
+        }
+        self.written = Some(SystemTime::now());
+        if let State::Stream(stream) = &mut self.state
+            && stream.len == offset
+        {
+            if let Err(failure) = stream.pour.write_all(bytes) {
+                return Err(self.fail(target, &failure));
+            }
+            stream.len += bytes.len() as u64;
+            return Ok(());
+        }
+        let spool = self.spool(target)?;
+        spool.file.write_all_at(bytes, offset).map_err(|error| errno(&error))?;
+        spool.len = spool.len.max(offset + bytes.len() as u64);
+        spool.is_dirty = true;
+        Ok(())
+    }
+
+    pub(crate) fn set_len(&mut self, target: &Target<'_>, len: u64) -> Result<()> {
+        self.written = Some(SystemTime::now());
+        if len == 0 {
+            // Whatever was there, and whether it could be made or not.
+            return self.begin_new(target);
+        }
+        let spool = self.spool(target)?;
+        spool.file.set_len(len).map_err(|error| errno(&error))?;
+        (spool.len, spool.is_dirty) = (len, true);
+        Ok(())
+    }
+
+    /// Puts the new version in the place of the old one, and on disk if `is_synced`. Returns whether there was a new one.
+    pub(crate) fn commit(&mut self, target: &Target<'_>, is_synced: bool) -> Result<bool> {
+        if let State::Failed = self.state {
+            return Err(Errno::IO);
+        }
+        if !self.is_dirty() {
+            return Ok(false);
+        }
+        let version = match std::mem::take(&mut self.state) {
+            State::Stream(Stream { pour, version, .. }) => pour.finish().map(|()| version),
+            State::Spool(spool) => {
+                let made = spool.version(target);
+                self.state = State::Spool(Spool { is_dirty: false, ..spool });
+                made
+            }
+            State::Clean | State::Failed => return Ok(false),
+        };
+        let version = version.map_err(|failure| self.fail(target, &failure))?;
+        self.place(target, version, is_synced)?;
+        add(&target.common.counts.versions, 1);
+        Ok(true)
+    }
+
+    /// All have closed the file, and what they wrote is in the source or lost.
+    pub(crate) fn rest(&mut self) {
+        self.state = State::Clean;
+        self.written = None;
+    }
+
+    fn place(&mut self, target: &Target<'_>, version: Arc<Mutex<WholeFile>>, is_synced: bool) -> Result<()> {
+        let lost = |what: &dyn std::fmt::Display| {
+            target.common.report(target.name, format_args!("the new version was dropped: {what}"));
+            Errno::IO
+        };
+        if target.object.stat()?.st_nlink == 0 {
+            // Its last name is gone; so is everything that is written to it.
+            return Ok(());
+        }
+        let version = Arc::into_inner(version).ok_or_else(|| lost(&"it is still being written"))?;
+        let mut version = version.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let placed = version.take_over_again().and_then(|()| if is_synced { version.keep() } else { version.place() });
+        placed.map_err(|error| {
+            self.state = State::Failed;
+            lost(&error)
+        })
+    }
+
+    /// Begins to write at `offset` into a file that is as its source says.
+    fn begin(&mut self, target: &Target<'_>, offset: u64) -> Result<()> {
+        let told = target.reading.size_told(target.object, target.name)?;
+        if offset == 0 && told == Some(0) {
+            return self.begin_new(target);
+        }
+        if target.view.is_concatenable() && target.reading.size(target.object, target.name)? == Some(offset) {
+            return self.begin_behind(target, offset);
+        }
+        self.spool(target).map(drop)
+    }
+
+    /// Begins a version from nothing.
+    fn begin_new(&mut self, target: &Target<'_>) -> Result<()> {
+        self.state = State::Clean;
+        let version = new_version(target)?;
+        self.stream(target, version, 0)
+    }
+
+    /// Begins a version with the old one, compressed as it is.
+    fn begin_behind(&mut self, target: &Target<'_>, len: u64) -> Result<()> {
+        let mut version = new_version(target)?;
+        let mut old = target.object.open(OFlags::RDONLY)?;
+        std::io::copy(&mut old, &mut version).map_err(|error| errno(&error))?;
+        self.stream(target, version, len)
+    }
+
+    fn stream(&mut self, target: &Target<'_>, version: WholeFile, len: u64) -> Result<()> {
+        let version = Arc::new(Mutex::new(version));
+        let pour = target.view.pour(version.clone()).map_err(|failure| self.fail(target, &failure))?;
+        self.state = State::Stream(Stream { pour, version, len });
+        Ok(())
+    }
+
+    /// Has the content in a file without a name.
+    fn spool(&mut self, target: &Target<'_>) -> Result<&mut Spool> {
+        match std::mem::take(&mut self.state) {
+            State::Failed => {
+                self.state = State::Failed;
+                return Err(Errno::IO);
+            }
+            State::Spool(spool) => self.state = State::Spool(spool),
+            State::Clean => {
+                let spool = Spool::of_source(target)?;
+                self.state = State::Spool(spool);
+            }
+            State::Stream(Stream { pour, version, len }) => {
+                let file = pour.finish().and_then(|()| unpacked(target, &version));
+                let file = file.map_err(|failure| self.fail(target, &failure))?;
+                self.state = State::Spool(Spool { file, len, is_dirty: true });
+            }
+        }
+        match &mut self.state {
+            State::Spool(spool) => Ok(spool),
+            _ => Err(Errno::IO),
+        }
+    }
+
+    fn fail(&mut self, target: &Target<'_>, failure: &Failure) -> Errno {
+        self.state = State::Failed;
+        target.common.failed(target.name, failure)
+    }
+}
+
+impl Spool {
+    fn of_source(target: &Target<'_>) -> Result<Spool> {
+        let file = nameless(target)?;
+        let mut len = 0;
+        loop {
+            let bytes = target.reading.read(target.object, target.name, len, PIECE)?;
+            if bytes.is_empty() {
+                return Ok(Spool { file, len, is_dirty: false });
+            }
+            file.write_all_at(&bytes, len).map_err(|error| errno(&error))?;
+            len += bytes.len() as u64;
+        }
+    }
+
+    /// The content, through the write network.
+    fn version(&self, target: &Target<'_>) -> std::result::Result<Arc<Mutex<WholeFile>>, Failure> {
+        let made = new_version(target).map_err(|error| unreadable(error.into()))?;
+        let version = Arc::new(Mutex::new(made));
+        let mut pour = target.view.pour(version.clone())?;
+        let (mut offset, mut piece) = (0, vec![0; PIECE]);
+        while offset < self.len {
+            let count = read_at(&self.file, &mut piece, offset).map_err(|error| unreadable(error.into()))?;
+            let count = count.min(usize::try_from(self.len - offset).unwrap_or(usize::MAX));
+            if count == 0 {
+                return Err(unreadable(std::io::ErrorKind::UnexpectedEof.into()));
+            }
+            pour.write_all(&piece[..count])?;
+            offset += count as u64;
+        }
+        pour.finish()?;
+        Ok(version)
+    }
+}
+
+fn unreadable(error: std::io::Error) -> Failure {
+    Failure::Source { name: "what was written".into(), offset: 0, error }
+}
+
+/// The content of a version that was not put in place.
+fn unpacked(target: &Target<'_>, version: &Mutex<WholeFile>) -> std::result::Result<File, Failure> {
+    let mut packed = version.lock().unwrap_or_else(PoisonError::into_inner).reopen().map_err(unreadable)?;
+    packed.seek(SeekFrom::Start(0)).map_err(unreadable)?;
+    let is_empty = packed.metadata().map_err(unreadable)?.len() == 0;
+    let mut file = nameless(target).map_err(|error| unreadable(error.into()))?;
+    if is_empty {
+        return Ok(file);
+    }
+    let name = "what was written".to_owned();
+    let bytes: Box<dyn Read + Send> = Box::new(packed);
+    let mut pull = target.view.pull(millstream_net::Input { bytes, name, offset: 0 })?;
+    let mut piece = vec![0; PIECE];
+    loop {
+        let count = pull.fill(&mut piece)?;
+        file.write_all(&piece[..count]).map_err(unreadable)?;
+        if count < piece.len() {
+            return Ok(file);
+        }
+    }
+}
+
+fn new_version(target: &Target<'_>) -> Result<WholeFile> {
+    let path = target.object.path()?;
+    // Of a file without a name nothing will be kept: the version goes to where its name was.
+    let path = if target.object.stat()?.st_nlink == 0 { beside(&path) } else { path };
+    WholeFile::create(&path).map_err(|error| {
+        target.common.report(target.name, format_args!("a new version cannot be begun: {error}"));
+        if error.raw_os_error().is_some() { errno(&error) } else { Errno::OPNOTSUPP }
+    })
+}
+
+/// A name that nothing has, in the directory where a file was.
+fn beside(path: &Path) -> PathBuf {
+    path.with_file_name(format!(".millstream-{}-gone", std::process::id()))
+}
+
+/// A file without a name, on the file system of the source.
+fn nameless(target: &Target<'_>) -> Result<File> {
+    let path = target.object.path()?;
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let made = rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR);
+    made.or_else(|_| rustix::fs::open(std::env::temp_dir(), flags, Mode::RUSR | Mode::WUSR)).map(File::from)
+}

@@ -1,0 +1,93 @@
+//! A network that its caller writes into.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use super::build::Builder;
+use super::count::Counter;
+use super::sink::Files;
+use super::{Ends, Flow, Push};
+use crate::catalogue::Catalogue;
+use crate::check::check;
+use crate::chunk::Chunk;
+use crate::failure::Failure;
+use crate::graph::{Network, Work};
+use crate::plan::{Options, Plan};
+
+/// A line of transforms whose source is what the caller writes, and whose sink is the caller's too.
+pub struct Pour {
+    /// `None` once everything below was finished.
+    first: Option<Box<dyn Push>>,
+    chunk: Chunk,
+}
+
+impl Pour {
+    /// Makes the transforms of a line; its source and its sink are not opened. What comes out is written to `output`.
+    ///
+    /// # Errors
+    /// [`Failure::Unfit`], as [`run`](super::run); and if it is no line.
+    pub fn new(
+        network: &Network,
+        catalogue: Catalogue<'_>,
+        options: &Options,
+        output: Arc<Mutex<dyn Write + Send>>,
+    ) -> Result<Pour, Failure> {
+        if !network.is_line() {
+            return Err(Failure::Unfit("only a network without splits and merges can be written into".into()));
+        }
+        let sink = network.nodes.iter().find(|node| matches!(node.work, Work::Write(_)));
+        let outputs = sink.map(|sink| (sink.name.clone(), output)).into_iter().collect();
+        let ends = Ends { outputs, ..Ends::default() };
+        let mut checked = check(network, catalogue)?;
+        let plan = Plan::of(&checked, options)?;
+        let counters: Vec<Arc<Counter>> = network.nodes.iter().map(|_| Arc::default()).collect();
+        let files = Files::default();
+        let mut builder = Builder {
+            plan: &plan,
+            catalogue,
+            counters: &counters,
+            ends: &ends,
+            files: &files,
+            rope: None,
+            shared: Vec::new(),
+        };
+        // No file is read, so there is one group, which is part of what follows.
+        let (_, first) = builder.first(0, false, &mut checked)?;
+        Ok(Pour { first: Some(first), chunk: Chunk::of(plan.buffer_bytes) })
+    }
+
+    /// Writes all of `bytes` into the network. What follows the point from which it wants no more is dropped, as by `head`.
+    ///
+    /// # Errors
+    /// [`Failure`]. Then the output is of no use.
+    pub fn write_all(&mut self, mut bytes: &[u8]) -> Result<(), Failure> {
+        while let Some(first) = &mut self.first
+            && !bytes.is_empty()
+        {
+            self.chunk.clear();
+            let room = self.chunk.free();
+            let count = bytes.len().min(room.len());
+            room[..count].copy_from_slice(&bytes[..count]);
+            self.chunk.grow(count);
+            bytes = &bytes[count..];
+            if first.push(&mut self.chunk)? == Flow::Enough {
+                self.first = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing follows: everything that is still in the network is written.
+    ///
+    /// # Errors
+    /// As [`Pour::write_all`].
+    pub fn finish(mut self) -> Result<(), Failure> {
+        self.first.take().map_or(Ok(()), |mut first| first.finish())
+    }
+}
+
+impl std::fmt::Debug for Pour {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pour").finish_non_exhaustive()
+    }
+}
