@@ -162,20 +162,20 @@ impl Content {
         }
     }
 
-    pub(crate) fn write(&self, object: &Object, offset: u64, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn write(&self, object: &Object, offset: u64, bytes: &[u8], thread: u32) -> Result<()> {
         self.check_writable(object)?;
         match &self.how {
             How::InPlace { bytes: transformed, file, .. } => {
                 transformed.write(&*opened_source(file, object)?, &self.name, offset, bytes)
             }
             How::Converted { reading, writing } => {
-                locked(writing).write(&self.target(object, reading), offset, bytes)
+                locked(writing).write(&self.target(object, reading), offset, bytes, thread)
             }
         }
     }
 
     /// Changes the size. Returns the new source, if there is one at once: no program has the file open.
-    pub(crate) fn set_len(&self, object: &Object, len: u64) -> Result<Option<Object>> {
+    pub(crate) fn set_len(&self, object: &Object, len: u64, thread: u32) -> Result<Option<Object>> {
         self.check_writable(object)?;
         match &self.how {
             How::InPlace { bytes, .. } => {
@@ -185,7 +185,7 @@ impl Content {
             How::Converted { reading, writing } => {
                 let openers = self.openers();
                 let mut writing = locked(writing);
-                writing.set_len(&self.target(object, reading), len)?;
+                writing.set_len(&self.target(object, reading), len, thread)?;
                 match *openers {
                     0 => self.commit_locked(&mut writing, reading, object, false),
                     _ => Ok(None),
@@ -194,7 +194,17 @@ impl Content {
         }
     }
 
-    /// Puts what was written into the source. Returns the new source, if another file has taken its place.
+    /// A thread closes a descriptor: what its process has written is put into the source.
+    pub(crate) fn flush(&self, object: &Object, closer: u32) -> Result<Option<Object>> {
+        let How::Converted { writing, .. } = &self.how else { return Ok(None) };
+        if !locked(writing).ends_with(closer) {
+            return Ok(None);
+        }
+        self.commit(object, false)
+    }
+
+    /// Puts what was written into the source, and on disk if `is_synced`. Returns the new source, if another file has taken its
+    /// place.
     pub(crate) fn commit(&self, object: &Object, is_synced: bool) -> Result<Option<Object>> {
         match &self.how {
             How::InPlace { file, .. } => {

@@ -96,7 +96,7 @@ impl Served {
 }
 
 fn maker(request: &Request) -> Maker {
-    Maker { user: request.uid(), group: request.gid() }
+    Maker { user: request.uid(), group: request.gid(), thread: request.pid() }
 }
 
 impl Filesystem for Served {
@@ -127,7 +127,7 @@ impl Filesystem for Served {
 
     fn setattr(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         mode: Option<u32>,
         user: Option<u32>,
@@ -144,7 +144,7 @@ impl Filesystem for Served {
         reply: ReplyAttr,
     ) {
         let change = Change { mode, user, group, size, accessed, modified };
-        let changed = || self.mounted.change(&*self.mounted.node(ino)?, &change);
+        let changed = || self.mounted.change(&*self.mounted.node(ino)?, &change, request.pid());
         answer!(reply, changed(), |attributes| reply.attr(&TTL, &attributes));
     }
 
@@ -266,7 +266,7 @@ impl Filesystem for Served {
 
     fn write(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -276,12 +276,12 @@ impl Filesystem for Served {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let written = || self.mounted.write(&*self.handle(handle)?, offset, bytes);
+        let written = || self.mounted.write(&*self.handle(handle)?, offset, bytes, request.pid());
         answer!(reply, written(), |count| reply.written(count as u32));
     }
 
-    fn flush(&self, _: &Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        answer!(reply, self.mounted.commit(&*self.handle(handle)?, None), |()| reply.ok());
+    fn flush(&self, request: &Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        answer!(reply, self.mounted.flush(&*self.handle(handle)?, request.pid()), |()| reply.ok());
     }
 
     fn release(
@@ -299,7 +299,7 @@ impl Filesystem for Served {
 
     fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, is_data: bool, reply: ReplyEmpty) {
         let sync = if is_data { Sync::Data } else { Sync::All };
-        answer!(reply, self.mounted.commit(&*self.handle(handle)?, Some(sync)), |()| reply.ok());
+        answer!(reply, self.mounted.sync(&*self.handle(handle)?, sync), |()| reply.ok());
     }
 
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
@@ -419,7 +419,7 @@ impl Filesystem for Served {
 
     fn fallocate(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -439,7 +439,8 @@ impl Filesystem for Served {
                 (false, _) => Err(Errno::OPNOTSUPP),
                 (true, false) => Ok(()),
                 (true, true) => {
-                    self.mounted.change(&open.node, &Change { size: Some(end), ..Change::default() }).map(drop)
+                    let change = Change { size: Some(end), ..Change::default() };
+                    self.mounted.change(&open.node, &change, request.pid()).map(drop)
                 }
             }
         };

@@ -35,6 +35,7 @@ mod reading;
 mod rules;
 mod source;
 mod view;
+mod writers;
 mod writing;
 
 pub use common::Log;

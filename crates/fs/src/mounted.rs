@@ -50,11 +50,12 @@ pub(crate) struct Change {
     pub(crate) modified: Option<TimeOrNow>,
 }
 
-/// The owner of what a program makes.
+/// What is known of a program that makes something: its user and group are the owners.
 #[derive(Clone, Copy)]
 pub(crate) struct Maker {
     pub(crate) user: u32,
     pub(crate) group: u32,
+    pub(crate) thread: u32,
 }
 
 impl Mounted {
@@ -111,11 +112,12 @@ impl Mounted {
         Ok(Some(attributes_of(node, &source.stat()?, Some(shown))))
     }
 
-    pub(crate) fn change(&self, node: &Node, change: &Change) -> Result<FileAttr> {
+    /// `thread`: that of the program.
+    pub(crate) fn change(&self, node: &Node, change: &Change, thread: u32) -> Result<FileAttr> {
         let source = node.source();
         if let Some(size) = change.size {
             match node.content() {
-                Some(content) => self.replaced(node, content.set_len(&source, size)?),
+                Some(content) => self.replaced(node, content.set_len(&source, size, thread)?),
                 None => source.open(OFlags::WRONLY)?.set_len(size).map_err(|error| errno(&error))?,
             }
         }
@@ -158,7 +160,7 @@ impl Mounted {
         };
         // Its source is no file of the format yet: even with nothing written to it, it will be.
         content.opened(&node.source())?;
-        self.replaced(&node, content.set_len(&node.source(), 0)?);
+        self.replaced(&node, content.set_len(&node.source(), 0, maker.thread)?);
         Ok(OpenFile { node, file: None, can_write: true, backing: None })
     }
 
@@ -320,21 +322,30 @@ impl Mounted {
         Ok(())
     }
 
-    /// Puts what was written into the source, and on disk if `sync` says so.
-    pub(crate) fn commit(&self, handle: &Handle, sync: Option<Sync>) -> Result<()> {
+    /// A thread closes a descriptor. Errors that come late are told now.
+    pub(crate) fn flush(&self, handle: &Handle, closer: u32) -> Result<()> {
         let Handle::File(OpenFile { node, file, can_write, .. }) = handle else { return Ok(()) };
         if let (true, Some(content)) = (*can_write, node.content()) {
-            let committed = content.commit(&node.source(), sync.is_some())?;
+            let committed = content.flush(&node.source(), closer)?;
+            self.replaced(node, committed);
+        }
+        let closed = file.as_ref().map_or(Ok(()), millstream_sys::written::close_copy);
+        closed.map_err(|error| errno(&error))
+    }
+
+    /// Puts what was written on disk.
+    pub(crate) fn sync(&self, handle: &Handle, sync: Sync) -> Result<()> {
+        let Handle::File(OpenFile { node, file, can_write, .. }) = handle else { return Ok(()) };
+        if let (true, Some(content)) = (*can_write, node.content()) {
+            let committed = content.commit(&node.source(), true)?;
             self.replaced(node, committed);
         }
         let Some(file) = file else { return Ok(()) };
-        let done = match sync {
-            // What the file system of the source says late, it says when a descriptor is closed.
-            None => millstream_sys::written::close_copy(file),
-            Some(Sync::Data) => file.sync_data(),
-            Some(Sync::All) => file.sync_all(),
+        let synced = match sync {
+            Sync::Data => file.sync_data(),
+            Sync::All => file.sync_all(),
         };
-        done.map_err(|error| errno(&error))
+        synced.map_err(|error| errno(&error))
     }
 
     /// The mount is gone: what programs had open is closed, and what they wrote is put into the sources.
@@ -366,10 +377,11 @@ impl Mounted {
         Ok(bytes)
     }
 
-    pub(crate) fn write(&self, handle: &Handle, offset: u64, bytes: &[u8]) -> Result<usize> {
+    /// `thread`: that of the program.
+    pub(crate) fn write(&self, handle: &Handle, offset: u64, bytes: &[u8], thread: u32) -> Result<usize> {
         let Handle::File(OpenFile { node, file, .. }) = handle else { return Err(Errno::ISDIR) };
         let count = match (node.content(), file) {
-            (Some(content), _) => content.write(&node.source(), offset, bytes).map(|()| bytes.len())?,
+            (Some(content), _) => content.write(&node.source(), offset, bytes, thread).map(|()| bytes.len())?,
             (None, Some(file)) => file.write_at(bytes, offset).map_err(|error| errno(&error))?,
             (None, None) => return Err(Errno::STALE),
         };

@@ -29,6 +29,7 @@ use crate::in_place::{errno, read_at};
 use crate::reading::Reading;
 use crate::source::{Object, Result};
 use crate::view::View;
+use crate::writers::Writers;
 
 /// What programs have written, and the source does not have yet.
 #[derive(Default)]
@@ -36,6 +37,7 @@ pub(crate) struct Writing {
     state: State,
     /// When a program last wrote.
     pub(crate) written: Option<SystemTime>,
+    writers: Writers,
 }
 
 #[derive(Default)]
@@ -108,7 +110,9 @@ impl Writing {
         Ok(Some(bytes))
     }
 
-    pub(crate) fn write(&mut self, target: &Target<'_>, offset: u64, bytes: &[u8]) -> Result<()> {
+    /// `thread`: that of the program.
+    pub(crate) fn write(&mut self, target: &Target<'_>, offset: u64, bytes: &[u8], thread: u32) -> Result<()> {
+        self.writers.add(thread);
         if let State::Clean = self.state {
             self.begin(target, offset)?;
         }
@@ -129,7 +133,9 @@ impl Writing {
         Ok(())
     }
 
-    pub(crate) fn set_len(&mut self, target: &Target<'_>, len: u64) -> Result<()> {
+    /// `thread`: that of the program.
+    pub(crate) fn set_len(&mut self, target: &Target<'_>, len: u64, thread: u32) -> Result<()> {
+        self.writers.add(thread);
         self.written = Some(SystemTime::now());
         if len == 0 {
             // Whatever was there, and whether it could be made or not.
@@ -139,6 +145,11 @@ impl Writing {
         spool.file.set_len(len).map_err(|error| errno(&error))?;
         (spool.len, spool.is_dirty) = (len, true);
         Ok(())
+    }
+
+    /// Whether a thread that closes a descriptor ends the writing of its process.
+    pub(crate) fn ends_with(&self, closer: u32) -> bool {
+        self.writers.may_include_process_of(closer)
     }
 
     /// Puts the new version in the place of the old one, and on disk if `is_synced`. Returns whether there was a new one.
@@ -159,6 +170,7 @@ impl Writing {
             State::Clean | State::Failed => return Ok(false),
         };
         let version = version.map_err(|failure| self.fail(target, &failure))?;
+        self.writers.clear();
         self.place(target, version, is_synced)?;
         add(&target.common.counts.versions, 1);
         Ok(true)

@@ -1,8 +1,9 @@
 //! A directory that is mounted for a test, and unmounted whatever becomes of it.
+#![allow(dead_code, reason = "each test program uses a part")]
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -27,8 +28,7 @@ impl Mounted {
         })
     }
 
-    #[allow(dead_code)]
-    pub(crate) fn with_rules(rules: &str) -> Mounted {
+        pub(crate) fn with_rules(rules: &str) -> Mounted {
         Mounted::started(&|scratch| {
             fs::write(scratch.path("rules.toml"), rules).unwrap();
             let mut command = millstream(["mount", "--foreground"]);
@@ -38,8 +38,7 @@ impl Mounted {
         })
     }
 
-    #[allow(dead_code)]
-    pub(crate) fn in_background(network: &[&str]) -> Mounted {
+        pub(crate) fn in_background(network: &[&str]) -> Mounted {
         let scratch = prepared();
         let mut command = millstream(["mount"]);
         command.arg(scratch.path("source")).arg(scratch.path("mount")).args(network);
@@ -80,11 +79,11 @@ impl Mounted {
         self.scratch.path("source").join(name)
     }
 
-    pub(crate) fn names(&self, directory: &str) -> Vec<String> {
+        pub(crate) fn names(&self, directory: &str) -> Vec<String> {
         sorted(&self.at(directory))
     }
 
-    pub(crate) fn source_names(&self) -> Vec<String> {
+        pub(crate) fn source_names(&self) -> Vec<String> {
         sorted(&self.source(""))
     }
 
@@ -93,15 +92,13 @@ impl Mounted {
         fs::read_to_string(self.scratch.path("log")).unwrap_or_default()
     }
 
-    #[allow(dead_code)]
-    pub(crate) fn signal(&self, name: &str) {
+        pub(crate) fn signal(&self, name: &str) {
         let pid = self.daemon.as_ref().unwrap().id().to_string();
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
     }
 
     /// Waits for the daemon's end.
-    #[allow(dead_code)]
-    pub(crate) fn wait(&mut self) -> ExitStatus {
+        pub(crate) fn wait(&mut self) -> ExitStatus {
         let begun = Instant::now();
         loop {
             if let Some(status) = self.daemon.as_mut().unwrap().try_wait().unwrap() {
@@ -132,7 +129,7 @@ fn prepared() -> Scratch {
     scratch
 }
 
-fn sorted(directory: &PathBuf) -> Vec<String> {
+fn sorted(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).unwrap();
     let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
