@@ -4,10 +4,54 @@
 //! what a decoder passes stays here for a while, and a piece that is asked for late needs no second decoder.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::{Deref, Range};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use millstream_net::Failure;
+
+use crate::decoder::Decoder;
 
 /// Bytes of a block: what the kernel asks for at once when it reads ahead.
 pub(crate) const BLOCK: usize = 128 << 10;
+
+/// A block of transformed bytes.
+pub(crate) type Block = Arc<Vec<u8>>;
+
+/// The next block of a decoder that stands at the beginning of one: shorter than others at the end. `used`: memory of a block
+/// that is not needed any more.
+pub(crate) fn next_block(decoder: &mut Decoder, used: Option<Block>) -> Result<Block, Failure> {
+    let mut bytes = used.and_then(Arc::into_inner).unwrap_or_default();
+    bytes.resize(BLOCK, 0);
+    let count = decoder.fill(&mut bytes)?;
+    bytes.truncate(count);
+    Ok(Arc::new(bytes))
+}
+
+/// Bytes that were read: a part of a block, which is not copied, or others.
+pub(crate) struct Piece {
+    block: Block,
+    range: Range<usize>,
+}
+
+impl Piece {
+    pub(crate) fn of_block(block: Block, range: Range<usize>) -> Piece {
+        Piece { block, range }
+    }
+}
+
+impl From<Vec<u8>> for Piece {
+    fn from(bytes: Vec<u8>) -> Piece {
+        Piece { range: 0..bytes.len(), block: Arc::new(bytes) }
+    }
+}
+
+impl Deref for Piece {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.block[self.range.clone()]
+    }
+}
 
 /// Of which content, and which block of it.
 type Key = (u64, u64);
@@ -21,7 +65,7 @@ pub(crate) struct Blocks {
 
 #[derive(Debug, Default)]
 struct Kept {
-    blocks: HashMap<Key, (Arc<[u8]>, u64)>,
+    blocks: HashMap<Key, (Block, u64)>,
     /// Keys in the order of their last use.
     by_use: BTreeMap<u64, Key>,
     uses: u64,
@@ -46,7 +90,7 @@ impl Blocks {
         kept.contents
     }
 
-    pub(crate) fn get(&self, content: u64, block: u64) -> Option<Arc<[u8]>> {
+    pub(crate) fn get(&self, content: u64, block: u64) -> Option<Block> {
         let mut kept = self.kept();
         kept.uses += 1;
         let now = kept.uses;
@@ -57,7 +101,16 @@ impl Blocks {
         Some(bytes)
     }
 
-    pub(crate) fn put(&self, content: u64, block: u64, bytes: Arc<[u8]>) {
+    /// Takes a block out.
+    pub(crate) fn take(&self, content: u64, block: u64) -> Option<Block> {
+        let mut kept = self.kept();
+        let (bytes, used) = kept.blocks.remove(&(content, block))?;
+        kept.by_use.remove(&used);
+        kept.bytes -= bytes.len();
+        Some(bytes)
+    }
+
+    pub(crate) fn put(&self, content: u64, block: u64, bytes: Block) {
         let mut kept = self.kept();
         kept.uses += 1;
         let now = kept.uses;
@@ -86,10 +139,10 @@ mod tests {
         let blocks = Blocks::of(25);
         let content = blocks.new_content();
         for block in 0..2 {
-            blocks.put(content, block, Arc::from([block as u8; 10]));
+            blocks.put(content, block, Arc::new(vec![block as u8; 10]));
         }
         assert!(blocks.get(content, 0).is_some());
-        blocks.put(content, 2, Arc::from([2; 10]));
+        blocks.put(content, 2, Arc::new(vec![2; 10]));
         assert!(blocks.get(content, 1).is_none());
         assert_eq!(blocks.get(content, 0).unwrap()[..], [0; 10]);
         assert_eq!(blocks.get(content, 2).unwrap()[..], [2; 10]);
@@ -100,9 +153,9 @@ mod tests {
     fn replaced_block_is_counted_once() {
         let blocks = Blocks::of(25);
         for _ in 0..10 {
-            blocks.put(1, 0, Arc::from([7; 10]));
+            blocks.put(1, 0, Arc::new(vec![7; 10]));
         }
-        blocks.put(1, 1, Arc::from([8; 10]));
+        blocks.put(1, 1, Arc::new(vec![8; 10]));
         assert!(blocks.get(1, 0).is_some() && blocks.get(1, 1).is_some());
     }
 }

@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use rustix::fs::{OFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 
+use crate::blocks::Piece;
 use crate::common::Common;
 use crate::in_place::Transformed;
 use crate::reading::Reading;
@@ -149,13 +150,15 @@ impl Content {
         self.shown(object).map(Some)
     }
 
-    pub(crate) fn read(&self, object: &Object, offset: u64, len: usize) -> Result<Vec<u8>> {
+    pub(crate) fn read(&self, object: &Object, offset: u64, len: usize) -> Result<Piece> {
         match &self.how {
-            How::InPlace { bytes, file, .. } => bytes.read(&*opened_source(file, object)?, &self.name, offset, len),
+            How::InPlace { bytes, file, .. } => {
+                bytes.read(&*opened_source(file, object)?, &self.name, offset, len).map(Piece::from)
+            }
             How::Converted { reading, writing } => {
                 let written = locked(writing).read(&self.target(object, reading), offset, len)?;
                 match written {
-                    Some(bytes) => Ok(bytes),
+                    Some(bytes) => Ok(bytes.into()),
                     None => reading.read(object, &self.name, offset, len),
                 }
             }

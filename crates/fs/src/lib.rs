@@ -16,10 +16,12 @@
 //! explains why.
 #![deny(unsafe_code)]
 
+mod ahead;
 mod blocks;
 mod common;
 mod content;
 mod control;
+mod decoder;
 mod filesystem;
 mod handles;
 mod in_place;

@@ -10,6 +10,7 @@ use fuser::{FileAttr, FileType as Kind, INodeNo, Notifier, OpenFlags, TimeOrNow}
 use rustix::fs::{FileType, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io::Errno;
 
+use crate::blocks::Piece;
 use crate::common::{Common, add};
 use crate::content::{Content, Shown};
 use crate::handles::{Handle, Handles, OpenFile};
@@ -361,7 +362,7 @@ impl Mounted {
         }
     }
 
-    pub(crate) fn read(&self, handle: &Handle, offset: u64, len: usize) -> Result<Vec<u8>> {
+    pub(crate) fn read(&self, handle: &Handle, offset: u64, len: usize) -> Result<Piece> {
         let Handle::File(OpenFile { node, file, .. }) = handle else { return Err(Errno::ISDIR) };
         let bytes = match (node.content(), file) {
             (Some(content), _) => content.read(&node.source(), offset, len)?,
@@ -369,7 +370,7 @@ impl Mounted {
                 let mut bytes = vec![0; len];
                 let count = read_at(file, &mut bytes, offset)?;
                 bytes.truncate(count);
-                bytes
+                bytes.into()
             }
             (None, None) => return Err(Errno::STALE),
         };

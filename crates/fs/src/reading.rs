@@ -4,22 +4,23 @@
 //! cache of blocks. A few decoders of a file stay where they are, so that several programs can read it in order at once.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use millstream_net::{Failure, Input, Pull};
+use millstream_net::Failure;
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
-use crate::blocks::BLOCK;
+use crate::ahead::{self, Ahead};
+use crate::blocks::{BLOCK, Block, Piece, next_block};
 use crate::common::{Common, add};
+use crate::decoder::Decoder;
 use crate::in_place;
 use crate::index::Index;
-use crate::index::gzip::{Checkpoints, Gunzip};
+use crate::index::gzip::Checkpoints;
 use crate::rules::SizeFrom;
 use crate::source::{Object, Result, Version};
-use crate::view::{Format, Member, Shape, View};
+use crate::view::{Format, Shape, View};
 
 /// Decoders of one file that stay where they are.
 const DECODERS: usize = 4;
@@ -28,39 +29,46 @@ const DECODERS: usize = 4;
 pub(crate) struct Reading {
     view: Arc<View>,
     common: Arc<Common>,
-    inner: Mutex<Inner>,
+    shared: Arc<Shared>,
 }
 
-struct Inner {
+pub(crate) struct Inner {
     /// `None` until the source is first looked at.
     version: Option<Version>,
     file: Option<Arc<File>>,
     /// Names the version in the cache.
-    content: u64,
+    pub(crate) content: u64,
     index: Option<Index>,
     checkpoints: Checkpoints,
     /// That which was used last is the last.
     decoders: Vec<Decoder>,
+    pub(crate) ahead: Ahead,
+    /// The block that a program has waited for last.
+    last_made: Option<u64>,
     size: Option<u64>,
+}
+
+/// What decoders that work ahead share with those that read.
+pub(crate) struct Shared {
+    inner: Mutex<Inner>,
+    /// A decoder that works ahead has made a block, or a program has asked for one.
+    pub(crate) changed: Condvar,
+}
+
+impl Shared {
+    pub(crate) fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Reading {
     pub(crate) fn new(view: Arc<View>, common: Arc<Common>) -> Reading {
-        let content = common.blocks.new_content();
-        let inner = Inner {
-            version: None,
-            file: None,
-            content,
-            index: None,
-            checkpoints: Checkpoints::default(),
-            decoders: Vec::new(),
-            size: None,
-        };
-        Reading { view, common, inner: Mutex::new(inner) }
+        let inner = Mutex::new(Inner::new(common.blocks.new_content()));
+        Reading { view, common, shared: Arc::new(Shared { inner, changed: Condvar::new() }) }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.inner()
     }
 
     /// Forgets everything about another version of the source. Returns whether there was one.
@@ -93,22 +101,28 @@ impl Reading {
         let mut inner = self.inner();
         inner.decoders.clear();
         inner.file = None;
+        inner.ahead.stop(&self.shared.changed);
     }
 
     /// Reads at most `len` bytes; fewer only at the end.
-    pub(crate) fn read(&self, object: &Object, name: &Path, offset: u64, len: usize) -> Result<Vec<u8>> {
+    pub(crate) fn read(&self, object: &Object, name: &Path, offset: u64, len: usize) -> Result<Piece> {
+        let within = (offset % BLOCK as u64) as usize;
+        let first = self.block(object, name, offset / BLOCK as u64)?;
+        let start = within.min(first.len());
+        if within + len <= BLOCK || first.len() < BLOCK {
+            let end = (within + len).min(first.len()).max(start);
+            return Ok(Piece::of_block(first, start..end));
+        }
         let mut bytes = Vec::with_capacity(len);
+        bytes.extend_from_slice(&first[start..]);
         while bytes.len() < len {
-            let at = offset + bytes.len() as u64;
-            let block = self.block(object, name, at / BLOCK as u64)?;
-            let within = (at % BLOCK as u64) as usize;
-            let Some(rest) = block.get(within..).filter(|rest| !rest.is_empty()) else { break };
-            bytes.extend_from_slice(&rest[..rest.len().min(len - bytes.len())]);
+            let block = self.block(object, name, (offset + bytes.len() as u64) / BLOCK as u64)?;
+            bytes.extend_from_slice(&block[..block.len().min(len - bytes.len())]);
             if block.len() < BLOCK {
                 break;
             }
         }
-        Ok(bytes)
+        Ok(bytes.into())
     }
 
     /// The size that programs are told; `None` where the rule says that it is not to be found out.
@@ -162,9 +176,9 @@ impl Reading {
         inner.open(object)?;
         let mut decoder = self.decoder(&mut inner, name, 0)?;
         let mut piece = vec![0; BLOCK];
-        while self.advance(&mut decoder, name, &mut piece)? > 0 {}
+        while decoder.fill(&mut piece).map_err(|failure| self.common.failed(name, &failure))? > 0 {}
         inner.check_unchanged(&self.common, name)?;
-        let size = decoder.position;
+        let size = decoder.position();
         self.keep_size(&mut inner, object, size);
         Ok(size)
     }
@@ -196,70 +210,73 @@ impl Reading {
     }
 
     /// A block of transformed bytes: shorter than others at the end, and empty behind it.
-    fn block(&self, object: &Object, name: &Path, block: u64) -> Result<Arc<[u8]>> {
+    fn block(&self, object: &Object, name: &Path, block: u64) -> Result<Block> {
         let mut inner = self.inner();
-        if let Some(bytes) = self.common.blocks.get(inner.content, block) {
-            add(&self.common.counts.hits, 1);
-            return Ok(bytes);
+        let wanted = block * BLOCK as u64;
+        loop {
+            if let Some(bytes) = self.common.blocks.get(inner.content, block) {
+                add(&self.common.counts.hits, 1);
+                inner.ahead.reached(block, &self.shared.changed);
+                return Ok(bytes);
+            }
+            let is_empty = inner.version.is_some_and(|version| version.size == 0) && self.is_empty_when_source_is();
+            if is_empty || inner.size.is_some_and(|size| size <= wanted) {
+                return Ok(Block::default());
+            }
+            if !inner.ahead.will_make(block) {
+                break;
+            }
+            inner.ahead.reached(block, &self.shared.changed);
+            inner = self.shared.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
         }
         add(&self.common.counts.misses, 1);
         inner.open(object)?;
-        let wanted = block * BLOCK as u64;
-        let is_empty = inner.version.is_some_and(|version| version.size == 0) && self.is_empty_when_source_is();
-        if is_empty || inner.size.is_some_and(|size| size <= wanted) {
-            return Ok(Arc::from([]));
-        }
         let mut decoder = self.decoder(&mut inner, name, wanted)?;
-        let made = self.make_blocks(&mut inner, &mut decoder, name, block);
-        let made = made.and_then(|made| inner.check_unchanged(&self.common, name).map(|()| made))?;
+        let made = self.make_blocks(&mut inner, &mut decoder, block);
+        let made = made.map_err(|failure| self.common.failed(name, &failure))?;
+        inner.check_unchanged(&self.common, name)?;
         if made.len() < BLOCK {
             match inner.size {
-                None => self.keep_size(&mut inner, object, decoder.position),
-                Some(size) if size == decoder.position => {}
+                None => self.keep_size(&mut inner, object, decoder.position()),
+                Some(size) if size == decoder.position() => {}
                 Some(size) => {
-                    let found = decoder.position;
+                    let found = decoder.position();
                     self.common.report(name, format_args!("there are {found} bytes in the source, which says {size}"));
                     return Err(Errno::IO);
                 }
             }
         }
-        inner.decoders.push(decoder);
-        if inner.decoders.len() > DECODERS {
-            inner.decoders.remove(0);
+        let is_in_order = inner.last_made.replace(block).is_some_and(|last| last + 1 == block);
+        if is_in_order && made.len() == BLOCK {
+            ahead::start(&self.shared, &self.common, &mut inner, decoder, block);
+        } else {
+            inner.keep(decoder);
         }
         Ok(made)
     }
 
     /// Has a decoder make blocks until it has made this one, or reached the end.
-    fn make_blocks(&self, inner: &mut Inner, decoder: &mut Decoder, name: &Path, block: u64) -> Result<Arc<[u8]>> {
-        let begun = decoder.position % BLOCK as u64;
+    fn make_blocks(
+        &self,
+        inner: &mut Inner,
+        decoder: &mut Decoder,
+        block: u64,
+    ) -> std::result::Result<Block, Failure> {
+        let begun = decoder.position() % BLOCK as u64;
         if begun > 0 {
             // A place within a block: its rest alone is of no use.
-            let mut rest = vec![0; BLOCK - begun as usize];
-            self.advance(decoder, name, &mut rest)?;
+            decoder.fill(&mut vec![0; BLOCK - begun as usize])?;
         }
         loop {
-            let at = decoder.position / BLOCK as u64;
-            let mut bytes = vec![0; BLOCK];
-            let count = self.advance(decoder, name, &mut bytes)?;
-            bytes.truncate(count);
-            let bytes: Arc<[u8]> = bytes.into();
+            let at = decoder.position() / BLOCK as u64;
+            let bytes = next_block(decoder, None)?;
             self.common.blocks.put(inner.content, at, Arc::clone(&bytes));
             match at {
                 at if at == block => return Ok(bytes),
-                _ if count < BLOCK => return Ok(Arc::from([])),
+                _ if bytes.len() < BLOCK => return Ok(Block::default()),
                 _ => {}
             }
         }
-    }
-
-    /// Fills a buffer with what comes next. Fewer bytes: the end.
-    fn advance(&self, decoder: &mut Decoder, name: &Path, bytes: &mut [u8]) -> Result<usize> {
-        let count = decoder.fill(bytes).map_err(|failure| self.common.failed(name, &failure))?;
-        let applied = in_place::apply(&mut decoder.behind, decoder.position, &mut bytes[..count]);
-        applied.map_err(|failure| self.common.failed(name, &failure))?;
-        decoder.position += count as u64;
-        Ok(count)
     }
 
     /// The decoder that gets to `wanted` soonest, without the list.
@@ -271,38 +288,14 @@ impl Reading {
             }
             _ => 0,
         };
-        let near = inner.decoders.iter().enumerate().filter(|(_, decoder)| (place..=wanted).contains(&decoder.position));
-        if let Some((nearest, _)) = near.max_by_key(|(_, decoder)| decoder.position) {
+        let near = inner.decoders.iter().enumerate().filter(|(_, decoder)| (place..=wanted).contains(&decoder.position()));
+        if let Some((nearest, _)) = near.max_by_key(|(_, decoder)| decoder.position()) {
             return Ok(inner.decoders.remove(nearest));
         }
-        self.new_decoder(inner, place).map_err(|failure| self.common.failed(name, &failure))
-    }
-
-    /// A decoder that begins at a place, or before where there is none.
-    fn new_decoder(&self, inner: &Inner, plain: u64) -> std::result::Result<Decoder, Failure> {
-        let Some(file) = &inner.file else { return Err(Failure::Unfit("the source is not open".into())) };
-        let source = |header: &[u8], offset| {
-            let bytes = Box::new(Bytes { header: header.into(), file: Arc::clone(file), offset });
-            Input { bytes, name: "the source".into(), offset }
-        };
-        let Shape::Format(format) = self.view.shape() else {
-            let made = Made::Line(self.view.pull(source(&[], 0))?);
-            return Ok(Decoder { made, behind: Vec::new(), position: 0, end: None });
-        };
-        let behind = self.view.readers_behind_format()?;
-        let place = inner.index.as_ref().and_then(|index| Some((index, index.before(plain)?)));
-        if *format == Format::Gzip && place.is_none() {
-            let gunzip = Gunzip::new(Arc::clone(file), &inner.checkpoints, plain)?;
-            let position = gunzip.position();
-            return Ok(Decoder { made: Made::Gunzip(gunzip), behind, position, end: None });
-        }
-        let Some((index, place)) = place else {
-            let made = Made::Line(self.view.pull_format(source(&[], 0))?);
-            return Ok(Decoder { made, behind, position: 0, end: None });
-        };
-        let end = index.size.filter(|_| index.ends_at_size);
-        let made = Made::Line(self.view.pull_format(source(&index.header, place.source))?);
-        Ok(Decoder { made, behind, position: place.plain, end })
+        let file = inner.file.as_ref().ok_or(Errno::BADF)?;
+        let index = inner.index.clone().unwrap_or_default();
+        let decoder = Decoder::new(&self.view, file, &index, &inner.checkpoints, place);
+        decoder.map_err(|failure| self.common.failed(name, &failure))
     }
 }
 
@@ -315,16 +308,34 @@ fn kept_as(version: Version, size: u64) -> String {
 }
 
 impl Inner {
-    fn forget(&mut self, content: u64) {
-        *self = Inner {
+    fn new(content: u64) -> Inner {
+        Inner {
             version: None,
             file: None,
             content,
             index: None,
             checkpoints: Checkpoints::default(),
             decoders: Vec::new(),
+            ahead: Ahead::default(),
+            last_made: None,
             size: None,
-        };
+        }
+    }
+
+    /// A decoder that works ahead finds another content, and ends.
+    fn forget(&mut self, content: u64) {
+        *self = Inner::new(content);
+    }
+
+    /// Keeps a decoder where it is, instead of the one that was used longest ago.
+    pub(crate) fn keep(&mut self, decoder: Decoder) {
+        if self.file.is_none() {
+            return;
+        }
+        self.decoders.push(decoder);
+        if self.decoders.len() > DECODERS {
+            self.decoders.remove(0);
+        }
     }
 
     fn open(&mut self, object: &Object) -> Result<()> {
@@ -342,72 +353,25 @@ impl Inner {
         self.index.as_ref().ok_or_else(|| std::io::ErrorKind::NotFound.into())
     }
 
+    /// Whether a block that was made for a content is one of it: the source is as it was, and ends where it says.
+    pub(crate) fn accepts(&mut self, content: u64, is_last: bool, end: u64) -> bool {
+        let is_same = self.content == content && self.is_unchanged().unwrap_or(false);
+        is_same && (!is_last || *self.size.get_or_insert(end) == end)
+    }
+
+    fn is_unchanged(&self) -> Result<bool> {
+        let Some(file) = &self.file else { return Ok(true) };
+        let now = Version::of(&rustix::fs::fstat(file)?);
+        Ok(self.version.is_none_or(|version| version == now))
+    }
+
     /// What was decompressed of a source that changed meanwhile is neither the old file nor the new one.
     fn check_unchanged(&mut self, common: &Common, name: &Path) -> Result<()> {
-        let Some(file) = &self.file else { return Ok(()) };
-        let now = Version::of(&rustix::fs::fstat(file)?);
-        if self.version.is_none_or(|version| version == now) {
+        if self.is_unchanged()? {
             return Ok(());
         }
         common.report(name, "the source was changed while it was read; open it again");
         self.forget(common.blocks.new_content());
         Err(Errno::IO)
-    }
-}
-
-/// Goes over the source in order.
-struct Decoder {
-    made: Made,
-    /// Transforms in place behind the format.
-    behind: Vec<Member>,
-    /// Of the output, where the next byte stands.
-    position: u64,
-    /// Where it has to stop, if it would not by itself.
-    end: Option<u64>,
-}
-
-enum Made {
-    Line(Pull),
-    Gunzip(Gunzip),
-}
-
-impl Decoder {
-    fn fill(&mut self, bytes: &mut [u8]) -> std::result::Result<usize, Failure> {
-        let most = self.end.map_or(bytes.len() as u64, |end| (end - self.position.min(end)).min(bytes.len() as u64));
-        let bytes = &mut bytes[..most as usize];
-        match &mut self.made {
-            Made::Line(pull) => pull.fill(bytes),
-            Made::Gunzip(gunzip) => {
-                let mut filled = 0;
-                while filled < bytes.len() {
-                    match gunzip.read(&mut bytes[filled..])? {
-                        0 => break,
-                        count => filled += count,
-                    }
-                }
-                Ok(filled)
-            }
-        }
-    }
-}
-
-/// The source from a place on, after the header of the stream.
-struct Bytes {
-    header: Vec<u8>,
-    file: Arc<File>,
-    offset: u64,
-}
-
-impl std::io::Read for Bytes {
-    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
-        if !self.header.is_empty() {
-            let count = self.header.len().min(out.len());
-            out[..count].copy_from_slice(&self.header[..count]);
-            self.header.drain(..count);
-            return Ok(count);
-        }
-        let count = self.file.read_at(out, self.offset)?;
-        self.offset += count as u64;
-        Ok(count)
     }
 }

@@ -1,0 +1,108 @@
+//! Goes over a source in order, from its beginning or from a place that the format allows.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use millstream_net::{Failure, Input, Pull};
+
+use crate::in_place;
+use crate::index::Index;
+use crate::index::gzip::{Checkpoints, Gunzip};
+use crate::view::{Format, Member, Shape, View};
+
+/// A decoder of one file.
+pub(crate) struct Decoder {
+    made: Made,
+    /// Transforms in place behind the format.
+    behind: Vec<Member>,
+    /// Of the output, where the next byte stands.
+    position: u64,
+    /// Where it has to stop, if it would not by itself.
+    end: Option<u64>,
+}
+
+enum Made {
+    Line(Pull),
+    Gunzip(Gunzip),
+}
+
+impl Decoder {
+    /// A decoder that begins at the last place that is not behind `plain`.
+    pub(crate) fn new(
+        view: &View,
+        file: &Arc<File>,
+        index: &Index,
+        checkpoints: &Checkpoints,
+        plain: u64,
+    ) -> Result<Decoder, Failure> {
+        let source = |header: &[u8], offset| {
+            let bytes = Box::new(Bytes { header: header.into(), file: Arc::clone(file), offset });
+            Input { bytes, name: "the source".into(), offset }
+        };
+        let Shape::Format(format) = view.shape() else {
+            let made = Made::Line(view.pull(source(&[], 0))?);
+            return Ok(Decoder { made, behind: Vec::new(), position: 0, end: None });
+        };
+        let behind = view.readers_behind_format()?;
+        let place = index.before(plain);
+        if *format == Format::Gzip && place.is_none() {
+            let gunzip = Gunzip::new(Arc::clone(file), checkpoints, plain)?;
+            let position = gunzip.position();
+            return Ok(Decoder { made: Made::Gunzip(gunzip), behind, position, end: None });
+        }
+        let Some(place) = place else {
+            let made = Made::Line(view.pull_format(source(&[], 0))?);
+            return Ok(Decoder { made, behind, position: 0, end: None });
+        };
+        let end = index.size.filter(|_| index.ends_at_size);
+        let made = Made::Line(view.pull_format(source(&index.header, place.source))?);
+        Ok(Decoder { made, behind, position: place.plain, end })
+    }
+
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Fills a buffer with what comes next. Fewer bytes: the end.
+    pub(crate) fn fill(&mut self, bytes: &mut [u8]) -> Result<usize, Failure> {
+        let most = self.end.map_or(bytes.len() as u64, |end| (end - self.position.min(end)).min(bytes.len() as u64));
+        let bytes = &mut bytes[..most as usize];
+        let mut count = 0;
+        while count < bytes.len() {
+            let more = match &mut self.made {
+                Made::Line(pull) => pull.fill(&mut bytes[count..])?,
+                Made::Gunzip(gunzip) => gunzip.read(&mut bytes[count..])?,
+            };
+            if more == 0 {
+                break;
+            }
+            count += more;
+        }
+        in_place::apply(&mut self.behind, self.position, &mut bytes[..count])?;
+        self.position += count as u64;
+        Ok(count)
+    }
+}
+
+/// The source from a place on, after the header of the stream.
+struct Bytes {
+    header: Vec<u8>,
+    file: Arc<File>,
+    offset: u64,
+}
+
+impl io::Read for Bytes {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if !self.header.is_empty() {
+            let count = self.header.len().min(out.len());
+            out[..count].copy_from_slice(&self.header[..count]);
+            self.header.drain(..count);
+            return Ok(count);
+        }
+        let count = self.file.read_at(out, self.offset)?;
+        self.offset += count as u64;
+        Ok(count)
+    }
+}
