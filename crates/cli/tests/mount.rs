@@ -314,6 +314,27 @@ fn daemon_ends_on_signals_and_when_it_is_unmounted() {
 }
 
 #[test]
+fn more_files_than_descriptors_are_served() {
+    let mount = Mounted::with_descriptors(400);
+    for directory in 0..3 {
+        fs::create_dir(mount.source(&directory.to_string())).unwrap();
+        for file in 0..1000 {
+            fs::write(mount.source(&format!("{directory}/{file}")), format!("{directory} {file}")).unwrap();
+        }
+    }
+    let archived = output(Command::new("sh").args(["-c", "tar c . | tar xO | wc -c"]).current_dir(mount.at("")));
+    assert_eq!((archived.stdout.trim(), archived.stderr.as_str()), ("14670", ""), "{}", mount.log());
+    // Those that are open stay.
+    let open: Vec<File> = (0..100).map(|file| File::open(mount.at(&format!("0/{file}"))).unwrap()).collect();
+    assert_eq!(mount.names("2").len(), 1000);
+    for (number, mut file) in open.into_iter().enumerate() {
+        let mut text = String::new();
+        file.read_to_string(&mut text).unwrap();
+        assert_eq!(text, format!("0 {number}"));
+    }
+}
+
+#[test]
 fn wrong_use_is_told_in_a_sentence() {
     let scratch = common::Scratch::new();
     let (source, point) = (scratch.path("source"), scratch.path("point"));

@@ -69,8 +69,8 @@ impl Mount {
                 source_path.display()
             ));
         }
-        allow_many_files();
-        let mounted = Mounted::new(&source_path, rules, Common::new(options.cache_bytes, options.log));
+        let files = allow_many_files();
+        let mounted = Mounted::new(&source_path, rules, Common::new(options.cache_bytes, options.log), files / 2);
         let mounted = Arc::new(mounted.map_err(|error| format!("cannot open '{}': {error}", source.display()))?);
         let served = Served { mounted: Arc::clone(&mounted), passes_through: options.passthrough };
         let session = Session::new(served, &mount_point, &config(&source_path, options));
@@ -175,9 +175,17 @@ fn why_not(mount_point: &Path, error: &io::Error) -> String {
     }
 }
 
-/// Each file that the kernel remembers takes a descriptor.
-fn allow_many_files() {
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // As many as it may have; with fewer, programs get EMFILE sooner.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+/// Descriptors that a mount has use for, at most.
+const FILES: u64 = 1 << 20;
+
+/// Each file that the kernel remembers takes a descriptor. Returns how many there may be.
+fn allow_many_files() -> usize {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    // Root may have more than it was given; others as many as they were.
+    for most in [Some(FILES.max(maximum.unwrap_or(FILES))), maximum] {
+        if setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most }).is_ok() {
+            return most.unwrap_or(FILES) as usize;
+        }
+    }
+    current.unwrap_or(FILES) as usize
 }

@@ -60,14 +60,15 @@ pub(crate) struct Maker {
 }
 
 impl Mounted {
-    pub(crate) fn new(source: &Path, rules: Rules, common: Common) -> Result<Mounted> {
+    /// `most`: files that are remembered, each of which takes a descriptor.
+    pub(crate) fn new(source: &Path, rules: Rules, common: Common, most: usize) -> Result<Mounted> {
         let root = Object::root(source)?;
         let stat = root.stat()?;
         let path = root.path()?;
         Ok(Mounted {
             source: path.clone(),
             names: Names::new(rules, path),
-            nodes: Nodes::new(root, &stat),
+            nodes: Nodes::new(root, &stat, most),
             handles: Handles::default(),
             common: Arc::new(common),
             gives_owners: rustix::process::geteuid().is_root(),
@@ -84,19 +85,39 @@ impl Mounted {
     }
 
     /// The node behind a name. The kernel will remember it.
-    pub(crate) fn lookup(&self, parent: INodeNo, name: &OsStr) -> Result<Arc<Node>> {
+    pub(crate) fn lookup(self: &Arc<Self>, parent: INodeNo, name: &OsStr) -> Result<Arc<Node>> {
         let named = self.names.find(&*self.directory(parent)?, name)?;
-        Ok(self.found(named))
+        Ok(self.found(parent, name, named))
     }
 
-    fn found(&self, named: Named) -> Arc<Node> {
+    fn found(self: &Arc<Self>, parent: INodeNo, name: &OsStr, named: Named) -> Arc<Node> {
         let Named { object, stat, view, .. } = named;
         let content = |object: &Object| {
             let view = view.as_ref()?;
             let name = object.path().unwrap_or_default();
             Some(Content::new(Arc::clone(view), Arc::clone(&self.common), name, 0))
         };
-        self.nodes.found(object, &stat, view.as_ref(), content)
+        let node = self.nodes.found((parent.0, name), object, &stat, view.as_ref(), content);
+        self.thin_out();
+        node
+    }
+
+    /// Has the kernel forget the oldest files, if there are too many. It does so for those that no program has open.
+    fn thin_out(self: &Arc<Self>) {
+        let Some(notifier) = self.notifier.get().cloned() else { return };
+        let Some(surplus) = self.nodes.surplus() else { return };
+        let mounted = Arc::clone(self);
+        let forget = move || {
+            for named in surplus {
+                // One that is not known by this name any more is known by another, or not at all.
+                let _ = notifier.inval_entry(INodeNo(named.parent), &named.name);
+            }
+            mounted.nodes.thinned();
+        };
+        // Not from this thread, which the kernel may be waiting for with the directory locked.
+        if std::thread::Builder::new().name("thin out".into()).spawn(forget).is_err() {
+            self.nodes.thinned();
+        }
     }
 
     pub(crate) fn attributes(&self, node: &Node) -> Result<FileAttr> {
@@ -142,7 +163,7 @@ impl Mounted {
 
     /// Makes a file and opens it.
     pub(crate) fn create(
-        &self,
+        self: &Arc<Self>,
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
@@ -153,7 +174,7 @@ impl Mounted {
         let (source, view) = self.names.for_new(&directory, name)?;
         let file = directory.create(&source, opened_with(flags), Mode::from_raw_mode(mode & 0o7777))?;
         let named = self.made(&directory, source, view, mode, maker)?;
-        let node = self.found(named);
+        let node = self.found(parent, name, named);
         self.count_open();
         let can_write = is_for_writing(opened_with(flags));
         let Some(content) = node.content() else {
@@ -166,7 +187,7 @@ impl Mounted {
     }
 
     pub(crate) fn make_node(
-        &self,
+        self: &Arc<Self>,
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
@@ -181,17 +202,19 @@ impl Mounted {
         };
         let kind = if kind == FileType::Unknown { FileType::RegularFile } else { kind };
         directory.make_node(&source, kind, Mode::from_raw_mode(mode & 0o7777), device)?;
-        Ok(self.found(self.made(&directory, source, view, mode, maker)?))
+        let named = self.made(&directory, source, view, mode, maker)?;
+        Ok(self.found(parent, name, named))
     }
 
-    pub(crate) fn make_directory(&self, parent: INodeNo, name: &OsStr, mode: u32, maker: Maker) -> Result<Arc<Node>> {
+    pub(crate) fn make_directory(self: &Arc<Self>, parent: INodeNo, name: &OsStr, mode: u32, maker: Maker) -> Result<Arc<Node>> {
         let directory = self.directory(parent)?;
         directory.make_directory(name, Mode::from_raw_mode(mode & 0o7777))?;
-        Ok(self.found(self.made(&directory, name.to_owned(), None, mode, maker)?))
+        let named = self.made(&directory, name.to_owned(), None, mode, maker)?;
+        Ok(self.found(parent, name, named))
     }
 
     pub(crate) fn make_symlink(
-        &self,
+        self: &Arc<Self>,
         parent: INodeNo,
         name: &OsStr,
         target: &Path,
@@ -199,7 +222,8 @@ impl Mounted {
     ) -> Result<Arc<Node>> {
         let directory = self.directory(parent)?;
         directory.make_symlink(name, target)?;
-        Ok(self.found(self.made(&directory, name.to_owned(), None, 0, maker)?))
+        let named = self.made(&directory, name.to_owned(), None, 0, maker)?;
+        Ok(self.found(parent, name, named))
     }
 
     /// What was just made, given to its maker.
@@ -230,7 +254,7 @@ impl Mounted {
         Ok(Named { object, stat, source, view })
     }
 
-    pub(crate) fn make_link(&self, node: &Node, parent: INodeNo, name: &OsStr) -> Result<Arc<Node>> {
+    pub(crate) fn make_link(self: &Arc<Self>, node: &Node, parent: INodeNo, name: &OsStr) -> Result<Arc<Node>> {
         let directory = self.directory(parent)?;
         let source = match node.content() {
             Some(content) => {
@@ -392,7 +416,7 @@ impl Mounted {
 
     /// A name in a directory that is being listed, with its attributes if they can be had at once, and without a size if not.
     /// The kernel will remember it.
-    pub(crate) fn look_ahead(&self, parent: INodeNo, name: &OsStr) -> Option<(Arc<Node>, FileAttr, bool)> {
+    pub(crate) fn look_ahead(self: &Arc<Self>, parent: INodeNo, name: &OsStr) -> Option<(Arc<Node>, FileAttr, bool)> {
         let node = self.lookup(parent, name).ok()?;
         let found = self.attributes_at_once(&node).and_then(|attributes| match attributes {
             Some(attributes) => Ok((attributes, true)),

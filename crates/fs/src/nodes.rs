@@ -1,10 +1,11 @@
 //! What the kernel knows of the mount: files and directories by number.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::ffi::{OsStr, OsString};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use fuser::BackingId;
-use rustix::fs::Stat;
+use rustix::fs::{FileType, Stat};
 
 use crate::content::Content;
 use crate::source::Object;
@@ -58,6 +59,8 @@ impl Key {
 /// All nodes that the kernel remembers.
 pub(crate) struct Nodes {
     device: u64,
+    /// Each takes a descriptor: with more, the kernel is asked to forget some.
+    most: usize,
     table: Mutex<Table>,
 }
 
@@ -67,6 +70,17 @@ struct Table {
     by_key: HashMap<Key, u64>,
     /// The last number that was made up.
     made_up: u64,
+    /// Those that the kernel can be asked to forget, the oldest first. Some are forgotten already.
+    by_age: VecDeque<Named>,
+    is_being_thinned: bool,
+}
+
+/// A node that is no directory, and the name by which the kernel has found it.
+#[derive(Clone, Debug)]
+pub(crate) struct Named {
+    id: u64,
+    pub(crate) parent: u64,
+    pub(crate) name: OsString,
 }
 
 struct Known {
@@ -81,8 +95,8 @@ const MADE_UP: u64 = 1 << 56;
 
 impl Nodes {
     /// The root, which the kernel never forgets.
-    pub(crate) fn new(root: Object, stat: &Stat) -> Nodes {
-        let nodes = Nodes { device: stat.st_dev, table: Mutex::default() };
+    pub(crate) fn new(root: Object, stat: &Stat, most: usize) -> Nodes {
+        let nodes = Nodes { device: stat.st_dev, most, table: Mutex::default() };
         let mut table = nodes.table();
         let key = Key::of(stat, None);
         let node = Arc::new(new_node(ROOT, root, None));
@@ -104,9 +118,10 @@ impl Nodes {
         self.table().known.len()
     }
 
-    /// The node of a source in a view; `content` is asked for a new one. The kernel is told of it once more.
+    /// The node of a source in a view, under a name; `content` is asked for a new one. The kernel is told of it once more.
     pub(crate) fn found(
         &self,
+        (parent, name): (u64, &OsStr),
         source: Object,
         stat: &Stat,
         view: Option<&Arc<View>>,
@@ -126,7 +141,26 @@ impl Nodes {
         let node = Arc::new(new_node(id, source, content));
         table.known.insert(id, Known { node: Arc::clone(&node), key, lookups: 1 });
         table.by_key.insert(key, id);
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+            table.by_age.push_back(Named { id, parent, name: name.to_owned() });
+            table.prune();
+        }
         node
+    }
+
+    /// The oldest nodes, if there are too many. Only one thread gets them, until it says that it is [done](Nodes::thinned).
+    pub(crate) fn surplus(&self) -> Option<Vec<Named>> {
+        let mut table = self.table();
+        if table.known.len() <= self.most || std::mem::replace(&mut table.is_being_thinned, true) {
+            return None;
+        }
+        let count = table.by_age.len() - table.by_age.len().min(self.most / 2);
+        Some(table.by_age.drain(..count).collect())
+    }
+
+    /// The kernel was asked to forget the surplus.
+    pub(crate) fn thinned(&self) {
+        self.table().is_being_thinned = false;
     }
 
     /// The kernel has forgotten so many of the times that it was told of a node.
@@ -161,6 +195,14 @@ impl Nodes {
 }
 
 impl Table {
+    /// Drops what the kernel has forgotten by itself, when it is more than what it has not.
+    fn prune(&mut self) {
+        let Table { by_age, known, .. } = self;
+        if by_age.len() > 2 * known.len() + 1000 {
+            by_age.retain(|named| known.contains_key(&named.id));
+        }
+    }
+
     fn make_up(&mut self) -> u64 {
         self.made_up += 1;
         MADE_UP + self.made_up

@@ -28,7 +28,19 @@ impl Mounted {
         })
     }
 
-        pub(crate) fn with_rules(rules: &str) -> Mounted {
+        /// With fewer descriptors than it asks for: root could have more, but for the capability.
+    pub(crate) fn with_descriptors(most: u32) -> Mounted {
+        Mounted::started(&|scratch| {
+            let mount = millstream(["mount", "--foreground"]);
+            let mut command = Command::new("setpriv");
+            command.args(["--bounding-set=-sys_resource", "sh", "-c"]);
+            command.arg(format!("ulimit -n {most}; exec \"$0\" \"$@\"")).arg(mount.get_program()).args(mount.get_args());
+            command.arg(scratch.path("source")).arg(scratch.path("mount"));
+            command
+        })
+    }
+
+    pub(crate) fn with_rules(rules: &str) -> Mounted {
         Mounted::started(&|scratch| {
             fs::write(scratch.path("rules.toml"), rules).unwrap();
             let mut command = millstream(["mount", "--foreground"]);
