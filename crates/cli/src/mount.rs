@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use millstream_fs::{Log, Mount, Options as MountOptions, Rules, Unmounter};
+use millstream_sys::memory;
 use millstream_sys::signals::{self, Held};
 
 use crate::bytes;
@@ -88,6 +89,7 @@ pub(crate) fn mount(options: &Options) -> Result<ExitCode, Failure> {
     // Before there are other threads, which would be ended by a signal themselves.
     let held = Held::hold();
     report_panics();
+    memory::share_heap();
     let mount_options = MountOptions {
         read_only: options.read_only,
         allow_other: options.allow_other,
@@ -96,8 +98,7 @@ pub(crate) fn mount(options: &Options) -> Result<ExitCode, Failure> {
         log: if options.as_daemon { Log::Syslog } else { Log::Stderr },
         ..MountOptions::default()
     };
-    let mut mount =
-        Mount::new(&options.source, &options.mount_point, rules, &mount_options).map_err(Failure::own)?;
+    let mut mount = Mount::new(&options.source, &options.mount_point, rules, &mount_options).map_err(Failure::own)?;
     unmount_on_signals(held, mount.unmounter());
     if options.as_daemon {
         daemon::is_ready()?;

@@ -23,7 +23,9 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 fn text(lines: usize) -> Vec<u8> {
-    (0..lines).flat_map(|line| format!("{line}\tthe {} of\tthe x{}\n", line * 7919 % 1000, line % 13).into_bytes()).collect()
+    (0..lines)
+        .flat_map(|line| format!("{line}\tthe {} of\tthe x{}\n", line * 7919 % 1000, line % 13).into_bytes())
+        .collect()
 }
 
 #[test]

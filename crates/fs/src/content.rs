@@ -121,9 +121,7 @@ impl Content {
 
     pub(crate) fn shown(&self, object: &Object) -> Result<Shown> {
         match &self.how {
-            How::InPlace { .. } => {
-                Ok(Shown { size: object.stat()?.st_size as u64, written: None, is_unknown: false })
-            }
+            How::InPlace { .. } => Ok(Shown { size: object.stat()?.st_size as u64, written: None, is_unknown: false }),
             How::Converted { reading, writing } => {
                 let (size, written) = {
                     let writing = locked(writing);
@@ -216,9 +214,7 @@ impl Content {
                 }
                 Ok(None)
             }
-            How::Converted { reading, writing } => {
-                self.commit_locked(&mut locked(writing), reading, object, is_synced)
-            }
+            How::Converted { reading, writing } => self.commit_locked(&mut locked(writing), reading, object, is_synced),
         }
     }
 
@@ -273,7 +269,6 @@ impl Content {
     fn target<'a>(&'a self, object: &'a Object, reading: &'a Reading) -> Target<'a> {
         Target { view: &self.view, common: &self.common, object, reading, name: &self.name }
     }
-
 }
 
 fn locked(writing: &Mutex<Writing>) -> MutexGuard<'_, Writing> {

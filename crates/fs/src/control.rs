@@ -67,7 +67,9 @@ fn explained(file: &Path, error: Errno) -> String {
     let file = file.display();
     match error {
         Errno::NOTTY => format!("'{file}' is not in a directory that millstream has mounted"),
-        Errno::BUSY => format!("programs have '{file}' open, and the kernel reads it itself: bind it with a rule first"),
+        Errno::BUSY => {
+            format!("programs have '{file}' open, and the kernel reads it itself: bind it with a rule first")
+        }
         Errno::NODATA => format!("no stage was pushed on '{file}'"),
         error => format!("cannot change the stages of '{file}': {error}"),
     }

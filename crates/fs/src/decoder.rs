@@ -37,12 +37,12 @@ impl Decoder {
         checkpoints: &Checkpoints,
         plain: u64,
     ) -> Result<Decoder, Failure> {
-        let source = |header: &[u8], offset| {
-            let bytes = Box::new(Bytes { header: header.into(), file: Arc::clone(file), offset });
+        let source = |header: &[u8], offset, end| {
+            let bytes = Box::new(Bytes { header: header.into(), file: Arc::clone(file), offset, end });
             Input { bytes, name: "the source".into(), offset }
         };
         let Shape::Format(format) = view.shape() else {
-            let made = Made::Line(view.pull(source(&[], 0))?);
+            let made = Made::Line(view.pull(source(&[], 0, None))?);
             return Ok(Decoder { made, behind: Vec::new(), position: 0, end: None });
         };
         let behind = view.readers_behind_format()?;
@@ -53,11 +53,12 @@ impl Decoder {
             return Ok(Decoder { made: Made::Gunzip(gunzip), behind, position, end: None });
         }
         let Some(place) = place else {
-            let made = Made::Line(view.pull_format(source(&[], 0))?);
+            let made = Made::Line(view.pull_format(source(&[], 0, None))?);
             return Ok(Decoder { made, behind, position: 0, end: None });
         };
-        let end = index.size.filter(|_| index.ends_at_size);
-        let made = Made::Line(view.pull_format(source(&index.header, place.source))?);
+        // Behind it the decoder would miss what comes there.
+        let end = index.size.filter(|_| index.end.is_some());
+        let made = Made::Line(view.pull_format(source(&index.header, place.source, index.end))?);
         Ok(Decoder { made, behind, position: place.plain, end })
     }
 
@@ -91,6 +92,8 @@ struct Bytes {
     header: Vec<u8>,
     file: Arc<File>,
     offset: u64,
+    /// Where it ends, if before the end of the file.
+    end: Option<u64>,
 }
 
 impl io::Read for Bytes {
@@ -101,7 +104,8 @@ impl io::Read for Bytes {
             self.header.drain(..count);
             return Ok(count);
         }
-        let count = self.file.read_at(out, self.offset)?;
+        let most = self.end.map_or(u64::MAX, |end| end.saturating_sub(self.offset)).min(out.len() as u64);
+        let count = self.file.read_at(&mut out[..most as usize], self.offset)?;
         self.offset += count as u64;
         Ok(count)
     }

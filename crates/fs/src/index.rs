@@ -30,8 +30,8 @@ pub(crate) struct Index {
     pub(crate) size: Option<u64>,
     /// Bytes that have to come before those of a place: the header of the stream.
     pub(crate) header: Vec<u8>,
-    /// Whether the size has to be asked of the index, because the end of the file is not reached from a place.
-    pub(crate) ends_at_size: bool,
+    /// Where the file has to end for a decoder that begins at a place: what follows is about the file as a whole.
+    pub(crate) end: Option<u64>,
 }
 
 impl Index {

@@ -52,11 +52,7 @@ pub(crate) struct Links {
 
 impl Links {
     /// The file that appears under a name because of a link.
-    pub(crate) fn find(
-        &self,
-        directory: &Object,
-        name: &OsStr,
-    ) -> Result<Option<(Object, Stat, OsString, Arc<View>)>> {
+    pub(crate) fn find(&self, directory: &Object, name: &OsStr) -> Result<Option<(Object, Stat, OsString, Arc<View>)>> {
         if !has_links(directory)? {
             return Ok(None);
         }
@@ -176,7 +172,8 @@ pub fn links(file: &Path) -> std::result::Result<Vec<Link>, String> {
     let mut links = Vec::new();
     for name in linked(&object).map_err(unreadable)? {
         let value = object.whole_attribute(&format!("{LINK}{name}")).map_err(unreadable)?.unwrap_or_default();
-        let network = serde_json::from_slice::<Written>(&value).map_or_else(|_| "(unreadable)".into(), |link| link.read);
+        let network =
+            serde_json::from_slice::<Written>(&value).map_or_else(|_| "(unreadable)".into(), |link| link.read);
         links.push(Link { name, network });
     }
     links.sort_by(|left, right| left.name.cmp(&right.name));

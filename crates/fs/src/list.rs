@@ -30,7 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// # Errors
 /// What is wrong, as a sentence.
 pub fn mounts() -> Result<Vec<Listed>, String> {
-    let text = std::fs::read("/proc/self/mountinfo").map_err(|error| format!("cannot read /proc/self/mountinfo: {error}"))?;
+    let text =
+        std::fs::read("/proc/self/mountinfo").map_err(|error| format!("cannot read /proc/self/mountinfo: {error}"))?;
     let text = String::from_utf8_lossy(&text).into_owned();
     Ok(text.lines().filter_map(listed).collect())
 }

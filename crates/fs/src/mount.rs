@@ -122,7 +122,7 @@ impl Unmounter {
 
     /// Puts what programs have written into the sources, and ends this process: they get errors from now on.
     pub fn abandon(&mut self) -> ! {
-        self.mounted.close_all();
+        self.mounted.commit_all();
         std::process::exit(0)
     }
 }
@@ -136,10 +136,9 @@ impl std::fmt::Debug for Unmounter {
 fn directory(path: &Path) -> Result<PathBuf, String> {
     let canonical = std::fs::canonicalize(path);
     let canonical = canonical.map_err(|error| match error.raw_os_error() {
-        Some(libc::ENOTCONN) => format!(
-            "'{0}' is still mounted by a daemon that has died; unmount it first: umount '{0}'",
-            path.display()
-        ),
+        Some(libc::ENOTCONN) => {
+            format!("'{0}' is still mounted by a daemon that has died; unmount it first: umount '{0}'", path.display())
+        }
         _ => format!("cannot open '{}': {error}", path.display()),
     })?;
     if canonical.is_dir() { Ok(canonical) } else { Err(format!("'{}' is no directory", path.display())) }

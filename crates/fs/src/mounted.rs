@@ -1,8 +1,8 @@
 //! What the calls of programs do: the mount, without the protocol.
 
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
 use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -206,7 +206,13 @@ impl Mounted {
         Ok(self.found(parent, name, named))
     }
 
-    pub(crate) fn make_directory(self: &Arc<Self>, parent: INodeNo, name: &OsStr, mode: u32, maker: Maker) -> Result<Arc<Node>> {
+    pub(crate) fn make_directory(
+        self: &Arc<Self>,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        maker: Maker,
+    ) -> Result<Arc<Node>> {
         let directory = self.directory(parent)?;
         directory.make_directory(name, Mode::from_raw_mode(mode & 0o7777))?;
         let named = self.made(&directory, name.to_owned(), None, mode, maker)?;
@@ -257,9 +263,7 @@ impl Mounted {
     pub(crate) fn make_link(self: &Arc<Self>, node: &Node, parent: INodeNo, name: &OsStr) -> Result<Arc<Node>> {
         let directory = self.directory(parent)?;
         let source = match node.content() {
-            Some(content) => {
-                self.names.for_view(&directory, name, content.view())?.ok_or(Errno::OPNOTSUPP)?
-            }
+            Some(content) => self.names.for_view(&directory, name, content.view())?.ok_or(Errno::OPNOTSUPP)?,
             None if is_file(&node.source().stat()?) && !self.names.is_free_of_rules(&directory, name)? => {
                 return Err(Errno::OPNOTSUPP);
             }
@@ -377,6 +381,18 @@ impl Mounted {
     pub(crate) fn close_all(&self) {
         for handle in self.handles.numbers() {
             let _ = self.release(handle);
+        }
+    }
+
+    /// Puts what programs have written into the sources. Does not wait for those that read.
+    pub(crate) fn commit_all(&self) {
+        for handle in self.handles.numbers() {
+            let Some(handle) = self.handles.get(handle) else { continue };
+            let Handle::File(OpenFile { node, can_write: true, .. }) = &*handle else { continue };
+            if let Some(content) = node.content() {
+                // An error is told in the log.
+                let _ = content.commit(&node.source(), false);
+            }
         }
     }
 

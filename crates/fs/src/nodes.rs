@@ -211,5 +211,11 @@ impl Table {
 
 fn new_node(id: u64, source: Object, content: Option<Content>) -> Node {
     let content = RwLock::new(content.map(Arc::new));
-    Node { id, source: RwLock::new(Arc::new(source)), content, backing: Mutex::default(), before_pushes: Mutex::default() }
+    Node {
+        id,
+        source: RwLock::new(Arc::new(source)),
+        content,
+        backing: Mutex::default(),
+        before_pushes: Mutex::default(),
+    }
 }

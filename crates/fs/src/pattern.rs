@@ -161,7 +161,9 @@ mod tests {
         let is_for = |pattern: &str, directory: &str| Pattern::new(pattern).unwrap().is_for(directory.as_bytes());
         assert!(is_for("*.gz", "any/where"));
         assert!(is_for("logs/*.gz", "logs") && !is_for("logs/*.gz", "logs/old") && !is_for("logs/*.gz", ""));
-        assert!(is_for("**/notes/*", "notes") && is_for("**/notes/*", "a/b/notes") && !is_for("**/notes/*", "a/xnotes"));
+        assert!(
+            is_for("**/notes/*", "notes") && is_for("**/notes/*", "a/b/notes") && !is_for("**/notes/*", "a/xnotes")
+        );
         assert!(is_for("a/**/*", "a") && is_for("a/**/*", "a/b/c") && !is_for("a/**/*", "ab"));
         assert!(is_for("/*", "") && !is_for("/*", "a"));
     }

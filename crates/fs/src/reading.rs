@@ -187,7 +187,11 @@ impl Reading {
         inner.size = Some(size);
         let Some(version) = inner.version.filter(|_| self.view.size_from() == SizeFrom::Scan) else { return };
         // Without the right to, or where the file system has no attributes, it is scanned again after the next mount.
-        let _ = object.set_attribute(self.size_attribute().as_ref(), kept_as(version, size).as_bytes(), XattrFlags::empty());
+        let _ = object.set_attribute(
+            self.size_attribute().as_ref(),
+            kept_as(version, size).as_bytes(),
+            XattrFlags::empty(),
+        );
     }
 
     /// What an earlier scan has found, if the source has not changed since.
@@ -256,12 +260,7 @@ impl Reading {
     }
 
     /// Has a decoder make blocks until it has made this one, or reached the end.
-    fn make_blocks(
-        &self,
-        inner: &mut Inner,
-        decoder: &mut Decoder,
-        block: u64,
-    ) -> std::result::Result<Block, Failure> {
+    fn make_blocks(&self, inner: &mut Inner, decoder: &mut Decoder, block: u64) -> std::result::Result<Block, Failure> {
         let begun = decoder.position() % BLOCK as u64;
         if begun > 0 {
             // A place within a block: its rest alone is of no use.
@@ -288,7 +287,8 @@ impl Reading {
             }
             _ => 0,
         };
-        let near = inner.decoders.iter().enumerate().filter(|(_, decoder)| (place..=wanted).contains(&decoder.position()));
+        let near =
+            inner.decoders.iter().enumerate().filter(|(_, decoder)| (place..=wanted).contains(&decoder.position()));
         if let Some((nearest, _)) = near.max_by_key(|(_, decoder)| decoder.position()) {
             return Ok(inner.decoders.remove(nearest));
         }

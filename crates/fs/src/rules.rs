@@ -77,7 +77,8 @@ impl Rules {
     /// # Errors
     /// What is wrong with it, as a sentence with the name of the file.
     pub fn from_file(path: &Path) -> Result<Rules, String> {
-        let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read '{}': {error}", path.display()))?;
+        let text =
+            std::fs::read_to_string(path).map_err(|error| format!("cannot read '{}': {error}", path.display()))?;
         Rules::from_toml(&text).map_err(|error| format!("{}: {error}", path.display()))
     }
 
@@ -122,7 +123,11 @@ impl Rules {
     }
 
     /// The views of a source: the names under which it appears, and the rule for each.
-    pub(crate) fn views_of<'a>(&'a self, directory: &'a [u8], source: &'a [u8]) -> impl Iterator<Item = (Vec<u8>, &'a Rule)> {
+    pub(crate) fn views_of<'a>(
+        &'a self,
+        directory: &'a [u8],
+        source: &'a [u8],
+    ) -> impl Iterator<Item = (Vec<u8>, &'a Rule)> {
         self.rules.iter().filter_map(move |rule| {
             let parts = rule.pattern.name().matched(source).filter(|_| rule.pattern.is_for(directory))?;
             let name = rule.shown_as.as_ref().map_or_else(|| source.into(), |shape| shape.filled(&parts));
@@ -131,7 +136,11 @@ impl Rules {
     }
 
     /// The sources that could appear under a name, and the rule for each, in the order of the rules.
-    pub(crate) fn sources_of<'a>(&'a self, directory: &'a [u8], name: &'a [u8]) -> impl Iterator<Item = (Vec<u8>, &'a Rule)> {
+    pub(crate) fn sources_of<'a>(
+        &'a self,
+        directory: &'a [u8],
+        name: &'a [u8],
+    ) -> impl Iterator<Item = (Vec<u8>, &'a Rule)> {
         self.rules.iter().filter(move |rule| rule.pattern.is_for(directory)).filter_map(move |rule| {
             let source = match &rule.shown_as {
                 Some(shape) => rule.pattern.name().filled(&shape.matched(name)?),
@@ -160,7 +169,11 @@ impl WrittenRule {
                 return Err(format!("with 'as', only stars can be in the pattern '{}'", self.pattern));
             }
             if shape.stars() != name.stars() {
-                return Err(format!("as = '{}' needs as many stars as the pattern '{}'", self.shown_as.unwrap_or_default(), self.pattern));
+                return Err(format!(
+                    "as = '{}' needs as many stars as the pattern '{}'",
+                    self.shown_as.unwrap_or_default(),
+                    self.pattern
+                ));
             }
         }
         let write = match &self.write {

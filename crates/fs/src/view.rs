@@ -5,8 +5,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use millstream_net::{
-    Call, Failure, InPlace, Input, Kind, Network, Options, Pull, Size, Stage, State, Target, Work, check,
-    run::Pour,
+    Call, Failure, InPlace, Input, Kind, Network, Options, Pull, Size, Stage, State, Target, Work, check, run::Pour,
 };
 use millstream_transforms::ALL;
 

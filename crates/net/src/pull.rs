@@ -49,12 +49,7 @@ impl Pull {
     /// # Errors
     /// [`Failure::Unfit`]: not a line, a transform that does not exist or takes no such arguments, or one that writes a file
     /// of its own.
-    pub fn new(
-        network: &Network,
-        catalogue: Catalogue<'_>,
-        options: &Options,
-        input: Input,
-    ) -> Result<Pull, Failure> {
+    pub fn new(network: &Network, catalogue: Catalogue<'_>, options: &Options, input: Input) -> Result<Pull, Failure> {
         if !network.is_line() {
             return Err(Failure::Unfit("only a network without splits and merges can be read from".into()));
         }
@@ -125,7 +120,9 @@ fn stacked(
     options: &Options,
 ) -> Result<Box<dyn Upstream>, Failure> {
     if stage.beside.is_some() {
-        return Err(Failure::Unfit(format!("{text}: writes a file of its own, which nothing that is only read can do")));
+        return Err(Failure::Unfit(format!(
+            "{text}: writes a file of its own, which nothing that is only read can do"
+        )));
     }
     Ok(match stage.kind {
         Kind::InPlace(_, transform) => Box::new(Changed { above, transform, text, offset, has_ended: false }),

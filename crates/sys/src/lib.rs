@@ -46,12 +46,12 @@ pub mod settled;
 mod attributes;
 #[cfg(feature = "std")]
 pub mod child;
-#[cfg(feature = "std")]
-pub mod detach;
 #[cfg(all(test, feature = "std"))]
 mod children;
 #[cfg(feature = "std")]
 pub mod cpu;
+#[cfg(feature = "std")]
+pub mod detach;
 #[cfg(feature = "std")]
 pub mod fifo;
 #[cfg(feature = "std")]

@@ -200,6 +200,13 @@ impl Drop for SharedMapping {
     }
 }
 
+/// Has all threads of this process that are started from now on take memory from one place: else each keeps what it has freed
+/// for itself.
+pub fn share_heap() {
+    // SAFETY: a setting of the allocator, which looks at it when a thread first asks for memory.
+    unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -28,14 +28,29 @@ impl Mounted {
         })
     }
 
-        /// With fewer descriptors than it asks for: root could have more, but for the capability.
+    /// With fewer descriptors than it asks for: root could have more, but for the capability.
     pub(crate) fn with_descriptors(most: u32) -> Mounted {
         Mounted::started(&|scratch| {
             let mount = millstream(["mount", "--foreground"]);
             let mut command = Command::new("setpriv");
             command.args(["--bounding-set=-sys_resource", "sh", "-c"]);
-            command.arg(format!("ulimit -n {most}; exec \"$0\" \"$@\"")).arg(mount.get_program()).args(mount.get_args());
+            command
+                .arg(format!("ulimit -n {most}; exec \"$0\" \"$@\""))
+                .arg(mount.get_program())
+                .args(mount.get_args());
             command.arg(scratch.path("source")).arg(scratch.path("mount"));
+            command
+        })
+    }
+
+    /// The source has room for 1 MB.
+    pub(crate) fn over_a_small_disk(network: &[&str]) -> Mounted {
+        Mounted::started(&|scratch| {
+            let mut disk = Command::new("mount");
+            disk.args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(scratch.path("source"));
+            assert!(disk.status().unwrap().success());
+            let mut command = millstream(["mount", "--foreground"]);
+            command.arg(scratch.path("source")).arg(scratch.path("mount")).args(network);
             command
         })
     }
@@ -50,7 +65,7 @@ impl Mounted {
         })
     }
 
-        pub(crate) fn in_background(network: &[&str]) -> Mounted {
+    pub(crate) fn in_background(network: &[&str]) -> Mounted {
         let scratch = prepared();
         let mut command = millstream(["mount"]);
         command.arg(scratch.path("source")).arg(scratch.path("mount")).args(network);
@@ -75,7 +90,7 @@ impl Mounted {
         mounted
     }
 
-    fn is_there(&self) -> bool {
+    pub(crate) fn is_there(&self) -> bool {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
         let point = self.scratch.path("mount");
         mounts.lines().any(|line| line.contains(point.to_str().unwrap()))
@@ -91,11 +106,11 @@ impl Mounted {
         self.scratch.path("source").join(name)
     }
 
-        pub(crate) fn names(&self, directory: &str) -> Vec<String> {
+    pub(crate) fn names(&self, directory: &str) -> Vec<String> {
         sorted(&self.at(directory))
     }
 
-        pub(crate) fn source_names(&self) -> Vec<String> {
+    pub(crate) fn source_names(&self) -> Vec<String> {
         sorted(&self.source(""))
     }
 
@@ -104,13 +119,13 @@ impl Mounted {
         fs::read_to_string(self.scratch.path("log")).unwrap_or_default()
     }
 
-        pub(crate) fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let pid = self.daemon.as_ref().unwrap().id().to_string();
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
     }
 
     /// Waits for the daemon's end.
-        pub(crate) fn wait(&mut self) -> ExitStatus {
+    pub(crate) fn wait(&mut self) -> ExitStatus {
         let begun = Instant::now();
         loop {
             if let Some(status) = self.daemon.as_mut().unwrap().try_wait().unwrap() {
@@ -131,6 +146,8 @@ impl Drop for Mounted {
             let _ = daemon.kill();
             let _ = daemon.wait();
         }
+        // If it is a small disk.
+        let _ = Command::new("umount").args(["-l"]).arg(self.source("")).stderr(Stdio::null()).status();
     }
 }
 
@@ -150,8 +167,7 @@ fn sorted(directory: &Path) -> Vec<String> {
 
 /// What a program writes that is fed these bytes.
 pub(crate) fn piped(program: &str, arguments: &[&str], input: &[u8]) -> Vec<u8> {
-    let mut child =
-        Command::new(program).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = Command::new(program).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let (mut stdin, input) = (child.stdin.take().unwrap(), input.to_vec());
     let feeding = std::thread::spawn(move || stdin.write_all(&input));
     let output = child.wait_with_output().unwrap();

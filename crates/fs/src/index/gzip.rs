@@ -209,7 +209,8 @@ impl Gunzip {
             *byte = self.needed()?;
         }
         if header[..3] != [0x1f, 0x8b, 8] || header[3] & 0xe0 != 0 {
-            let part = if self.members == 0 { String::new() } else { format!(" (part {} of the file)", self.members + 1) };
+            let part =
+                if self.members == 0 { String::new() } else { format!(" (part {} of the file)", self.members + 1) };
             return Err(self.fault(format!("the gzip stream is corrupt: bad header{part}")));
         }
         let flags = header[3];

@@ -36,7 +36,9 @@ pub(super) struct Inflated {
 pub(super) enum At {
     Within,
     /// Behind a block that is not the last. So many bits of the byte before belong to what follows.
-    BlockEnd { bits: u8 },
+    BlockEnd {
+        bits: u8,
+    },
     StreamEnd,
 }
 

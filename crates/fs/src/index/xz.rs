@@ -31,7 +31,7 @@ pub(super) fn index(file: &File) -> io::Result<Option<Index>> {
     let parsed = parse(&records);
     // Where the blocks end the index begins; otherwise there is another stream, or padding, before.
     let index = parsed.filter(|(_, end)| *end == start).map(|(index, _)| index);
-    Ok(index.map(|index| Index { header: header.into(), ends_at_size: true, ..index }))
+    Ok(index.map(|index| Index { header: header.into(), end: Some(start), ..index }))
 }
 
 /// The places, and where the last block ends.

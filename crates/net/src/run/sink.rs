@@ -121,7 +121,13 @@ impl Sink {
     }
 
     pub(super) fn given(output: Arc<Mutex<dyn Write + Send>>, counter: Arc<Counter>) -> Sink {
-        Sink { to: To::Given(output), files: Files::default(), name: "the output".into(), gathered: Vec::new(), counter }
+        Sink {
+            to: To::Given(output),
+            files: Files::default(),
+            name: "the output".into(),
+            gathered: Vec::new(),
+            counter,
+        }
     }
 
     fn opened(target: &Target, files: &Files, may_promise: bool) -> io::Result<To> {

@@ -1,0 +1,166 @@
+//! Any piece of a file that a mount shows is that piece of the whole transformed stream, whatever the format and the order.
+
+mod common;
+mod mounting;
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::process::Command;
+
+use common::{millstream, output};
+use mounting::Mounted;
+
+/// 5 MB: several blocks, checkpoints and frames.
+fn sample() -> Vec<u8> {
+    (0..200_000_u32).flat_map(|line| format!("{line}\t{}\n", line.wrapping_mul(2_654_435_761)).into_bytes()).collect()
+}
+
+fn bgzip(bytes: &[u8]) -> Vec<u8> {
+    let blocks = bytes.chunks(60_000).chain([&[][..]]);
+    blocks
+        .flat_map(|block| {
+            let mut packed = mounting::piped("gzip", &["-nc"], block);
+            // The header says that extra fields follow, one of two bytes: the length of the block.
+            packed[3] = 4;
+            let len = (packed.len() + 8 - 1) as u16;
+            let extra = [6, 0, b'B', b'C', 2, 0, len.to_le_bytes()[0], len.to_le_bytes()[1]];
+            packed.splice(10..10, extra);
+            packed
+        })
+        .collect()
+}
+
+/// Pieces from the end to the beginning, across the borders of blocks, behind the end, and in no order.
+fn compare(mount: &Mounted, name: &str, expected: &[u8]) {
+    let path = mount.at(name);
+    let file = File::open(&path).unwrap();
+    let mut random = 88_172_645_463_325_252_u64;
+    let mut places: Vec<(usize, usize)> =
+        vec![(expected.len() - 10, 100), (expected.len(), 10), (expected.len() + 99, 10), (131_000, 200), (0, 1)];
+    for _ in 0..150 {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        places.push((random as usize % expected.len(), (random >> 40) as usize % 300_000));
+    }
+    for (at, len) in places {
+        let mut bytes = vec![0; len];
+        let mut filled = 0;
+        while filled < len {
+            let read = file.read_at(&mut bytes[filled..], (at + filled) as u64);
+            match read.unwrap_or_else(|error| panic!("{name}: {error}: {}", mount.log())) {
+                0 => break,
+                count => filled += count,
+            }
+        }
+        let slice = &expected[at.min(expected.len())..(at + len).min(expected.len())];
+        assert!(bytes[..filled] == *slice, "{name}: {len} bytes at {at}: {filled} came");
+    }
+    assert!(fs::read(&path).unwrap() == expected, "{name}: read in order");
+    assert_eq!(fs::metadata(&path).unwrap().len(), expected.len() as u64, "{name}");
+}
+
+#[test]
+fn every_piece_of_every_format_is_right() {
+    let plain = sample();
+    let halves = plain.split_at(plain.len() / 3);
+    let members = [mounting::piped("gzip", &["-1c"], halves.0), mounting::piped("gzip", &["-9c"], halves.1)].concat();
+    let frames = [mounting::piped("zstd", &["-qc"], halves.0), mounting::piped("zstd", &["-q9c"], halves.1)].concat();
+    let seekable = common::fed(millstream(["net", "zstd -s 256K"]), &plain).0;
+    let pieces = common::fed(millstream(["net", "zstd"]), &plain).0;
+    let streams = [mounting::piped("xz", &["-0c"], halves.0), mounting::piped("xz", &["-0c"], halves.1)].concat();
+    for (network, name, packed) in [
+        ("gunzip", "one.gz", mounting::piped("gzip", &["-6c"], &plain)),
+        ("gunzip", "stored.gz", common::fed(millstream(["net", "gzip -0"]), &plain).0),
+        ("gunzip", "members.gz", members),
+        ("gunzip", "bgzip.gz", bgzip(&plain)),
+        ("unzstd", "one.zst", mounting::piped("zstd", &["-qc"], &plain)),
+        ("unzstd", "frames.zst", frames),
+        ("unzstd", "seekable.zst", seekable),
+        ("unzstd", "pieces.zst", pieces),
+        ("unxz", "one.xz", mounting::piped("xz", &["-0c"], &plain)),
+        ("unxz", "blocks.xz", mounting::piped("xz", &["-0c", "--block-size=400000"], &plain)),
+        ("unxz", "streams.xz", streams),
+        ("unlz4", "one.lz4", common::fed(millstream(["net", "lz4"]), &plain).0),
+        ("unlz4", "sized.lz4", mounting::piped("lz4", &["-cq", "--content-size"], &plain)),
+        ("unbrotli", "one.br", common::fed(millstream(["net", "brotli -1"]), &plain).0),
+    ] {
+        let mount = Mounted::new(&[network]);
+        fs::write(mount.source(name), packed).unwrap();
+        compare(&mount, name.rsplit_once('.').unwrap().0, &plain);
+    }
+}
+
+#[test]
+fn every_piece_of_a_network_is_right() {
+    let plain = sample();
+    for line in
+        ["gunzip | rot13 | increment", "gunzip | grep 7", "gunzip | hex", "gunzip | exec tr 0-4 5-9", "gunzip | base64"]
+    {
+        let mount = Mounted::new(&[line]);
+        fs::write(mount.source("a.gz"), mounting::piped("gzip", &["-1c"], &plain)).unwrap();
+        let (expected, seen) = common::fed(millstream(["net", line]), &fs::read(mount.source("a.gz")).unwrap());
+        assert_eq!(seen.code, Some(0), "{line}: {}", seen.stderr);
+        compare(&mount, "a", &expected);
+    }
+}
+
+const ATTRIBUTES: &str = "import os, sys\nfor name in os.listxattr(sys.argv[1]): print(name, os.getxattr(sys.argv[1], name).decode(), sep='=')";
+
+#[test]
+fn size_is_kept_until_the_source_changes() {
+    let mount = Mounted::new(&["gunzip"]);
+    let attributes = || output(Command::new("python3").args(["-c", ATTRIBUTES]).arg(mount.source("a.gz"))).stdout;
+    fs::write(mount.source("a.gz"), mounting::piped("gzip", &["-c"], b"hello")).unwrap();
+    assert_eq!(fs::metadata(mount.at("a")).unwrap().len(), 5);
+    let kept = attributes();
+    assert!(kept.contains("user.millstream.size.") && kept.contains("=5 "), "{kept}");
+    fs::write(mount.source("a.gz"), mounting::piped("gzip", &["-c"], b"hello there")).unwrap();
+    common::wait_for("the new size", || fs::metadata(mount.at("a")).unwrap().len() == 11);
+    assert!(attributes().contains("=11 "), "{}", attributes());
+    // What is about the source is not shown as the view's.
+    let shown = output(Command::new("python3").args(["-c", ATTRIBUTES]).arg(mount.at("a"))).stdout;
+    assert_eq!(shown, "");
+}
+
+#[test]
+fn failing_transforms_are_errors_and_others_go_on() {
+    let rules = "[[rule]]\nmatch = 'a'\nas = 'hangs'\nread = 'exec sleep 600'\nsize = 'unknown'\nshow_source = true\n\
+                 [[rule]]\nmatch = 'a'\nas = 'dies'\nread = 'exec sh -c \"head -c 3; kill -9 $$\"'\nsize = 'unknown'\nshow_source = true\n\
+                 [[rule]]\nmatch = 'a'\nas = 'faults'\nread = 'error 3'\nshow_source = true\n\
+                 [[rule]]\nmatch = 'a'\nas = 'fine'\nread = 'upper'\nshow_source = true\n";
+    let mut mount = Mounted::with_rules(rules);
+    fs::write(mount.source("a"), b"hello").unwrap();
+    let path = mount.at("hangs");
+    let hanging = std::thread::spawn(move || fs::read(path));
+    for name in ["dies", "faults"] {
+        let error = fs::read(mount.at(name)).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(5), "EIO: {name}: {error}");
+    }
+    assert_eq!(fs::read(mount.at("fine")).unwrap(), b"HELLO");
+    let log = mount.log();
+    assert!(log.contains("a: exec sh") && log.contains("killed by signal 9"), "{log}");
+    assert!(log.contains("a: error 3: at byte"), "{log}");
+    // The first signal waits for programs that have files open, the second does not.
+    mount.signal("TERM");
+    common::wait_for("unmounted", || !mount.is_there());
+    mount.signal("TERM");
+    assert_eq!(mount.wait().code(), Some(0));
+    assert!(hanging.join().unwrap().is_err());
+}
+
+#[test]
+fn full_disk_leaves_the_old_version() {
+    let mount = Mounted::over_a_small_disk(&["gunzip"]);
+    fs::write(mount.at("a"), b"old").unwrap();
+    let noise = mounting::piped("head", &["-c", "4000000", "/dev/urandom"], b"");
+    let written = File::create(mount.at("a")).and_then(|mut file| {
+        std::io::Write::write_all(&mut file, &noise)?;
+        millstream_sys::written::close_copy(&file)
+    });
+    assert_eq!(written.unwrap_err().raw_os_error(), Some(5));
+    assert!(mount.log().contains("No space left on device"), "{}", mount.log());
+    assert_eq!(mounting::piped("gzip", &["-dc"], &fs::read(mount.source("a.gz")).unwrap()), b"old");
+    assert_eq!(fs::read(mount.at("a")).unwrap(), b"old");
+    assert_eq!(mount.source_names(), ["a.gz"]);
+}
