@@ -16,6 +16,7 @@
 #              random, ours and plain programs, every record accounted for
 # make fuzz-formats  SECONDS=10 for each by default: the formats and notations of networks against a fuzzer; needs a nightly
 #              compiler, and some minutes to build; not part of make test
+# make check-mount  a mount under random calls for ten minutes, and killed 1000 times; a part of it is in make test
 # make check-miri  not part of it: the ring under Miri, where that is installed
 # make install  PREFIX=/usr/local by default, DESTDIR for packages; uninstall takes it away
 # make install-lib  the same for libmillstream: header, libraries, manual pages, pkg-config; uninstall-lib takes it away
@@ -45,7 +46,7 @@ RIVALS_OPTIONS = --manifest-path rivals/Cargo.toml --target-dir target/rivals
 
 .PHONY: all build lib install-lib uninstall-lib demo corpus rivals test install uninstall clean setup-build setup-test setup-rivals check-rivals
 .PHONY: soak storm fuzz-formats check-models check-asan check-tsan check-fuzz check-miri
-.PHONY: wheel setup-wheel check-python check-cpython
+.PHONY: wheel setup-wheel check-python check-cpython check-mount
 .PHONY: check-format check-lints check-licences check-docs check-tests
 
 all: build
@@ -132,6 +133,11 @@ check-tests: setup-test build lib
 
 check-python: setup-test wheel
 	MILLSTREAM_LIVES=$(LIVES) scripts/check-python $(WHEELS)/*.whl $(PYTHONS)
+
+# Four networks, 150 seconds each.
+check-mount: setup-test build
+	MILLSTREAM_RANDOM_SECONDS=150 MILLSTREAM_LIVES=1000 $(CARGO) test --release -p millstream \
+		--test mount_random --test mount_kills -- --test-threads 1 --nocapture
 
 check-cpython: wheel
 	scripts/check-cpython $(WHEELS)/*.whl $(PYTHONS)

@@ -13,7 +13,7 @@ use mounting::Mounted;
 
 /// `MILLSTREAM_LIVES=1000` for more (`make check-mount`).
 fn lives() -> u64 {
-    std::env::var("MILLSTREAM_LIVES").ok().and_then(|text| text.parse().ok()).unwrap_or(40)
+    std::env::var("MILLSTREAM_LIVES").ok().and_then(|text| text.parse().ok()).unwrap_or(60)
 }
 
 const FILES: usize = 4;
@@ -25,6 +25,9 @@ fn version(number: u64) -> Vec<u8> {
 
 #[test]
 fn killed_daemon_leaves_whole_versions() {
+    if mounting::is_forbidden() {
+        return;
+    }
     let mut changed = 0;
     for life in 0..lives() {
         let mut mount = Mounted::new(&["gunzip"]);

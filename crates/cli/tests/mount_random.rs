@@ -12,7 +12,7 @@ use mounting::Mounted;
 /// For each network. `MILLSTREAM_RANDOM_SECONDS=150` makes ten minutes of four (`make check-mount`).
 fn length() -> Duration {
     let seconds = std::env::var("MILLSTREAM_RANDOM_SECONDS").ok().and_then(|text| text.parse().ok());
-    Duration::from_secs_f64(seconds.unwrap_or(12.0))
+    Duration::from_secs_f64(seconds.unwrap_or(3.0))
 }
 
 /// xorshift64* (Vigna 2016).
@@ -133,11 +133,17 @@ fn check(found: &[u8], expected: &[u8], done: &Done, seed: u64) {
 
 #[test]
 fn unbound_file_does_what_a_file_does() {
+    if mounting::is_forbidden() {
+        return;
+    }
     compared(&[], "file", &|bytes| bytes.to_vec());
 }
 
 #[test]
 fn in_place_network_does_what_a_file_does() {
+    if mounting::is_forbidden() {
+        return;
+    }
     compared(&["increment | rot13"], "file", &|bytes| {
         let plus_one: Vec<u8> = bytes.iter().map(|byte| byte.wrapping_add(1)).collect();
         plus_one.iter().map(|&byte| turned(byte)).collect()
@@ -154,11 +160,17 @@ fn turned(byte: u8) -> u8 {
 
 #[test]
 fn compressed_file_does_what_a_file_does() {
+    if mounting::is_forbidden() {
+        return;
+    }
     compared(&["gunzip"], "file.gz", &|bytes| mounting::piped("gzip", &["-dc"], bytes));
 }
 
 #[test]
 fn zstd_and_a_transform_in_place_do_what_a_file_does() {
+    if mounting::is_forbidden() {
+        return;
+    }
     compared(&["unzstd | rot13"], "file.zst", &|bytes| {
         let plain = mounting::piped("zstd", &["-dcq"], bytes);
         plain.iter().map(|&byte| turned(byte)).collect()

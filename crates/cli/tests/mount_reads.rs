@@ -62,6 +62,9 @@ fn compare(mount: &Mounted, name: &str, expected: &[u8]) {
 
 #[test]
 fn every_piece_of_every_format_is_right() {
+    if mounting::is_forbidden() {
+        return;
+    }
     let plain = sample();
     let halves = plain.split_at(plain.len() / 3);
     let members = [mounting::piped("gzip", &["-1c"], halves.0), mounting::piped("gzip", &["-9c"], halves.1)].concat();
@@ -93,6 +96,9 @@ fn every_piece_of_every_format_is_right() {
 
 #[test]
 fn every_piece_of_a_network_is_right() {
+    if mounting::is_forbidden() {
+        return;
+    }
     let plain = sample();
     for line in
         ["gunzip | rot13 | increment", "gunzip | grep 7", "gunzip | hex", "gunzip | exec tr 0-4 5-9", "gunzip | base64"]
@@ -109,6 +115,9 @@ const ATTRIBUTES: &str = "import os, sys\nfor name in os.listxattr(sys.argv[1]):
 
 #[test]
 fn size_is_kept_until_the_source_changes() {
+    if mounting::is_forbidden() {
+        return;
+    }
     let mount = Mounted::new(&["gunzip"]);
     let attributes = || output(Command::new("python3").args(["-c", ATTRIBUTES]).arg(mount.source("a.gz"))).stdout;
     fs::write(mount.source("a.gz"), mounting::piped("gzip", &["-c"], b"hello")).unwrap();
@@ -125,6 +134,9 @@ fn size_is_kept_until_the_source_changes() {
 
 #[test]
 fn failing_transforms_are_errors_and_others_go_on() {
+    if mounting::is_forbidden() {
+        return;
+    }
     let rules = "[[rule]]\nmatch = 'a'\nas = 'hangs'\nread = 'exec sleep 600'\nsize = 'unknown'\nshow_source = true\n\
                  [[rule]]\nmatch = 'a'\nas = 'dies'\nread = 'exec sh -c \"head -c 3; kill -9 $$\"'\nsize = 'unknown'\nshow_source = true\n\
                  [[rule]]\nmatch = 'a'\nas = 'faults'\nread = 'error 3'\nshow_source = true\n\
@@ -151,6 +163,9 @@ fn failing_transforms_are_errors_and_others_go_on() {
 
 #[test]
 fn full_disk_leaves_the_old_version() {
+    if mounting::is_forbidden() {
+        return;
+    }
     let mount = Mounted::over_a_small_disk(&["gunzip"]);
     fs::write(mount.at("a"), b"old").unwrap();
     let noise = mounting::piped("head", &["-c", "4000000", "/dev/urandom"], b"");

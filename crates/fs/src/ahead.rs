@@ -104,7 +104,9 @@ fn run(shared: &Shared, common: &Common, mut decoder: Decoder, content: u64) {
         if is_another || is_last || inner.ahead.at_work.is_none_or(|window| window.is_stopped) {
             if !is_another {
                 inner.ahead.at_work = None;
-                made.map(|_| inner.keep(decoder));
+                if made.is_some() {
+                    inner.keep(decoder);
+                }
             }
             shared.changed.notify_all();
             return;

@@ -15,9 +15,10 @@ use fuser::{
 use rustix::fs::{FallocateFlags, SeekFrom, XattrFlags};
 use rustix::io::Errno;
 
+use crate::attributes;
 use crate::control;
 use crate::handles::{Handle, OpenFile};
-use crate::mounted::{self, Change, Maker, Mounted, Opened, Sync};
+use crate::mounted::{Change, Maker, Mounted, Opened, Sync};
 use crate::nodes::Node;
 use crate::source::Result;
 
@@ -311,7 +312,8 @@ impl Filesystem for Served {
     fn readdir(&self, _: &Request, ino: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         let mut read = || match &*self.handle(handle)? {
             Handle::Directory(entries) => {
-                for (place, (number, kind, name)) in mounted::listed(ino, entries).enumerate().skip(offset as usize) {
+                for (place, (number, kind, name)) in attributes::listed(ino, entries).enumerate().skip(offset as usize)
+                {
                     if reply.add(INodeNo(number), place as u64 + 1, kind, name) {
                         break;
                     }
@@ -326,12 +328,13 @@ impl Filesystem for Served {
     fn readdirplus(&self, _: &Request, ino: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
         let mut read = || match &*self.handle(handle)? {
             Handle::Directory(entries) => {
-                for (place, (number, kind, name)) in mounted::listed(ino, entries).enumerate().skip(offset as usize) {
+                for (place, (number, kind, name)) in attributes::listed(ino, entries).enumerate().skip(offset as usize)
+                {
                     let found = if place < DOTS { None } else { self.mounted.look_ahead(ino, name) };
                     let (ttl, attributes) = match &found {
                         Some((_, attributes, true)) => (TTL, *attributes),
                         Some((_, attributes, false)) => (Duration::ZERO, *attributes),
-                        None if place < DOTS => (Duration::ZERO, mounted::known(number, kind)),
+                        None if place < DOTS => (Duration::ZERO, attributes::known(number, kind)),
                         // It has gone since the directory was opened.
                         None => continue,
                     };

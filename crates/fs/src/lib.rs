@@ -17,6 +17,7 @@
 #![deny(unsafe_code)]
 
 mod ahead;
+mod attributes;
 mod blocks;
 mod common;
 mod content;

@@ -44,6 +44,15 @@ pub struct Link {
     pub network: String,
 }
 
+/// A file that appears under a name because of a link.
+pub(crate) struct Linked {
+    pub(crate) object: Object,
+    pub(crate) stat: Stat,
+    /// The name in the source.
+    pub(crate) source: OsString,
+    pub(crate) view: Arc<View>,
+}
+
 /// Views of links, each made once.
 #[derive(Default)]
 pub(crate) struct Links {
@@ -52,7 +61,7 @@ pub(crate) struct Links {
 
 impl Links {
     /// The file that appears under a name because of a link.
-    pub(crate) fn find(&self, directory: &Object, name: &OsStr) -> Result<Option<(Object, Stat, OsString, Arc<View>)>> {
+    pub(crate) fn find(&self, directory: &Object, name: &OsStr) -> Result<Option<Linked>> {
         if !has_links(directory)? {
             return Ok(None);
         }
@@ -65,7 +74,7 @@ impl Links {
             let Some(value) = object.whole_attribute(&attribute)? else { continue };
             let view = self.view(&value).ok_or(Errno::IO)?;
             let stat = object.stat()?;
-            return Ok(Some((object, stat, source, view)));
+            return Ok(Some(Linked { object, stat, source, view }));
         }
         Ok(None)
     }

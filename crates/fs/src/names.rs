@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
-use crate::links::Links;
+use crate::links::{Linked, Links};
 use crate::rules::Rules;
 use crate::source::{Object, Result};
 use crate::view::View;
@@ -73,7 +73,7 @@ impl Names {
                 return Ok(Named { object, stat, source, view: Some(Arc::clone(&rule.view)) });
             }
         }
-        let (object, stat, source, view) = self.links.find(directory, name)?.ok_or(Errno::NOENT)?;
+        let Linked { object, stat, source, view } = self.links.find(directory, name)?.ok_or(Errno::NOENT)?;
         Ok(Named { object, stat, source, view: Some(view) })
     }
 
