@@ -46,6 +46,9 @@ fn unbound_files_are_as_their_sources() {
     assert_eq!(fs::metadata(mount.at("a")).unwrap().nlink(), 2);
     fs::set_permissions(mount.at("a"), fs::Permissions::from_mode(0o640)).unwrap();
     assert_eq!(fs::metadata(mount.source("dir/a")).unwrap().mode() & 0o777, 0o640);
+    // The program's umask decides, not the daemon's.
+    let made = "umask 0; mkdir wide; umask 077; mkdir narrow; : >narrow/file; stat -c %a wide narrow narrow/file; rm -r wide narrow";
+    assert_eq!(output(Command::new("sh").args(["-c", made]).current_dir(mount.at(""))).stdout, "777\n700\n600\n");
     assert_eq!(mount.names(""), ["a", "dir", "link"]);
     fs::remove_file(mount.at("dir/a")).unwrap();
     fs::remove_file(mount.at("dir/c")).unwrap();

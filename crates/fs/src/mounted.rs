@@ -250,12 +250,14 @@ impl Mounted {
             let user = Some(maker.user).filter(|&user| user != stat.st_uid);
             if user.is_some() || group.is_some() {
                 object.set_owner(user, group)?;
-                // Changing the owner has taken these bits away.
-                if mode & 0o6000 != 0 {
-                    object.set_mode(Mode::from_raw_mode(mode & 0o7777))?;
-                }
-                stat = object.stat()?;
             }
+        }
+        stat = object.stat()?;
+        // The umask of this process is not that of the program; and changing the owner has taken bits away.
+        let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
+        if !is_link && (stat.st_mode ^ mode) & 0o6777 != 0 {
+            object.set_mode(Mode::from_raw_mode(mode & 0o7777 | stat.st_mode & 0o2000))?;
+            stat = object.stat()?;
         }
         Ok(Named { object, stat, source, view })
     }
