@@ -372,8 +372,8 @@ fn more_files_than_descriptors_are_served() {
             fs::write(mount.source(&format!("{directory}/{file}")), format!("{directory} {file}")).unwrap();
         }
     }
-    let archived = output(Command::new("sh").args(["-c", "tar c . | tar xO | wc -c"]).current_dir(mount.at("")));
-    assert_eq!((archived.stdout.trim(), archived.stderr.as_str()), ("14670", ""), "{}", mount.log());
+    let all = output(Command::new("sh").args(["-c", "cat */* | wc -c"]).current_dir(mount.at("")));
+    assert_eq!((all.stdout.trim(), all.stderr.as_str()), ("14670", ""), "{}", mount.log());
     // Those that are open stay.
     let open: Vec<File> = (0..100).map(|file| File::open(mount.at(&format!("0/{file}"))).unwrap()).collect();
     assert_eq!(mount.names("2").len(), 1000);
@@ -382,6 +382,88 @@ fn more_files_than_descriptors_are_served() {
         file.read_to_string(&mut text).unwrap();
         assert_eq!(text, format!("0 {number}"));
     }
+}
+
+#[test]
+fn renamed_file_keeps_what_is_written_to_it() {
+    if mounting::is_forbidden() {
+        return;
+    }
+    let mount = Mounted::new(&["gunzip"]);
+    let content = |name: &str| mounting::piped("gzip", &["-dc"], &fs::read(mount.source(name)).unwrap());
+    // What logrotate does.
+    let mut log = File::create(mount.at("log")).unwrap();
+    log.write_all(b"first ").unwrap();
+    fs::rename(mount.at("log"), mount.at("log.1")).unwrap();
+    fs::write(mount.at("log"), b"other").unwrap();
+    log.write_all(b"second").unwrap();
+    drop(log);
+    assert_eq!((content("log.1.gz"), content("log.gz")), (b"first second".to_vec(), b"other".to_vec()));
+    // So does a directory.
+    fs::create_dir(mount.at("old")).unwrap();
+    let mut file = File::create(mount.at("old/a")).unwrap();
+    file.write_all(b"moved").unwrap();
+    fs::rename(mount.at("old"), mount.at("new")).unwrap();
+    symlink("/tmp", mount.at("old")).unwrap();
+    drop(file);
+    assert_eq!(content("new/a.gz"), b"moved");
+    // Without a name it is there as long as it is open.
+    let file = OpenOptions::new().create(true).truncate(true).read(true).write(true).open(mount.at("gone")).unwrap();
+    fs::remove_file(mount.at("gone")).unwrap();
+    file.write_all_at(b"hello", 0).unwrap();
+    file.sync_all().unwrap();
+    let mut bytes = [0; 5];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    assert_eq!(bytes, *b"hello");
+    drop(file);
+    assert_eq!(mount.source_names(), ["log.1.gz", "log.gz", "new", "old"]);
+}
+
+#[test]
+fn views_do_not_take_their_source_with_them() {
+    if mounting::is_forbidden() {
+        return;
+    }
+    let rules = "[[rule]]\nmatch = '*.log'\nas = '*.errors'\nread = 'grep E'\nsize = 'unknown'\nshow_source = true\n";
+    let mount = Mounted::with_rules(rules);
+    fs::write(mount.source("a.log"), b"E\n").unwrap();
+    fs::write(mount.source("new"), b"x").unwrap();
+    assert_eq!(fs::remove_file(mount.at("a.errors")).unwrap_err().raw_os_error(), Some(1), "EPERM");
+    assert_eq!(fs::rename(mount.at("new"), mount.at("a.errors")).unwrap_err().raw_os_error(), Some(18), "EXDEV");
+    assert_eq!(mount.source_names(), ["a.log", "new"]);
+    // Where a file hides another, a third does not replace the hidden one.
+    let mount = Mounted::new(&["gunzip"]);
+    fs::write(mount.at("b"), b"b").unwrap();
+    fs::write(mount.source("a"), b"own").unwrap();
+    fs::write(mount.source("a.gz"), gzip(b"precious")).unwrap();
+    assert!(fs::rename(mount.at("b"), mount.at("a")).is_err());
+    assert_eq!(mounting::piped("gzip", &["-dc"], &fs::read(mount.source("a.gz")).unwrap()), b"precious");
+}
+
+#[test]
+fn other_users_cannot_choose_networks() {
+    if mounting::is_forbidden() {
+        return;
+    }
+    let mount = Mounted::for_others(&["rot13"]);
+    fs::write(mount.source("a"), b"hello").unwrap();
+    fs::set_permissions(mount.source(""), fs::Permissions::from_mode(0o777)).unwrap();
+    let other = |script: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", script, common::program()]);
+        output(command.current_dir(mount.at("")))
+    };
+    let pushed = other("cat a; \"$0\" push a upper");
+    assert!(pushed.stdout == "uryyb" && pushed.stderr.contains("only root and the user"), "{pushed:?}");
+    let linked = other("echo mine >own && \"$0\" link own L 'exec id'");
+    assert!(linked.stderr.contains("cannot set the attribute"), "{linked:?}");
+    // Nor in the source: what runs is what the mount's own user has linked.
+    let mut direct = Command::new("setpriv");
+    direct.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(common::program());
+    let direct = output(direct.args(["link", "own", "L", "exec id"]).current_dir(mount.source("")));
+    assert!(direct.code == Some(0) || direct.stderr.contains("cannot set the attribute"), "{direct:?}");
+    assert!(!mount.at("L").exists());
+    assert_eq!(mount.names(""), ["a", "own"]);
 }
 
 #[test]

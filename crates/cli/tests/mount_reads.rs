@@ -162,6 +162,48 @@ fn failing_transforms_are_errors_and_others_go_on() {
 }
 
 #[test]
+fn damaged_sources_are_never_read_to_their_end() {
+    if mounting::is_forbidden() {
+        return;
+    }
+    let mut packed = mounting::piped("gzip", &["-1c"], &sample());
+    let last = packed.len() - 6;
+    packed[last] ^= 1;
+    let rules = "[[rule]]\nmatch = '*.gz'\nas = '*'\nread = 'gunzip'\nsize = 'unknown'\n";
+    let mount = Mounted::with_rules(rules);
+    fs::write(mount.source("a.gz"), packed).unwrap();
+    for _ in 0..3 {
+        assert_eq!(fs::read(mount.at("a")).unwrap_err().raw_os_error(), Some(5), "EIO");
+    }
+    assert!(mount.log().contains("the checksum is wrong"), "{}", mount.log());
+    // Where programs are told no size, what is appended still goes to the end.
+    fs::write(mount.at("b"), b"hello ").unwrap();
+    let mut end = fs::OpenOptions::new().append(true).open(mount.at("b")).unwrap();
+    std::io::Write::write_all(&mut end, b"there").unwrap();
+    drop(end);
+    assert_eq!(mounting::piped("gzip", &["-dc"], &fs::read(mount.source("b.gz")).unwrap()), b"hello there");
+}
+
+#[test]
+fn source_that_changes_while_it_is_read_is_an_error() {
+    if mounting::is_forbidden() {
+        return;
+    }
+    let mount = Mounted::new(&["gunzip"]);
+    let plain = sample();
+    fs::write(mount.source("a.gz"), mounting::piped("gzip", &["-1c"], &plain)).unwrap();
+    let file = File::open(mount.at("a")).unwrap();
+    file.read_exact_at(&mut [0; 10], 0).unwrap();
+    fs::write(mount.source("a.gz"), mounting::piped("gzip", &["-1c"], &vec![b'B'; plain.len()])).unwrap();
+    common::wait_for("the change to be seen", || {
+        let _ = fs::metadata(mount.at("a"));
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, plain.len() as u64 - 5).is_err()
+    });
+    assert_eq!(fs::read(mount.at("a")).unwrap(), vec![b'B'; plain.len()]);
+}
+
+#[test]
 fn full_disk_leaves_the_old_version() {
     if mounting::is_forbidden() {
         return;

@@ -24,8 +24,6 @@ pub(crate) struct Content {
     /// For messages.
     name: PathBuf,
     how: How,
-    /// Programs that have it open.
-    openers: Mutex<usize>,
 }
 
 enum How {
@@ -53,8 +51,8 @@ pub(crate) struct Shown {
 }
 
 impl Content {
-    /// `openers`: programs that have the file open already, in another view.
-    pub(crate) fn new(view: Arc<View>, common: Arc<Common>, name: PathBuf, openers: usize) -> Content {
+    /// `changes`: see [`Content::changes`].
+    pub(crate) fn new(view: Arc<View>, common: Arc<Common>, name: PathBuf, changes: u64) -> Content {
         let how = match view.shape() {
             Shape::InPlace => How::InPlace {
                 bytes: Transformed::new(Arc::clone(&view), Arc::clone(&common)),
@@ -62,48 +60,39 @@ impl Content {
                 seen: Mutex::default(),
             },
             _ => How::Converted {
-                reading: Reading::new(Arc::clone(&view), Arc::clone(&common)),
+                reading: Reading::new(Arc::clone(&view), Arc::clone(&common), changes),
                 writing: Mutex::default(),
             },
         };
-        Content { view, common, name, how, openers: Mutex::new(openers) }
+        Content { view, common, name, how }
     }
 
     pub(crate) fn view(&self) -> &Arc<View> {
         &self.view
     }
 
-    fn openers(&self) -> MutexGuard<'_, usize> {
-        self.openers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// How many programs have it open.
-    pub(crate) fn opener_count(&self) -> usize {
-        *self.openers()
+    /// How often others have changed the source. A program that has opened it before gets no more bytes.
+    pub(crate) fn changes(&self) -> u64 {
+        match &self.how {
+            How::InPlace { .. } => 0,
+            How::Converted { reading, .. } => reading.changes(),
+        }
     }
 
     /// A program opens it. Returns whether what the kernel may have kept of it is old.
     pub(crate) fn opened(&self, object: &Object) -> Result<bool> {
-        let mut openers = self.openers();
-        let is_changed = match &self.how {
+        match &self.how {
             How::InPlace { seen, .. } => {
                 let now = Version::of(&object.stat()?);
                 let before = seen.lock().unwrap_or_else(PoisonError::into_inner).replace(now);
-                before != Some(now)
+                Ok(before != Some(now))
             }
-            How::Converted { reading, .. } => reading.look_at(object)?,
-        };
-        *openers += 1;
-        Ok(is_changed)
+            How::Converted { reading, .. } => reading.look_at(object),
+        }
     }
 
-    /// A program has closed it for good. What nothing has committed by now is committed.
+    /// The last program has closed it. What nothing has committed by now is committed.
     pub(crate) fn closed(&self, object: &Object) -> Result<Option<Object>> {
-        let mut openers = self.openers();
-        *openers = openers.saturating_sub(1);
-        if *openers > 0 {
-            return Ok(None);
-        }
         match &self.how {
             How::InPlace { file, .. } => {
                 *file.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -117,6 +106,15 @@ impl Content {
                 committed
             }
         }
+    }
+
+    /// Where the next byte at the end goes.
+    pub(crate) fn end(&self, object: &Object) -> Result<u64> {
+        if let How::Converted { reading, writing } = &self.how {
+            let written = locked(writing).len();
+            return written.map_or_else(|| reading.scan(object, &self.name), Ok);
+        }
+        Ok(self.shown(object)?.size)
     }
 
     pub(crate) fn shown(&self, object: &Object) -> Result<Shown> {
@@ -148,7 +146,8 @@ impl Content {
         self.shown(object).map(Some)
     }
 
-    pub(crate) fn read(&self, object: &Object, offset: u64, len: usize) -> Result<Piece> {
+    /// `changes`: those when the program has opened it.
+    pub(crate) fn read(&self, object: &Object, offset: u64, len: usize, changes: u64) -> Result<Piece> {
         match &self.how {
             How::InPlace { bytes, file, .. } => {
                 bytes.read(&*opened_source(file, object)?, &self.name, offset, len).map(Piece::from)
@@ -157,6 +156,10 @@ impl Content {
                 let written = locked(writing).read(&self.target(object, reading), offset, len)?;
                 match written {
                     Some(bytes) => Ok(bytes.into()),
+                    None if reading.changes() != changes => {
+                        self.common.report(&self.name, "the source was changed by another program; open it again");
+                        Err(Errno::IO)
+                    }
                     None => reading.read(object, &self.name, offset, len),
                 }
             }
@@ -176,7 +179,7 @@ impl Content {
     }
 
     /// Changes the size. Returns the new source, if there is one at once: no program has the file open.
-    pub(crate) fn set_len(&self, object: &Object, len: u64, thread: u32) -> Result<Option<Object>> {
+    pub(crate) fn set_len(&self, object: &Object, len: u64, thread: u32, is_open: bool) -> Result<Option<Object>> {
         self.check_writable(object)?;
         match &self.how {
             How::InPlace { bytes, .. } => {
@@ -184,13 +187,15 @@ impl Content {
                 Ok(None)
             }
             How::Converted { reading, writing } => {
-                let openers = self.openers();
                 let mut writing = locked(writing);
                 writing.set_len(&self.target(object, reading), len, thread)?;
-                match *openers {
-                    0 => self.commit_locked(&mut writing, reading, object, false),
-                    _ => Ok(None),
+                if is_open {
+                    return Ok(None);
                 }
+                let committed = self.commit_locked(&mut writing, reading, object, false);
+                writing.rest();
+                reading.rest();
+                committed
             }
         }
     }
@@ -232,12 +237,14 @@ impl Content {
         object: &Object,
         is_synced: bool,
     ) -> Result<Option<Object>> {
-        let (before, path) = (object.stat()?, object.path()?);
+        let before = object.stat()?;
+        let entry = object.entry();
         let len = writing.len();
         if !writing.commit(&self.target(object, reading), is_synced)? || before.st_nlink == 0 {
             return Ok(None);
         }
-        let new = Object::at(&path)?;
+        let (directory, name) = entry?;
+        let new = Object::within(&directory, &name)?;
         if writing.written.is_none() {
             let time = |seconds, nanoseconds| Timespec { tv_sec: seconds, tv_nsec: nanoseconds as _ };
             new.set_times(&Timestamps {

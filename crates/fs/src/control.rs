@@ -70,6 +70,7 @@ fn explained(file: &Path, error: Errno) -> String {
         Errno::BUSY => {
             format!("programs have '{file}' open, and the kernel reads it itself: bind it with a rule first")
         }
+        Errno::PERM => format!("only root and the user who has mounted it can change the stages of '{file}'"),
         Errno::NODATA => format!("no stage was pushed on '{file}'"),
         error => format!("cannot change the stages of '{file}': {error}"),
     }

@@ -1,6 +1,7 @@
 //! The protocol: each call of the kernel is one of [`Mounted`], and its answer.
 
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
@@ -18,7 +19,8 @@ use rustix::io::Errno;
 use crate::attributes;
 use crate::control;
 use crate::handles::{Handle, OpenFile};
-use crate::mounted::{Change, Maker, Mounted, Opened, Sync};
+use crate::links::is_own;
+use crate::mounted::{Ahead, Change, Maker, Mounted, Opened, Sync};
 use crate::nodes::Node;
 use crate::source::Result;
 
@@ -94,6 +96,12 @@ impl Served {
         *backing = Arc::downgrade(&new);
         Some(new)
     }
+}
+
+/// Networks run with the rights of this process: only its own user, and root, say through which ones bytes go.
+fn check_trusted(request: &Request) -> Result<()> {
+    let user = request.uid();
+    if user == 0 || user == rustix::process::geteuid().as_raw() { Ok(()) } else { Err(Errno::PERM) }
 }
 
 fn maker(request: &Request) -> Maker {
@@ -234,8 +242,13 @@ impl Filesystem for Served {
     ) {
         let created = || {
             let open = self.mounted.create(parent, name, mode & !umask, OpenFlags(flags), maker(request))?;
-            let attributes = self.attributes_of(&open.node)?;
-            Ok((open, attributes))
+            match self.attributes_of(&open.node) {
+                Ok(attributes) => Ok((open, attributes)),
+                Err(error) => {
+                    self.mounted.close(&open)?;
+                    Err(error)
+                }
+            }
         };
         answer!(reply, created(), |(mut open, attributes)| {
             open.backing = self.backing(&open, |file| reply.open_backing(file));
@@ -312,8 +325,8 @@ impl Filesystem for Served {
     fn readdir(&self, _: &Request, ino: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         let mut read = || match &*self.handle(handle)? {
             Handle::Directory(entries) => {
-                for (place, (number, kind, name)) in attributes::listed(ino, entries).enumerate().skip(offset as usize)
-                {
+                let listed = attributes::listed(ino, entries).enumerate().skip(offset as usize);
+                for (place, (number, kind, name)) in listed {
                     if reply.add(INodeNo(number), place as u64 + 1, kind, name) {
                         break;
                     }
@@ -328,18 +341,24 @@ impl Filesystem for Served {
     fn readdirplus(&self, _: &Request, ino: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
         let mut read = || match &*self.handle(handle)? {
             Handle::Directory(entries) => {
-                for (place, (number, kind, name)) in attributes::listed(ino, entries).enumerate().skip(offset as usize)
-                {
-                    let found = if place < DOTS { None } else { self.mounted.look_ahead(ino, name) };
+                let listed = attributes::listed(ino, entries).enumerate().skip(offset as usize);
+                for (count, (place, (number, kind, name))) in listed.enumerate() {
+                    let found = match place {
+                        ..DOTS => None,
+                        _ => match self.mounted.look_ahead(ino, name) {
+                            Ok(None) => continue,
+                            // No name may be left out: the next call begins with this one.
+                            Err(_) if count > 0 => break,
+                            found => found?,
+                        },
+                    };
                     let (ttl, attributes) = match &found {
-                        Some((_, attributes, true)) => (TTL, *attributes),
-                        Some((_, attributes, false)) => (Duration::ZERO, *attributes),
-                        None if place < DOTS => (Duration::ZERO, attributes::known(number, kind)),
-                        // It has gone since the directory was opened.
-                        None => continue,
+                        Some(Ahead { attributes, are_known: true, .. }) => (TTL, *attributes),
+                        Some(Ahead { attributes, .. }) => (Duration::ZERO, *attributes),
+                        None => (Duration::ZERO, attributes::known(number, kind)),
                     };
                     if reply.add(attributes.ino, place as u64 + 1, name, &ttl, &attributes, Generation(0)) {
-                        found.inspect(|(node, ..)| self.mounted.nodes.forget(node.id, 1));
+                        found.inspect(|found| self.mounted.nodes.forget(found.node.id, 1));
                         break;
                     }
                 }
@@ -376,8 +395,20 @@ impl Filesystem for Served {
         ));
     }
 
-    fn setxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, value: &[u8], flags: i32, _: u32, reply: ReplyEmpty) {
+    fn setxattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _: u32,
+        reply: ReplyEmpty,
+    ) {
         let set = || {
+            if is_own(name.as_bytes()) {
+                check_trusted(request)?;
+            }
             let flags = XattrFlags::from_bits_retain(flags as u32);
             self.mounted.node(ino)?.source().set_attribute(name, value, flags)
         };
@@ -394,13 +425,19 @@ impl Filesystem for Served {
         answer!(reply, listed(), |names| give_sized(reply, &names, size));
     }
 
-    fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer!(reply, self.mounted.node(ino)?.source().remove_attribute(name), |()| reply.ok());
+    fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let removed = || {
+            if is_own(name.as_bytes()) {
+                check_trusted(request)?;
+            }
+            self.mounted.node(ino)?.source().remove_attribute(name)
+        };
+        answer!(reply, removed(), |()| reply.ok());
     }
 
     fn ioctl(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         _: FileHandle,
         _: IoctlFlags,
@@ -410,8 +447,9 @@ impl Filesystem for Served {
         reply: ReplyIoctl,
     ) {
         let done = || {
-            let node = self.mounted.node(ino)?;
-            match control::understood(command, input)? {
+            let (node, command) = (self.mounted.node(ino)?, control::understood(command, input)?);
+            check_trusted(request)?;
+            match command {
                 control::Command::Push(stage) => self.mounted.push(&node, &stage),
                 control::Command::Pop => self.mounted.pop(&node),
             }

@@ -23,6 +23,10 @@ pub(crate) struct OpenFile {
     /// The source, where programs see it as it is.
     pub(crate) file: Option<File>,
     pub(crate) can_write: bool,
+    /// Whether each write goes to the end.
+    pub(crate) appends: bool,
+    /// How often others had changed the source by then.
+    pub(crate) changes: u64,
     /// The kernel reads and writes the source without asking, as long as this is there.
     pub(crate) backing: Option<Arc<BackingId>>,
 }

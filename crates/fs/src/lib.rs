@@ -37,6 +37,7 @@ mod pattern;
 mod reading;
 mod rules;
 mod source;
+mod version;
 mod view;
 mod writers;
 mod writing;

@@ -72,8 +72,11 @@ impl Links {
             }
             let Ok(object) = directory.child(&source) else { continue };
             let Some(value) = object.whole_attribute(&attribute)? else { continue };
-            let view = self.view(&value).ok_or(Errno::IO)?;
             let stat = object.stat()?;
+            if !is_trusted(&stat) {
+                continue;
+            }
+            let view = self.view(&value).ok_or(Errno::IO)?;
             return Ok(Some(Linked { object, stat, source, view }));
         }
         Ok(None)
@@ -88,6 +91,7 @@ impl Links {
         for (source, kind, inode) in directory.names()? {
             if matches!(kind, FileType::RegularFile | FileType::Unknown)
                 && let Ok(object) = directory.child(&source)
+                && is_trusted(&object.stat()?)
             {
                 names.extend(linked(&object)?.into_iter().map(|name| (name.into_bytes(), inode)));
             }
@@ -129,9 +133,14 @@ impl Written {
     }
 }
 
+/// Networks run with the rights of the daemon: only its own user may name them.
+fn is_trusted(stat: &Stat) -> bool {
+    stat.st_uid == rustix::process::geteuid().as_raw()
+}
+
 fn has_links(directory: &Object) -> Result<bool> {
     match directory.attribute(OsStr::new(MARK), &mut [0; 16]) {
-        Ok(_) => Ok(true),
+        Ok(_) | Err(Errno::RANGE) => Ok(true),
         Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(false),
         Err(error) => Err(error),
     }

@@ -34,14 +34,14 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// As the owner, for the owner; 32 MiB; eight threads, because some of them wait for transforms.
+    /// As the owner, for the owner; 32 MiB; more threads than CPUs, because some wait for transforms.
     fn default() -> Options {
         Options {
             read_only: false,
             allow_other: false,
             passthrough: true,
             cache_bytes: 32 << 20,
-            threads: 8,
+            threads: 32,
             log: Log::Stderr,
         }
     }
@@ -70,7 +70,7 @@ impl Mount {
             ));
         }
         let files = allow_many_files();
-        let mounted = Mounted::new(&source_path, rules, Common::new(options.cache_bytes, options.log), files / 2);
+        let mounted = Mounted::new(&source_path, rules, Common::new(options.cache_bytes, options.log), files / 4);
         let mounted = Arc::new(mounted.map_err(|error| format!("cannot open '{}': {error}", source.display()))?);
         let served = Served { mounted: Arc::clone(&mounted), passes_through: options.passthrough };
         let session = Session::new(served, &mount_point, &config(&source_path, options));

@@ -1,6 +1,7 @@
 //! What the calls of programs do: the mount, without the protocol.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
@@ -38,6 +39,14 @@ pub(crate) struct Mounted {
     /// Whether owners of new files are those of the programs that make them, and not the daemon's.
     pub(crate) gives_owners: bool,
     pub(crate) notifier: OnceLock<Notifier>,
+}
+
+/// What a listing says of a name.
+pub(crate) struct Ahead {
+    pub(crate) node: Arc<Node>,
+    pub(crate) attributes: FileAttr,
+    /// Otherwise the size is not.
+    pub(crate) are_known: bool,
 }
 
 /// Attributes to change.
@@ -139,7 +148,7 @@ impl Mounted {
         let source = node.source();
         if let Some(size) = change.size {
             match node.content() {
-                Some(content) => self.replaced(node, content.set_len(&source, size, thread)?),
+                Some(content) => self.replaced(node, content.set_len(&source, size, thread, *node.openers() > 0)?),
                 None => source.open(OFlags::WRONLY)?.set_len(size).map_err(|error| errno(&error))?,
             }
         }
@@ -175,15 +184,33 @@ impl Mounted {
         let file = directory.create(&source, opened_with(flags), Mode::from_raw_mode(mode & 0o7777))?;
         let named = self.made(&directory, source, view, mode, maker)?;
         let node = self.found(parent, name, named);
-        self.count_open();
-        let can_write = is_for_writing(opened_with(flags));
+        let opened = self.open_new(&node, file, flags, maker.thread);
+        if opened.is_err() {
+            self.nodes.forget(node.id, 1);
+        }
+        opened
+    }
+
+    fn open_new(&self, node: &Arc<Node>, file: File, flags: OpenFlags, thread: u32) -> Result<OpenFile> {
+        let mut openers = node.openers();
         let Some(content) = node.content() else {
-            return Ok(OpenFile { node, file: Some(file), can_write, backing: None });
+            *openers += 1;
+            return Ok(self.opened(node, Some(file), flags));
         };
         // Its source is no file of the format yet: even with nothing written to it, it will be.
         content.opened(&node.source())?;
-        self.replaced(&node, content.set_len(&node.source(), 0, maker.thread)?);
-        Ok(OpenFile { node, file: None, can_write: true, backing: None })
+        self.replaced(node, content.set_len(&node.source(), 0, thread, true)?);
+        *openers += 1;
+        Ok(self.opened(node, None, flags))
+    }
+
+    fn opened(&self, node: &Arc<Node>, file: Option<File>, flags: OpenFlags) -> OpenFile {
+        add(&self.common.counts.opens, 1);
+        add(&self.common.counts.open_files, 1);
+        let can_write = opened_with(flags).intersects(OFlags::WRONLY | OFlags::RDWR);
+        let appends = OFlags::from_bits_retain(flags.0 as u32).contains(OFlags::APPEND);
+        let changes = node.content().map_or(0, |content| content.changes());
+        OpenFile { node: Arc::clone(node), file, can_write, appends, changes, backing: None }
     }
 
     pub(crate) fn make_node(
@@ -282,6 +309,10 @@ impl Mounted {
             // The link goes, not the file.
             return self.names.links().remove(&named.object, name);
         }
+        if !self.names.is_only_name(&directory, &named)? {
+            // One of several views: the source would go from under the others.
+            return Err(Errno::PERM);
+        }
         directory.remove(&named.source, is_directory)
     }
 
@@ -307,48 +338,59 @@ impl Mounted {
             None if is_file(&named.stat) && !self.names.is_free_of_rules(&to, new_name)? => return Err(Errno::XDEV),
             None => new_name.to_owned(),
         };
-        let other = replaced.as_ref().filter(|replaced| replaced.source != new_source);
-        if other.is_some() && !flags.is_empty() {
+        let Some(other) = replaced.filter(|replaced| replaced.source != new_source) else {
+            return from.rename(&named.source, &to, &new_source, flags);
+        };
+        if !flags.is_empty() {
             return Err(if flags.contains(RenameFlags::NOREPLACE) { Errno::EXIST } else { Errno::INVAL });
         }
-        from.rename(&named.source, &to, &new_source, flags)?;
+        let is_link = other.view.is_some() && self.names.links().is_link(&other.object, new_name)?;
+        if is_link || !self.names.is_only_name(&to, &other)? {
+            // The program copies it then, into that view.
+            return Err(Errno::XDEV);
+        }
+        // A file that is hidden by the other one must not be lost.
+        from.rename(&named.source, &to, &new_source, RenameFlags::NOREPLACE)?;
         // The name has led to the other one until now, or leads to it still. Without it, it leads to the new one.
-        other.map_or(Ok(()), |other| to.remove(&other.source, false))
+        to.remove(&other.source, false)
     }
 
     pub(crate) fn open(&self, node: &Arc<Node>, flags: OpenFlags) -> Result<(OpenFile, Opened)> {
         let source = node.source();
-        let can_write = is_for_writing(opened_with(flags));
+        let mut openers = node.openers();
         let Some(content) = node.content() else {
-            let file = Some(source.open(opened_with(flags))?);
-            self.count_open();
-            return Ok((OpenFile { node: Arc::clone(node), file, can_write, backing: None }, Opened::Source));
+            let file = source.open(opened_with(flags))?;
+            *openers += 1;
+            return Ok((self.opened(node, Some(file), flags), Opened::Source));
         };
-        if can_write {
+        if opened_with(flags).intersects(OFlags::WRONLY | OFlags::RDWR) {
             content.check_writable(&source)?;
         }
         let is_changed = content.opened(&source)?;
-        self.count_open();
-        let opened = match (content.is_size_unknown(&source)?, is_changed) {
+        let how = match (content.is_size_unknown(&source)?, is_changed) {
             (true, _) => Opened::OfUnknownSize,
             (false, true) => Opened::Changed,
             (false, false) => Opened::Unchanged,
         };
-        Ok((OpenFile { node: Arc::clone(node), file: None, can_write, backing: None }, opened))
-    }
-
-    fn count_open(&self) {
-        add(&self.common.counts.opens, 1);
-        add(&self.common.counts.open_files, 1);
+        *openers += 1;
+        Ok((self.opened(node, None, flags), how))
     }
 
     pub(crate) fn release(&self, handle: u64) -> Result<()> {
         let Some(handle) = self.handles.remove(handle) else { return Ok(()) };
+        match &*handle {
+            Handle::File(open) => self.close(open),
+            Handle::Directory(_) => Ok(()),
+        }
+    }
+
+    /// A program has closed a file for good.
+    pub(crate) fn close(&self, open: &OpenFile) -> Result<()> {
         self.common.counts.open_files.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
-        if let Handle::File(OpenFile { node, file: None, .. }) = &*handle
-            && let Some(content) = node.content()
-        {
-            self.replaced(node, content.closed(&node.source())?);
+        let mut openers = open.node.openers();
+        *openers = openers.saturating_sub(1);
+        if let (0, Some(content)) = (*openers, open.node.content()) {
+            self.replaced(&open.node, content.closed(&open.node.source())?);
         }
         Ok(())
     }
@@ -405,9 +447,9 @@ impl Mounted {
     }
 
     pub(crate) fn read(&self, handle: &Handle, offset: u64, len: usize) -> Result<Piece> {
-        let Handle::File(OpenFile { node, file, .. }) = handle else { return Err(Errno::ISDIR) };
+        let Handle::File(OpenFile { node, file, changes, .. }) = handle else { return Err(Errno::ISDIR) };
         let bytes = match (node.content(), file) {
-            (Some(content), _) => content.read(&node.source(), offset, len)?,
+            (Some(content), _) => content.read(&node.source(), offset, len, *changes)?,
             (None, Some(file)) => {
                 let mut bytes = vec![0; len];
                 let count = read_at(file, &mut bytes, offset)?;
@@ -422,8 +464,13 @@ impl Mounted {
 
     /// `thread`: that of the program.
     pub(crate) fn write(&self, handle: &Handle, offset: u64, bytes: &[u8], thread: u32) -> Result<usize> {
-        let Handle::File(OpenFile { node, file, .. }) = handle else { return Err(Errno::ISDIR) };
+        let Handle::File(OpenFile { node, file, appends, .. }) = handle else { return Err(Errno::ISDIR) };
         let count = match (node.content(), file) {
+            // The kernel does not know where the end is.
+            (Some(content), _) if *appends && content.is_size_unknown(&node.source())? => {
+                let end = content.end(&node.source())?;
+                content.write(&node.source(), end, bytes, thread).map(|()| bytes.len())?
+            }
             (Some(content), _) => content.write(&node.source(), offset, bytes, thread).map(|()| bytes.len())?,
             (None, Some(file)) => file.write_at(bytes, offset).map_err(|error| errno(&error))?,
             (None, None) => return Err(Errno::STALE),
@@ -433,18 +480,23 @@ impl Mounted {
     }
 
     /// A name in a directory that is being listed, with its attributes if they can be had at once, and without a size if not.
-    /// The kernel will remember it.
-    pub(crate) fn look_ahead(self: &Arc<Self>, parent: INodeNo, name: &OsStr) -> Option<(Arc<Node>, FileAttr, bool)> {
-        let node = self.lookup(parent, name).ok()?;
-        let found = self.attributes_at_once(&node).and_then(|attributes| match attributes {
-            Some(attributes) => Ok((attributes, true)),
-            None => Ok((attributes_of(&node, &node.source().stat()?, Some(Shown::default())), false)),
-        });
-        match found {
-            Ok((attributes, are_known)) => Some((node, attributes, are_known)),
-            Err(_) => {
+    /// The kernel will remember it. `None`: it has gone since the directory was opened.
+    pub(crate) fn look_ahead(self: &Arc<Self>, parent: INodeNo, name: &OsStr) -> Result<Option<Ahead>> {
+        let node = match self.lookup(parent, name) {
+            Err(Errno::NOENT) => return Ok(None),
+            node => node?,
+        };
+        if let Ok(Some(attributes)) = self.attributes_at_once(&node) {
+            return Ok(Some(Ahead { node, attributes, are_known: true }));
+        }
+        match node.source().stat() {
+            Ok(stat) => {
+                let attributes = attributes_of(&node, &stat, Some(Shown::default()));
+                Ok(Some(Ahead { node, attributes, are_known: false }))
+            }
+            Err(error) => {
                 self.nodes.forget(node.id, 1);
-                None
+                Err(error)
             }
         }
     }
@@ -511,13 +563,13 @@ impl Mounted {
     }
 
     fn set_view(&self, node: &Node, view: Arc<View>) -> Result<()> {
-        let mut openers = 0;
+        let mut changes = 0;
         if let Some(content) = node.content() {
             self.replaced(node, content.commit(&node.source(), false)?);
-            openers = content.opener_count();
+            changes = content.changes();
         }
         let name = node.source().path().unwrap_or_default();
-        node.set_content(Content::new(view, Arc::clone(&self.common), name, openers));
+        node.set_content(Content::new(view, Arc::clone(&self.common), name, changes));
         // Not from this thread: the kernel may be waiting for it while it drops the pages.
         if let Some(notifier) = self.notifier.get().cloned() {
             let ino = INodeNo(node.id);
@@ -555,12 +607,9 @@ pub(crate) enum Opened {
     OfUnknownSize,
 }
 
-/// The flags with which a source is opened: what the kernel does itself is left out.
+/// The flags with which a source is opened. What the kernel does itself is left out: it says where each write goes, at the end
+/// too.
 fn opened_with(flags: OpenFlags) -> OFlags {
     let flags = OFlags::from_bits_retain(flags.0 as u32);
-    flags & (OFlags::WRONLY | OFlags::RDWR | OFlags::APPEND | OFlags::SYNC | OFlags::DSYNC | OFlags::NOATIME)
-}
-
-fn is_for_writing(flags: OFlags) -> bool {
-    flags.intersects(OFlags::WRONLY | OFlags::RDWR)
+    flags & (OFlags::WRONLY | OFlags::RDWR | OFlags::SYNC | OFlags::DSYNC | OFlags::NOATIME)
 }

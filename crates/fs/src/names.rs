@@ -117,6 +117,14 @@ impl Names {
         Ok(same.map(|(source, _)| OsString::from_vec(source)))
     }
 
+    /// Whether a source that appears under a name appears under no other, so that it goes with that name.
+    pub(crate) fn is_only_name(&self, directory: &Object, named: &Named) -> Result<bool> {
+        let (relative, source) = (self.relative(directory)?, named.source.as_bytes());
+        let views = self.rules.views_of(&relative, source).count();
+        let is_shown_itself = self.rules.shows_source(&relative, source);
+        Ok(named.view.is_none() || (views == 1 && !is_shown_itself))
+    }
+
     /// Whether a source without a view would appear under this name.
     pub(crate) fn is_free_of_rules(&self, directory: &Object, name: &OsStr) -> Result<bool> {
         Ok(self.rules.shows_source(&self.relative(directory)?, name.as_bytes()))

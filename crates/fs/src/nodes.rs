@@ -23,6 +23,8 @@ pub(crate) struct Node {
     content: RwLock<Option<Arc<Content>>>,
     /// The open file that the kernel itself reads and writes, while there is one.
     pub(crate) backing: Mutex<Weak<BackingId>>,
+    /// How often programs have it open.
+    openers: Mutex<usize>,
     /// The views before each stage that was pushed.
     pub(crate) before_pushes: Mutex<Vec<Arc<View>>>,
 }
@@ -34,6 +36,11 @@ impl Node {
 
     pub(crate) fn content(&self) -> Option<Arc<Content>> {
         self.content.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How often programs have it open. Held while one opens or closes it.
+    pub(crate) fn openers(&self) -> MutexGuard<'_, usize> {
+        self.openers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From now on it is transformed in another way.
@@ -216,6 +223,7 @@ fn new_node(id: u64, source: Object, content: Option<Content>) -> Node {
         source: RwLock::new(Arc::new(source)),
         content,
         backing: Mutex::default(),
+        openers: Mutex::default(),
         before_pushes: Mutex::default(),
     }
 }

@@ -38,6 +38,7 @@ pub(crate) struct Inner {
     file: Option<Arc<File>>,
     /// Names the version in the cache.
     pub(crate) content: u64,
+    changes: u64,
     index: Option<Index>,
     checkpoints: Checkpoints,
     /// That which was used last is the last.
@@ -62,8 +63,9 @@ impl Shared {
 }
 
 impl Reading {
-    pub(crate) fn new(view: Arc<View>, common: Arc<Common>) -> Reading {
-        let inner = Mutex::new(Inner::new(common.blocks.new_content()));
+    /// `changes`: how often the source was changed by others, for programs that have it open already.
+    pub(crate) fn new(view: Arc<View>, common: Arc<Common>, changes: u64) -> Reading {
+        let inner = Mutex::new(Inner { changes, ..Inner::new(common.blocks.new_content()) });
         Reading { view, common, shared: Arc::new(Shared { inner, changed: Condvar::new() }) }
     }
 
@@ -79,9 +81,15 @@ impl Reading {
             return Ok(false);
         }
         let is_changed = inner.version.is_some();
+        inner.changes += u64::from(is_changed);
         inner.forget(self.common.blocks.new_content());
         inner.version = Some(version);
         Ok(is_changed)
+    }
+
+    /// How often the source was changed by others. A program that has opened it before must not get bytes of both.
+    pub(crate) fn changes(&self) -> u64 {
+        self.inner().changes
     }
 
     /// A new version that has just been made, of so many bytes as programs see it, is the source now.
@@ -168,7 +176,7 @@ impl Reading {
     }
 
     /// Reads to the end, and keeps the size in an attribute of the source where that is possible.
-    fn scan(&self, object: &Object, name: &Path) -> Result<u64> {
+    pub(crate) fn scan(&self, object: &Object, name: &Path) -> Result<u64> {
         let mut inner = self.inner();
         if let Some(size) = inner.size {
             return Ok(size);
@@ -313,6 +321,7 @@ impl Inner {
             version: None,
             file: None,
             content,
+            changes: 0,
             index: None,
             checkpoints: Checkpoints::default(),
             decoders: Vec::new(),
@@ -324,7 +333,7 @@ impl Inner {
 
     /// A decoder that works ahead finds another content, and ends.
     fn forget(&mut self, content: u64) {
-        *self = Inner::new(content);
+        *self = Inner { changes: self.changes, ..Inner::new(content) };
     }
 
     /// Keeps a decoder where it is, instead of the one that was used longest ago.
@@ -371,6 +380,7 @@ impl Inner {
             return Ok(());
         }
         common.report(name, "the source was changed while it was read; open it again");
+        self.changes += 1;
         self.forget(common.blocks.new_content());
         Err(Errno::IO)
     }

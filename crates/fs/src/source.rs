@@ -9,7 +9,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    self, AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Stat, StatVfs, Timestamps, Uid, XattrFlags,
+    self, AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Stat, StatVfs, Timestamps, Uid,
+    XattrFlags,
 };
 use rustix::io::Errno;
 
@@ -33,6 +34,11 @@ impl Object {
         fs::open(path, HELD, Mode::empty()).map(Object)
     }
 
+    /// What has this name in a directory that is open.
+    pub(crate) fn within(directory: &OwnedFd, name: &OsStr) -> Result<Object> {
+        fs::openat(directory, name, HELD, Mode::empty()).map(Object)
+    }
+
     /// What has this name in this directory.
     pub(crate) fn child(&self, name: &OsStr) -> Result<Object> {
         fs::openat(&self.0, name, HELD, Mode::empty()).map(Object)
@@ -43,7 +49,7 @@ impl Object {
     }
 
     /// By this name the kernel finds the object itself, without looking at permissions of directories.
-    fn own_path(&self) -> String {
+    pub(crate) fn own_path(&self) -> String {
         format!("/proc/self/fd/{}", self.0.as_raw_fd())
     }
 
@@ -56,6 +62,23 @@ impl Object {
     pub(crate) fn path(&self) -> Result<PathBuf> {
         let path = fs::readlink(self.own_path(), Vec::new())?;
         Ok(PathBuf::from(OsString::from_vec(path.into_bytes())))
+    }
+
+    /// The directory in which it is, or was before its last name went, and its name there. No symbolic link is followed.
+    pub(crate) fn directory(&self) -> Result<(OwnedFd, OsString)> {
+        let path = self.path()?;
+        let (directory, name) = (path.parent().ok_or(Errno::INVAL)?, path.file_name().ok_or(Errno::INVAL)?);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = fs::openat2(CWD, directory, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
+        Ok((directory, name.to_owned()))
+    }
+
+    /// The same, if it is there under that name.
+    pub(crate) fn entry(&self) -> Result<(OwnedFd, OsString)> {
+        let (directory, name) = self.directory()?;
+        let (own, found) = (self.stat()?, fs::statat(&directory, &name, AtFlags::SYMLINK_NOFOLLOW)?);
+        let is_same = (own.st_dev, own.st_ino) == (found.st_dev, found.st_ino);
+        if is_same { Ok((directory, name)) } else { Err(Errno::STALE) }
     }
 
     /// The names in this directory, with their kinds, without `.` and `..`.
@@ -136,7 +159,8 @@ impl Object {
                 value.truncate(count);
                 Ok(Some(value))
             }
-            Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
+            // The last: no attribute has a name as long as that.
+            Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::RANGE) => Ok(None),
             Err(error) => Err(error),
         }
     }

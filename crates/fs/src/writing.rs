@@ -14,13 +14,12 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use millstream_net::Failure;
 use millstream_net::run::Pour;
-use millstream_sys::whole_file::WholeFile;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -28,6 +27,7 @@ use crate::common::{Common, add};
 use crate::in_place::{errno, read_at};
 use crate::reading::Reading;
 use crate::source::{Object, Result};
+use crate::version::Version;
 use crate::view::View;
 use crate::writers::Writers;
 
@@ -53,7 +53,7 @@ enum State {
 /// A new version that grows at its end.
 struct Stream {
     pour: Pour,
-    version: Arc<Mutex<WholeFile>>,
+    version: Arc<Mutex<Version>>,
     /// As programs see it.
     len: u64,
 }
@@ -157,7 +157,8 @@ impl Writing {
         if let State::Failed = self.state {
             return Err(Errno::IO);
         }
-        if !self.is_dirty() {
+        // Without a name there is no place to put it: what is written is gone when the last program closes the file.
+        if !self.is_dirty() || target.object.stat()?.st_nlink == 0 {
             return Ok(false);
         }
         let version = match std::mem::take(&mut self.state) {
@@ -182,19 +183,14 @@ impl Writing {
         self.written = None;
     }
 
-    fn place(&mut self, target: &Target<'_>, version: Arc<Mutex<WholeFile>>, is_synced: bool) -> Result<()> {
+    fn place(&mut self, target: &Target<'_>, version: Arc<Mutex<Version>>, is_synced: bool) -> Result<()> {
         let lost = |what: &dyn std::fmt::Display| {
             target.common.report(target.name, format_args!("the new version was dropped: {what}"));
             Errno::IO
         };
-        if target.object.stat()?.st_nlink == 0 {
-            // Its last name is gone; so is everything that is written to it.
-            return Ok(());
-        }
         let version = Arc::into_inner(version).ok_or_else(|| lost(&"it is still being written"))?;
-        let mut version = version.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let placed = version.take_over_again().and_then(|()| if is_synced { version.keep() } else { version.place() });
-        placed.map_err(|error| {
+        let version = version.into_inner().unwrap_or_else(PoisonError::into_inner);
+        version.place(target.object, is_synced).map_err(|error| {
             self.state = State::Failed;
             lost(&error)
         })
@@ -227,7 +223,7 @@ impl Writing {
         self.stream(target, version, len)
     }
 
-    fn stream(&mut self, target: &Target<'_>, version: WholeFile, len: u64) -> Result<()> {
+    fn stream(&mut self, target: &Target<'_>, version: Version, len: u64) -> Result<()> {
         let version = Arc::new(Mutex::new(version));
         let pour = target.view.pour(version.clone()).map_err(|failure| self.fail(target, &failure))?;
         self.state = State::Stream(Stream { pour, version, len });
@@ -279,7 +275,7 @@ impl Spool {
     }
 
     /// The content, through the write network.
-    fn version(&self, target: &Target<'_>) -> std::result::Result<Arc<Mutex<WholeFile>>, Failure> {
+    fn version(&self, target: &Target<'_>) -> std::result::Result<Arc<Mutex<Version>>, Failure> {
         let made = new_version(target).map_err(|error| unreadable(error.into()))?;
         let version = Arc::new(Mutex::new(made));
         let mut pour = target.view.pour(version.clone())?;
@@ -303,7 +299,7 @@ fn unreadable(error: std::io::Error) -> Failure {
 }
 
 /// The content of a version that was not put in place.
-fn unpacked(target: &Target<'_>, version: &Mutex<WholeFile>) -> std::result::Result<File, Failure> {
+fn unpacked(target: &Target<'_>, version: &Mutex<Version>) -> std::result::Result<File, Failure> {
     let mut packed = version.lock().unwrap_or_else(PoisonError::into_inner).reopen().map_err(unreadable)?;
     packed.seek(SeekFrom::Start(0)).map_err(unreadable)?;
     let is_empty = packed.metadata().map_err(unreadable)?.len() == 0;
@@ -324,26 +320,17 @@ fn unpacked(target: &Target<'_>, version: &Mutex<WholeFile>) -> std::result::Res
     }
 }
 
-fn new_version(target: &Target<'_>) -> Result<WholeFile> {
-    let path = target.object.path()?;
-    // Of a file without a name nothing will be kept: the version goes to where its name was.
-    let path = if target.object.stat()?.st_nlink == 0 { beside(&path) } else { path };
-    WholeFile::create(&path).map_err(|error| {
+fn new_version(target: &Target<'_>) -> Result<Version> {
+    Version::new(target.object).inspect_err(|error| {
         target.common.report(target.name, format_args!("a new version cannot be begun: {error}"));
-        if error.raw_os_error().is_some() { errno(&error) } else { Errno::OPNOTSUPP }
     })
 }
 
-/// A name that nothing has, in the directory where a file was.
-fn beside(path: &Path) -> PathBuf {
-    path.with_file_name(format!(".millstream-{}-gone", std::process::id()))
-}
-
-/// A file without a name, on the file system of the source.
+/// A file without a name, on the file system of the source where that can make one.
 fn nameless(target: &Target<'_>) -> Result<File> {
-    let path = target.object.path()?;
-    let directory = path.parent().unwrap_or(Path::new("/"));
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    let made = rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR);
-    made.or_else(|_| rustix::fs::open(std::env::temp_dir(), flags, Mode::RUSR | Mode::WUSR)).map(File::from)
+    let owners_alone = Mode::RUSR | Mode::WUSR;
+    let (directory, _) = target.object.directory()?;
+    let made = rustix::fs::openat(directory, ".", flags, owners_alone);
+    made.or_else(|_| rustix::fs::open(std::env::temp_dir(), flags, owners_alone)).map(File::from)
 }

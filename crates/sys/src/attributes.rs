@@ -25,7 +25,7 @@ const ACCESS_LIST: &CStr = c"system.posix_acl_access";
 ///
 /// # Errors
 /// A sentence: what `new` cannot have, or that `old` has several names, of which only one would get the new content.
-pub(crate) fn take_over(path: &Path, old: &Metadata, new: &File) -> io::Result<Permissions> {
+pub fn take_over(path: &Path, old: &Metadata, new: &File) -> io::Result<Permissions> {
     if old.nlink() > 1 {
         let names = old.nlink();
         return Err(refusal(

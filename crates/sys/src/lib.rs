@@ -43,7 +43,7 @@ pub mod settings;
 pub mod settled;
 
 #[cfg(feature = "std")]
-mod attributes;
+pub mod attributes;
 #[cfg(feature = "std")]
 pub mod child;
 #[cfg(all(test, feature = "std"))]

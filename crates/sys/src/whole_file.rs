@@ -78,40 +78,6 @@ impl WholeFile {
     /// Those of `fsync(2)`, `linkat(2)`, `fchmod(2)` and `rename(2)`. The old content is still there then.
     pub fn keep(mut self) -> io::Result<()> {
         self.sync()?;
-        self.replace()?;
-        // The new name is on disk too. Not every file system can say so for a directory.
-        let _ = File::open(directory_of(&self.path)).and_then(|directory| directory.sync_all());
-        Ok(())
-    }
-
-    /// Puts the new content in the place of the old one, without waiting for the disk. After a crash of the system, other than
-    /// of this process, either may be there, or as much of the new one as the file system had written.
-    ///
-    /// # Errors
-    /// Those of `linkat(2)`, `fchmod(2)` and `rename(2)`. The old content is still there then.
-    pub fn place(mut self) -> io::Result<()> {
-        self.replace()
-    }
-
-    /// Takes over what the old file has by now: it may have got other permissions since the new one was begun.
-    ///
-    /// # Errors
-    /// As [`WholeFile::create`]; nothing if there is no old file.
-    pub fn take_over_again(&mut self) -> io::Result<()> {
-        let Ok(old) = std::fs::metadata(&self.path) else { return Ok(()) };
-        self.permissions = attributes::take_over(&self.path, &old, &self.file)?;
-        self.file.set_permissions(Permissions::from_mode(OWNERS_ALONE))
-    }
-
-    /// Opens what was written so far, to read it.
-    ///
-    /// # Errors
-    /// Those of `open(2)`.
-    pub fn reopen(&self) -> io::Result<File> {
-        File::open(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
-    }
-
-    fn replace(&mut self) -> io::Result<()> {
         if self.temporary.is_none() {
             // A link cannot replace a file, and renaming needs a name.
             let temporary = temporary_name(&self.path)?;
@@ -125,6 +91,8 @@ impl WholeFile {
             std::fs::rename(temporary, &self.path)?;
             self.temporary = None;
         }
+        // The new name is on disk too. Not every file system can say so for a directory.
+        let _ = File::open(directory_of(&self.path)).and_then(|directory| directory.sync_all());
         Ok(())
     }
 }

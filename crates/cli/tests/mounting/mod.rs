@@ -60,6 +60,15 @@ impl Mounted {
         })
     }
 
+    /// For all users.
+    pub(crate) fn for_others(network: &[&str]) -> Mounted {
+        Mounted::started(&|scratch| {
+            let mut command = millstream(["mount", "--foreground", "--allow-other"]);
+            command.arg(scratch.path("source")).arg(scratch.path("mount")).args(network);
+            command
+        })
+    }
+
     /// The source has room for 1 MB.
     pub(crate) fn over_a_small_disk(network: &[&str]) -> Mounted {
         Mounted::started(&|scratch| {

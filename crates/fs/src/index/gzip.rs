@@ -41,6 +41,11 @@ struct Checkpoint {
     /// Of the byte before, how many bits were not used.
     bits: u8,
     window: Arc<[u8]>,
+    /// Of the member so far.
+    sum: crc32fast::Hasher,
+    len: u32,
+    /// Members before it.
+    members: u64,
 }
 
 impl Default for Checkpoints {
@@ -106,8 +111,8 @@ enum State {
 
 struct Body {
     inflate: Inflate,
-    /// Of the member so far. `None` if its beginning was not seen.
-    sum: Option<crc32fast::Hasher>,
+    /// Of the member so far.
+    sum: crc32fast::Hasher,
     len: u32,
 }
 
@@ -133,15 +138,14 @@ impl Gunzip {
     }
 
     fn resume(&mut self, checkpoint: &Checkpoint) -> Result<(), Failure> {
-        let Checkpoint { plain, source, bits, window } = checkpoint;
+        let Checkpoint { plain, source, bits, window, sum, len, members } = checkpoint;
         let before = if *bits > 0 { 1 } else { 0 };
         self.input.seek(source - before);
         let byte = if *bits > 0 { self.input.next()?.unwrap_or_default() } else { 0 };
         let window = decompressed(window).ok_or_else(|| self.fault("a checkpoint cannot be read"))?;
         let inflate = Inflate::resumed(byte, *bits, &window).map_err(|what| self.fault(what))?;
-        self.state = State::Body(Box::new(Body { inflate, sum: None, len: 0 }));
-        // The next member is not the first, whichever this one is: padding may follow.
-        (self.plain, self.members) = (*plain, 1);
+        self.state = State::Body(Box::new(Body { inflate, sum: sum.clone(), len: *len }));
+        (self.plain, self.members) = (*plain, *members);
         Ok(())
     }
 
@@ -161,9 +165,7 @@ impl Gunzip {
                     };
                     self.input.consume(step.consumed);
                     self.plain += step.produced as u64;
-                    if let Some(sum) = &mut body.sum {
-                        sum.update(&out[..step.produced]);
-                    }
+                    body.sum.update(&out[..step.produced]);
                     body.len = body.len.wrapping_add(step.produced as u32);
                     match step.at {
                         At::StreamEnd => self.end_member()?,
@@ -187,7 +189,9 @@ impl Gunzip {
         if self.checkpoints.is_wanted(self.plain) {
             let window = compressed(&body.inflate.window());
             let source = self.input.position();
-            self.checkpoints.add(Checkpoint { plain: self.plain, source, bits, window });
+            let (sum, len) = (body.sum.clone(), body.len);
+            let (plain, members) = (self.plain, self.members);
+            self.checkpoints.add(Checkpoint { plain, source, bits, window, sum, len, members });
         }
     }
 
@@ -228,7 +232,7 @@ impl Gunzip {
             self.needed()?;
         }
         let inflate = Inflate::new().map_err(|what| self.fault(what))?;
-        self.state = State::Body(Box::new(Body { inflate, sum: Some(crc32fast::Hasher::new()), len: 0 }));
+        self.state = State::Body(Box::new(Body { inflate, sum: crc32fast::Hasher::new(), len: 0 }));
         Ok(())
     }
 
@@ -239,9 +243,8 @@ impl Gunzip {
             *byte = self.needed()?;
         }
         let State::Body(body) = std::mem::replace(&mut self.state, State::Between) else { return Ok(()) };
-        if let Body { sum: Some(sum), len, .. } = *body
-            && (super::u32_at(&trailer, 0), super::u32_at(&trailer, 4)) != (sum.finalize(), len)
-        {
+        let Body { sum, len, .. } = *body;
+        if (super::u32_at(&trailer, 0), super::u32_at(&trailer, 4)) != (sum.finalize(), len) {
             return Err(self.fault("the gzip stream is corrupt: the checksum is wrong"));
         }
         self.members += 1;

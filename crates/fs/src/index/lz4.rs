@@ -17,14 +17,16 @@ const HAS_DICTIONARY: u8 = 1;
 /// The size of a file of frames that all say theirs. They cannot be begun in the middle: blocks may need those before them.
 pub(super) fn index(file: &File) -> io::Result<Option<Index>> {
     let len = file.metadata()?.len();
-    let (mut source, mut size) = (0, 0);
+    let (mut source, mut size) = (0, 0_u64);
     while source < len {
         let Some(header) = exactly::<14>(file, source)? else { return Ok(None) };
         let flags = header[4];
         if u32_at(&header, 0) != MAGIC || flags & HAS_SIZE == 0 {
             return Ok(None);
         }
-        size += u64::from(u32_at(&header, 6)) | u64::from(u32_at(&header, 10)) << 32;
+        let content = u64::from(u32_at(&header, 6)) | u64::from(u32_at(&header, 10)) << 32;
+        let Some(more) = size.checked_add(content) else { return Ok(None) };
+        size = more;
         source += 15 + if flags & HAS_DICTIONARY != 0 { 4 } else { 0 };
         loop {
             let Some(block) = exactly::<4>(file, source)? else { return Ok(None) };

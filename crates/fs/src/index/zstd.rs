@@ -16,6 +16,8 @@ const SKIPPABLE: u32 = 0x184d_2a50;
 const SEEKABLE: u32 = 0x8f92_eab1;
 /// Frames, descriptor, magic.
 const FOOTER: usize = 9;
+/// A table larger than this is not read: two million frames.
+const TABLE_MOST: u64 = 32 << 20;
 /// Magic and length of the frame that the table is in.
 const SKIPPED_HEADER: u64 = 8;
 
@@ -38,6 +40,9 @@ fn table(file: &File, len: u64) -> io::Result<Option<Index>> {
     }
     let entry = if has_checksums { 12 } else { 8 };
     let bytes = frames * entry;
+    if bytes > TABLE_MOST {
+        return Ok(None);
+    }
     let Some(begin) = start.checked_sub(bytes + SKIPPED_HEADER) else { return Ok(None) };
     let mut entries = vec![0; bytes as usize];
     file.read_exact_at(&mut entries, begin + SKIPPED_HEADER)?;
@@ -74,7 +79,7 @@ fn walked(file: &File, len: u64) -> io::Result<Option<Index>> {
             index.places.push(Place { plain, source });
         }
         let Some((header, content, has_checksum)) = frame_header(file, source)? else { return Ok(None) };
-        index.size = content.map(|content| plain + content);
+        index.size = content.and_then(|content| plain.checked_add(content));
         let Some(end) = frame_end(file, source + header)? else { return Ok(None) };
         source = end + if has_checksum { 4 } else { 0 };
     }
