@@ -454,7 +454,7 @@ fn other_users_cannot_choose_networks() {
         output(command.current_dir(mount.at("")))
     };
     let pushed = other("cat a; \"$0\" push a upper");
-    assert!(pushed.stdout == "uryyb" && pushed.stderr.contains("only root and the user"), "{pushed:?}");
+    assert!(pushed.stdout == "uryyb" && pushed.stderr.contains("only root and the user of the mount"), "{pushed:?}");
     let linked = other("echo mine >own && \"$0\" link own L 'exec id'");
     assert!(linked.stderr.contains("cannot set the attribute"), "{linked:?}");
     // Nor in the source: what runs is what the mount's own user has linked.

@@ -70,7 +70,7 @@ fn explained(file: &Path, error: Errno) -> String {
         Errno::BUSY => {
             format!("programs have '{file}' open, and the kernel reads it itself: bind it with a rule first")
         }
-        Errno::PERM => format!("only root and the user who has mounted it can change the stages of '{file}'"),
+        Errno::PERM => format!("only root and the user of the mount can change the stages of '{file}'; ask them to"),
         Errno::NODATA => format!("no stage was pushed on '{file}'"),
         error => format!("cannot change the stages of '{file}': {error}"),
     }

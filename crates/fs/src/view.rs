@@ -35,7 +35,7 @@ pub(crate) enum Shape {
     Format(Format),
     /// As many bytes as these functions say, one after the other. Read from the beginning.
     Computed(Vec<fn(u64) -> u64>),
-    /// Nobody knows. Read from the beginning.
+    /// The size is known at the end. Read from the beginning.
     Stream,
 }
 

@@ -181,6 +181,7 @@ impl Writing {
     pub(crate) fn rest(&mut self) {
         self.state = State::Clean;
         self.written = None;
+        self.writers.clear();
     }
 
     fn place(&mut self, target: &Target<'_>, version: Arc<Mutex<Version>>, is_synced: bool) -> Result<()> {

@@ -34,7 +34,7 @@ pub(super) fn start() -> Result<ExitCode, Failure> {
 pub(super) fn is_ready() -> Result<(), Failure> {
     let mut output = std::io::stdout();
     let said = output.write_all(READY.as_bytes()).and_then(|()| output.flush());
-    // Without anybody to hear it, the mount is there all the same.
+    // The caller may have ended: the mount is there all the same.
     let _ = said;
     detach::from_terminal().map_err(|error| Failure::own(format!("cannot leave the terminal: {error}")))
 }

@@ -12,7 +12,7 @@ use crate::common::{Scratch, millstream};
 /// How long a mount may take to appear, or to go, on a machine that is busy.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Whether this system lets nobody mount. Says so, and to `make test`, which counts it as skipped.
+/// Whether this process cannot mount on this system. Says so, and to `make test`, which counts it as skipped.
 pub(crate) fn is_forbidden() -> bool {
     let is_root = fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
     let why = match (Path::new("/dev/fuse").exists(), is_root) {
