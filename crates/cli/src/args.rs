@@ -6,14 +6,14 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::error::{ContextKind, ErrorKind};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::bench::{
     bandwidth, bw_file_rd, bw_mmap_rd, bw_tcp, cache_to_cache, compare, corpus, fifo_grid, grep, history, increment,
     lat_mem_rd, memcpy, pipeflex, pipeline, report, round_trip, seeds, suite,
 };
 use crate::failure::Failure;
-use crate::{bytes, ctl, fifo, gc, mount, mounts, net, ps};
+use crate::{buffer, bytes, ctl, fifo, gc, manual, mount, mounts, net, ps};
 
 use late::Late;
 
@@ -33,6 +33,8 @@ pub(crate) enum Action {
     Fifo(fifo::Options),
     /// `millstream net`
     Net(Box<net::Options>),
+    /// `millstream buffer`
+    Buffer(Box<buffer::Options>),
     /// `millstream mount`
     Mount(Box<mount::Options>),
     /// `millstream mounts`
@@ -43,6 +45,10 @@ pub(crate) enum Action {
     Push(mounts::PushOptions),
     /// `millstream pop`
     Pop(mounts::PopOptions),
+    /// `millstream man`
+    Man(manual::Options),
+    /// `millstream completions`
+    Completions(manual::CompletionsOptions),
     /// `--help` and `--version`
     Print(String),
 }
@@ -77,6 +83,9 @@ enum Command {
     /// Transform a stream: compress, filter, count and more, in one process and one buffer
     #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true, after_help = net::EXAMPLES)]
     Net(Late<net::Options>),
+    /// Take up what comes faster than it goes: a large buffer in a pipeline, with its rates
+    #[command(after_help = buffer::EXAMPLES)]
+    Buffer(Late<buffer::Options>),
     /// Mount a directory whose files are transformed while programs read and write them
     #[command(after_help = mount::EXAMPLES)]
     Mount(Late<mount::Options>),
@@ -92,6 +101,12 @@ enum Command {
     /// Take away the stage that was pushed last
     #[command(after_help = mounts::PUSH_EXAMPLES)]
     Pop(Late<mounts::PopOptions>),
+    /// Print the manual page of a command, or write all of them
+    #[command(after_help = manual::EXAMPLES)]
+    Man(Late<manual::Options>),
+    /// Print completions for a shell
+    #[command(after_help = manual::COMPLETIONS_EXAMPLES)]
+    Completions(Late<manual::CompletionsOptions>),
 }
 
 const RUN_EXAMPLES: &str = "\
@@ -280,16 +295,24 @@ pub(crate) fn parse() -> Result<Action, Failure> {
         Ok(Program { command: Command::Ps(options) }) => Ok(Action::Ps(*options.0)),
         Ok(Program { command: Command::Gc(options) }) => Ok(Action::Gc(*options.0)),
         Ok(Program { command: Command::Net(options) }) => Ok(Action::Net(options.0)),
+        Ok(Program { command: Command::Buffer(options) }) => Ok(Action::Buffer(options.0)),
         Ok(Program { command: Command::Mount(options) }) => Ok(Action::Mount(options.0)),
         Ok(Program { command: Command::Mounts(options) }) => Ok(Action::Mounts(*options.0)),
         Ok(Program { command: Command::Link(options) }) => Ok(Action::Link(*options.0)),
         Ok(Program { command: Command::Push(options) }) => Ok(Action::Push(*options.0)),
         Ok(Program { command: Command::Pop(options) }) => Ok(Action::Pop(*options.0)),
+        Ok(Program { command: Command::Man(options) }) => Ok(Action::Man(*options.0)),
+        Ok(Program { command: Command::Completions(options) }) => Ok(Action::Completions(*options.0)),
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Action::Print(error.render().to_string())),
             _ => Err(Failure::usage(one_sentence(&error))),
         },
     }
+}
+
+/// All commands and options.
+pub(crate) fn table() -> clap::Command {
+    Program::command()
 }
 
 /// clap's message without its headings, usage and tips, which are a page; this is a line.
@@ -315,7 +338,6 @@ mod tests {
 
     #[test]
     fn the_table_of_arguments_is_consistent() {
-        use clap::CommandFactory;
-        Program::command().debug_assert();
+        table().debug_assert();
     }
 }

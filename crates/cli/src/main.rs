@@ -3,11 +3,13 @@
 
 mod args;
 mod bench;
+mod buffer;
 mod bytes;
 mod ctl;
 mod failure;
 mod fifo;
 mod gc;
+mod manual;
 mod mount;
 mod mounts;
 mod net;
@@ -30,11 +32,14 @@ fn main() -> ExitCode {
         Action::Gc(options) => gc::gc(&options),
         Action::Fifo(options) => fifo::run(options),
         Action::Net(options) => net::net(*options),
+        Action::Buffer(options) => buffer::buffer(*options),
         Action::Mount(options) => mount::mount(&options),
         Action::Mounts(options) => mounts::mounts(&options),
         Action::Link(options) => mounts::link(&options),
         Action::Push(options) => mounts::push(options),
         Action::Pop(options) => mounts::pop(options),
+        Action::Man(options) => manual::man(&options, args::table()),
+        Action::Completions(options) => manual::completions(&options, args::table()),
         Action::Print(text) => failure::print(&text),
     });
     outcome.unwrap_or_else(|failure| failure.report())

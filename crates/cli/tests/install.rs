@@ -31,8 +31,41 @@ fn make_install_puts_both_where_they_find_each_other_and_uninstall_takes_them_aw
     let link = scratch.path("link");
     std::os::unix::fs::symlink(&program, &link).unwrap();
     assert_eq!(output(Command::new(&link).args(["run", "--", "python3", "-c", PIPE_SIZE])).stdout, "True\n");
+    let installed = || files_below(&scratch.path("prefix/share"));
+    for file in ["man/man1/millstream.1", "man/man1/millstream-run.1", "man/man1/millstream-bench-grep.1"] {
+        let page = scratch.path("prefix/share").join(file);
+        let shown = output(Command::new("groff").args(["-man", "-Tutf8", "-ww", "-z"]).arg(&page));
+        assert_eq!((shown.code, shown.stderr.as_str()), (Some(0), ""), "{file}");
+    }
+    let run = fs::read_to_string(scratch.path("prefix/share/man/man1/millstream-run.1")).unwrap();
+    assert!(
+        run.contains(".SH EXAMPLES") && run.contains(".SH \"EXIT STATUS\"") && run.contains("pipe\\-size"),
+        "{run}"
+    );
+    assert!(installed() > 30, "{} pages and completions", installed());
+    let completions = scratch.path("prefix/share/bash-completion/completions/millstream");
+    assert_eq!(output(Command::new("bash").arg("-n").arg(&completions)).code, Some(0));
     make(&["uninstall", &prefix]);
+    assert_eq!(installed(), 0);
     assert!(!program.exists() && !scratch.path("prefix/lib/millstream").exists());
+}
+
+fn files_below(directory: &Path) -> usize {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    entries.map(|path| if path.is_dir() { files_below(&path) } else { 1 }).sum()
+}
+
+#[test]
+fn manual_page_of_no_command_is_told() {
+    for (arguments, sentence) in [
+        (&["man", "walk"][..], "there is no command 'walk': run, fifo, "),
+        (&["man", "gc", "x"], "'gc' has no command 'x'"),
+        (&["man", "--all", "/nonexistent"], "cannot write '/nonexistent/millstream.1': No such file"),
+        (&["completions", "sh"], "possible values: bash, "),
+    ] {
+        let seen = output(&mut millstream(arguments));
+        assert!(seen.stderr.lines().count() == 1 && seen.stderr.contains(sentence), "{arguments:?}: {seen:?}");
+    }
 }
 
 #[test]

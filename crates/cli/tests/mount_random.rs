@@ -15,27 +15,14 @@ fn length() -> Duration {
     Duration::from_secs_f64(seconds.unwrap_or(3.0))
 }
 
-/// xorshift64* (Vigna 2016).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % limit.max(1)
+/// Runs, so that there is something to compress.
+fn runs(random: &mut fastrand::Rng, len: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(len + 64);
+    while bytes.len() < len {
+        bytes.extend(std::iter::repeat_n(random.u8(..), random.usize(1..=60)));
     }
-
-    fn bytes(&mut self, len: usize) -> Vec<u8> {
-        // Runs, so that there is something to compress.
-        let mut bytes = Vec::with_capacity(len + 64);
-        while bytes.len() < len {
-            let (run, byte) = (1 + self.below(60), self.below(256) as u8);
-            bytes.extend(std::iter::repeat_n(byte, run));
-        }
-        bytes.truncate(len);
-        bytes
-    }
+    bytes.truncate(len);
+    bytes
 }
 
 /// Sizes of the file, at most.
@@ -45,8 +32,9 @@ const MOST: usize = 600_000;
 type Done = Vec<String>;
 
 fn compared(network: &[&str], source_name: &str, unpack: &dyn Fn(&[u8]) -> Vec<u8>) {
-    let seed = u64::from(std::process::id()) << 32 | 0x9e37_79b9;
-    let mut random = Random(seed);
+    let seed =
+        std::env::var("MILLSTREAM_SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().expect("a number"));
+    let mut random = fastrand::Rng::with_seed(seed);
     let mount = Mounted::new(network);
     let path = mount.at("file");
     let mut model: Vec<u8> = Vec::new();
@@ -56,9 +44,9 @@ fn compared(network: &[&str], source_name: &str, unpack: &dyn Fn(&[u8]) -> Vec<u
     let (begun, mut done, mut calls) = (Instant::now(), Done::new(), 0);
     while begun.elapsed() < length() || calls < 200 {
         calls += 1;
-        let at = random.below(model.len() + model.len() / 8 + 1).min(MOST);
-        let len = random.below(40_000).min(MOST - at);
-        match random.below(20) {
+        let at = random.usize(..=model.len() + model.len() / 8).min(MOST);
+        let len = random.usize(..40_000).min(MOST - at);
+        match random.u8(..20) {
             0..=6 => {
                 done.push(format!("read {len} at {at}"));
                 let mut bytes = vec![0; len];
@@ -75,7 +63,7 @@ fn compared(network: &[&str], source_name: &str, unpack: &dyn Fn(&[u8]) -> Vec<u
             }
             7..=12 => {
                 done.push(format!("write {len} at {at}"));
-                let bytes = random.bytes(len);
+                let bytes = runs(&mut random, len);
                 file.write_all_at(&bytes, at as u64).unwrap();
                 if len > 0 {
                     model.resize(model.len().max(at + len), 0);
@@ -89,7 +77,7 @@ fn compared(network: &[&str], source_name: &str, unpack: &dyn Fn(&[u8]) -> Vec<u
             }
             14 => {
                 done.push("append".into());
-                let bytes = random.bytes(len.min(MOST - model.len().min(MOST)));
+                let bytes = runs(&mut random, len.min(MOST - model.len().min(MOST)));
                 file.write_all_at(&bytes, model.len() as u64).unwrap();
                 model.extend_from_slice(&bytes);
             }

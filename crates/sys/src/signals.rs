@@ -10,6 +10,12 @@ pub type Signal = i32;
 /// `SIGCHLD`: something has become of a child.
 pub const CHILD: Signal = libc::SIGCHLD;
 
+/// `SIGPIPE`: nothing reads what is written.
+pub const PIPE: Signal = libc::SIGPIPE;
+
+/// `SIGUSR1`: what a program's own users ask of it.
+pub const USER_1: Signal = libc::SIGUSR1;
+
 /// What the terminal sends to a whole process group: keys, a new size, and a background job that touches the terminal.
 pub const OF_THE_TERMINAL: [Signal; 6] =
     [libc::SIGINT, libc::SIGQUIT, libc::SIGTSTP, libc::SIGWINCH, libc::SIGTTIN, libc::SIGTTOU];
@@ -131,6 +137,36 @@ impl Held {
             libc::signal(libc::SIGCHLD, self.child_before);
             libc::pthread_sigmask(libc::SIG_SETMASK, &self.mask_before, ptr::null_mut());
         }
+    }
+}
+
+/// A signal by which users ask for something, at any time and as often as they like.
+pub struct Requests(libc::sigset_t);
+
+impl Requests {
+    /// Holds the signal back on this thread, which should be the only one, and on those that it starts.
+    pub fn hold(signal: Signal) -> Requests {
+        let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: `sigemptyset` initialises the set; no handler is installed, and nothing is asked for of the mask before.
+        unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            libc::sigaddset(set.as_mut_ptr(), signal);
+            libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), ptr::null_mut());
+            Requests(set.assume_init())
+        }
+    }
+
+    /// Does `work` for each signal, on a thread of its own, until the process ends. Without a thread requests are not heard.
+    pub fn each(self, work: impl Fn() + Send + 'static) {
+        let wait = move || {
+            loop {
+                // SAFETY: the set is initialised; no information about the signal is asked for.
+                if unsafe { libc::sigwaitinfo(&self.0, ptr::null_mut()) } > 0 {
+                    work();
+                }
+            }
+        };
+        let _ = std::thread::Builder::new().name("requests".into()).spawn(wait);
     }
 }
 

@@ -112,6 +112,16 @@ pub(crate) fn statistics(path: &Path) -> Value {
     stats
 }
 
+/// Says why this system does not let a test do its work, and says it to `make test`, which counts it.
+pub(crate) fn skip(why: &str) {
+    println!("skipped: {why}");
+    if let Some(log) = std::env::var_os("MILLSTREAM_SKIPPED_LOG") {
+        let log = fs::OpenOptions::new().append(true).create(true).open(log);
+        // One write, which is not mixed with those of other processes.
+        log.and_then(|mut log| log.write_all(format!("{why}\n").as_bytes())).expect("the log of what is skipped");
+    }
+}
+
 /// A directory that is gone after the test.
 pub(crate) struct Scratch(PathBuf);
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::{Scratch, millstream};
+use crate::common::{self, Scratch, millstream};
 
 /// How long a mount may take to appear, or to go, on a machine that is busy.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -20,12 +20,7 @@ pub(crate) fn is_forbidden() -> bool {
         (false, _) => "mount: there is no /dev/fuse",
         (true, false) => "mount: not root",
     };
-    println!("skipped: {why}");
-    if let Some(log) = std::env::var_os("MILLSTREAM_SKIPPED_LOG") {
-        let log = fs::OpenOptions::new().append(true).create(true).open(log);
-        // One write, which is not mixed with those of other processes.
-        log.and_then(|mut log| log.write_all(format!("{why}\n").as_bytes())).expect("the log of what is skipped");
-    }
+    common::skip(why);
     true
 }
 
