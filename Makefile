@@ -18,6 +18,9 @@
 #              compiler, and some minutes to build; not part of make test
 # make check-mount  a mount under random calls for ten minutes, and killed 1000 times; a part of it is in make test
 # make check-miri  not part of it: the ring under Miri, where that is installed
+# make deb      Debian packages, in target/packages: millstream, libmillstream0, libmillstream-dev
+# make dist     an archive with an installer, for other systems with the same or a later glibc, in target/packages
+# make check-packages  both of them in clean roots, as a newcomer; a part of make test
 # make install  PREFIX=/usr/local by default, DESTDIR for packages; uninstall takes it away
 # make install-lib  the same for libmillstream: header, libraries, manual pages, pkg-config; uninstall-lib takes it away
 
@@ -26,6 +29,7 @@ unexport CARGO_TARGET_DIR
 unexport CARGO_BUILD_TARGET_DIR
 
 PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
 MINUTES ?= 10
 STORM_SECONDS ?= 120
 SECONDS ?= 10
@@ -44,9 +48,14 @@ WHEEL_DATA = target/wheel-data
 RIVALS = CMAKE="$(CURDIR)/target/cmake/bin/cmake" $(CARGO)
 RIVALS_OPTIONS = --manifest-path rivals/Cargo.toml --target-dir target/rivals
 
+# Packages in two parts, each of such as ask the same of what they depend on: those of the first find compiled what 'make build' has
+# compiled, though the second has tokio, and a library for random tests.
+UPPER = -p millstream $(addprefix -p millstream-,bench buffer fs net transforms)
+LOWER = $(addprefix -p millstream-,capi conformance pattern pipe ring run sys)
+
 .PHONY: all build lib install-lib uninstall-lib demo corpus rivals test install uninstall clean setup-build setup-test setup-rivals check-rivals
 .PHONY: soak storm fuzz-formats check-models check-asan check-tsan check-fuzz check-miri
-.PHONY: wheel setup-wheel check-python check-cpython check-mount
+.PHONY: wheel setup-wheel check-python check-cpython check-mount deb dist check-packages
 .PHONY: check-format check-lints check-licences check-docs check-tests
 
 all: build
@@ -61,13 +70,13 @@ setup-rivals:
 	@scripts/setup rivals
 
 # The library inside other programs and the program that a run begins with are built by themselves: they must not get the features of dependencies
-# that the whole program needs. cargo puts the whole program where the small one goes, so it is moved on first.
+# that the whole program needs. The small one takes the name of the whole one, which it finds in lib/millstream.
 build: setup-build
 	$(CARGO) build --release -p millstream -p millstream-capi
 	$(CARGO) build --profile preload -p millstream-preload -p millstream-launch --target-dir target/preload
 	@mkdir -p $(LIBRARY)
 	@install -m 755 $(BUILD)/millstream $(LIBRARY)/millstream
-	@install -m 755 $(PRELOAD)/millstream $(BUILD)/millstream
+	@install -m 755 $(PRELOAD)/millstream-launch $(BUILD)/millstream
 	@install -m 755 $(PRELOAD)/libmillstream_preload.so $(LIBRARY)/libmillstream_preload.so
 
 # The shared library is linked here, of the whole static one: rustc gives its own no symbol versions.
@@ -110,7 +119,9 @@ rivals: setup-rivals
 	target/rivals/release/millstream-rivals --json target/rivals/rivals.json
 	@echo "All samples: target/rivals/rivals.json. More: target/rivals/release/millstream-rivals --help"
 
-test: check-format check-lints check-licences check-docs check-tests check-python check-models check-asan check-tsan check-fuzz
+# The last four wait for compilers most of the time, and measure nothing.
+test: check-format check-lints check-licences check-docs check-tests check-packages check-python
+	+$(MAKE) --no-print-directory -j 2 --output-sync=target check-models check-asan check-tsan check-fuzz
 	@echo "All checks and tests passed."
 
 check-format: setup-test
@@ -118,7 +129,8 @@ check-format: setup-test
 
 # Of the profile that the tests are built with, whose libraries in C are compiled once for all three.
 check-lints: setup-test
-	$(CARGO) clippy --release --all-targets --workspace --exclude millstream-preload --exclude millstream-launch -- -D warnings
+	$(CARGO) clippy --release --all-targets $(UPPER) -- -D warnings
+	$(CARGO) clippy --release --all-targets $(LOWER) -p millstream-python -- -D warnings
 	$(CARGO) clippy --profile preload -p millstream-preload -p millstream-launch --target-dir target/preload -- -D warnings
 
 check-licences: setup-test
@@ -129,10 +141,13 @@ check-docs: setup-test
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --no-deps --document-private-items
 
 check-tests: setup-test build lib
-	scripts/run-tests $(CARGO)
+	scripts/run-tests $(CARGO) '$(UPPER)' '$(LOWER)'
 
 check-python: setup-test wheel
 	MILLSTREAM_LIVES=$(LIVES) scripts/check-python $(WHEELS)/*.whl $(PYTHONS)
+
+check-packages: setup-test deb dist
+	scripts/check-packages $(VERSION)
 
 # Four networks, 150 seconds each.
 check-mount: setup-test build
@@ -173,33 +188,47 @@ check-rivals: setup-rivals
 	$(RIVALS) clippy --release --all-targets $(RIVALS_OPTIONS) -- -D warnings
 	$(RIVALS) test --release $(RIVALS_OPTIONS)
 
+# Manual pages and completions are the program's own words.
+INSTALLED = $(DESTDIR)$(PREFIX)
 install: build
-	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/lib/millstream"
-	install -m 755 $(PRELOAD)/millstream "$(DESTDIR)$(PREFIX)/bin/millstream"
-	install -m 755 $(LIBRARY)/millstream $(LIBRARY)/libmillstream_preload.so "$(DESTDIR)$(PREFIX)/lib/millstream/"
+	install -d "$(INSTALLED)/bin" "$(INSTALLED)/lib/millstream" "$(INSTALLED)/share/man/man1" \
+		"$(INSTALLED)/share/bash-completion/completions" "$(INSTALLED)/share/zsh/site-functions" \
+		"$(INSTALLED)/share/fish/vendor_completions.d"
+	install -m 755 $(PRELOAD)/millstream-launch "$(INSTALLED)/bin/millstream"
+	install -m 755 $(LIBRARY)/millstream $(LIBRARY)/libmillstream_preload.so "$(INSTALLED)/lib/millstream/"
+	umask 022; $(LIBRARY)/millstream man --all "$(INSTALLED)/share/man/man1"
+	umask 022; $(LIBRARY)/millstream completions bash >"$(INSTALLED)/share/bash-completion/completions/millstream"
+	umask 022; $(LIBRARY)/millstream completions zsh >"$(INSTALLED)/share/zsh/site-functions/_millstream"
+	umask 022; $(LIBRARY)/millstream completions fish >"$(INSTALLED)/share/fish/vendor_completions.d/millstream.fish"
 
 install-lib: lib
-	install -d "$(DESTDIR)$(PREFIX)/include" "$(DESTDIR)$(PREFIX)/lib/pkgconfig" \
-		"$(DESTDIR)$(PREFIX)/share/man/man3" "$(DESTDIR)$(PREFIX)/share/man/man7"
-	install -m 644 $(C_SOURCE)/include/millstream.h "$(DESTDIR)$(PREFIX)/include/"
-	install -m 755 $(C_LIBRARY)/libmillstream.so.$(VERSION) "$(DESTDIR)$(PREFIX)/lib/"
-	install -m 644 $(C_LIBRARY)/libmillstream.a "$(DESTDIR)$(PREFIX)/lib/"
-	ln -sf libmillstream.so.$(VERSION) "$(DESTDIR)$(PREFIX)/lib/libmillstream.so.0"
-	ln -sf libmillstream.so.0 "$(DESTDIR)$(PREFIX)/lib/libmillstream.so"
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' $(C_SOURCE)/millstream.pc.in \
-		>"$(DESTDIR)$(PREFIX)/lib/pkgconfig/millstream.pc"
-	install -m 644 $(C_SOURCE)/man/ms_pipe.3 "$(DESTDIR)$(PREFIX)/share/man/man3/"
-	install -m 644 $(C_SOURCE)/man/millstream.7 "$(DESTDIR)$(PREFIX)/share/man/man7/"
+	install -d "$(INSTALLED)/include" "$(DESTDIR)$(LIBDIR)/pkgconfig" "$(INSTALLED)/share/man/man3" "$(INSTALLED)/share/man/man7"
+	install -m 644 $(C_SOURCE)/include/millstream.h "$(INSTALLED)/include/"
+	install -m 644 $(C_LIBRARY)/libmillstream.so.$(VERSION) $(C_LIBRARY)/libmillstream.a "$(DESTDIR)$(LIBDIR)/"
+	ln -sf libmillstream.so.$(VERSION) "$(DESTDIR)$(LIBDIR)/libmillstream.so.0"
+	ln -sf libmillstream.so.0 "$(DESTDIR)$(LIBDIR)/libmillstream.so"
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR:$(PREFIX)/%=$${prefix}/%)|' -e 's|@VERSION@|$(VERSION)|' \
+		$(C_SOURCE)/millstream.pc.in >"$(DESTDIR)$(LIBDIR)/pkgconfig/millstream.pc"
+	install -m 644 $(C_SOURCE)/man/ms_pipe.3 "$(INSTALLED)/share/man/man3/"
+	install -m 644 $(C_SOURCE)/man/millstream.7 "$(INSTALLED)/share/man/man7/"
 
 uninstall-lib:
-	rm -f "$(DESTDIR)$(PREFIX)/include/millstream.h" "$(DESTDIR)$(PREFIX)/lib/pkgconfig/millstream.pc" \
-		"$(DESTDIR)$(PREFIX)/lib/libmillstream.a" "$(DESTDIR)$(PREFIX)/lib/libmillstream.so" \
-		"$(DESTDIR)$(PREFIX)/lib/libmillstream.so.0" "$(DESTDIR)$(PREFIX)/lib/libmillstream.so.$(VERSION)" \
-		"$(DESTDIR)$(PREFIX)/share/man/man3/ms_pipe.3" "$(DESTDIR)$(PREFIX)/share/man/man7/millstream.7"
+	rm -f "$(INSTALLED)/include/millstream.h" "$(DESTDIR)$(LIBDIR)/pkgconfig/millstream.pc" \
+		"$(DESTDIR)$(LIBDIR)/libmillstream.a" "$(DESTDIR)$(LIBDIR)/libmillstream.so" \
+		"$(DESTDIR)$(LIBDIR)/libmillstream.so.0" "$(DESTDIR)$(LIBDIR)/libmillstream.so.$(VERSION)" \
+		"$(INSTALLED)/share/man/man3/ms_pipe.3" "$(INSTALLED)/share/man/man7/millstream.7"
 
 uninstall:
-	rm -f "$(DESTDIR)$(PREFIX)/bin/millstream"
-	rm -rf "$(DESTDIR)$(PREFIX)/lib/millstream"
+	rm -f "$(INSTALLED)/bin/millstream" "$(INSTALLED)/share/man/man1/millstream.1" "$(INSTALLED)/share/man/man1/"millstream-*.1 \
+		"$(INSTALLED)/share/bash-completion/completions/millstream" "$(INSTALLED)/share/zsh/site-functions/_millstream" \
+		"$(INSTALLED)/share/fish/vendor_completions.d/millstream.fish"
+	rm -rf "$(INSTALLED)/lib/millstream"
+
+deb: build lib
+	scripts/package deb $(VERSION)
+
+dist: build lib
+	scripts/package dist $(VERSION)
 
 clean:
 	$(CARGO) clean
