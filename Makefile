@@ -129,8 +129,7 @@ check-format: setup-test
 
 # Of the profile that the tests are built with, whose libraries in C are compiled once for all three.
 check-lints: setup-test
-	$(CARGO) clippy --release --all-targets $(UPPER) -- -D warnings
-	$(CARGO) clippy --release --all-targets $(LOWER) -p millstream-python -- -D warnings
+	$(CARGO) clippy --release --all-targets --workspace --exclude millstream-preload --exclude millstream-launch -- -D warnings
 	$(CARGO) clippy --profile preload -p millstream-preload -p millstream-launch --target-dir target/preload -- -D warnings
 
 check-licences: setup-test

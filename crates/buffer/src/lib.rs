@@ -7,9 +7,9 @@
 //!        └─ filling ──▶ queue of blocks: memory, then the spill ──▶ draining ┴ further outputs
 //! ```
 //!
-//! One thread reads the input ([`filling`]), one for each output writes ([`draining`]); between them is the [`queue`], which says when
+//! One thread reads the input (`filling`), one for each output writes (`draining`); between them is the `queue`, which says when
 //! each may go on. A block is memory of its own, that the kernel has back when it was written and is not needed again soon. Beyond the
-//! memory that was allowed, blocks lie in the [`spill`], a file without a name.
+//! memory that was allowed, blocks lie in the `spill`, a file without a name.
 #![forbid(unsafe_code)]
 
 mod draining;
@@ -113,7 +113,7 @@ const FOR_EVER: Duration = Duration::from_secs(u64::MAX / 4);
 
 /// Copies `input` to every one of `outputs` until it ends, or no output is left. Calls `watch` every `pause`, and at the end.
 ///
-/// A thread that reads stays behind if no output is left while it waits for the input: who calls this is to end soon after.
+/// If no output is left while the input has nothing to read, the thread that reads stays behind: the caller's process is to end soon.
 ///
 /// # Errors
 /// No thread can be started, or no descriptor is left.
@@ -129,9 +129,11 @@ pub fn run(
     let percent = [options.start_percent, options.low_percent];
     let queue = Arc::new(Queue::new(options.memory, outputs.len(), percent, options.spill.is_some()));
     let spill = options.spill.map(|file| Arc::new(Spill::new(file, queue.block_size())));
+    // Pages of a file are not passed on: until the reader has them they would change with the file.
+    let is_stream = !input.file.metadata()?.is_file();
     let target = match &outputs[..] {
         // Nothing is to be waited for, so bytes may go on as they come.
-        [output] if options.rate.is_none() && options.start_percent == 0 => Some(output.file.try_clone()?),
+        [output] if is_stream && options.rate.is_none() && options.start_percent == 0 => Some(output.file.try_clone()?),
         _ => None,
     };
     let both = || (Arc::clone(&queue), spill.clone());

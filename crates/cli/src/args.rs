@@ -13,7 +13,7 @@ use crate::bench::{
     lat_mem_rd, memcpy, pipeflex, pipeline, report, round_trip, seeds, suite,
 };
 use crate::failure::Failure;
-use crate::{buffer, bytes, ctl, fifo, gc, manual, mount, mounts, net, ps};
+use crate::{buffer, bytes, ctl, fifo, gc, manual, mount, mounts, net, ps, top};
 
 use late::Late;
 
@@ -33,6 +33,8 @@ pub(crate) enum Action {
     Fifo(fifo::Options),
     /// `millstream net`
     Net(Box<net::Options>),
+    /// `millstream top`
+    Top(top::Options),
     /// `millstream buffer`
     Buffer(Box<buffer::Options>),
     /// `millstream mount`
@@ -77,6 +79,9 @@ enum Command {
     /// List the pipes that live: their ends, what waits in them, how fast they are
     #[command(after_help = ps::EXAMPLES)]
     Ps(Late<ps::Options>),
+    /// Show pipelines that run, and which of their programs is the bound
+    #[command(after_help = top::EXAMPLES)]
+    Top(Late<top::Options>),
     /// Prove that no pipe has left anything behind
     #[command(after_help = gc::EXAMPLES)]
     Gc(Late<gc::Options>),
@@ -295,6 +300,7 @@ pub(crate) fn parse() -> Result<Action, Failure> {
         Ok(Program { command: Command::Ps(options) }) => Ok(Action::Ps(*options.0)),
         Ok(Program { command: Command::Gc(options) }) => Ok(Action::Gc(*options.0)),
         Ok(Program { command: Command::Net(options) }) => Ok(Action::Net(options.0)),
+        Ok(Program { command: Command::Top(options) }) => Ok(Action::Top(*options.0)),
         Ok(Program { command: Command::Buffer(options) }) => Ok(Action::Buffer(options.0)),
         Ok(Program { command: Command::Mount(options) }) => Ok(Action::Mount(options.0)),
         Ok(Program { command: Command::Mounts(options) }) => Ok(Action::Mounts(*options.0)),

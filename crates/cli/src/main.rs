@@ -17,6 +17,8 @@ mod progress;
 mod ps;
 mod run;
 mod terminal;
+mod top;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
         Action::Gc(options) => gc::gc(&options),
         Action::Fifo(options) => fifo::run(options),
         Action::Net(options) => net::net(*options),
+        Action::Top(options) => top::top(&options),
         Action::Buffer(options) => buffer::buffer(*options),
         Action::Mount(options) => mount::mount(&options),
         Action::Mounts(options) => mounts::mounts(&options),

@@ -3,15 +3,11 @@
 //! Without `--stats`, `--progress` and `--explain` the process becomes the command (`exec`): same process number, same
 //! parent, nothing of ours left. With them it stays as the command's parent and hands everything on ([`supervise`]).
 
-mod doing;
 mod explain;
 mod library;
 mod meter;
-mod reach;
 mod report;
 mod supervise;
-mod verdict;
-mod watch;
 
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

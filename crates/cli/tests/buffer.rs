@@ -31,7 +31,7 @@ fn statistic(seen: &Seen, name: &str) -> u64 {
 }
 
 #[test]
-fn every_byte_passes_whatever_the_memory_and_whatever_comes_at_once() {
+fn every_byte_passes_through_a_buffer_of_any_size() {
     let scratch = Scratch::new();
     for (round, len) in [0, 1, 4095, 65_537, 3_000_000].into_iter().enumerate() {
         let bytes = noise(len, round as u64);
@@ -50,7 +50,7 @@ fn every_byte_passes_whatever_the_memory_and_whatever_comes_at_once() {
 }
 
 #[test]
-fn what_a_slow_output_does_not_take_waits_and_its_memory_is_given_back() {
+fn memory_is_given_back_after_a_slow_output_has_caught_up() {
     const WAITING: usize = 100 << 20;
     let (child, mut input, mut output) = started(&["256M", "--stats=json"]);
     let bytes = noise(1 << 20, 7);
@@ -82,7 +82,7 @@ fn resident_kib(process: u32) -> u64 {
 }
 
 #[test]
-fn nothing_is_written_before_enough_waits() {
+fn output_begins_at_the_start_mark() {
     let (child, mut input, mut output) = started(&["1M", "--start", "50%"]);
     let bytes = noise(600 << 10, 3);
     let (first, second) = bytes.split_at(400 << 10);
@@ -110,7 +110,7 @@ fn is_asleep(process: u32) -> bool {
 }
 
 #[test]
-fn several_outputs_get_everything_and_one_that_fails_is_told_afterwards() {
+fn failed_output_does_not_stop_the_others() {
     let scratch = Scratch::new();
     let bytes = noise(5_000_000, 5);
     let [one, other] = ["one", "other"].map(|name| scratch.path(name).to_str().unwrap().to_owned());
@@ -122,7 +122,7 @@ fn several_outputs_get_everything_and_one_that_fails_is_told_afterwards() {
 }
 
 #[test]
-fn output_that_nothing_reads_ends_it_as_it_ends_cat() {
+fn closed_output_ends_it_by_sigpipe() {
     for options in ["", "--start 10", "--rate 1G", "--spill spill"] {
         let scratch = Scratch::new();
         let program = common::program();
@@ -140,7 +140,7 @@ fn output_that_nothing_reads_ends_it_as_it_ends_cat() {
 }
 
 #[test]
-fn what_memory_does_not_take_is_spilled_and_nothing_is_left() {
+fn spill_takes_what_memory_does_not_and_leaves_nothing() {
     let scratch = Scratch::new();
     let spill = scratch.path("spill");
     let (child, mut input, mut output) = started(&["1M", "--spill", spill.to_str().unwrap(), "--stats=json"]);
@@ -162,7 +162,7 @@ fn what_memory_does_not_take_is_spilled_and_nothing_is_left() {
 }
 
 #[test]
-fn spill_on_a_full_disk_has_the_input_wait() {
+fn spill_on_a_full_disk_stops_the_input() {
     let scratch = Scratch::new();
     let limited = scratch.path("disk");
     fs::create_dir(&limited).unwrap();
@@ -185,7 +185,7 @@ fn is_root() -> bool {
 }
 
 #[test]
-fn signal_and_progress_tell_how_far_it_is() {
+fn signal_prints_a_line_of_progress() {
     let (mut child, mut input, mut output) = started(&["1M", "--name", "home", "--size", "2M"]);
     let bytes = noise(1 << 20, 13);
     let mut read = vec![0; 1 << 20];
@@ -216,7 +216,7 @@ fn signal_and_progress_tell_how_far_it_is() {
 }
 
 #[test]
-fn description_that_does_not_block_is_waited_for() {
+fn nonblocking_streams_are_waited_for() {
     let scratch = Scratch::new();
     let source = "#include <fcntl.h>\n#include <unistd.h>\nint main(int n, char **v) {
         fcntl(0, F_SETFL, fcntl(0, F_GETFL) | O_NONBLOCK); fcntl(1, F_SETFL, fcntl(1, F_GETFL) | O_NONBLOCK);
@@ -232,7 +232,7 @@ fn description_that_does_not_block_is_waited_for() {
 }
 
 #[test]
-fn wrong_use_and_what_cannot_be_opened_are_told_in_one_sentence() {
+fn wrong_use_and_missing_files_fail_with_one_sentence() {
     let scratch = Scratch::new();
     let there = scratch.file("there", "mine");
     for (arguments, status, sentence) in [

@@ -1,12 +1,11 @@
 //! `--explain`: what was seen of the run, and what bounded it.
 
-use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use millstream_sys::ledger::Ledger;
 
-use super::verdict::{self, Evidence, Pipe, Stage};
-use super::watch::{PipeSeen, ProgramSeen, Seen};
+use crate::watch::verdict::{self, Evidence, Pipe};
+use crate::watch::{ProgramSeen, Seen};
 
 /// Programs that are listed, those that computed most.
 const PROGRAMS: usize = 12;
@@ -51,29 +50,13 @@ fn line(program: &ProgramSeen) -> String {
 }
 
 fn evidence(seen: &Seen, ledger: &Ledger) -> Evidence {
-    let stage = |program: &ProgramSeen| Stage {
-        name: format!("{} {}", program.name, program.pid),
-        looks: program.looks,
-        did: program.did,
-        computed: program.computed(),
-        queued: program.queued(),
-    };
-    let places = |places: &BTreeSet<usize>| places.iter().copied().collect();
-    let pipe = |id: u32, pipe: &PipeSeen| Pipe {
-        id,
-        looks: pipe.looks,
-        full: pipe.full,
-        empty: pipe.empty,
-        writers: places(&pipe.writers),
-        readers: places(&pipe.readers),
-    };
     Evidence {
         looks: seen.looks,
         cpus: std::thread::available_parallelism().map_or(1, usize::from),
-        stages: seen.programs.iter().map(stage).collect(),
+        stages: seen.programs.iter().map(ProgramSeen::stage).collect(),
         pipes: ledger
             .records()
-            .filter_map(|record| Some(pipe(record.ordinal, seen.pipes.get(&record.inode)?)))
+            .filter_map(|record| Some(seen.pipes.get(&record.inode)?.pipe(record.ordinal)))
             .filter(|pipe| pipe.looks > 0)
             .collect(),
     }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use millstream_sys::ledger::{Ledger, Record};
 
 use super::explain::between;
-use super::watch::Seen;
 use crate::bytes;
+use crate::watch::Seen;
 
 /// On a terminal one line is drawn again and again; elsewhere lines are added, more rarely.
 const REDRAWN: Duration = Duration::from_millis(250);

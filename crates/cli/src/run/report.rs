@@ -12,12 +12,12 @@ use millstream_sys::ledger::Ledger;
 use millstream_sys::signals::Signal;
 use serde::Serialize;
 
-use super::reach::NotReached;
 use super::supervise::Outcome;
-use super::watch::Seen;
 use crate::args::StatsFormat;
 use crate::bytes;
 use crate::failure::Failure;
+use crate::watch::Seen;
+use crate::watch::reach::NotReached;
 use millstream_run::Plan;
 use pipes::{Pipe, PipeEnd};
 

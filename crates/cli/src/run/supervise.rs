@@ -25,9 +25,9 @@ use millstream_sys::{machine, pipe};
 
 use super::meter::Meter;
 use super::report::{End, Output, Summary};
-use super::watch::{Seen, Watcher};
 use super::{Command, explain, no_random};
 use crate::failure::{Failure, warn};
+use crate::watch::{Seen, Watcher};
 
 /// What is to be done beside running it.
 pub(super) struct Wanted {

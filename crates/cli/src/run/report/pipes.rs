@@ -6,8 +6,8 @@ use millstream_sys::fate::{Fate, guarded};
 use millstream_sys::ledger::{self, Origin, Record};
 use serde::Serialize;
 
-use crate::run::reach::NotReached;
-use crate::run::watch::Seen;
+use crate::watch::Seen;
+use crate::watch::reach::NotReached;
 
 /// Bytes before a pipe is joined: see `docs/joining.md`.
 const WORTH_IT: u64 = 1 << 20;

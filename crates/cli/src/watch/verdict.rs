@@ -10,7 +10,7 @@
 //!
 //! Everything else is unclear, and is said to be.
 
-use super::watch::Did;
+use super::Did;
 
 /// Of the looks: so many are "all the time".
 const MOST: f64 = 0.7;
@@ -20,44 +20,56 @@ const QUEUED: f64 = 0.25;
 const ALL_BUSY: f64 = 0.85;
 /// Of the looks at the run: a program that was there in fewer cannot have bounded it alone.
 const PRESENT: f64 = 0.3;
+/// Of its time: a program that had, or queued for, less CPU than that was not busy all the time. A look that finds a program between
+/// two sleeps finds it running.
+const HALF: f64 = 0.5;
 /// Below this many looks nothing is said.
 const LOOKS: u32 = 5;
 
 /// One program, as it was seen.
 #[derive(Clone, Debug)]
-pub(super) struct Stage {
+pub(crate) struct Stage {
     /// Name and number.
-    pub(super) name: String,
-    pub(super) looks: u32,
-    pub(super) did: Did,
+    pub(crate) name: String,
+    pub(crate) looks: u32,
+    pub(crate) did: Did,
     /// CPUs that it had on average, and those that it queued for; `None` if that is not known.
-    pub(super) computed: Option<f64>,
-    pub(super) queued: Option<f64>,
+    pub(crate) computed: Option<f64>,
+    pub(crate) queued: Option<f64>,
 }
 
 /// One pipe, and the places of the programs at its ends.
 #[derive(Clone, Debug)]
-pub(super) struct Pipe {
-    pub(super) id: u32,
-    pub(super) looks: u32,
-    pub(super) full: u32,
-    pub(super) empty: u32,
-    pub(super) writers: Vec<usize>,
-    pub(super) readers: Vec<usize>,
+pub(crate) struct Pipe {
+    pub(crate) id: u32,
+    pub(crate) looks: u32,
+    pub(crate) full: u32,
+    pub(crate) empty: u32,
+    pub(crate) writers: Vec<usize>,
+    pub(crate) readers: Vec<usize>,
 }
 
 /// All of a run.
 #[derive(Clone, Debug)]
-pub(super) struct Evidence {
-    pub(super) looks: u32,
-    pub(super) cpus: usize,
-    pub(super) stages: Vec<Stage>,
-    pub(super) pipes: Vec<Pipe>,
+pub(crate) struct Evidence {
+    pub(crate) looks: u32,
+    pub(crate) cpus: usize,
+    pub(crate) stages: Vec<Stage>,
+    pub(crate) pipes: Vec<Pipe>,
 }
 
 impl Stage {
     fn share(&self, part: u32) -> f64 {
         f64::from(part) / f64::from(self.looks.max(1))
+    }
+
+    /// Whether it wanted a CPU all the time: by the looks, unless its time says otherwise, or by its time.
+    fn is_busy(&self) -> bool {
+        let wants = self.share(self.did.want) >= MOST;
+        match self.computed.map(|computed| computed + self.queued.unwrap_or(0.0)) {
+            Some(wanted) => wanted >= ALL_BUSY || wants && wanted >= HALF,
+            None => wants,
+        }
     }
 
     /// Of what it wanted of the CPUs, the part that it queued for.
@@ -68,7 +80,7 @@ impl Stage {
 }
 
 /// The sentence.
-pub(super) fn of(evidence: &Evidence) -> String {
+pub(crate) fn of(evidence: &Evidence) -> String {
     if evidence.looks < LOOKS {
         return format!("looked at {} times: too short a run to tell what bounded it", evidence.looks);
     }
@@ -78,7 +90,7 @@ pub(super) fn of(evidence: &Evidence) -> String {
     if stages.is_empty() {
         return "unclear: no program lived long enough to tell".into();
     }
-    let wanting: Vec<&Stage> = stages.iter().copied().filter(|stage| stage.share(stage.did.want) >= MOST).collect();
+    let wanting: Vec<&Stage> = stages.iter().copied().filter(|stage| stage.is_busy()).collect();
     match wanting.as_slice() {
         [] => of_the_cpus(evidence, &stages).or_else(|| of_waiting(evidence)).unwrap_or_else(nothing_decisive),
         wanting => of_wanting(wanting, evidence.cpus),
@@ -212,6 +224,17 @@ mod tests {
             stage("wc 3", [3, 97, 0], 0.02, 0.0),
         ];
         let said = verdict(2, &stages, &[pipe(1, 95, 0, 0, 1), pipe(2, 0, 97, 1, 2)]);
+        assert!(said.starts_with("gzip 2 bounded it: always busy"), "{said}");
+    }
+
+    #[test]
+    fn cpu_time_tells_better_than_looks_which_stage_is_busy() {
+        let stages = [
+            stage("yes 1", [75, 0, 25], 0.08, 0.02),
+            stage("gzip 2", [55, 45, 0], 0.98, 0.0),
+            stage("cat 3", [0, 100, 0], 0.0, 0.0),
+        ];
+        let said = verdict(2, &stages, &[pipe(1, 25, 45, 0, 1), pipe(2, 0, 100, 1, 2)]);
         assert!(said.starts_with("gzip 2 bounded it: always busy"), "{said}");
     }
 

@@ -15,28 +15,28 @@ const TICK: Duration = Duration::from_millis(10);
 #[cfg(target_arch = "x86_64")]
 mod calls {
     /// read, readv, preadv2
-    pub(super) const READ: [u64; 3] = [0, 19, 327];
+    pub(in crate::watch) const READ: [u64; 3] = [0, 19, 327];
     /// write, writev, pwritev2
-    pub(super) const WRITE: [u64; 3] = [1, 20, 328];
+    pub(in crate::watch) const WRITE: [u64; 3] = [1, 20, 328];
     /// wait4, waitid
-    pub(super) const CHILD: [u64; 2] = [61, 247];
+    pub(in crate::watch) const CHILD: [u64; 2] = [61, 247];
     /// poll, ppoll, select, pselect6, epoll_wait, epoll_pwait, epoll_pwait2, splice, tee, sendfile, io_uring_enter
-    pub(super) const SEVERAL: [u64; 11] = [7, 271, 23, 270, 232, 281, 441, 275, 276, 40, 426];
-    pub(super) const FUTEX: u64 = 202;
+    pub(in crate::watch) const SEVERAL: [u64; 11] = [7, 271, 23, 270, 232, 281, 441, 275, 276, 40, 426];
+    pub(in crate::watch) const FUTEX: u64 = 202;
 }
 /// As above, of the architectures that came later; those without a number here they do not have.
 #[cfg(not(target_arch = "x86_64"))]
 mod calls {
-    pub(super) const READ: [u64; 3] = [63, 65, 286];
-    pub(super) const WRITE: [u64; 3] = [64, 66, 287];
-    pub(super) const CHILD: [u64; 2] = [260, 95];
-    pub(super) const SEVERAL: [u64; 8] = [73, 72, 22, 441, 76, 77, 71, 426];
-    pub(super) const FUTEX: u64 = 98;
+    pub(in crate::watch) const READ: [u64; 3] = [63, 65, 286];
+    pub(in crate::watch) const WRITE: [u64; 3] = [64, 66, 287];
+    pub(in crate::watch) const CHILD: [u64; 2] = [260, 95];
+    pub(in crate::watch) const SEVERAL: [u64; 8] = [73, 72, 22, 441, 76, 77, 71, 426];
+    pub(in crate::watch) const FUTEX: u64 = 98;
 }
 
 /// What a process does, by the most active of its threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Doing {
+pub(in crate::watch) enum Doing {
     /// A thread runs, or would if it had a CPU.
     Wants,
     /// It sleeps in a write to this pipe, which is full.
@@ -52,7 +52,7 @@ pub(super) enum Doing {
 }
 
 /// Of a process with these threads and pipes (by descriptor). `None`: it may not be looked at.
-pub(super) fn of(pid: u32, threads: &[u32], pipes: &BTreeMap<u32, u64>) -> Option<Doing> {
+pub(in crate::watch) fn of(pid: u32, threads: &[u32], pipes: &BTreeMap<u32, u64>) -> Option<Doing> {
     let order = |doing: &Doing| match doing {
         Doing::Wants => 0,
         Doing::Writes(_) => 1,
@@ -105,29 +105,36 @@ fn is_of_joined_pipe(pid: u32, address: u64) -> bool {
     })
 }
 
-pub(super) fn threads(pid: u32) -> Vec<u32> {
+pub(in crate::watch) fn threads(pid: u32) -> Vec<u32> {
     let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).take(THREADS).collect()
 }
 
-pub(super) fn children(pid: u32, thread: u32) -> Vec<u32> {
+pub(in crate::watch) fn children(pid: u32, thread: u32) -> Vec<u32> {
     let list = fs::read_to_string(format!("/proc/{pid}/task/{thread}/children")).unwrap_or_default();
     list.split_whitespace().filter_map(|child| child.parse().ok()).collect()
 }
 
+/// The parent and the process group, the fourth and fifth field of `/proc/PID/stat`.
+pub(in crate::watch) fn parent_and_group(pid: u32) -> Option<(u32, u32)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(1);
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+}
+
 /// Times of a process up to a moment.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Times {
-    pub(super) at: Instant,
+pub(in crate::watch) struct Times {
+    pub(in crate::watch) at: Instant,
     /// On a CPU, all threads together.
-    pub(super) computed: Duration,
+    pub(in crate::watch) computed: Duration,
     /// Ready to run without a CPU, of the threads there are now; `None` if the kernel does not tell.
-    pub(super) queued: Option<Duration>,
+    pub(in crate::watch) queued: Option<Duration>,
 }
 
 impl Times {
     /// `None` if the process is gone.
-    pub(super) fn of(pid: u32, threads: &[u32]) -> Option<Times> {
+    pub(in crate::watch) fn of(pid: u32, threads: &[u32]) -> Option<Times> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         // User and system time, fields 14 and 15; a name may hold anything, also a parenthesis.
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);

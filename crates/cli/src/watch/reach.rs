@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 
 /// Why the library is not in a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NotReached {
+pub(crate) enum NotReached {
     /// It is linked statically: there is no loader.
     Static,
     /// The loader ignores preloads, because the program has more rights than its user.
@@ -24,7 +24,7 @@ pub(super) enum NotReached {
 
 impl NotReached {
     /// As in JSON.
-    pub(super) fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             NotReached::Static => "static",
             NotReached::Setuid => "setuid",
@@ -34,7 +34,7 @@ impl NotReached {
         }
     }
 
-    pub(super) fn sentence(self) -> &'static str {
+    pub(crate) fn sentence(self) -> &'static str {
         match self {
             NotReached::Static => "static",
             NotReached::Setuid => "setuid",
@@ -52,7 +52,7 @@ impl Serialize for NotReached {
 }
 
 /// `None`: it is there. What is [`NotReached::Unknown`] may be known a moment later.
-pub(super) fn why_not(pid: u32) -> Option<NotReached> {
+pub(crate) fn why_not(pid: u32) -> Option<NotReached> {
     let read = |name| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
     // Of a new program the kernel makes the command line known last: with it, all that follows is complete.
     let is_loaded_by_the_kernel = !read("cmdline").is_empty();

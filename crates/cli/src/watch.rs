@@ -1,9 +1,14 @@
-//! What the programs of a run do, looked at from outside every now and then.
+//! What the programs of a run, or of pipelines that run by themselves, do: looked at from outside every now and then.
 //!
 //! Nothing of it touches a pipe. Who opens an end of one, if only to ask how full it is, keeps it open for a moment, in which
 //! its writer would not learn that the reader has gone. So this only reads what the kernel tells in `/proc`: which pipes a
 //! process holds, what it has computed, and in which call on which descriptor it sleeps ([`doing`]). Whoever sleeps in a write
 //! found the pipe full, whoever sleeps in a read found it empty.
+
+mod doing;
+pub(crate) mod pipelines;
+pub(crate) mod reach;
+pub(crate) mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,8 +22,8 @@ use millstream_sys::open_files::{self, Target};
 use millstream_sys::process::Pid;
 use millstream_sys::transfer::Access;
 
-use super::doing::{self, Doing, Times};
-use super::reach::{self, NotReached};
+use doing::{Doing, Times};
+use reach::NotReached;
 
 /// Between two looks, at least.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -29,36 +34,49 @@ const RATED: Duration = Duration::from_millis(100);
 
 /// All that was seen so far.
 #[derive(Default)]
-pub(super) struct Seen {
-    pub(super) looks: u32,
+pub(crate) struct Seen {
+    pub(crate) looks: u32,
     /// By inode number.
-    pub(super) pipes: BTreeMap<u64, PipeSeen>,
-    pub(super) programs: Vec<ProgramSeen>,
+    pub(crate) pipes: BTreeMap<u64, PipeSeen>,
+    pub(crate) programs: Vec<ProgramSeen>,
     /// What descriptors are open for: that of a number and a pipe does not change.
     access: BTreeMap<(u32, u32, u64), Access>,
 }
 
 /// One pipe, and who held its ends (places in [`Seen::programs`]).
 #[derive(Default)]
-pub(super) struct PipeSeen {
+pub(crate) struct PipeSeen {
     /// Looks in which it was there and a program at it could be looked at.
-    pub(super) looks: u32,
+    pub(crate) looks: u32,
     /// Of these, the looks that found somebody waiting for room, or for bytes.
-    pub(super) full: u32,
-    pub(super) empty: u32,
+    pub(crate) full: u32,
+    pub(crate) empty: u32,
     /// In the last look.
-    pub(super) is_there: bool,
-    pub(super) is_full: bool,
-    pub(super) is_empty: bool,
-    pub(super) writers: BTreeSet<usize>,
-    pub(super) readers: BTreeSet<usize>,
+    pub(crate) is_there: bool,
+    pub(crate) is_full: bool,
+    pub(crate) is_empty: bool,
+    pub(crate) writers: BTreeSet<usize>,
+    pub(crate) readers: BTreeSet<usize>,
     /// The first and the last look, and what had gone through then.
     moved: Option<[(Instant, u64); 2]>,
 }
 
 impl PipeSeen {
+    /// For the verdict, which calls it by this number.
+    pub(crate) fn pipe(&self, id: u32) -> verdict::Pipe {
+        let places = |places: &BTreeSet<usize>| places.iter().copied().collect();
+        verdict::Pipe {
+            id,
+            looks: self.looks,
+            full: self.full,
+            empty: self.empty,
+            writers: places(&self.writers),
+            readers: places(&self.readers),
+        }
+    }
+
     /// Bytes in a second while it was watched; `None` if that was too short.
-    pub(super) fn rate(&self) -> Option<f64> {
+    pub(crate) fn rate(&self) -> Option<f64> {
         let [first, last] = self.moved?;
         let time = last.0 - first.0;
         (time >= RATED).then(|| (last.1 - first.1) as f64 / time.as_secs_f64())
@@ -66,13 +84,15 @@ impl PipeSeen {
 }
 
 /// One program in one process.
-pub(super) struct ProgramSeen {
-    pub(super) pid: u32,
-    pub(super) name: String,
-    pub(super) not_reached: Option<NotReached>,
+pub(crate) struct ProgramSeen {
+    pub(crate) pid: u32,
+    pub(crate) name: String,
+    /// Its process group when it was first seen.
+    pub(crate) group: u32,
+    pub(crate) not_reached: Option<NotReached>,
     /// Looks in which it was there; in how many of them it did what.
-    pub(super) looks: u32,
-    pub(super) did: Did,
+    pub(crate) looks: u32,
+    pub(crate) did: Did,
     image: PathBuf,
     first: Times,
     last: Times,
@@ -80,23 +100,34 @@ pub(super) struct ProgramSeen {
 
 /// Numbers of looks; see [`Doing`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Did {
-    pub(super) want: u32,
-    pub(super) write: u32,
-    pub(super) read: u32,
-    pub(super) several: u32,
-    pub(super) child: u32,
-    pub(super) other: u32,
+pub(crate) struct Did {
+    pub(crate) want: u32,
+    pub(crate) write: u32,
+    pub(crate) read: u32,
+    pub(crate) several: u32,
+    pub(crate) child: u32,
+    pub(crate) other: u32,
 }
 
 impl ProgramSeen {
+    /// For the verdict.
+    pub(crate) fn stage(&self) -> verdict::Stage {
+        verdict::Stage {
+            name: format!("{} {}", self.name, self.pid),
+            looks: self.looks,
+            did: self.did,
+            computed: self.computed(),
+            queued: self.queued(),
+        }
+    }
+
     /// CPU time for each second that it was watched; more than 1 with several threads. `None` if that was too short.
-    pub(super) fn computed(&self) -> Option<f64> {
+    pub(crate) fn computed(&self) -> Option<f64> {
         self.share(self.last.computed.checked_sub(self.first.computed))
     }
 
     /// The same for the time in which it was ready to run and had no CPU.
-    pub(super) fn queued(&self) -> Option<f64> {
+    pub(crate) fn queued(&self) -> Option<f64> {
         self.share(self.last.queued?.checked_sub(self.first.queued?))
     }
 
@@ -107,7 +138,7 @@ impl ProgramSeen {
 }
 
 /// A thread that looks until it is told to stop.
-pub(super) struct Watcher {
+pub(crate) struct Watcher {
     stop: Sender<()>,
     thread: JoinHandle<Seen>,
 }
@@ -115,7 +146,7 @@ pub(super) struct Watcher {
 impl Watcher {
     /// Watches the process `root` and all below it; `after_each` sees what is known after each look. `None` if there can
     /// be no thread: a run does not fail because nobody watches it.
-    pub(super) fn start(
+    pub(crate) fn start(
         root: Pid,
         ledger: &'static Ledger,
         after_each: impl FnMut(&Seen) + Send + 'static,
@@ -126,7 +157,7 @@ impl Watcher {
         Some(Watcher { stop, thread })
     }
 
-    pub(super) fn stop(self) -> Seen {
+    pub(crate) fn stop(self) -> Seen {
         drop(self.stop);
         self.thread.join().unwrap_or_default()
     }
@@ -144,6 +175,16 @@ fn watch(root: u32, ledger: &Ledger, stopped: &Receiver<()>, mut after_each: imp
     seen
 }
 
+/// A process and all below it.
+fn below(root: u32) -> Vec<u32> {
+    let (mut pids, mut at) = (vec![root], 0);
+    while let Some(&pid) = pids.get(at) {
+        at += 1;
+        pids.extend(doing::threads(pid).iter().flat_map(|thread| doing::children(pid, *thread)));
+    }
+    pids
+}
+
 /// A pipe in one look.
 #[derive(Default)]
 struct Now {
@@ -154,14 +195,22 @@ struct Now {
 
 impl Seen {
     fn look(&mut self, root: u32, ledger: &Ledger) {
+        let now = self.look_at_all(&below(root));
+        for record in ledger.records() {
+            if now.contains_key(&record.inode)
+                && let Some(pipe) = self.pipes.get_mut(&record.inode)
+            {
+                let this = (Instant::now(), record.written.bytes.max(record.read.bytes));
+                pipe.moved = Some([pipe.moved.map_or(this, |[first, _]| first), this]);
+            }
+        }
+    }
+
+    fn look_at_all(&mut self, pids: &[u32]) -> BTreeMap<u64, Now> {
         self.looks += 1;
         let mut now: BTreeMap<u64, Now> = BTreeMap::new();
-        let (mut pids, mut at) = (vec![root], 0);
-        while let Some(&pid) = pids.get(at) {
-            at += 1;
-            let threads = doing::threads(pid);
-            pids.extend(threads.iter().flat_map(|thread| doing::children(pid, *thread)));
-            self.look_at(pid, &threads, &mut now);
+        for &pid in pids {
+            self.look_at(pid, &doing::threads(pid), &mut now);
         }
         for (inode, pipe) in &mut self.pipes {
             let now = now.get(inode);
@@ -172,14 +221,7 @@ impl Seen {
             pipe.full += u32::from(pipe.is_full);
             pipe.empty += u32::from(pipe.is_empty);
         }
-        for record in ledger.records() {
-            if now.contains_key(&record.inode)
-                && let Some(pipe) = self.pipes.get_mut(&record.inode)
-            {
-                let this = (Instant::now(), record.written.bytes.max(record.read.bytes));
-                pipe.moved = Some([pipe.moved.map_or(this, |[first, _]| first), this]);
-            }
-        }
+        now
     }
 
     fn look_at(&mut self, pid: u32, threads: &[u32], now: &mut BTreeMap<u64, Now>) {
@@ -233,6 +275,7 @@ impl Seen {
                     pid,
                     // Anybody can choose the name of his own program.
                     name: open_files::command(pid).escape_default().to_string(),
+                    group: doing::parent_and_group(pid).map_or(0, |(_, group)| group),
                     not_reached: reach::why_not(pid),
                     looks: 0,
                     did: Did::default(),
