@@ -53,22 +53,24 @@ make_directory() {
     fi
 }
 
-mkdir -p "$prefix" 2>/dev/null && [ -w "$prefix" ] || fail "cannot write to '$prefix': be root, or name another place: install.sh ~/.local"
+"$here/bin/millstream" --version >/dev/null 2>&1 || fail "this system cannot run it: its glibc may be older than @GLIBC@, or its processor another one"
 umask 022
 list=$(mktemp)
 trap 'rm -f "$list"' EXIT
 # What an earlier version has made is still its own.
 cat "$made" >"$list" 2>/dev/null || true
+make_directory "$prefix" 2>/dev/null && [ -w "$prefix" ] || fail "cannot write to '$prefix': be root, or name another place: install.sh ~/.local"
 echo "$files" | while IFS= read -r file; do
     make_directory "$(dirname "$prefix/$file")"
     # A program that runs keeps the file that it has.
     rm -f "$prefix/$file"
     cp -P "$file" "$prefix/$file"
+    # However it was unpacked.
+    [ -L "$prefix/$file" ] || chmod u=rwX,go=rX "$prefix/$file"
 done
 cp "$list" "$made"
 chmod 644 "$made"
 sed "s|^prefix=.*|prefix=$prefix|" lib/pkgconfig/millstream.pc >"$prefix/lib/pkgconfig/millstream.pc"
-"$prefix/bin/millstream" --version >/dev/null 2>&1 || fail "'$prefix/bin/millstream' does not start: is glibc older than @GLIBC@?"
 echo "installed $("$prefix/bin/millstream" --version) below $prefix"
 case :$PATH: in
     *:"$prefix/bin":*) ;;

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Write};
 use std::thread;
 use std::time::Instant;
 
-use millstream_sys::transfer;
+use millstream_sys::{Errno, transfer, written};
 
 use crate::queue::{Place, Queue};
 use crate::rate::Rate;
@@ -35,6 +35,11 @@ pub(crate) fn drain(queue: &Queue, number: usize, mut output: Stream, rate: Opti
             }
         }
     }
+    // Some file systems say only here that there was no room.
+    match written::close_copy(&output.file) {
+        Ok(()) => queue.has_finished(number),
+        Err(error) => queue.has_failed(number, StreamError { name: output.name, is_input: false, error }),
+    }
 }
 
 fn write(file: &mut File, bytes: &[u8], rate: Option<&mut Rate>) -> io::Result<()> {
@@ -54,7 +59,10 @@ fn write_all(file: &mut File, mut bytes: &[u8]) -> io::Result<()> {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             // Another process has made the description one that does not block.
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                transfer::sleep_until_writable(&*file, FOR_EVER)?;
+                match transfer::sleep_until_writable(&*file, FOR_EVER) {
+                    Ok(_) | Err(Errno::INTR) => {}
+                    Err(error) => return Err(error.into()),
+                }
             }
             Err(error) => return Err(error),
         }

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Read};
 use millstream_sys::{Errno, foreign, transfer};
 
 use crate::queue::{Queue, Room};
-use crate::spill::Spill;
+use crate::spill::{Slot, Spill};
 use crate::{FOR_EVER, Stream, StreamError};
 
 /// So many bytes at most go past in one call.
@@ -54,11 +54,8 @@ fn fill_until_end(queue: &Queue, input: &mut File, mut target: Option<File>, spi
                 queue.give_back(slot);
             }
             (0, _) => queue.put_back(bytes),
-            (_, Room::Spill(slot)) => match spill.map(|spill| spill.write(slot, &bytes[..len])) {
-                Some(Ok(())) => {
-                    queue.push_spilled(slot, len);
-                    queue.put_back(bytes);
-                }
+            (_, Room::Spill(slot)) => match spill.map(|spill| put_into(queue, spill, slot, &bytes[..len])) {
+                Some(Ok(())) => queue.put_back(bytes),
                 // This block is one more in memory, and the next waits until one is written.
                 _ => {
                     queue.is_spill_full();
@@ -75,9 +72,23 @@ fn fill_until_end(queue: &Queue, input: &mut File, mut target: Option<File>, spi
     }
 }
 
+/// Puts bytes behind those that were spilled last, if an output does not take these meanwhile, or into a slot of their own.
+fn put_into(queue: &Queue, spill: &Spill, slot: Slot, bytes: &[u8]) -> io::Result<()> {
+    if let Some((last, len)) = queue.last_spilled(bytes.len()) {
+        spill.write(last, len, bytes)?;
+        if queue.add_to_spilled(last, bytes.len()) {
+            queue.give_back(slot);
+            return Ok(());
+        }
+    }
+    spill.write(slot, 0, bytes)?;
+    queue.push_spilled(slot, bytes.len());
+    Ok(())
+}
+
 /// Has the kernel move bytes from the one pipe to the other, as long as it can and nothing waits.
 fn pass_on(queue: &Queue, input: &File, output: &File) -> io::Result<Passed> {
-    while queue.is_empty() {
+    while queue.may_pass_on() {
         match foreign::splice_now(input, output, SPLICED) {
             Ok(0) => return Ok(Passed::End),
             Ok(len) => queue.has_spliced(len),

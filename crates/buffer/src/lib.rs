@@ -1,7 +1,7 @@
 //! A buffer between an input and its outputs, for `millstream buffer`: it takes up what comes faster than it goes.
 //!
 //! ```text
-//!              splice, while nothing is buffered and there is one output
+//!           splice, from pipe to pipe, while nothing waits and there is one output
 //!        ┌───────────────────────────────────────────────────────┐
 //!  input ┤                                                       ├ output
 //!        └─ filling ──▶ queue of blocks: memory, then the spill ──▶ draining ┴ further outputs
@@ -21,12 +21,13 @@ mod spill;
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millstream_sys::memory;
+use millstream_sys::{foreign, memory};
 
 pub use queue::Counts;
 use queue::Queue;
@@ -102,7 +103,7 @@ pub struct Outcome {
 /// # Errors
 /// `EEXIST`: there is something of that name. Those of `open(2)`.
 pub fn spill_file(path: &Path) -> io::Result<File> {
-    let file = File::options().read(true).write(true).create_new(true).open(path)?;
+    let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(path)?;
     // Nothing is left, however this process ends.
     std::fs::remove_file(path)?;
     Ok(file)
@@ -129,11 +130,18 @@ pub fn run(
     let percent = [options.start_percent, options.low_percent];
     let queue = Arc::new(Queue::new(options.memory, outputs.len(), percent, options.spill.is_some()));
     let spill = options.spill.map(|file| Arc::new(Spill::new(file, queue.block_size())));
-    // Pages of a file are not passed on: until the reader has them they would change with the file.
-    let is_stream = !input.file.metadata()?.is_file();
+    // To anything but a pipe splice(2) would wait, with the input. And pages of a file would change with it until they are read.
+    let is_pipe = |file: &File| matches!(foreign::kind(file), Ok(foreign::Kind::Pipe));
     let target = match &outputs[..] {
         // Nothing is to be waited for, so bytes may go on as they come.
-        [output] if is_stream && options.rate.is_none() && options.start_percent == 0 => Some(output.file.try_clone()?),
+        [output]
+            if options.rate.is_none()
+                && options.start_percent == 0
+                && is_pipe(&input.file)
+                && is_pipe(&output.file) =>
+        {
+            Some(output.file.try_clone()?)
+        }
         _ => None,
     };
     let both = || (Arc::clone(&queue), spill.clone());

@@ -107,7 +107,7 @@ struct State {
     first: u64,
     /// `None`: the output writes no more.
     outputs: Vec<Option<Cursor>>,
-    /// How many blocks wait in memory.
+    /// Bytes of the blocks that wait in memory, filled or not.
     in_memory: usize,
     kept: Vec<Vec<u8>>,
     /// `None`: there is no spill.
@@ -132,7 +132,7 @@ pub(crate) struct Queue {
     /// No output is left.
     end: Condvar,
     block_size: usize,
-    /// Blocks in memory, at most.
+    /// Bytes of blocks in memory, at most.
     limit: usize,
     /// Bytes that wait when outputs start.
     start: u64,
@@ -163,9 +163,10 @@ impl Queue {
             room: Condvar::new(),
             end: Condvar::new(),
             block_size,
-            limit: (memory / block_size).max(2),
+            limit: memory.max(2 * block_size),
             start: percent(start),
-            low: percent(low),
+            // What is spilled waits too: without a mark any room will do.
+            low: if low >= 100 { u64::MAX } else { percent(low) },
         }
     }
 
@@ -186,7 +187,7 @@ impl Queue {
 
     /// That memory, not needed after all.
     pub(crate) fn put_back(&self, bytes: Vec<u8>) {
-        self.lock().keep(bytes);
+        self.lock().keep(bytes, self.block_size);
     }
 
     /// Waits until there is room for one block.
@@ -197,7 +198,7 @@ impl Queue {
             if state.is_over() {
                 break Room::Over;
             }
-            let room = state.room(self.limit);
+            let room = state.room(self.limit, self.block_size);
             if room.is_none() {
                 state.may_fill = false;
                 // However much was to wait before they start, more cannot.
@@ -222,17 +223,16 @@ impl Queue {
         self.lock().waiting.len() < 2
     }
 
-    /// Whether all that was read is written.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.lock().waiting.is_empty()
+    /// Whether all that was read is written, by an output that is still there.
+    pub(crate) fn may_pass_on(&self) -> bool {
+        let state = self.lock();
+        state.waiting.is_empty() && !state.is_over()
     }
 
     /// Adds what was read into the beginning of a block, at the end of the last one where that has room and no output has it.
     pub(crate) fn push(&self, bytes: Vec<u8>, len: usize) {
         let mut state = self.lock();
-        // An output that has taken the last block would not come back to it.
-        let end = state.first + state.waiting.len() as u64;
-        let is_open = state.outputs.iter().flatten().all(|cursor| cursor.taken() < end);
+        let is_open = state.is_last_open();
         if let Some(Place::Memory(last)) = state.waiting.back_mut()
             && is_open
             && let Some(last) = Arc::get_mut(last)
@@ -240,12 +240,37 @@ impl Queue {
         {
             last.bytes[last.len..last.len + len].copy_from_slice(&bytes[..len]);
             last.len += len;
-            state.keep(bytes);
+            state.keep(bytes, self.block_size);
         } else {
-            state.in_memory += 1;
+            state.shrink_last();
+            state.in_memory += bytes.len();
             state.waiting.push_back(Place::Memory(Arc::new(Block { bytes, len })));
         }
         self.has_read(&mut state, len);
+    }
+
+    /// The slot that was spilled last and how much is in it, if it has room for so much more and no output has taken it.
+    pub(crate) fn last_spilled(&self, more: usize) -> Option<(Slot, usize)> {
+        let state = self.lock();
+        match state.waiting.back() {
+            Some(&Place::Spill(slot, len)) if len + more <= self.block_size && state.is_last_open() => {
+                Some((slot, len))
+            }
+            _ => None,
+        }
+    }
+
+    /// So much more is in that slot. `false`: an output has taken it meanwhile, without that.
+    pub(crate) fn add_to_spilled(&self, slot: Slot, more: usize) -> bool {
+        let mut state = self.lock();
+        let is_open = state.is_last_open();
+        match state.waiting.back_mut() {
+            Some(Place::Spill(last, len)) if is_open && *last == slot => *len += more,
+            _ => return false,
+        }
+        state.counts.spilled += more as u64;
+        self.has_read(&mut state, more);
+        true
     }
 
     /// Adds what is in a slot of the spill.
@@ -303,7 +328,7 @@ impl Queue {
         self.bytes.notify_all();
     }
 
-    /// Waits for what this output writes next. `None`: it has written everything, and is left out from now on.
+    /// Waits for what this output writes next. `None`: it has written everything.
     pub(crate) fn next(&self, output: usize) -> Option<Place> {
         let mut state = self.lock();
         let mut begun = None;
@@ -322,10 +347,12 @@ impl Queue {
             state = self.bytes.wait(state).unwrap_or_else(PoisonError::into_inner);
         };
         state.counts.empty_for += begun.map_or(Duration::ZERO, |begun| begun.elapsed());
-        if place.is_none() {
-            self.leave_out(&mut state, output);
-        }
         place
+    }
+
+    /// The output has everything.
+    pub(crate) fn has_finished(&self, output: usize) {
+        self.leave_out(&mut self.lock(), output);
     }
 
     /// The output has written what it had next. It does not hold it any more.
@@ -364,9 +391,9 @@ impl Queue {
             state.counts.written += if needed < u64::MAX { place.len() as u64 } else { 0 };
             match place {
                 Place::Memory(block) => {
-                    state.in_memory -= 1;
+                    state.in_memory -= block.bytes.len();
                     if let Ok(block) = Arc::try_unwrap(block) {
-                        state.keep(block.bytes);
+                        state.keep(block.bytes, self.block_size);
                     }
                 }
                 Place::Spill(slot, _) => state.give_back(slot),
@@ -402,9 +429,13 @@ impl State {
         self.outputs.iter().all(Option::is_none)
     }
 
-    fn room(&mut self, limit: usize) -> Option<Room> {
-        if self.in_memory < limit {
+    fn room(&mut self, limit: usize, block_size: usize) -> Option<Room> {
+        if self.in_memory + block_size <= limit {
             return Some(Room::Memory);
+        }
+        // A block that could not be spilled is one too many.
+        if self.in_memory > limit {
+            return None;
         }
         let slots = self.slots.as_mut()?;
         let slot = slots.free.pop();
@@ -421,9 +452,27 @@ impl State {
         }
     }
 
-    fn keep(&mut self, bytes: Vec<u8>) {
-        if self.kept.len() < KEPT {
+    fn keep(&mut self, bytes: Vec<u8>, block_size: usize) {
+        if self.kept.len() < KEPT && bytes.len() == block_size {
             self.kept.push(bytes);
+        }
+    }
+
+    /// Whether more can be put behind what was read last: an output that has taken it would not come back to it.
+    fn is_last_open(&self) -> bool {
+        let end = self.first + self.waiting.len() as u64;
+        self.outputs.iter().flatten().all(|cursor| cursor.taken() < end)
+    }
+
+    /// The last block gets no more. Where less than half of it is filled it takes no more memory than that: an output that is slow would
+    /// have a block for each read of one that is fast.
+    fn shrink_last(&mut self) {
+        if let Some(Place::Memory(last)) = self.waiting.back_mut()
+            && last.len < last.bytes.len() / 2
+        {
+            let filled = last.filled().to_vec();
+            self.in_memory -= last.bytes.len() - filled.len();
+            *last = Arc::new(Block { len: filled.len(), bytes: filled });
         }
     }
 }
@@ -475,6 +524,49 @@ mod tests {
     }
 
     #[test]
+    fn small_reads_take_little_memory_though_one_output_takes_each_at_once() {
+        let queue = Queue::new(MEMORY, 2, [0, 100], false);
+        for _ in 0..1000 {
+            read_into(&queue, 20);
+            assert_eq!(write_one(&queue, 0), 20);
+        }
+        assert!(queue.lock().in_memory < 7 * PAGE);
+        (0..1000).for_each(|_| assert_eq!(write_one(&queue, 1), 20));
+        assert_eq!((queue.lock().in_memory, queue.counts().filled), (0, 0));
+    }
+
+    #[test]
+    fn spilled_bytes_share_a_slot_until_an_output_has_it() {
+        let queue = Queue::new(MEMORY, 1, [0, 100], true);
+        (0..8).for_each(|_| read_into(&queue, PAGE));
+        let Room::Spill(slot) = queue.wait_for_room() else { panic!("there is no memory left") };
+        assert_eq!(queue.last_spilled(100), None);
+        queue.push_spilled(slot, 100);
+        assert_eq!((queue.last_spilled(100), queue.last_spilled(PAGE)), (Some((slot, 100)), None));
+        assert!(queue.add_to_spilled(slot, 50));
+        (0..8).for_each(|_| assert_eq!(write_one(&queue, 0), PAGE));
+        let Some(Place::Spill(taken, 150)) = queue.next(0) else { panic!("the slot is next") };
+        assert!(taken == slot && !queue.add_to_spilled(slot, 1) && queue.last_spilled(1).is_none());
+        queue.has_written(0);
+        assert_eq!((queue.counts().spilled, queue.counts().filled), (150, 0));
+    }
+
+    #[test]
+    fn block_that_cannot_be_spilled_has_the_input_wait() {
+        let queue = Queue::new(MEMORY, 1, [0, 100], true);
+        (0..8).for_each(|_| read_into(&queue, PAGE));
+        assert!(matches!(queue.wait_for_room(), Room::Spill(_)));
+        queue.give_back(Slot(0));
+        queue.is_spill_full();
+        queue.push(queue.empty_block(), PAGE);
+        let mut state = queue.lock();
+        assert!(state.room(queue.limit, queue.block_size).is_none());
+        drop(state);
+        (0..2).for_each(|_| assert!(write_one(&queue, 0) > 0));
+        assert!(matches!(queue.wait_for_room(), Room::Memory));
+    }
+
+    #[test]
     fn block_that_one_output_has_written_is_not_added_to() {
         let queue = Queue::new(MEMORY, 2, [0, 100], false);
         read_into(&queue, 10);
@@ -501,7 +593,9 @@ mod tests {
             assert!(!queue.lock().may_drain);
         }
         queue.has_ended(None);
-        assert!(queue.next(0).is_none());
+        assert!(queue.next(0).is_none() && !queue.wait_for_end(Duration::ZERO));
+        queue.has_finished(0);
+        assert!(queue.wait_for_end(Duration::ZERO));
     }
 
     #[test]

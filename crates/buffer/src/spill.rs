@@ -19,8 +19,9 @@ impl Spill {
         Spill { file, slot_size: slot_size as u64 }
     }
 
-    pub(crate) fn write(&self, slot: Slot, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(bytes, slot.0 * self.slot_size)
+    /// Behind the first `len` bytes of the slot.
+    pub(crate) fn write(&self, slot: Slot, len: usize, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, slot.0 * self.slot_size + len as u64)
     }
 
     pub(crate) fn read(&self, slot: Slot, bytes: &mut [u8]) -> io::Result<()> {

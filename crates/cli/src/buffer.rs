@@ -5,6 +5,7 @@ mod line;
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -109,8 +110,8 @@ pub(crate) fn buffer(options: Options) -> Result<ExitCode, Failure> {
         Some(path) => opened(path, File::open(path))?,
         None => standard(io::stdin().as_fd(), "the standard input")?,
     };
-    let outputs = outputs(&options.outputs)?;
     let spill = options.spill.as_deref().map(new_spill).transpose()?;
+    let outputs = outputs(&options.outputs, &input)?;
     let is_terminal = io::stderr().is_terminal();
     let is_shown = options.progress || is_terminal && !options.quiet;
     let line = Line::new(options.name.clone(), options.size.or_else(|| length(&input.file)), is_terminal);
@@ -162,15 +163,33 @@ fn length(file: &File) -> Option<u64> {
     Some(metadata.len().saturating_sub(position))
 }
 
-fn outputs(paths: &[PathBuf]) -> Result<Vec<Stream>, Failure> {
-    let one = |path: &PathBuf| match path.as_os_str() == "-" {
-        true => standard(io::stdout().as_fd(), "the standard output"),
-        false => opened(path, File::create(path)),
+/// Opens all of them, and only then empties those that are files: a mistake in one name costs nothing.
+fn outputs(paths: &[PathBuf], input: &Stream) -> Result<Vec<Stream>, Failure> {
+    let standard_output = || standard(io::stdout().as_fd(), "the standard output");
+    let open = |path: &PathBuf| File::options().write(true).create(true).truncate(false).open(path);
+    let mut outputs = match paths {
+        [] => vec![(standard_output()?, false)],
+        paths => Vec::with_capacity(paths.len()),
     };
-    match paths {
-        [] => Ok(vec![standard(io::stdout().as_fd(), "the standard output")?]),
-        paths => paths.iter().map(one).collect(),
+    for path in paths {
+        outputs.push(match path.as_os_str() == "-" {
+            true => (standard_output()?, false),
+            false => (opened(path, open(path))?, true),
+        });
     }
+    if let Some((output, _)) = outputs.iter().find(|(output, _)| is_same_file(&output.file, &input.file)) {
+        return Err(Failure::data(format!("{} is the input, which it would overwrite", output.name)));
+    }
+    for (output, _) in outputs.iter().filter(|(output, is_ours)| *is_ours && length(&output.file).is_some()) {
+        output.file.set_len(0).map_err(|error| Failure::data(format!("cannot empty {}: {error}", output.name)))?;
+    }
+    Ok(outputs.into_iter().map(|(output, _)| output).collect())
+}
+
+fn is_same_file(one: &File, other: &File) -> bool {
+    let identity =
+        |file: &File| file.metadata().ok().filter(|file| file.is_file()).map(|file| (file.dev(), file.ino()));
+    identity(one).is_some_and(|one| identity(other) == Some(one))
 }
 
 fn opened(path: &Path, file: io::Result<File>) -> Result<Stream, Failure> {

@@ -250,7 +250,13 @@ fn wrong_use_and_missing_files_fail_with_one_sentence() {
         assert_eq!((seen.code, seen.stderr.lines().count()), (Some(status), 1), "{arguments:?}: {seen:?}");
         assert!(seen.stderr.contains(sentence), "{arguments:?}: {seen:?}");
     }
-    assert_eq!(fs::read_to_string(there).unwrap(), "mine");
+    for arguments in [&["-i", &*there, "-o", &there][..], &["-o", &there, "-o", "/nonexistent/x"]] {
+        let seen = output(&mut millstream([&["buffer"], arguments].concat()));
+        assert!(seen.code == Some(1) && seen.stderr.lines().count() == 1, "{arguments:?}: {seen:?}");
+    }
+    assert_eq!(fs::read_to_string(&there).unwrap(), "mine");
+    let (_, seen) = fed(millstream(["buffer", "-o", &there]), b"!");
+    assert_eq!((fs::read_to_string(there).unwrap().as_str(), seen.code), ("!", Some(0)));
     for (closed, name) in [("<&-", "the standard input: it is closed"), (">&-", "the standard output: it is closed")] {
         let seen = output(Command::new("sh").args(["-c", &format!("'{}' buffer {closed}", common::program())]));
         assert!(seen.code == Some(1) && seen.stderr.contains(name), "{seen:?}");

@@ -118,7 +118,7 @@ fn members(roots: &[u32], left_out: &BTreeSet<u64>) -> Result<Vec<u32>, Errno> {
     let mut left: Vec<u32> = roots.iter().copied().flat_map(below).collect();
     let mut members = BTreeSet::new();
     while let Some(pid) = left.pop() {
-        if members.insert(pid) {
+        if pid != own && members.insert(pid) {
             let pipes = pipes_held.get(&pid).into_iter().flatten();
             left.extend(pipes.filter_map(|pipe| holders.get(pipe)).flatten());
         }

@@ -65,10 +65,12 @@ impl Stage {
 
     /// Whether it wanted a CPU all the time: by the looks, unless its time says otherwise, or by its time.
     fn is_busy(&self) -> bool {
-        let wants = self.share(self.did.want) >= MOST;
-        match self.computed.map(|computed| computed + self.queued.unwrap_or(0.0)) {
-            Some(wanted) => wanted >= ALL_BUSY || wants && wanted >= HALF,
-            None => wants,
+        let wants = self.share(self.did.want);
+        let wanted = self.computed.zip(self.queued).map(|(computed, queued)| computed + queued);
+        match wanted {
+            // The time of all its threads, which may wait in turn.
+            Some(wanted) => wanted >= ALL_BUSY && wants >= PRESENT || wanted >= HALF && wants >= MOST,
+            None => wants >= MOST,
         }
     }
 
