@@ -532,7 +532,8 @@ mod tests {
         }
         assert!(queue.lock().in_memory < 7 * PAGE);
         (0..1000).for_each(|_| assert_eq!(write_one(&queue, 1), 20));
-        assert_eq!((queue.lock().in_memory, queue.counts().filled), (0, 0));
+        let in_memory = queue.lock().in_memory;
+        assert_eq!((in_memory, queue.counts().filled), (0, 0));
     }
 
     #[test]
