@@ -618,7 +618,7 @@ mod tests {
     }
 
     #[test]
-    fn what_memory_does_not_take_is_spilled_and_slots_are_used_again() {
+    fn slots_are_used_again_once_their_bytes_are_written() {
         let queue = Queue::new(MEMORY, 1, [0, 100], true);
         (0..8).for_each(|_| read_into(&queue, PAGE));
         let spill = |expected| match queue.wait_for_room() {
