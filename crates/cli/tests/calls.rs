@@ -69,16 +69,20 @@ const ALIASES: [&str; 32] = [
     "pthread_mutexattr_setrobust_np",
 ];
 
-static PROGRAM: LazyLock<(Scratch, String)> = LazyLock::new(|| {
+static PROGRAM: LazyLock<(Scratch, String)> = LazyLock::new(|| compiled(&[]));
+/// Its calls are instructions of its own.
+static OWN_CODE: LazyLock<(Scratch, String)> = LazyLock::new(|| compiled(&["-DOWN_CODE"]));
+
+fn compiled(options: &[&str]) -> (Scratch, String) {
     let scratch = Scratch::new();
-    let path = scratch.c_program("calls", include_str!("calls/calls.c"), &["-pthread", "-w"]);
+    let path = scratch.c_program("calls", include_str!("calls/calls.c"), &[&["-pthread", "-w"], options].concat());
     (scratch, path)
-});
+}
 
 /// Name, and what becomes of the pipe.
-fn table() -> Vec<(String, String)> {
+fn table(program: &str) -> Vec<(String, String)> {
     let wanted = std::env::var("MILLSTREAM_SCRIPT").unwrap_or_default();
-    let listed = output(std::process::Command::new(&PROGRAM.1).arg("list")).stdout;
+    let listed = output(std::process::Command::new(program).arg("list")).stdout;
     let lines = listed.lines().map(|line| line.split_once(' ').unwrap());
     lines.filter(|(name, _)| name.contains(&wanted)).map(|(name, then)| (name.to_owned(), then.to_owned())).collect()
 }
@@ -89,14 +93,14 @@ fn said(seen: &Seen, word: &str) -> Option<u64> {
 }
 
 /// One pipeline, every byte checked. Returns the pipe's statistics.
-fn run(name: &str, side: &str) -> Result<Value, String> {
+fn run(program: &str, name: &str, side: &str) -> Result<Value, String> {
     let scratch = Scratch::new();
     let stats = scratch.path("stats.json");
     let [writer, reader] = if side == "write" { [name, "-"] } else { ["-", name] };
     let script = format!("$C write {writer} | $C read {reader}; echo ${{PIPESTATUS[@]}}");
     let options = ["run", "--ring-after", "1", "--stats=json", "--stats-file", stats.to_str().unwrap()];
     let mut command = millstream(options);
-    let seen = output(command.args(["--shell", "/bin/bash", "-c", &script]).env("C", &PROGRAM.1));
+    let seen = output(command.args(["--shell", "/bin/bash", "-c", &script]).env("C", program));
     // A reader that leaves is the end of its writer.
     let leaves = name == "pthread_exit" && side == "read";
     let (status, read) = (if leaves { "141 0\n" } else { "0 0\n" }, said(&seen, "read "));
@@ -126,6 +130,7 @@ fn judge(then: &str, side: &str, pipe: &Value) -> Option<Result<(), String>> {
         "stays-reading" => why_not.is_empty() || ["called poll", "other_side_left"].contains(&why_not),
         // The successor begins anew, and may be attached again.
         "anew" => true,
+        "code" => why_not == "code",
         called => {
             let (readers, writers) = called.split_once('/').unwrap_or((called, called));
             let called = if side == "read" { readers } else { writers };
@@ -138,12 +143,12 @@ fn judge(then: &str, side: &str, pipe: &Value) -> Option<Result<(), String>> {
 }
 
 /// Both sides of one call. Returns how many of them were attached before it.
-fn check(name: &str, then: &str) -> Result<usize, String> {
+fn check(program: &str, name: &str, then: &str) -> Result<usize, String> {
     let mut attached = 0;
     for side in ["write", "read"] {
         let about = |what: String| format!("{name}, {side}: {what}");
         for _ in 0..ATTEMPTS {
-            let pipe = run(name, side).map_err(about)?;
+            let pipe = run(program, name, side).map_err(about)?;
             if let Some(verdict) = judge(then, side, &pipe) {
                 verdict.map_err(about)?;
                 attached += 1;
@@ -156,13 +161,23 @@ fn check(name: &str, then: &str) -> Result<usize, String> {
 
 #[test]
 fn every_call_at_an_attached_end_loses_no_byte() {
-    let table = table();
+    check_all(&PROGRAM.1);
+}
+
+#[test]
+fn calls_of_the_programs_own_code_lose_no_byte() {
+    assert!(std::env::var_os("MILLSTREAM_SCRIPT").is_some() || table(&OWN_CODE.1).len() >= 16);
+    check_all(&OWN_CODE.1);
+}
+
+fn check_all(program: &str) {
+    let table = table(program);
     let (next, attached, failures) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 while let Some((name, then)) = table.get(next.fetch_add(1, Relaxed)) {
-                    match check(name, then) {
+                    match check(program, name, then) {
                         Ok(sides) if sides == 2 || !can_join() => drop(attached.fetch_add(sides, Relaxed)),
                         Ok(sides) => failures.lock().unwrap().push(format!("{name}: {sides} of 2 sides were attached")),
                         Err(failure) => failures.lock().unwrap().push(failure),
@@ -181,7 +196,7 @@ fn every_guarded_function_is_called() {
     if std::env::var_os("MILLSTREAM_SCRIPT").is_some() {
         return;
     }
-    let table = table();
+    let table = table(&PROGRAM.1);
     for function in millstream_sys::fate::guarded().map(|name| name.to_str().unwrap()) {
         let is_called =
             table.iter().any(|(name, then)| name == function || then.split('/').any(|told| told == function));

@@ -7,6 +7,7 @@
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_int};
 
+use millstream_sys::confinement::PR_SET_SYSCALL_USER_DISPATCH;
 use millstream_sys::raw;
 
 use crate::{counted, glibc, joined};
@@ -21,7 +22,7 @@ const PR_SET_SECCOMP: usize = 22;
 /// As for `prctl(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prctl(option: c_int, second: usize, third: usize, fourth: usize, fifth: usize) -> c_int {
-    let confines = option as usize == PR_SET_SECCOMP;
+    let confines = is_confining(option as usize);
     if !leaves(confines, c"prctl") {
         return glibc::returned(Err(millstream_sys::Errno::MFILE));
     }
@@ -78,8 +79,13 @@ pub unsafe extern "C" fn syscall() {
 /// 0, or what the call answers instead of being made.
 extern "C" fn before(number: usize, first: usize) -> isize {
     const EMFILE: isize = -24;
-    let confines = number == NR_SECCOMP || (number == NR_PRCTL && first == PR_SET_SECCOMP);
+    let confines = number == NR_SECCOMP || (number == NR_PRCTL && is_confining(first));
     if leaves(confines, c"syscall") { 0 } else { EMFILE }
+}
+
+/// Also where a program traps system calls itself: the kernel does that for one at a time.
+fn is_confining(option: usize) -> bool {
+    [PR_SET_SECCOMP, PR_SET_SYSCALL_USER_DISPATCH].contains(&option)
 }
 
 extern "C" fn failed(answer: isize) -> isize {

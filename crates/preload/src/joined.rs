@@ -4,7 +4,8 @@
 //! `docs/joining.md` has the reasons. In reading order: [`interposed`] stands in front of glibc's functions, `lookup` and
 //! [`stdio`] see to calls that are not made by name, [`calls`] has `read` and `write`; [`notice`] finds
 //! the descriptors that are worth it, and [`end`] is what is known of one; `guard` makes a
-//! process leave before it does anything that the ring cannot carry, `confined` before it confines itself; `alone` proves that nobody else is there; `meet` is how two
+//! process leave before it does anything that the ring cannot carry, `confined` before it confines itself, [`trapped`] before its own
+//! code calls the kernel; `alone` proves that nobody else is there; `meet` is how two
 //! sides agree; [`slot`] is the ring; `stream` reads and writes, `polled` waits; `retreat` gives everything back to the kernel. `brief` learns
 //! which programs are too short for any of that.
 //!
@@ -38,6 +39,7 @@ mod slot;
 mod stdio;
 mod stream;
 mod tally;
+mod trapped;
 mod wait;
 mod watched;
 

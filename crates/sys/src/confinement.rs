@@ -6,6 +6,9 @@
 
 use rustix::fs::{Mode, OFlags};
 
+/// An option of `prctl(2)` that headers of Linux before 5.11 do not have: system calls from code outside of a range are trapped.
+pub const PR_SET_SYSCALL_USER_DISPATCH: usize = 59;
+
 /// Whether the calling thread is under any filter. Quicker than [`filters`], but a call that a filter might kill for.
 #[cfg(target_arch = "x86_64")]
 pub fn is_confined() -> bool {
@@ -226,6 +229,9 @@ mod trial {
             allowed(k::__NR_pselect6, [0, 0, 0, 0, time_at, 0])?;
             allowed(k::__NR_rt_sigprocmask, [0, 0, at, 8, 0, 0])?;
             allowed(k::__NR_rt_sigaction, [11, 0, at, 8, 0, 0])?;
+            // Missing before Linux 5.11.
+            // SAFETY: turns off what is not on.
+            unsafe { any(k::__NR_prctl, [super::PR_SET_SYSCALL_USER_DISPATCH, 0, 0, 0, 0, 0]) };
             allowed(k::__NR_rt_sigtimedwait, [time_at, 0, time_at, 8, 0, 0])?;
             let own = crate::own_pid() as usize;
             let thread = allowed(k::__NR_gettid, [0; 6])? as usize;

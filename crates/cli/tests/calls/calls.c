@@ -371,6 +371,79 @@ static void not_blocking(void) {
     CHECK(call == SOME && !memcmp(bytes, room, SOME)); } while (0)
 #define CHILD(call) do { pid_t child_ = (call); if (child_ == 0) _exit(0); reap(child_); } while (0)
 
+#ifdef OWN_CODE
+// A system call of this program's own, past the C library: what the kernel answers.
+static long own(long number, long first, long second, long third) {
+    register long result __asm__("rax") = number;
+    __asm__ volatile("syscall" : "+r"(result) : "D"(first), "S"(second), "d"(third) : "rcx", "r11", "memory");
+    return result;
+}
+
+// The same, with something behind the end of the stack, as a function without calls may have it there: whether it is still there.
+static int keeps_red_zone(void) {
+    long differs;
+    __asm__ volatile("movq $0x1234, -8(%%rsp)\n\tmovq $0x5678, -128(%%rsp)\n\tmovl $39, %%eax\n\tsyscall\n\t"
+        "movq -8(%%rsp), %%rax\n\txorq $0x1234, %%rax\n\tmovq -128(%%rsp), %0\n\txorq $0x5678, %0\n\torq %%rax, %0"
+        : "=&r"(differs) : : "rax", "rcx", "r11", "memory", "cc");
+    return differs == 0;
+}
+
+static void own_file(void) {
+    int other = own(SYS_openat, AT_FDCWD, (long)"/dev/zero", O_RDONLY);
+    char room[100];
+    CHECK(other >= 0 && own(SYS_read, other, (long)room, sizeof room) == sizeof room && own(SYS_close, other, 0, 0) == 0);
+    CHECK(own(SYS_read, other, (long)room, 1) == -EBADF);
+}
+
+static void own_memory(void) {
+    register long protection __asm__("rdx") = PROT_READ | PROT_WRITE;
+    register long flags __asm__("r10") = MAP_PRIVATE | MAP_ANONYMOUS;
+    register long none __asm__("r8") = -1;
+    register long offset __asm__("r9") = 0;
+    register long page __asm__("rax") = SYS_mmap;
+    __asm__ volatile("syscall" : "+r"(page) : "D"(0L), "S"(4096L), "r"(protection), "r"(flags), "r"(none), "r"(offset)
+        : "rcx", "r11", "memory");
+    CHECK(page > 0);
+    *(char *)page = 1;
+    CHECK(own(SYS_munmap, page, 4096, 0) == 0);
+}
+
+static void own_sleep(void) {
+    struct itimerval soon = {{0, 0}, {0, 1000}};
+    struct timespec long_time = {50, 0};
+    CHECK(setitimer(ITIMER_REAL, &soon, 0) == 0 && own(SYS_nanosleep, (long)&long_time, 0, 0) == -EINTR);
+}
+
+static void own_move(int in_pieces) {
+    PIECES;
+    make(bytes, SOME);
+    long number = in_pieces ? is_writer ? SYS_writev : SYS_readv : is_writer ? SYS_write : SYS_read;
+    MOVED(in_pieces ? own(number, fd, (long)pieces, 2) : own(number, fd, (long)bytes, SOME));
+}
+
+static void own_exec(void) {
+    char **words = arguments();
+    own(SYS_execve, (long)self, (long)words, (long)environ);
+}
+
+#define CALLS(X) \
+    X("own-none", "stays", (void)0) \
+    X("own-getpid", "stays", CHECK(own(SYS_getpid, 0, 0, 0) == getpid() && keeps_red_zone())) \
+    X("own-file", "stays", own_file()) \
+    X("own-memory", "stays", own_memory()) \
+    X("own-sleep", "stays", own_sleep()) \
+    X("own-name", "stays", char name[16]; CHECK(own(SYS_prctl, PR_GET_NAME, (long)name, 0) == 0)) \
+    X("own-F_GETFL", "stays", CHECK(own(SYS_fcntl, fd, F_GETFL, 0) >= 0)) \
+    X("own-move", "code", own_move(0)) \
+    X("own-pieces", "code", own_move(1)) \
+    X("own-FIONREAD", "code", int unread = -1; CHECK(own(SYS_ioctl, fd, FIONREAD, (long)&unread) == 0 && unread >= 0)) \
+    X("own-poll", "code", ASKED; CHECK(own(SYS_poll, (long)&asked, 1, -1) == 1 && asked.revents)) \
+    X("own-dup", "code", descriptor(own(SYS_dup, fd, 0, 0))) \
+    X("own-fork", "code", CHILD(own(SYS_fork, 0, 0, 0))) \
+    X("own-pipe", "code", int ends[2]; CHECK(own(SYS_pipe, (long)ends, 0, 0) == 0)) \
+    X("own-unknown", "code", CHECK(own(9999, 0, 0, 0) == -ENOSYS)) \
+    X("own-exec", "anew", own_exec())
+#else
 // Each: its name; the guarded function that is told (a reader's/a writer's), "stays" if the pipe stays, "stays-reading" if a reader's does, or "anew" after an exec.
 #define CALLS(X) \
     X("none", "stays", (void)0) \
@@ -496,6 +569,7 @@ static void not_blocking(void) {
     X("pthread_sigmask", "stays", sigset_t set; sigemptyset(&set); sigaddset(&set, SIGUSR1); CHECK(pthread_sigmask(SIG_BLOCK, &set, 0) == 0)) \
     X("SIGSEGV-held", "sigprocmask", sigset_t set; sigemptyset(&set); sigaddset(&set, SIGSEGV); CHECK(sigprocmask(SIG_BLOCK, &set, 0) == 0)) \
     X("pthread_exit", "pthread_exit", fprintf(stderr, "%s %ld\n", is_writer ? "wrote" : "read", at); pthread_exit(0))
+#endif
 
 static struct { const char *name, *then; } table[] = {
 #define NAME(name, then, ...) {name, then},
@@ -519,6 +593,10 @@ int main(int count, char **words) {
     volatile int is_done = count > 3;
     if (is_done) at = atol(words[3]);
     alarm(100);
+#ifdef OWN_CODE
+    struct sigaction action = {.sa_handler = on_signal};
+    CHECK(sigaction(SIGALRM, &action, 0) == 0);
+#endif
     if (!strcmp(words[2], "pclose")) CHECK(opened = popen("true", "r"));
     sigset_t fault;
     sigemptyset(&fault);

@@ -217,15 +217,35 @@ struct Mapping<'a> {
 }
 
 /// Looks through the code of this process for instructions that call the kernel; a library that holds one could do anything
-/// with a descriptor behind glibc's back. Memory that holds code but belongs to no file is refused as well. Not looked at are
+/// with a descriptor behind glibc's back. Memory that holds code but belongs to no file may as well. Not looked at are
 /// glibc, whose code is given, its loader, and this library.
-pub(super) fn only_glibc_calls_the_kernel(glibc: &Range<usize>, own_code: usize) -> bool {
+///
+/// `None`: there are some that cannot be trapped. Otherwise the addresses outside of which calls are to be
+/// [trapped](super::trapped); none, where only glibc makes any.
+pub(super) fn range_of_calls(glibc: &Range<usize>, own_code: usize) -> Option<Option<Range<usize>>> {
+    if only_glibc_calls_the_kernel(glibc, own_code, &(0..usize::MAX)) {
+        return Some(None);
+    }
+    let mut allowed = glibc.start..glibc.end.next_multiple_of(PAGE);
+    each_mapping(|mapping, _| {
+        if (mapping.start..mapping.end).contains(&own_code) {
+            allowed = allowed.start.min(mapping.start)..allowed.end.max(mapping.end);
+        }
+        true
+    });
+    only_glibc_calls_the_kernel(glibc, own_code, &allowed).then_some(Some(allowed))
+}
+
+/// The same for code in these addresses.
+fn only_glibc_calls_the_kernel(glibc: &Range<usize>, own_code: usize, among: &Range<usize>) -> bool {
     let mut module = Module::none();
     each_mapping(|mapping, access| {
         module.go_on(mapping);
         let holds = |address: usize| (mapping.start..mapping.end).contains(&address);
         let name = mapping.path.rsplit(|&byte| byte == b'/').next().unwrap_or(&[]);
         access != b'x'
+            || mapping.end <= among.start
+            || mapping.start >= among.end
             || (mapping.start >= glibc.start && mapping.end <= glibc.end.next_multiple_of(PAGE))
             || holds(own_code)
             || name.starts_with(b"ld-linux")
@@ -291,7 +311,8 @@ impl Module {
 
 /// Whether the bytes of `syscall` (0f 05) or `sysenter` (0f 34) stand anywhere in the mapping, at any offset. They may also be
 /// part of a distance to somewhere else in the same module; then the four bytes that begin with them, or one before them, are a
-/// small number, which after an instruction they never were.
+/// small number, which after an instruction they never were. And the return from a signal handler does nothing with a descriptor:
+/// libgcc looks for the code of that, so it is in its own, and every program in C++ and Rust has libgcc.
 fn calls_the_kernel(mapping: &Mapping<'_>, module: &Module) -> bool {
     let places = module.start..module.end().unwrap_or(mapping.end);
     // SAFETY: the four bytes are inside the mapping, which is readable (checked by the caller's parsing) and not changed by
@@ -309,7 +330,7 @@ fn calls_the_kernel(mapping: &Mapping<'_>, module: &Module) -> bool {
         let mut found = calls_in_block(at, at + BLOCK < mapping.end);
         while found != 0 {
             let here = at + found.trailing_zeros() as usize;
-            if !points_inside(here) && !points_inside(here - 1) {
+            if !points_inside(here) && !points_inside(here - 1) && !returns_from_handler(mapping.start, here) {
                 return true;
             }
             found &= found - 1;
@@ -317,6 +338,13 @@ fn calls_the_kernel(mapping: &Mapping<'_>, module: &Module) -> bool {
         at += BLOCK;
     }
     false
+}
+
+/// Whether a call in the code that begins at `start` is of `rt_sigreturn`: `mov eax, 15` stands before it.
+fn returns_from_handler(start: usize, call: usize) -> bool {
+    const BEFORE: [u8; 6] = [0xc7, 0xc0, 15, 0, 0, 0];
+    // SAFETY: inside the mapping, as in the caller.
+    call - start >= BEFORE.len() && unsafe { ((call - BEFORE.len()) as *const [u8; 6]).read() } == BEFORE
 }
 
 const BLOCK: usize = 16;

@@ -16,13 +16,14 @@ use millstream_sys::fate::Fate;
 use millstream_sys::raw;
 
 use super::kernel::{self, Action};
-use super::retreat;
+use super::{retreat, trapped};
 
 const SIGBUS: usize = 7;
 const SIGSEGV: usize = 11;
-const SIGNALS: [usize; 2] = [SIGSEGV, SIGBUS];
-/// Both, as a set.
-pub(super) const BOTH: u64 = 1 << (SIGSEGV - 1) | 1 << (SIGBUS - 1);
+const SIGSYS: usize = 31;
+const SIGNALS: [usize; 3] = [SIGSEGV, SIGBUS, SIGSYS];
+/// All of them, as a set.
+pub(super) const CAUGHT: u64 = 1 << (SIGSEGV - 1) | 1 << (SIGBUS - 1) | 1 << (SIGSYS - 1);
 
 const DEFAULT: u64 = 0;
 const IGNORED: u64 = 1;
@@ -76,12 +77,12 @@ pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) -> bool {
 /// Whether the handler would be called for each fault of the calling code, and nobody would miss it: these signals are neither
 /// held back nor ignored, nor held back while another handler runs.
 pub(super) fn can_be_caught() -> bool {
-    raw::block_signals(0) & BOTH == 0
+    raw::block_signals(0) & CAUGHT == 0
         && (1..=64).all(|signal| {
             let action = kernel::action_of(signal);
             match SIGNALS.contains(&signal) {
                 true => action.handler != IGNORED,
-                false => action.handler <= IGNORED || action.mask & BOTH == 0,
+                false => action.handler <= IGNORED || action.mask & CAUGHT == 0,
             }
         })
 }
@@ -93,7 +94,7 @@ pub(super) fn can_be_caught() -> bool {
 pub(super) unsafe fn are_let_through(how: usize, set: usize) -> bool {
     const SIG_UNBLOCK: usize = 1;
     // SAFETY: the caller's promise.
-    how as u32 as usize == SIG_UNBLOCK || unsafe { (set as *const u64).as_ref() }.is_none_or(|set| set & BOTH == 0)
+    how as u32 as usize == SIG_UNBLOCK || unsafe { (set as *const u64).as_ref() }.is_none_or(|set| set & CAUGHT == 0)
 }
 
 /// Whether a jump leaves these signals as they are, whose mask comes back with it where it was saved.
@@ -106,12 +107,12 @@ pub(super) unsafe fn are_let_through_by_jump(saved: usize) -> bool {
     const MASK: usize = 9;
     // SAFETY: the caller's promise.
     let word = |at: usize| unsafe { (saved as *const u64).add(at).read() };
-    word(IS_SAVED) as u32 == 0 || word(MASK) & BOTH == 0
+    word(IS_SAVED) as u32 == 0 || word(MASK) & CAUGHT == 0
 }
 
 static IS_IN_FRONT: AtomicBool = AtomicBool::new(false);
 /// The program's own actions.
-static OWN: [Kept; 2] = [const { Kept::new() }; 2];
+static OWN: [Kept; 3] = [const { Kept::new() }; 3];
 
 /// Takes the place of the program's actions.
 pub(super) fn stand_in_front() -> bool {
@@ -148,6 +149,7 @@ pub(super) fn step_aside() {
 /// # Safety
 /// Called by the kernel, with what it gives to handlers that want to know (`SA_SIGINFO`).
 unsafe extern "C" fn on_fault(signal: c_int, info: *const [c_int; 32], context: *mut [u64; 22]) {
+    const SYS_USER_DISPATCH: c_int = 2;
     /// In `ucontext_t` of x86-64, in words.
     const INSTRUCTION: usize = 21;
     // SAFETY: `siginfo_t` is 128 bytes, number, errno and code first; the context is this large and lives until the return.
@@ -159,7 +161,11 @@ unsafe extern "C" fn on_fault(signal: c_int, info: *const [c_int; 32], context: 
         unsafe { *instruction = millstream_copied as *const () as u64 };
         return;
     }
-    let place = usize::from(signal as usize == SIGBUS);
+    if signal as usize == SIGSYS && code == SYS_USER_DISPATCH {
+        // SAFETY: as above.
+        return trapped::on_call(unsafe { &mut *context });
+    }
+    let place = SIGNALS.iter().position(|&caught| caught == signal as usize).unwrap_or(0);
     let own = OWN[place].action();
     // If the program goes on it does so unprotected, so nothing is left that would need this.
     if own.handler == DEFAULT || !retreat::all(Fate::Fault) {
@@ -180,8 +186,8 @@ fn is_fault(code: c_int) -> bool {
 
 /// Whether the instruction, done again, brings the same once more.
 fn comes_again(place: usize, code: c_int) -> bool {
-    /// No mapping, and no right; a place that is not aligned, not in the file, or failed.
-    const LAST_CODE: [c_int; 2] = [2, 3];
+    /// No mapping, and no right; a place that is not aligned, not in the file, or failed; a call is made once.
+    const LAST_CODE: [c_int; 3] = [2, 3, 0];
     (1..=LAST_CODE[place]).contains(&code)
 }
 

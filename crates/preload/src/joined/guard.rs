@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use millstream_sys::fate::{Fate, place_of};
 
 use super::end::{End, READER, Stage, WRITER};
-use super::{alone, faults, interposed, is_alone, kernel, meet, other_names, polled, retreat, watched};
+use super::{alone, faults, interposed, is_alone, kernel, meet, other_names, polled, retreat, trapped, watched};
 use crate::{glibc, names};
 
 /// Read by the entries of [`interposed`].
@@ -24,9 +24,10 @@ pub(super) fn raise() -> Result<(), Fate> {
     }
     let glibc = names::c_library().ok_or(Fate::Glibc)?;
     let own_code = raise as *const () as usize;
-    if !interposed::reaches_all_calls() || !alone::only_glibc_calls_the_kernel(&glibc.code, own_code) {
+    if !interposed::reaches_all_calls() {
         return Err(Fate::Code);
     }
+    let trapped_outside = alone::range_of_calls(&glibc.code, own_code).ok_or(Fate::Code)?;
     // What is answered here must not be meant for another library.
     if !ANSWERED.iter().all(|&place| interposed::is_behind(place, &glibc.code)) {
         return Err(Fate::Glibc);
@@ -39,6 +40,10 @@ pub(super) fn raise() -> Result<(), Fate> {
         lift();
         return Err(Fate::Signals);
     }
+    if trapped_outside.is_some_and(|allowed| !trapped::begin(&allowed)) {
+        lift();
+        return Err(Fate::Code);
+    }
     Ok(())
 }
 
@@ -49,6 +54,7 @@ pub(super) fn are_up() -> bool {
 /// Takes them down.
 pub(super) fn lift() {
     if ARE_UP.swap(false, Relaxed) {
+        trapped::end();
         faults::step_aside();
     }
 }
@@ -140,7 +146,7 @@ fn wait_at(place: usize) -> Option<usize> {
     })
 }
 
-fn is_harmless_fcntl(concerns_an_end: bool, command: u32) -> bool {
+pub(super) fn is_harmless_fcntl(concerns_an_end: bool, command: u32) -> bool {
     const F_GETFD: u32 = 1;
     const F_SETFD: u32 = 2;
     const F_GETFL: u32 = 3;
@@ -151,7 +157,7 @@ fn is_harmless_fcntl(concerns_an_end: bool, command: u32) -> bool {
         || (!concerns_an_end && command != F_SETPIPE_SZ && command != F_GETOWN)
 }
 
-fn is_harmless_ioctl(concerns_an_end: bool, request: usize) -> bool {
+pub(super) fn is_harmless_ioctl(concerns_an_end: bool, request: usize) -> bool {
     const TCGETS: u32 = 0x5401;
     /// Terminals, flags and sizes of files. Any other request may have a descriptor inside (`BTRFS_IOC_SEND`).
     const OF_OTHER_FILES: [u32; 15] = [

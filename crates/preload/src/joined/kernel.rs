@@ -420,6 +420,16 @@ pub(super) fn set_action(signal: usize, action: &Action) -> bool {
     unsafe { any(k::__NR_rt_sigaction, [signal, core::ptr::from_ref(action) as usize, 0, 8, 0, 0]) == 0 }
 }
 
+/// Has SIGSYS come in the place of each system call from outside of this range, or of none any more (`prctl(2)`). `false`: this kernel
+/// cannot do it.
+pub(super) fn trap_calls(allowed: Option<&core::ops::Range<usize>>) -> bool {
+    const ON: usize = 1;
+    let arguments = allowed.map_or([0; 3], |range| [ON, range.start, range.len()]);
+    let [is_on, start, len] = arguments;
+    // SAFETY: numbers; without the address of a selector every such call is trapped.
+    unsafe { any(k::__NR_prctl, [millstream_sys::confinement::PR_SET_SYSCALL_USER_DISPATCH, is_on, start, len, 0, 0]) == 0 }
+}
+
 /// Sends this thread a signal with what it came with.
 pub(super) fn send_again(signal: i32, info: *const [i32; 32]) {
     let (process, thread) = (millstream_sys::own_pid() as usize, own_thread() as usize);
