@@ -22,11 +22,12 @@ const AT_ONCE: usize = 4;
 const ATTEMPTS: usize = 8;
 
 /// Guarded functions without a call of their own, and why.
-const NOT_CALLED: [(&str, &str); 8] = [
+const NOT_CALLED: [(&str, &str); 9] = [
     ("close", "of another descriptor it passes, of the end it is the end: `close`, and the end of every stream"),
     ("fcntl", "by its commands: F_DUPFD and others"),
     ("ioctl", "by its requests: FIONREAD and others"),
     ("longjmp", "as siglongjmp"),
+    ("writev", "at the writing end of readv"),
     ("sigpause", "as sigsuspend"),
     ("eventfd_read", "of another descriptor with eventfd_write, of an end in interposed.rs"),
     ("pidfd_spawn", "since glibc 2.39"),
@@ -118,6 +119,8 @@ fn run(program: &str, name: &str, side: &str) -> Result<Value, String> {
 fn judge(then: &str, side: &str, pipe: &Value) -> Option<Result<(), String>> {
     let end = &pipe[if side == "write" { "written" } else { "read" }];
     let in_ring = end["ring"]["bytes"].as_u64().unwrap_or(0);
+    let (readers, writers) = then.split_once('/').unwrap_or((then, then));
+    let then = if side == "read" { readers } else { writers };
     let stays = then == "stays" || (then == "stays-reading" && side == "read");
     // A pipe that came to shared memory so early was there before the call; it has some millions of bytes before it.
     if in_ring < BEFORE / 8 {
@@ -130,10 +133,8 @@ fn judge(then: &str, side: &str, pipe: &Value) -> Option<Result<(), String>> {
         "stays-reading" => why_not.is_empty() || ["called poll", "other_side_left"].contains(&why_not),
         // The successor begins anew, and may be attached again.
         "anew" => true,
-        "code" => why_not == "code",
+        "code" | "nowhere" => why_not == then,
         called => {
-            let (readers, writers) = called.split_once('/').unwrap_or((called, called));
-            let called = if side == "read" { readers } else { writers };
             // From the first thread on that is what is told.
             let has_threads = ["pthread", "thrd", "aio_"].iter().any(|word| called.contains(word));
             why_not == format!("called {called}") || (has_threads && why_not == "threads")

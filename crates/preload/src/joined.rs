@@ -2,7 +2,7 @@
 //! such processes, and nobody else holds an end.
 //!
 //! `docs/joining.md` has the reasons. In reading order: [`interposed`] stands in front of glibc's functions, `lookup` and
-//! [`stdio`] see to calls that are not made by name, [`calls`] has `read` and `write`; [`notice`] finds
+//! [`stdio`] see to calls that are not made by name, [`calls`] has `read` and `write`, [`other_calls`] and `spliced` what else moves bytes; [`notice`] finds
 //! the descriptors that are worth it, and [`end`] is what is known of one; `guard` makes a
 //! process leave before it does anything that the ring cannot carry, `confined` before it confines itself, [`trapped`] before its own
 //! code calls the kernel; `alone` proves that nobody else is there; `meet` is how two
@@ -29,6 +29,7 @@ mod nap;
 mod newer;
 mod notice;
 mod offer;
+mod other_calls;
 mod other_names;
 mod own_word;
 mod polled;
@@ -36,6 +37,7 @@ mod promised;
 mod retreat;
 mod signals;
 mod slot;
+mod spliced;
 mod stdio;
 mod stream;
 mod tally;
@@ -55,6 +57,7 @@ use crate::descriptor::borrow;
 use calls::{Calls, has_one_thread, read_from_kernel, write_to_kernel};
 use end::{READER, Stage, WRITER};
 use signals::Held;
+use slot::Slot;
 
 pub(crate) use brief::{expect_starts, is_brief, know};
 pub(crate) use confined::leaves;
@@ -212,18 +215,25 @@ fn forget_parents() {
 }
 
 /// With a bell, of a promised end, it may return [`promised::RUNG`] instead of sleeping.
+#[inline(never)]
 fn read_input(fd: c_int, buffer: *mut u8, len: usize, bell: Option<c_int>) -> isize {
-    leave_if_not_alone(&READER);
     READER.uses.during(|| read_joined(fd, buffer, len, bell))
 }
 
-fn read_joined(fd: c_int, buffer: *mut u8, len: usize, bell: Option<c_int>) -> isize {
+/// Before a call that takes bytes out of the input: a step nearer to the ring.
+#[inline(never)]
+fn advance_reader() {
+    leave_if_not_alone(&READER);
     match (READER.stage(), READER.slot()) {
         (Stage::Counted, _) if READER.is_due() => meet::accept(),
         (Stage::Wants, Some(slot)) => meet::prove(&READER, slot),
         (Stage::Ready, Some(slot)) if !READER.is_in_kernel() => meet::meet_writer(slot),
         _ => {}
     }
+}
+
+fn read_joined(fd: c_int, buffer: *mut u8, len: usize, bell: Option<c_int>) -> isize {
+    advance_reader();
     if let (Stage::Ring, Some(slot)) = (READER.stage(), READER.slot())
         && len > 0
         && can_be_memory(buffer, len)
@@ -236,12 +246,15 @@ fn read_joined(fd: c_int, buffer: *mut u8, len: usize, bell: Option<c_int>) -> i
     READER.in_kernel(|| read_from_kernel(fd, buffer, len))
 }
 
+#[inline(never)]
 fn write_output(fd: c_int, buffer: *const u8, len: usize) -> isize {
-    leave_if_not_alone(&WRITER);
     WRITER.uses.during(|| write_joined(fd, buffer, len))
 }
 
-fn write_joined(fd: c_int, buffer: *const u8, len: usize) -> isize {
+/// Before a call that puts so many bytes into the output: a step nearer to the ring.
+#[inline(never)]
+fn advance_writer(len: usize) {
+    leave_if_not_alone(&WRITER);
     match (WRITER.stage(), WRITER.slot()) {
         // Of no bytes: it tells nothing of what is to come, and Perl ends each of its writes with one.
         _ if len == 0 => {}
@@ -251,17 +264,23 @@ fn write_joined(fd: c_int, buffer: *const u8, len: usize) -> isize {
         (Stage::Wants, Some(slot)) if WRITER.is_due() => meet::prove(&WRITER, slot),
         _ => {}
     }
+}
+
+/// Whether the reader now waits for the call that comes to be the last to the backing pipe.
+#[inline(never)]
+fn announces(slot: &Slot) -> bool {
+    WRITER.stage() == Stage::Ready && !WRITER.is_in_kernel() && meet::announce(slot)
+}
+
+fn write_joined(fd: c_int, buffer: *const u8, len: usize) -> isize {
+    advance_writer(len);
     if let (Stage::Ring, Some(slot)) = (WRITER.stage(), WRITER.slot())
         && len > 0
         && can_be_memory(buffer, len)
     {
         return stream::write(slot, fd, buffer, len);
     }
-    let meets = match (WRITER.stage(), WRITER.slot()) {
-        (Stage::Ready, Some(slot)) if !WRITER.is_in_kernel() && meet::announce(slot) => Some(slot),
-        _ => None,
-    };
-    let Some(slot) = meets else {
+    let Some(slot) = WRITER.slot().filter(|&slot| announces(slot)) else {
         return WRITER.in_kernel(|| write_to_kernel(fd, buffer, len));
     };
     let first = len.min(meet::LAST_BYTES);

@@ -157,16 +157,51 @@ static void descriptor(int other) {
     CHECK(close(other) == 0);
 }
 
-static void spliced(void) {
+// Into and out of a file or, with a pipe of its own, that one.
+static void spliced(int with_pipe) {
+    int ends[2];
+    if (with_pipe) CHECK(pipe(ends) == 0);
+    else ends[0] = ends[1] = file_of_stream(is_writer ? SOME : 0);
     if (is_writer) {
-        int file = file_of_stream(SOME);
-        ssize_t moved = splice(file, 0, fd, 0, SOME, 0);
-        CHECK(moved == SOME);
-        at += moved;
-        return;
+        if (with_pipe) {
+            make(bytes, SOME);
+            CHECK(write(ends[1], bytes, SOME) == SOME);
+        }
+        for (long left = SOME; left > 0;) {
+            ssize_t moved = splice(ends[0], 0, fd, 0, left, 0);
+            CHECK(moved > 0 && moved <= left);
+            left -= moved;
+        }
+        at += SOME;
+    } else {
+        ssize_t moved = splice(fd, 0, ends[1], 0, SOME, 0);
+        CHECK(moved > 0 && moved <= SOME);
+        if (!with_pipe) CHECK(lseek(ends[0], 0, SEEK_SET) == 0);
+        CHECK(read(ends[0], bytes, moved) == moved);
+        verify(bytes, moved);
     }
-    int file = file_of_stream(0);
-    verify_file(file, splice(fd, 0, file, 0, SOME, 0));
+    close(ends[0]);
+    if (with_pipe) close(ends[1]);
+}
+
+// With a position in a file, which the call is to move.
+static void spliced_at(void) {
+    int file = file_of_stream(is_writer ? SOME : 0);
+    loff_t place = 0;
+    ssize_t moved = is_writer ? splice(file, &place, fd, 0, 100, 0) : splice(fd, 0, file, &place, 100, 0);
+    CHECK(moved > 0 && place == moved && lseek(file, 0, SEEK_CUR) == 0);
+    if (is_writer) at += moved;
+    else verify_file(file, moved);
+    close(file);
+}
+
+static void spliced_wrongly(void) {
+    int file = file_of_stream(0), terminal = open("/proc/self/ns/uts", O_RDONLY);
+    CHECK(splice(fd, 0, fd, 0, 10, 0) == -1 && errno == EBADF);
+    CHECK(splice(file, 0, file, 0, 10, 0) == -1 && errno == EINVAL);
+    CHECK(is_writer ? splice(terminal, 0, fd, 0, 10, 0) == -1 : splice(fd, 0, terminal, 0, 10, 0) == -1);
+    close(terminal);
+    close(file);
 }
 
 static void teed(void) {
@@ -190,17 +225,21 @@ static void teed(void) {
 }
 
 static void sent(void) {
-    if (is_writer) {
-        int file = file_of_stream(SOME);
-        CHECK(sendfile(fd, file, 0, SOME) == SOME);
-        at += SOME;
-        return;
+    int file = file_of_stream(is_writer ? SOME : 0);
+    for (long left = SOME; is_writer && left > 0;) {
+        ssize_t moved = sendfile(fd, file, 0, left);
+        CHECK(moved > 0 && moved <= left);
+        left -= moved;
     }
-    // Linux refuses it from a pipe, but for kernels that do not.
-    int file = file_of_stream(0);
-    ssize_t moved = sendfile(file, fd, 0, SOME);
-    if (moved > 0) verify_file(file, moved);
-    else CHECK(errno == EINVAL);
+    if (is_writer) {
+        at += SOME;
+    } else {
+        // Linux refuses it from a pipe, but for kernels that do not.
+        ssize_t moved = sendfile(file, fd, 0, SOME);
+        if (moved > 0) verify_file(file, moved);
+        else CHECK(errno == EINVAL);
+    }
+    close(file);
 }
 
 static void passed_on(int many) {
@@ -447,13 +486,20 @@ static void own_exec(void) {
 // Each: its name; the guarded function that is told (a reader's/a writer's), "stays" if the pipe stays, "stays-reading" if a reader's does, or "anew" after an exec.
 #define CALLS(X) \
     X("none", "stays", (void)0) \
-    X("readv", "readv/writev", READS_OR_WRITES(readv(fd, pieces, 2), writev(fd, pieces, 2))) \
+    X("readv", "stays", READS_OR_WRITES(readv(fd, pieces, 2), writev(fd, pieces, 2))) \
+    X("readv-few", "stays", struct iovec few[3] = {{bytes, 7}, {0, 0}, {bytes + 7, 93}}; make(bytes, 100); MOVED(is_writer ? writev(fd, few, 3) : readv(fd, few, 3))) \
+    X("readv-nothing", "stays", CHECK(is_writer ? writev(fd, 0, 0) == 0 : readv(fd, 0, 0) == 0)) \
+    X("readv-wrong", "nowhere", CHECK((is_writer ? writev(fd, (void *)8, 1) : readv(fd, (void *)8, 1)) == -1 && errno == EFAULT)) \
+    X("readv-many", "nowhere", CHECK((is_writer ? writev(fd, 0, 2000) : readv(fd, 0, 2000)) == -1 && errno == EINVAL)) \
     X("preadv2", "preadv2/pwritev2", READS_OR_WRITES(preadv2(fd, pieces, 2, -1, 0), pwritev2(fd, pieces, 2, -1, 0))) \
     X("preadv64v2", "preadv64v2/pwritev64v2", READS_OR_WRITES(preadv64v2(fd, pieces, 2, -1, 0), pwritev64v2(fd, pieces, 2, -1, 0))) \
-    X("splice", "splice", spliced()) \
+    X("splice", "stays", spliced(0)) \
+    X("splice-pipe", "stays", spliced(1)) \
+    X("splice-at", "splice", spliced_at()) \
+    X("splice-wrong", "splice", spliced_wrongly()) \
     X("tee", "tee", teed()) \
     X("vmsplice", "vmsplice", READS_OR_WRITES(vmsplice(fd, pieces, 2, 0), vmsplice(fd, pieces, 2, 0)); if (is_writer) { while (unread()) usleep(1000); }) \
-    X("sendfile", "sendfile", sent()) \
+    X("sendfile", "sendfile/stays", sent()) \
     X("copy_file_range", "copy_file_range", int file = file_of_stream(SOME); CHECK((is_writer ? copy_file_range(file, 0, fd, 0, SOME, 0) : copy_file_range(fd, 0, file, 0, SOME, 0)) == -1)) \
     X("process_vm_readv", "process_vm_readv", VM(process_vm_readv(getpid(), &to, 1, &from, 1, 0))) \
     X("process_vm_writev", "process_vm_writev", VM(process_vm_writev(getpid(), &from, 1, &to, 1, 0))) \

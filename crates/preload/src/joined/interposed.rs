@@ -110,7 +110,7 @@ macro_rules! interposed {
 }
 
 // Not those that this library has a function of its own for, which asks for the one behind by `next`: `fcntl`, `poll`, `select`,
-// `popen`, `prctl`, `syscall`, `posix_spawn` and most of `exec`.
+// `readv`, `writev`, `splice`, `sendfile`, `popen`, `prctl`, `syscall`, `posix_spawn` and most of `exec`.
 interposed! {
     close __close
     ioctl
@@ -118,14 +118,10 @@ interposed! {
     pthread_sigmask
     ppoll __ppoll_chk
     pselect
-    readv
-    writev
     preadv2 preadv64v2
     pwritev2 pwritev64v2
-    splice
     tee
     vmsplice
-    sendfile sendfile64
     copy_file_range
     process_vm_readv
     process_vm_writev

@@ -79,6 +79,33 @@ pub(super) fn write_now(fd: i32, pieces: [(*const u8, usize); 2]) -> isize {
     unsafe { any(k::__NR_writev, [fd as usize, at, 2, 0, 0, 0]) }
 }
 
+/// `readv(2)`.
+pub(super) fn readv(fd: i32, pieces: &[(*mut u8, usize); 2]) -> isize {
+    let pieces = pieces.map(|(base, len)| Piece { base, len });
+    // SAFETY: the caller's memory.
+    unsafe { any(k::__NR_readv, [fd as usize, pieces.as_ptr() as usize, 2, 0, 0, 0]) }
+}
+
+/// `readv(2)` or `writev(2)` with the program's own list.
+pub(super) fn vector(reads: bool, fd: i32, pieces: *const [usize; 2], count: i32) -> isize {
+    let number = if reads { k::__NR_readv } else { k::__NR_writev };
+    // SAFETY: what the program passed.
+    unsafe { any(number, [fd as usize, pieces as usize, count as usize, 0, 0, 0]) }
+}
+
+/// `sendfile(2)`.
+pub(super) fn sendfile(to: i32, from: i32, at: *mut i64, len: usize) -> isize {
+    // SAFETY: descriptors, and a position that is the kernel's to refuse.
+    unsafe { any(k::__NR_sendfile, [to as usize, from as usize, at as usize, len, 0, 0]) }
+}
+
+/// `splice(2)`.
+pub(super) fn splice(from: i32, from_at: *mut i64, to: i32, to_at: *mut i64, len: usize, flags: u32) -> isize {
+    let arguments = [from as usize, from_at as usize, to as usize, to_at as usize, len, flags as usize];
+    // SAFETY: descriptors, and positions that are the kernel's to refuse.
+    unsafe { any(k::__NR_splice, arguments) }
+}
+
 /// `struct iovec`.
 #[repr(C)]
 struct Piece {
@@ -382,6 +409,17 @@ fn polled(fd: i32, events: i16, limit_ms: i32) -> Option<i16> {
     (found >= 0).then_some(asked.answer)
 }
 
+/// Whether a write to this would wait for another process.
+pub(super) fn is_full(fd: i32) -> bool {
+    polled(fd, POLLOUT, 0) == Some(0)
+}
+
+/// Waits until it would not: 0, or why not.
+pub(super) fn wait_until_not_full(fd: i32) -> isize {
+    let mut asked = Asked { fd, events: POLLOUT, answer: 0 };
+    ppoll(&raw mut asked, 1, core::ptr::null_mut(), core::ptr::null()).min(0)
+}
+
 /// Whether nobody has the read end of the pipe of this write end.
 pub(super) fn has_no_reader(fd: i32) -> bool {
     poll(fd, 0, 0) & POLLERR != 0
@@ -427,7 +465,9 @@ pub(super) fn trap_calls(allowed: Option<&core::ops::Range<usize>>) -> bool {
     let arguments = allowed.map_or([0; 3], |range| [ON, range.start, range.len()]);
     let [is_on, start, len] = arguments;
     // SAFETY: numbers; without the address of a selector every such call is trapped.
-    unsafe { any(k::__NR_prctl, [millstream_sys::confinement::PR_SET_SYSCALL_USER_DISPATCH, is_on, start, len, 0, 0]) == 0 }
+    unsafe {
+        any(k::__NR_prctl, [millstream_sys::confinement::PR_SET_SYSCALL_USER_DISPATCH, is_on, start, len, 0, 0]) == 0
+    }
 }
 
 /// Sends this thread a signal with what it came with.

@@ -334,7 +334,8 @@ impl Call<'_> {
         let mut mask = 0_u64;
         // SAFETY: to a variable of its own.
         self.mask.is_null()
-            || (unsafe { copy(self.mask.cast(), (&raw mut mask).cast(), size_of::<u64>()) } && mask & faults::CAUGHT == 0)
+            || (unsafe { copy(self.mask.cast(), (&raw mut mask).cast(), size_of::<u64>()) }
+                && mask & faults::CAUGHT == 0)
     }
 
     /// Asks as if nobody stood in front.

@@ -1,0 +1,96 @@
+//! Programs that move bytes by `splice`, `sendfile`, `readv` and `writev`: their pipes are attached as those of `read` and `write` are,
+//! and every byte arrives.
+
+mod common;
+#[path = "common/over_ring.rs"]
+mod over_ring;
+
+use std::fs;
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+use common::{Scratch, can_join, mostly, output, statistics};
+use over_ring::{ENDS, MANY, Programs, over_ring_with, said};
+
+static PROGRAMS: LazyLock<Programs> =
+    LazyLock::new(|| Programs::built(&[("E", ENDS, &[]), ("M", include_str!("other_calls/mover.c"), &[])]));
+
+/// Runs a pipeline between two programs that check every byte. Returns what share of all bytes was in shared memory.
+fn share_of(options: &[&str], between: &str) -> f64 {
+    let scratch = Scratch::new();
+    let stats = scratch.path("stats.json");
+    let options = [options, &["--stats=json", "--stats-file", stats.to_str().unwrap()]].concat();
+    let script = format!("$E write {MANY} call | {between} | $E read 0 call; echo ${{PIPESTATUS[@]}}");
+    let seen = output(&mut over_ring_with(&options, &script));
+    assert_eq!(said(&seen, "read"), [MANY], "{between}: {seen:?}");
+    assert!(seen.stdout.split_whitespace().all(|status| status == "0"), "{between}: {seen:?}");
+    let stats = statistics(&stats);
+    in_ring(&stats) as f64 / sum(&stats, |pipe| pipe["bytes"].as_u64()) as f64
+}
+
+fn in_ring(stats: &Value) -> u64 {
+    sum(stats, |pipe| pipe["written"]["ring"]["bytes"].as_u64())
+}
+
+fn sum(stats: &Value, of: fn(&Value) -> Option<u64>) -> u64 {
+    stats["pipes"].as_array().unwrap().iter().filter_map(of).sum()
+}
+
+#[test]
+fn pipes_of_programs_that_splice_are_attached() {
+    for between in ["$M splice", "$M vector", "$M splice | $M vector | $M splice", "$M splice | cat | $M splice"] {
+        let is_shared = mostly(|| share_of(&[], between) > 0.5);
+        assert_eq!(is_shared, can_join(), "{between}");
+    }
+}
+
+#[test]
+fn signals_interrupt_moved_bytes_without_loss() {
+    for way in ["splice", "vector"] {
+        let between = format!("$M signals {way} | $M {way} | $M signals {way}");
+        for options in [&[][..], &["--ring-after", "1"]] {
+            for _ in 0..3 {
+                share_of(options, &between);
+            }
+        }
+    }
+}
+
+#[test]
+fn spliced_bytes_go_to_and_from_files() {
+    let scratch = Scratch::new();
+    let content: Vec<u8> = (0..MANY).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 13) as u8).collect();
+    fs::write(scratch.path("in"), &content).unwrap();
+    let stats = scratch.path("stats.json");
+    for way in ["splice", "sendfile"] {
+        let is_shared = mostly(|| {
+            let script = format!("cd {}; $M {way} <in | $M splice >out", scratch.path("").display());
+            let options = ["--stats=json", "--stats-file", stats.to_str().unwrap()];
+            let seen = output(&mut over_ring_with(&options, &script));
+            assert_eq!(seen.code, Some(0), "{seen:?}");
+            assert!(fs::read(scratch.path("out")).unwrap() == content, "{way}");
+            in_ring(&statistics(&stats)) > MANY / 2
+        });
+        assert_eq!(is_shared, can_join(), "{way}");
+    }
+}
+
+/// Appending is what `splice` refuses, and the program is to be told so with nothing moved.
+#[test]
+fn splice_to_an_appending_file_is_refused_with_nothing_moved() {
+    let scratch = Scratch::new();
+    let script =
+        format!("head -c 20000000 /dev/zero | $M splice >>{}; echo ${{PIPESTATUS[1]}}", scratch.path("out").display());
+    let seen = output(&mut over_ring_with(&["--ring-after", "1"], &script));
+    assert_eq!((seen.stdout.trim(), fs::metadata(scratch.path("out")).unwrap().len()), ("1", 0), "{seen:?}");
+}
+
+#[test]
+fn splice_without_its_reader_ends_by_sigpipe() {
+    let script = "head -c 20000000 /dev/zero | $M splice | head -c 3000000 | wc -c; echo ${PIPESTATUS[@]}";
+    for options in [&[][..], &["--ring-after", "1"]] {
+        let seen = output(&mut over_ring_with(options, script));
+        assert_eq!(seen.stdout, "3000000\n141 141 0 0\n", "{seen:?}");
+    }
+}
