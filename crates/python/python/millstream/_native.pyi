@@ -7,7 +7,7 @@ from typing import final, type_check_only
 
 from typing_extensions import Buffer
 
-__all__ = ["InPlace", "Reader", "Writer", "pipe", "fifo_reader", "fifo_writer"]
+__all__ = ["Array", "InPlace", "Reader", "Writer", "pipe", "fifo_reader", "fifo_writer"]
 
 @type_check_only
 class End:
@@ -23,6 +23,12 @@ class End:
     def statistics(self) -> dict[str, int]: ...
     def detach(self) -> int: ...
     def close(self) -> None: ...
+
+@final
+class Array:
+    def __new__(cls, memory: Buffer, format: str, itemsize: int, shape: Sequence[int], is_fortran: bool) -> Array: ...
+    if sys.version_info >= (3, 12):
+        def __buffer__(self, flags: int, /) -> memoryview: ...
 
 @final
 class InPlace:
