@@ -22,5 +22,8 @@ def children():
 def of_this_process():
     found = set()
     for task in os.listdir("/proc/self/task"):
-        found.update(pathlib.Path(f"/proc/self/task/{task}/children").read_text().split())
+        try:
+            found.update(pathlib.Path(f"/proc/self/task/{task}/children").read_text().split())
+        except OSError:  # a thread that was ending
+            pass
     return found

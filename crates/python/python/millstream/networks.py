@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
+from .interrupts import held_back
 from .pipelines import READ, Pipeline
 from .program import program
 from .transforms import Transform
@@ -126,7 +127,9 @@ def net(
             raise TypeError(f"output is {type(output).__name__} (give a path or a file object)")
         sink = output
     commands = _commands_of(stages, _options_of(threads, memory))
-    chunks = Chunks(Pipeline(commands, _source_of(input, is_for_process=isinstance(commands[0], list))))
+    source = _source_of(input, is_for_process=isinstance(commands[0], list))
+    with held_back():
+        chunks = Chunks(Pipeline(commands, source))
     if stream:
         return chunks
     with chunks:

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from .forks import close_in_children
+from .interrupts import held_back
 from .process import enlarge
 from .transforms import NetworkError, Stage, Transform
 
@@ -269,6 +270,16 @@ class Pipeline:
         """Ends what still runs, and waits for it. Done twice it does nothing."""
         if os.getpid() != self._owner:
             return  # the fork has closed the ends of the child
+        try:
+            with held_back():
+                self._end()
+        except KeyboardInterrupt:
+            # It may have come just before it was held back.
+            with held_back():
+                self._end()
+            raise
+
+    def _end(self) -> None:
         self.fail(_ABORTED)
         for end in (self._feed, self._output):
             if end is not None:
