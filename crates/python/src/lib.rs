@@ -25,6 +25,8 @@ mod _native {
     #[pymodule_export]
     use super::in_place::InPlace;
     #[pymodule_export]
+    use super::in_place::Part;
+    #[pymodule_export]
     use super::reader::Reader;
     #[pymodule_export]
     use super::writer::Writer;

@@ -52,6 +52,24 @@ impl Reader {
         header.read_message(py, &end, sizes).map(Some)
     }
 
+    /// The next message without the buffers beside it, and the lengths of these: what follows it in the stream.
+    fn receive_message<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyBytes>, Option<Vec<usize>>)> {
+        let end = self.0.open()?;
+        let header = Header::read(py, &end)?;
+        let sizes = header.read_sizes(py, &end)?;
+        Ok((bytes_of(py, &end, header.len)?, sizes))
+    }
+
+    /// Buffers beside a message.
+    fn receive_buffers<'py>(&self, py: Python<'py>, sizes: Vec<usize>) -> PyResult<Bound<'py, PyList>> {
+        buffers_of(py, &*self.0.open()?, sizes)
+    }
+
+    /// The next `size` bytes where they are, if all are in the pipe at once. Forgotten, they are taken.
+    fn borrow_whole(&self, py: Python<'_>, size: usize) -> PyResult<Option<InPlace>> {
+        InPlace::of_whole(py, &self.0, size)
+    }
+
     /// The next message straight into a writable buffer, from `offset` on; returns its length. One that is too long, or has
     /// buffers beside it, is returned as `receive` does.
     #[pyo3(signature = (buffer, offset=0))]
@@ -140,13 +158,16 @@ impl Header {
         sizes: Option<Vec<usize>>,
     ) -> PyResult<Message<'py>> {
         let message = bytes_of(py, end, self.len)?;
-        let Some(sizes) = sizes else { return Ok((message, None)) };
-        let buffers = PyList::empty(py);
-        for size in sizes {
-            buffers.append(bytearray_of(py, end, size)?)?;
-        }
-        Ok((message, Some(buffers)))
+        Ok((message, sizes.map(|sizes| buffers_of(py, end, sizes)).transpose()?))
     }
+}
+
+fn buffers_of<'py>(py: Python<'py>, end: &millstream_pipe::Reader, sizes: Vec<usize>) -> PyResult<Bound<'py, PyList>> {
+    let buffers = PyList::empty(py);
+    for size in sizes {
+        buffers.append(bytearray_of(py, end, size)?)?;
+    }
+    Ok(buffers)
 }
 
 /// Makes an object of so many bytes, which for null have any value.
