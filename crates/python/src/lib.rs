@@ -47,6 +47,12 @@ mod _native {
         Ok((Reader::new(reader), Writer::new(writer)))
     }
 
+    /// A bytearray to be filled, whose bytes have any value.
+    #[pyfunction]
+    fn bytearray_to_fill(py: Python<'_>, size: usize) -> PyResult<Bound<'_, PyAny>> {
+        reader::bytearray_to_fill(py, size)
+    }
+
     /// The read end of the FIFO at a path, when something has it open for writing.
     #[pyfunction]
     fn fifo_reader(py: Python<'_>, path: PathBuf, blocking: bool) -> PyResult<Reader> {

@@ -201,6 +201,26 @@ unsafe fn filled_object<'py>(
     make: MakeObject,
     bytes_of_object: BytesOfObject,
 ) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: the caller's promise.
+    let (object, bytes) = unsafe { object_to_fill(py, len, make, bytes_of_object) }?;
+    fill(py, end, bytes)?;
+    Ok(object)
+}
+
+/// A new bytearray whose bytes have any value: the caller fills it before anything else sees it.
+pub(crate) fn bytearray_to_fill(py: Python<'_>, len: usize) -> PyResult<Bound<'_, PyAny>> {
+    // SAFETY: the two belong to one type.
+    Ok(unsafe { object_to_fill(py, len, ffi::PyByteArray_FromStringAndSize, ffi::PyByteArray_AsString) }?.0)
+}
+
+/// # Safety
+/// Both functions are those of one type.
+unsafe fn object_to_fill<'py>(
+    py: Python<'py>,
+    len: usize,
+    make: MakeObject,
+    bytes_of_object: BytesOfObject,
+) -> PyResult<(Bound<'py, PyAny>, &'py mut [u8])> {
     let size = ffi::Py_ssize_t::try_from(len).map_err(|_| PyMemoryError::new_err(()))?;
     // SAFETY: the caller's promise; the object has `size` bytes.
     let (object, bytes) = unsafe {
@@ -209,8 +229,7 @@ unsafe fn filled_object<'py>(
         (object, std::slice::from_raw_parts_mut(start, len))
     };
     prepare(bytes);
-    fill(py, end, bytes)?;
-    Ok(object)
+    Ok((object, bytes))
 }
 
 /// From so many bytes on a new object is a mapping of its own, of which the kernel would hand out page by page what is about to be

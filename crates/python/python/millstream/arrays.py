@@ -19,8 +19,8 @@ touched only as elements arrive.
 
 from __future__ import annotations
 
+import functools
 import math
-import mmap
 import pickle
 import re
 import select
@@ -45,8 +45,6 @@ _LONGEST_DIMENSION = sys.maxsize
 
 # An array of no more bytes goes into one write with its header.
 _IN_ONE_WRITE = 64 << 10
-# From so many bytes on the memory is a mapping, whose pages the kernel makes as they are filled.
-_MAPPED_FROM = 1 << 20
 
 _NATIVE_SIZES = {code: struct.calcsize(code) for code in "?cbBhHiIlLqQnNefd"} | {"g": 16}
 _STANDARD_SIZES = {code: struct.calcsize("<" + code) for code in "?cbBhHiIlLqQefd"}
@@ -96,6 +94,7 @@ def _header_of(frame: Frame) -> bytes:
     return fixed + struct.pack(f"<{len(frame.shape)}Q", *frame.shape) + text
 
 
+@functools.lru_cache(maxsize=64)
 def _check_format(text: str, itemsize: int) -> None:
     """Refuses what could lead outside of the elements: pointers, objects, and formats of another size."""
     simple = _SIMPLE.fullmatch(text)
@@ -156,8 +155,8 @@ class ArrayReader:
         if frame.nbytes > max_bytes:
             raise ValueError(f"array of {frame.nbytes} bytes is above max_bytes={max_bytes} (give a larger one)")
         if module is not None:
-            _check_dtype(module, frame)
-        array = frame.over(_memory_of(frame.nbytes)) if out is None else _array_in(out, frame)
+            _check_dtype(module, frame.format, frame.itemsize)
+        array = frame.over(_native.bytearray_to_fill(frame.nbytes)) if out is None else _array_in(out, frame)
         self._frame = None
         if frame.nbytes:
             with pickle.PickleBuffer(array).raw() as elements:
@@ -212,18 +211,15 @@ def _fill(end: _native.Reader, target: memoryview, what: str, has_begun: bool) -
             had += count
 
 
-def _check_dtype(numpy: Any, frame: Frame) -> None:
+@functools.lru_cache(maxsize=64)
+def _check_dtype(numpy: Any, text: str, itemsize: int) -> None:
     """numpy shall read the format as we do: shown with no element, so that a wrong size reads nothing."""
     try:
-        dtype = numpy.asarray(frame._replace(shape=(0,)).over(b"")).dtype
+        dtype = numpy.asarray(Frame(text, itemsize, (0,), False).over(b"")).dtype
     except Exception as error:
-        raise ValueError(f"numpy has no type for format {frame.format!r}") from error
-    if dtype.itemsize != frame.itemsize or dtype.hasobject:
-        raise ValueError(f"format {frame.format!r} has elements of {dtype.itemsize} bytes in numpy, not {frame.itemsize}")
-
-
-def _memory_of(size: int) -> Any:
-    return bytearray(size) if size < _MAPPED_FROM else mmap.mmap(-1, size)
+        raise ValueError(f"numpy has no type for format {text!r}") from error
+    if dtype.itemsize != itemsize or dtype.hasobject:
+        raise ValueError(f"format {text!r} has elements of {dtype.itemsize} bytes in numpy, not {itemsize}")
 
 
 def _array_in(out: Any, frame: Frame) -> memoryview:
