@@ -31,6 +31,7 @@ _KEPT = 64 << 10
 # Seconds that an aborted pipeline waits for a transform to return from its call.
 _PATIENCE = 5.0
 
+
 def _pipe() -> tuple[io.FileIO, io.FileIO]:
     fds = os.pipe()
     reader, writer = io.FileIO(fds[0], "r"), io.FileIO(fds[1], "w")
@@ -80,7 +81,9 @@ class _Process:
         lines = [line for line in said.splitlines() if line]
         ours = [line.removeprefix("millstream: ") for line in lines if line.startswith("millstream: ")]
         if status < 0:
-            return NetworkError(f"millstream net was killed by {signal.Signals(-status).name}", status, said)
+            # What was said before explains nothing. A real-time signal has no name.
+            name = next((known.name for known in signal.Signals if known == -status), f"signal {-status}")
+            return NetworkError(f"millstream net was killed by {name}", status, said)
         return NetworkError((ours or lines or [f"millstream net ended with status {status}"])[-1], status, said)
 
 
