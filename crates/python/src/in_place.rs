@@ -4,17 +4,23 @@
 //! bytes are counted: they cannot be given back while one is left.
 
 use std::ffi::c_int;
-use std::io::BufRead;
+use std::io::{self, BufRead};
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyByteArray;
 
 use crate::call::{error, wait};
 use crate::end::Shared;
+
+/// How long a whole message may take to come into the ring: the time of a copy. A writer that waits for room might never add the
+/// rest.
+const PATIENCE: Duration = Duration::from_micros(200);
 
 /// Bytes that wait in a pipe, or room for some, as a buffer.
 #[pyclass(frozen, module = "millstream._native")]
@@ -23,6 +29,10 @@ pub(crate) struct InPlace {
     /// Of the first byte, and how many there are.
     start: usize,
     len: usize,
+    /// The same of what follows at the other end of the ring, which only parts show.
+    wrapped: (usize, usize),
+    /// Bytes that are taken when the program forgets this.
+    taken_at_drop: usize,
     is_readonly: bool,
     views: AtomicUsize,
 }
@@ -58,6 +68,32 @@ impl InPlace {
         })
     }
 
+    /// The next `size` bytes, of which none is left in the pipe afterwards. `None` if they do not come together in time.
+    pub(crate) fn of_whole(
+        py: Python<'_>,
+        shared: &Shared<millstream_pipe::Reader>,
+        size: usize,
+    ) -> PyResult<Option<InPlace>> {
+        let mut end = shared.take_in_place()?;
+        let until = Instant::now() + PATIENCE;
+        let shown = wait(py, || whole_of(&mut end, size, until));
+        match shown {
+            Ok(Some([(start, len), wrapped])) => Ok(Some(InPlace {
+                end: Mutex::new(Kept::Reader(end, shared.clone())),
+                start,
+                len,
+                wrapped,
+                taken_at_drop: size,
+                is_readonly: true,
+                views: AtomicUsize::new(0),
+            })),
+            outcome => {
+                shared.give_back(end);
+                outcome.map(|_| None)
+            }
+        }
+    }
+
     /// Room for up to `size` bytes.
     pub(crate) fn of_writer(
         py: Python<'_>,
@@ -84,7 +120,39 @@ impl InPlace {
     fn of(piece: PyResult<(usize, usize)>, is_readonly: bool, keep: impl FnOnce(bool) -> Kept) -> PyResult<InPlace> {
         let kept = keep(piece.is_ok());
         let (start, len) = piece?;
-        Ok(InPlace { end: Mutex::new(kept), start, len, is_readonly, views: AtomicUsize::new(0) })
+        Ok(InPlace {
+            end: Mutex::new(kept),
+            start,
+            len,
+            wrapped: (0, 0),
+            taken_at_drop: 0,
+            is_readonly,
+            views: AtomicUsize::new(0),
+        })
+    }
+
+    /// Of bytes that go on at the other end of the ring.
+    fn copy_of_wrapped<'py>(&self, py: Python<'py>, offset: usize, count: usize) -> PyResult<Bound<'py, PyByteArray>> {
+        let first = self.len - offset;
+        PyByteArray::new_with(py, count, |copy| {
+            // SAFETY: the bytes stay where they are until `finish`, which needs Python's lock. Nothing writes to them.
+            let (head, tail) = unsafe {
+                (
+                    std::slice::from_raw_parts((self.start + offset) as *const u8, first),
+                    std::slice::from_raw_parts(self.wrapped.0 as *const u8, count - first),
+                )
+            };
+            copy[..first].copy_from_slice(head);
+            copy[first..].copy_from_slice(tail);
+            Ok(())
+        })
+    }
+
+    fn check_kept(&self) -> PyResult<()> {
+        match *self.end.lock().unwrap_or_else(PoisonError::into_inner) {
+            Kept::Nothing => Err(PyBufferError::new_err("these bytes were given back")),
+            _ => Ok(()),
+        }
     }
 
     fn take(&self) -> Kept {
@@ -103,8 +171,9 @@ impl InPlace {
         if self.views.load(SeqCst) > 0 {
             return Err(PyBufferError::new_err("a view of these bytes still exists"));
         }
-        if count > self.len {
-            return Err(PyValueError::new_err(format!("{count} bytes of {}", self.len)));
+        let all = self.len + self.wrapped.1;
+        if count > all {
+            return Err(PyValueError::new_err(format!("{count} bytes of {all}")));
         }
         match self.take() {
             Kept::Reader(mut end, shared) => {
@@ -125,29 +194,26 @@ impl InPlace {
         }
     }
 
+    /// `count` bytes from `offset` on: where they are, or as a copy if they do not lie in one piece.
+    fn part<'py>(slf: Bound<'py, Self>, offset: usize, count: usize) -> PyResult<Bound<'py, PyAny>> {
+        let (py, piece) = (slf.py(), slf.get());
+        piece.check_kept()?;
+        let until = offset.checked_add(count).filter(|&until| until <= piece.len + piece.wrapped.1);
+        let until = until.ok_or_else(|| PyValueError::new_err("the part is outside of the bytes"))?;
+        let start = match () {
+            () if until <= piece.len => piece.start + offset,
+            () if offset >= piece.len => piece.wrapped.0 + (offset - piece.len),
+            () => return piece.copy_of_wrapped(py, offset, count).map(Bound::into_any),
+        };
+        Ok(Part { piece: slf.clone().unbind(), start, len: count }.into_pyobject(py)?.into_any())
+    }
+
     /// # Safety
     /// Called by Python, with room for a view.
-    unsafe fn __getbuffer__(slf: PyRef<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
-        let is_kept = !matches!(*slf.end.lock().unwrap_or_else(PoisonError::into_inner), Kept::Nothing);
-        if !is_kept {
-            return Err(PyBufferError::new_err("these bytes were given back"));
-        }
-        // SAFETY: the bytes stay where they are until `finish`, which fails while there are views. The view keeps this object.
-        let outcome = unsafe {
-            ffi::PyBuffer_FillInfo(
-                view,
-                slf.as_ptr(),
-                slf.start as *mut _,
-                slf.len.cast_signed(),
-                slf.is_readonly.into(),
-                flags,
-            )
-        };
-        if outcome != 0 {
-            return Err(PyErr::fetch(slf.py()));
-        }
-        slf.views.fetch_add(1, SeqCst);
-        Ok(())
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let (start, len) = (slf.get().start, slf.get().len);
+        // SAFETY: passed on.
+        unsafe { show(&slf, slf.as_any(), (start, len), view, flags) }
     }
 
     /// # Safety
@@ -157,12 +223,87 @@ impl InPlace {
     }
 }
 
+/// Some of the bytes of a pipe, as a buffer.
+#[pyclass(frozen, module = "millstream._native")]
+pub(crate) struct Part {
+    piece: Py<InPlace>,
+    start: usize,
+    len: usize,
+}
+
+#[pymethods]
+impl Part {
+    fn __len__(&self) -> usize {
+        self.len
+    }
+
+    /// # Safety
+    /// Called by Python, with room for a view.
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let part = slf.get();
+        // SAFETY: passed on.
+        unsafe { show(part.piece.bind(slf.py()), slf.as_any(), (part.start, part.len), view, flags) }
+    }
+
+    /// # Safety
+    /// Called by Python for each view.
+    unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
+        self.piece.get().views.fetch_sub(1, SeqCst);
+    }
+}
+
+/// Shows bytes of `piece` through `exporter`, which keeps it.
+///
+/// # Safety
+/// There is room for a view.
+unsafe fn show(
+    piece: &Bound<'_, InPlace>,
+    exporter: &Bound<'_, PyAny>,
+    (start, len): (usize, usize),
+    view: *mut ffi::Py_buffer,
+    flags: c_int,
+) -> PyResult<()> {
+    let piece = piece.get();
+    piece.check_kept()?;
+    // SAFETY: the bytes stay where they are until `finish`, which fails while there are views. The view keeps the exporter.
+    let outcome = unsafe {
+        let readonly = c_int::from(piece.is_readonly);
+        ffi::PyBuffer_FillInfo(view, exporter.as_ptr(), start as *mut _, len.cast_signed(), readonly, flags)
+    };
+    if outcome != 0 {
+        return Err(PyErr::fetch(exporter.py()));
+    }
+    piece.views.fetch_add(1, SeqCst);
+    Ok(())
+}
+
+/// Where the next `size` bytes are, with those at the other end of the ring, when all have come. `None`: there is not so much
+/// room, not so much comes in time, or the stream ends. Then nothing was taken.
+fn whole_of(end: &mut millstream_pipe::Reader, size: usize, until: Instant) -> io::Result<Option<[(usize, usize); 2]>> {
+    if !end.has_ring() || size > end.capacity()? {
+        return Ok(None);
+    }
+    loop {
+        let borrowed = end.borrow_up_to(size)?;
+        let places = borrowed.segments().map(|segment| (segment.as_ptr() as usize, segment.len()));
+        if borrowed.len() == size {
+            borrowed.keep();
+            return Ok(Some(places));
+        }
+        if borrowed.is_empty() || Instant::now() >= until {
+            return Ok(None);
+        }
+        drop(borrowed);
+        std::thread::yield_now();
+    }
+}
+
 /// Forgotten by the program: the end goes back, and with it what was not taken or written.
 impl Drop for InPlace {
     fn drop(&mut self) {
         match self.take() {
             Kept::Reader(mut end, shared) => {
-                end.consume(0);
+                end.consume(self.taken_at_drop);
                 shared.give_back(end);
             }
             Kept::Writer(mut end, shared) => {

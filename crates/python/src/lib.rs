@@ -1,6 +1,6 @@
 //! The native part of the Python package `millstream`: ends of pipes, and messages through them.
 //!
-//! `end` has what both ends share, `reader` and `writer` are the two, `in_place` is work without a copy, `call` is how a call waits: without Python's lock, and
+//! `end` has what both ends share, `reader` and `writer` are the two, `in_place` is work without a copy, `array` gives memory a shape, `call` is how a call waits: without Python's lock, and
 //! interrupted by Python's signal handlers. What Python programs see is made of this in `millstream/*.py`.
 #![allow(unsafe_code, reason = "buffers of Python objects")]
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 
+mod array;
 mod call;
 mod end;
 mod in_place;
@@ -20,7 +21,11 @@ mod _native {
     use super::*;
 
     #[pymodule_export]
+    use super::array::Array;
+    #[pymodule_export]
     use super::in_place::InPlace;
+    #[pymodule_export]
+    use super::in_place::Part;
     #[pymodule_export]
     use super::reader::Reader;
     #[pymodule_export]
@@ -40,6 +45,12 @@ mod _native {
         }
         let (reader, writer) = builder.create().map_err(call::error)?;
         Ok((Reader::new(reader), Writer::new(writer)))
+    }
+
+    /// A bytearray to be filled, whose bytes have any value.
+    #[pyfunction]
+    fn bytearray_to_fill(py: Python<'_>, size: usize) -> PyResult<Bound<'_, PyAny>> {
+        reader::bytearray_to_fill(py, size)
     }
 
     /// The read end of the FIFO at a path, when something has it open for writing.

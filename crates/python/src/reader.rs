@@ -52,6 +52,24 @@ impl Reader {
         header.read_message(py, &end, sizes).map(Some)
     }
 
+    /// The next message without the buffers beside it, and the lengths of these: what follows it in the stream.
+    fn receive_message<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyBytes>, Option<Vec<usize>>)> {
+        let end = self.0.open()?;
+        let header = Header::read(py, &end)?;
+        let sizes = header.read_sizes(py, &end)?;
+        Ok((bytes_of(py, &end, header.len)?, sizes))
+    }
+
+    /// Buffers beside a message.
+    fn receive_buffers<'py>(&self, py: Python<'py>, sizes: Vec<usize>) -> PyResult<Bound<'py, PyList>> {
+        buffers_of(py, &*self.0.open()?, sizes)
+    }
+
+    /// The next `size` bytes where they are, if all are in the pipe at once. Forgotten, they are taken.
+    fn borrow_whole(&self, py: Python<'_>, size: usize) -> PyResult<Option<InPlace>> {
+        InPlace::of_whole(py, &self.0, size)
+    }
+
     /// The next message straight into a writable buffer, from `offset` on; returns its length. One that is too long, or has
     /// buffers beside it, is returned as `receive` does.
     #[pyo3(signature = (buffer, offset=0))]
@@ -140,13 +158,16 @@ impl Header {
         sizes: Option<Vec<usize>>,
     ) -> PyResult<Message<'py>> {
         let message = bytes_of(py, end, self.len)?;
-        let Some(sizes) = sizes else { return Ok((message, None)) };
-        let buffers = PyList::empty(py);
-        for size in sizes {
-            buffers.append(bytearray_of(py, end, size)?)?;
-        }
-        Ok((message, Some(buffers)))
+        Ok((message, sizes.map(|sizes| buffers_of(py, end, sizes)).transpose()?))
     }
+}
+
+fn buffers_of<'py>(py: Python<'py>, end: &millstream_pipe::Reader, sizes: Vec<usize>) -> PyResult<Bound<'py, PyList>> {
+    let buffers = PyList::empty(py);
+    for size in sizes {
+        buffers.append(bytearray_of(py, end, size)?)?;
+    }
+    Ok(buffers)
 }
 
 /// Makes an object of so many bytes, which for null have any value.
@@ -180,6 +201,26 @@ unsafe fn filled_object<'py>(
     make: MakeObject,
     bytes_of_object: BytesOfObject,
 ) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: the caller's promise.
+    let (object, bytes) = unsafe { object_to_fill(py, len, make, bytes_of_object) }?;
+    fill(py, end, bytes)?;
+    Ok(object)
+}
+
+/// A new bytearray whose bytes have any value: the caller fills it before anything else sees it.
+pub(crate) fn bytearray_to_fill(py: Python<'_>, len: usize) -> PyResult<Bound<'_, PyAny>> {
+    // SAFETY: the two belong to one type.
+    Ok(unsafe { object_to_fill(py, len, ffi::PyByteArray_FromStringAndSize, ffi::PyByteArray_AsString) }?.0)
+}
+
+/// # Safety
+/// Both functions are those of one type.
+unsafe fn object_to_fill<'py>(
+    py: Python<'py>,
+    len: usize,
+    make: MakeObject,
+    bytes_of_object: BytesOfObject,
+) -> PyResult<(Bound<'py, PyAny>, &'py mut [u8])> {
     let size = ffi::Py_ssize_t::try_from(len).map_err(|_| PyMemoryError::new_err(()))?;
     // SAFETY: the caller's promise; the object has `size` bytes.
     let (object, bytes) = unsafe {
@@ -188,8 +229,7 @@ unsafe fn filled_object<'py>(
         (object, std::slice::from_raw_parts_mut(start, len))
     };
     prepare(bytes);
-    fill(py, end, bytes)?;
-    Ok(object)
+    Ok((object, bytes))
 }
 
 /// From so many bytes on a new object is a mapping of its own, of which the kernel would hand out page by page what is about to be

@@ -32,7 +32,17 @@ def test_snippets_of_the_page_print_what_they_say(tmp_path):
         script.write_text(snippet, encoding="utf-8")
         ran = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
         printed.append(ran.stdout)
-    assert printed == ["", "42\n", "one\ntwo\n", "b'grain'\n", "b'grain\\n'\n"]
+    assert printed == [
+        "",
+        "42\n",
+        "one\ntwo\n",
+        "b'grain'\n",
+        "10000.0\n",
+        "[0.5, 1.5]\n",
+        "b'TWO\\n'\n",
+        "b'TENVA'\n",
+        "b'grain\\n'\n",
+    ]
 
 
 def test_benchmark_shows_a_row_for_each_size():

@@ -12,6 +12,10 @@ And pipes as streams of bytes::
 
     reader, writer = millstream.pipe()     # as os.pipe(), with file objects
     stream = await millstream.open_reader(reader)   # for asyncio
+
+And networks of transforms::
+
+    millstream.net(["gunzip", function, "zstd -3"], input="a.gz", output="b.zst")
 """
 
 from importlib.metadata import PackageNotFoundError, version
@@ -19,8 +23,10 @@ from importlib.metadata import PackageNotFoundError, version
 from .aio import open_reader, open_writer
 from .connection import Connection, Pipe
 from .context import get_context
+from .networks import net
 from .process import Popen, run
 from .streams import Reader, Writer, open_fifo, pipe
+from .transforms import NetworkError, transform
 
 try:
     __version__ = version("millstream")
@@ -29,14 +35,17 @@ except PackageNotFoundError:  # used from its source
 
 __all__ = [
     "Connection",
+    "NetworkError",
     "Pipe",
     "Popen",
     "Reader",
     "Writer",
     "get_context",
+    "net",
     "open_fifo",
     "open_reader",
     "open_writer",
     "pipe",
     "run",
+    "transform",
 ]

@@ -15,9 +15,9 @@ import weakref
 from multiprocessing import BufferTooShort, reduction
 from multiprocessing import connection as standard
 from multiprocessing.context import get_spawning_popen
-from typing import Any
+from typing import Any, Literal, overload
 
-from . import _native
+from . import _native, borrowed
 
 # A buffer of fewer bytes is copied into the pickle: that costs less than to send it by itself.
 _BESIDE_FROM = 32 << 10
@@ -66,7 +66,7 @@ def dump(obj: Any) -> Dumped:
     return stream.getbuffer(), beside or None
 
 
-def load(message: bytes, beside: list[bytearray] | None) -> Any:
+def load(message: bytes, beside: list[Any] | None) -> Any:
     """The object again."""
     return pickle.loads(message, buffers=beside or ())
 
@@ -102,10 +102,14 @@ class Connection:
         self._closed = False
         # Copies for children that are being started, until that is done.
         self._given: list[weakref.finalize[Any, Any]] = []
+        self._lent: weakref.ref[borrowed.Borrowed] | None = None
 
     def __del__(self) -> None:
         if not getattr(self, "_closed", True):
-            self.close()
+            try:
+                self.close()
+            except BufferError:  # what it has lent keeps the end
+                pass
 
     def _check_closed(self) -> None:
         if self._closed:
@@ -144,7 +148,10 @@ class Connection:
         return (self._reader or self._writer).fileno()  # type: ignore[union-attr]
 
     def close(self) -> None:
-        """Close the connection"""
+        """Close the connection. While something uses what was received with `borrow` it is a BufferError, and stays open."""
+        lent = self._lent and self._lent()
+        if lent:
+            lent.release()
         self._closed = True
         while self._given:
             self._given.pop()()
@@ -226,9 +233,21 @@ class Connection:
             m.cast("B")[offset : offset + len(message)] = message
             return len(message)
 
-    def recv(self) -> Any:
-        """Receive a (picklable) object"""
-        return load(*self.recv_dumped())
+    @overload
+    def recv(self, *, borrow: Literal[True]) -> borrowed.Borrowed: ...
+    @overload
+    def recv(self, *, borrow: Literal[False] = False) -> Any: ...
+    def recv(self, *, borrow: bool = False) -> Any:
+        """Receive a (picklable) object
+
+        With `borrow` its large buffers stay in the pipe, where they fit: `with connection.recv(borrow=True) as message` has it
+        as `message.value`. That is without a copy at a pipe with `trust`, whose other end this program has got by fork.
+        """
+        if not borrow:
+            return load(*self.recv_dumped())
+        message = borrowed.receive(self._to_read(), load)
+        self._lent = weakref.ref(message)
+        return message
 
     def recv_dumped(self) -> tuple[bytes, list[bytearray] | None]:
         """Receive what load() makes an object of"""
@@ -277,10 +296,13 @@ def _rebuild(reader: Any, writer: Any) -> Connection:
     )
 
 
-def Pipe(duplex: bool = True) -> tuple[Connection, Connection]:
-    """Returns a pair of connections: both send and receive, or the first receives what the second sends."""
-    reader, writer = _native.pipe()
+def Pipe(duplex: bool = True, *, capacity: int | None = None, trust: bool = False) -> tuple[Connection, Connection]:
+    """Returns a pair of connections: both send and receive, or the first receives what the second sends.
+
+    `capacity` and `trust` are those of `millstream.pipe`.
+    """
+    reader, writer = _native.pipe(capacity, trust)
     if not duplex:
         return Connection(reader, None), Connection(None, writer)
-    other_reader, other_writer = _native.pipe()
+    other_reader, other_writer = _native.pipe(capacity, trust)
     return Connection(reader, other_writer), Connection(other_reader, writer)

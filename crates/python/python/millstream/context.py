@@ -57,9 +57,11 @@ class SimpleQueue(queues.SimpleQueue):  # type: ignore[type-arg]
 class _Pipes:
     """What a context makes of millstream's pipes; a Pool takes its queues from here."""
 
-    def Pipe(self, duplex: bool = True) -> tuple[Connection, Connection]:
+    def Pipe(
+        self, duplex: bool = True, *, capacity: int | None = None, trust: bool = False
+    ) -> tuple[Connection, Connection]:
         """Returns two connection objects connected by a pipe"""
-        return Pipe(duplex)
+        return Pipe(duplex, capacity=capacity, trust=trust)
 
     def Queue(self, maxsize: int = 0) -> Queue:
         """Returns a queue object"""

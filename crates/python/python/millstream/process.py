@@ -19,7 +19,8 @@ _WRITE = 1 << 20
 _READ = 120 << 10
 
 
-def _enlarge(stream: IO[Any] | None) -> None:
+def enlarge(stream: IO[Any] | None) -> None:
+    """Makes a pipe as large as it is of use, and as the user may have."""
     if stream is not None:
         size = _PIPE_BYTES
         while size > 64 << 10:
@@ -38,7 +39,7 @@ class Popen(subprocess.Popen[Any]):
         # A size that the program has chosen stays.
         if kwargs.get("pipesize", -1) <= 0:
             for stream in (self.stdin, self.stdout, self.stderr):
-                _enlarge(stream)
+                enlarge(stream)
 
     def communicate(self, input: Any = None, timeout: float | None = None) -> tuple[Any, Any]:
         streams = [stream for stream in (self.stdin, self.stdout, self.stderr) if stream is not None]

@@ -6,7 +6,7 @@ import io
 import os
 from typing import TYPE_CHECKING, Any
 
-from . import _native
+from . import _native, arrays
 
 if TYPE_CHECKING:
     from ._native import End
@@ -113,6 +113,10 @@ class Reader(_Stream):
 
     _end: _native.Reader
 
+    def __init__(self, end: _native.Reader) -> None:
+        super().__init__(end)
+        self._arrays = arrays.ArrayReader(end)
+
     def readable(self) -> bool:
         return True
 
@@ -127,6 +131,15 @@ class Reader(_Stream):
         the stream. Without `trust` the bytes were read ahead, up to 1 MiB.
         """
         return InPlace(self._end.borrow(size))
+
+    def read_array(self, *, out: Any = None, numpy: bool = False, max_bytes: int = arrays.MAX_BYTES) -> Any:
+        """The next array that `write_array` has written: a memoryview, or an array of numpy.
+
+        With `out` its elements are read into that buffer, which is of the array's format and shape, or of bytes. EOFError: the
+        end of the stream, also inside an array, which the message says. ValueError: what came is no array, or does not fit
+        `out` or `max_bytes`; in these two cases the next call gets it.
+        """
+        return self._arrays.read(out, numpy, max_bytes)
 
     @classmethod
     def attach(cls, fd: int) -> Reader:
@@ -153,6 +166,13 @@ class Writer(_Stream):
         this process, which is written when the block ends.
         """
         return InPlace(self._end.reserve(size))
+
+    def write_array(self, array: Any) -> None:
+        """Writes anything with the buffer protocol, with its format and shape, for `Reader.read_array`.
+
+        An array that is contiguous is not copied first. Several writers of one pipe need a lock: an array is several writes.
+        """
+        arrays.write(self._end, array)
 
     @classmethod
     def attach(cls, fd: int) -> Writer:

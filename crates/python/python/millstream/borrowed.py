@@ -1,0 +1,68 @@
+"""Objects whose large buffers lie in the pipe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import _native
+
+
+class Borrowed:
+    """A received object: `value`, until the `with` block ends or `release` is called.
+
+    Its large buffers are read-only and lie in the pipe, where they fit. They are taken out of it at the release, which is a
+    BufferError while something made of `value` still uses them. Until then its connection receives nothing else.
+    """
+
+    def __init__(self, value: Any, piece: _native.InPlace | None, size: int) -> None:
+        self._values = [value]
+        self._piece = piece
+        self._size = size
+
+    @property
+    def value(self) -> Any:
+        if not self._values:
+            raise ValueError("the object was given back")
+        return self._values[0]
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether there are large buffers, and `release` ends their use. Otherwise they are copies of their own."""
+        return self._piece is not None
+
+    def release(self) -> None:
+        """Forgets the object and takes its bytes out of the pipe. Done twice it does nothing."""
+        self._values.clear()
+        if self._piece is not None:
+            self._piece.finish(self._size)
+            self._piece = None
+
+    def __enter__(self) -> Borrowed:
+        return self
+
+    def __exit__(self, exc_type: object, exc_value: object, exc_tb: object) -> None:
+        try:
+            self.release()
+        except BufferError:
+            if exc_type is None:
+                raise
+            # The traceback keeps what the block has made. The bytes are taken when it is forgotten.
+            self._piece = None
+
+
+def receive(reader: _native.Reader, load: Any) -> Borrowed:
+    """The next message of a connection."""
+    message, sizes = reader.receive_message()
+    if not sizes:
+        return Borrowed(load(message, None), None, 0)
+    total = sum(sizes)
+    piece = reader.borrow_whole(total)
+    if piece is None:
+        return Borrowed(load(message, reader.receive_buffers(sizes)), None, 0)
+    begin = 0
+    parts: list[Any] = []
+    for size in sizes:
+        parts.append(piece.part(begin, size))
+        begin += size
+    # If the object cannot be made, the bytes are taken when the piece is forgotten.
+    return Borrowed(load(message, parts), piece, total)
