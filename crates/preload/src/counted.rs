@@ -107,13 +107,12 @@ pub(crate) fn end_of(fd: c_int, direction: Direction) -> Option<&'static ledger:
 }
 
 /// Defines functions that call the one behind them, so cancellation and errno are the C library's own, and then run
-/// `$after` on its result. Where pipes are attached some of them have a function of their own ([`joined`]).
+/// `$after` on its result.
 macro_rules! counted {
-    ($($(#[$only:meta])? $name:ident ( $($argument:ident: $kind:ty),* ), $moved:ident => $after:expr;)*) => {
+    ($($name:ident ( $($argument:ident: $kind:ty),* ), $moved:ident => $after:expr;)*) => {
         mod behind {
             use crate::glibc::Behind;
             $(
-                $(#[$only])?
                 #[allow(non_upper_case_globals)]
                 pub(super) static $name: Behind = Behind::new(stringify!($name));
             )*
@@ -121,7 +120,6 @@ macro_rules! counted {
         mod counting {
             use super::*;
             $(
-                $(#[$only])?
                 /// # Safety
                 /// As for the function of the same name in glibc.
                 #[cold]
@@ -142,7 +140,7 @@ macro_rules! counted {
                 return None;
             }
             match name.to_bytes() {
-                $($(#[$only])? name if name == stringify!($name).as_bytes() => Some(counting::$name as *const () as usize),)*
+                $(name if name == stringify!($name).as_bytes() => Some(counting::$name as *const () as usize),)*
                 _ => None,
             }
         }
@@ -166,20 +164,15 @@ macro_rules! counted {
 counted! {
     read(fd: c_int, buffer: *mut c_void, size: usize), moved => count(fd, Direction::Read, moved);
     write(fd: c_int, buffer: *const c_void, size: usize), moved => count(fd, Direction::Written, moved);
-    #[cfg(not(target_arch = "x86_64"))]
     readv(fd: c_int, parts: *const c_void, parts_len: c_int), moved => count(fd, Direction::Read, moved);
-    #[cfg(not(target_arch = "x86_64"))]
     writev(fd: c_int, parts: *const c_void, parts_len: c_int), moved => count(fd, Direction::Written, moved);
-    #[cfg(not(target_arch = "x86_64"))]
     splice(from: c_int, from_offset: *mut i64, to: c_int, to_offset: *mut i64, size: usize, flags: c_uint),
         moved => (count(from, Direction::Read, moved), count(to, Direction::Written, moved));
     tee(from: c_int, to: c_int, size: usize, flags: c_uint), moved => count(to, Direction::Written, moved);
     vmsplice(fd: c_int, parts: *const c_void, parts_len: usize, flags: c_uint),
         moved => count(fd, vmsplice_direction(fd), moved);
-    #[cfg(not(target_arch = "x86_64"))]
     sendfile(to: c_int, from: c_int, offset: *mut i64, size: usize),
         moved => (count(from, Direction::Read, moved), count(to, Direction::Written, moved));
-    #[cfg(not(target_arch = "x86_64"))]
     sendfile64(to: c_int, from: c_int, offset: *mut i64, size: usize),
         moved => (count(from, Direction::Read, moved), count(to, Direction::Written, moved));
 }

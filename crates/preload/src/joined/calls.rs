@@ -30,7 +30,7 @@ static STATE: AtomicU8 = AtomicU8::new(Calls::NotYet as u8);
 /// The same as [`Calls::Ours`].
 static ARE_OURS: AtomicBool = AtomicBool::new(false);
 /// glibc's flag; null before calls are ours.
-static SINGLE_THREADED: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+pub(super) static SINGLE_THREADED: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 
 static READ: Behind = Behind::new("read");
 static WRITE: Behind = Behind::new("write");

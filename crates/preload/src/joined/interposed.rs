@@ -16,11 +16,11 @@
 use core::arch::{global_asm, naked_asm};
 use core::ffi::CStr;
 use core::ops::Range;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
 
 use millstream_sys::fate::{GUARDED, guarded, place_of};
 
-use super::guard;
+use super::{calls, guard, other_calls};
 use crate::{counted, glibc, names};
 
 /// Where each guarded function of glibc is; 0: not looked up yet.
@@ -110,7 +110,7 @@ macro_rules! interposed {
 }
 
 // Not those that this library has a function of its own for, which asks for the one behind by `next`: `fcntl`, `poll`, `select`,
-// `readv`, `writev`, `splice`, `sendfile`, `popen`, `prctl`, `syscall`, `posix_spawn` and most of `exec`.
+// `popen`, `prctl`, `syscall`, `posix_spawn` and most of `exec`.
 interposed! {
     close __close
     ioctl
@@ -208,6 +208,61 @@ interposed! {
     pthread_exit
 }
 
+macro_rules! ours_first {
+    ($($name:ident: $ours:ident, $bit:literal;)*) => {
+        $(
+            #[doc = concat!("`", stringify!($name), "` of glibc.")]
+            ///
+            /// # Safety
+            /// As for the function of this name.
+            #[unsafe(no_mangle)]
+            #[unsafe(naked)]
+            pub unsafe extern "C" fn $name() {
+                naked_asm!(
+                    "endbr64",
+                    "test byte ptr [rip + {are_ours}], {bit}",
+                    "jz 5f",
+                    "mov rax, [rip + {flag}]",
+                    "cmp byte ptr [rax], 0",
+                    "jne {ours}",
+                    "5: push {place}",
+                    "jmp millstream_guard",
+                    are_ours = sym ARE_OURS,
+                    bit = const $bit,
+                    flag = sym calls::SINGLE_THREADED,
+                    ours = sym other_calls::$ours,
+                    place = const place_of(stringify!($name)),
+                )
+            }
+        )*
+
+        /// Where the first call of one of these goes on, if no other library stands between this one and glibc.
+        fn is_ours_from_now(place: usize) -> Option<usize> {
+            let (bit, here) = match place {
+                $(_ if place == const { place_of(stringify!($name)) } => ($bit, other_calls::$ours as *const () as usize),)*
+                _ => return None,
+            };
+            let is_glibcs = calls::are_ours() && is_behind(place, &names::c_library()?.code);
+            is_glibcs.then(|| {
+                ARE_OURS.fetch_or(bit, Relaxed);
+                here
+            })
+        }
+    };
+}
+
+/// A bit for each function that is made here.
+static ARE_OURS: AtomicU8 = AtomicU8::new(0);
+
+// What this library makes itself where `read` and `write` are its own, and for an attached end in the ring.
+ours_first! {
+    readv: readv_here, 1;
+    writev: writev_here, 2;
+    splice: splice_here, 4;
+    sendfile: sendfile_here, 8;
+    sendfile64: sendfile_here, 16;
+}
+
 /// `dlopen(3)`. A library that is opened with `RTLD_DEEPBIND` calls glibc past this one.
 ///
 /// # Safety
@@ -248,6 +303,9 @@ pub unsafe extern "C" fn dlmopen() {
 /// Where a call of a guarded function goes on: here, if it is one that this library answers while pipes are attached, otherwise in
 /// glibc, and the pipes have gone back to the kernel before.
 extern "C" fn next(place: usize, first: usize, second: usize) -> usize {
+    if let Some(here) = is_ours_from_now(place) {
+        return here;
+    }
     if guard::are_up()
         && let Some(here) = guard::goes_on_at(place, first, second)
     {

@@ -1,8 +1,7 @@
 //! `readv`, `writev`, `splice` and `sendfile`: at an attached end they move bytes of the ring, and elsewhere they count as `read` and
-//! `write` do. Where calls are not this library's ([`super::calls`]) they go on in glibc.
+//! `write` do. Where calls are not this library's ([`super::calls`]) they go on as any other guarded function.
 
 use core::ffi::{c_int, c_uint};
-use core::ptr::null_mut;
 
 use millstream_sys::fate::Fate;
 use millstream_sys::ledger::Direction;
@@ -10,15 +9,10 @@ use millstream_sys::ledger::Direction;
 use super::end::{End, READER, Stage, WRITER};
 use super::faults::copy;
 use super::slot::Slot;
-use super::spliced::Call;
-use super::{advance_reader, advance_writer, announces, calls, kernel, meet, notice, other_names, retreat, tally};
+use super::spliced::{Call, Kernel};
+use super::{advance_reader, advance_writer, announces, kernel, meet, notice, other_names, retreat, tally};
 use super::{read_input, write_output};
-use crate::glibc::{self, Behind};
-
-static READV: Behind = Behind::new("readv");
-static WRITEV: Behind = Behind::new("writev");
-static SPLICE: Behind = Behind::new("splice");
-static SENDFILE: Behind = Behind::new("sendfile");
+use crate::glibc;
 
 /// `struct iovec`: an address and a length.
 type Piece = [usize; 2];
@@ -27,50 +21,34 @@ const PIPE_BUF: usize = 4096;
 /// `IOV_MAX`.
 const PIECES: usize = 1024;
 
-type Vector = unsafe extern "C-unwind" fn(c_int, *const Piece, c_int) -> isize;
-
 /// `readv(2)`.
-///
-/// # Safety
-/// As for `readv(2)`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn readv(fd: c_int, pieces: *const Piece, count: c_int) -> isize {
-    // SAFETY: the signature is that of glibc's function, and the caller's promise the same.
-    unsafe { vector(&READER, &READV, fd, pieces, count) }
+pub(super) extern "C" fn readv_here(fd: c_int, pieces: *const Piece, count: c_int) -> isize {
+    vector(&READER, fd, pieces, count)
 }
 
 /// `writev(2)`.
-///
-/// # Safety
-/// As for `writev(2)`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn writev(fd: c_int, pieces: *const Piece, count: c_int) -> isize {
-    // SAFETY: as above.
-    unsafe { vector(&WRITER, &WRITEV, fd, pieces, count) }
+pub(super) extern "C" fn writev_here(fd: c_int, pieces: *const Piece, count: c_int) -> isize {
+    vector(&WRITER, fd, pieces, count)
 }
 
-/// # Safety
-/// `behind` is one of the two functions above; as for it.
-unsafe fn vector(end: &End, behind: &Behind, fd: c_int, pieces: *const Piece, count: c_int) -> isize {
-    let direction = if end.is_reader() { Direction::Read } else { Direction::Written };
-    if !calls::are_ours() {
-        // SAFETY: the caller's promise.
-        return unsafe {
-            let behind: Vector = behind.function_for(fd as usize, 0);
-            tally::count(fd, direction, behind(fd, pieces, count))
-        };
-    }
-    let in_kernel = || tally::count(fd, direction, kernel::vector(end.is_reader(), fd, pieces, count));
+fn vector(end: &End, fd: c_int, pieces: *const Piece, count: c_int) -> isize {
     glibc::returned_from_kernel(if end.is_at(fd) {
-        end.uses.during(|| at_end(end, fd, pieces, count, &in_kernel))
+        end.uses.during(|| at_end(end, fd, pieces, count))
     } else if other_names::leave_if_one(fd) {
-        notice::passed(end, fd, in_kernel())
+        notice::passed(end, fd, in_kernel(end, fd, pieces, count))
     } else {
         kernel::EMFILE
     })
 }
 
-fn at_end(end: &End, fd: c_int, pieces: *const Piece, count: c_int, in_kernel: &dyn Fn() -> isize) -> isize {
+#[inline(never)]
+fn in_kernel(end: &End, fd: c_int, pieces: *const Piece, count: c_int) -> isize {
+    let direction = if end.is_reader() { Direction::Read } else { Direction::Written };
+    tally::count(fd, direction, kernel::vector(end.is_reader(), fd, pieces, count))
+}
+
+fn at_end(end: &End, fd: c_int, pieces: *const Piece, count: c_int) -> isize {
+    let in_kernel = || in_kernel(end, fd, pieces, count);
     // A call of no bytes tells nothing, and one of more is never known before it is made.
     if end.is_reader() {
         advance_reader()
@@ -148,14 +126,8 @@ fn together(fd: c_int, count: usize, piece: impl Fn(usize) -> Option<Piece>) -> 
     Some(write_output(fd, room.as_ptr(), filled))
 }
 
-type Splice = unsafe extern "C-unwind" fn(c_int, *mut i64, c_int, *mut i64, usize, c_uint) -> isize;
-
 /// `splice(2)`.
-///
-/// # Safety
-/// As for `splice(2)`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn splice(
+pub(super) extern "C" fn splice_here(
     from: c_int,
     from_at: *mut i64,
     to: c_int,
@@ -165,54 +137,15 @@ pub unsafe extern "C-unwind" fn splice(
 ) -> isize {
     const KNOWN: u32 = 15;
     const NONBLOCK: u32 = 2;
-    if !calls::are_ours() {
-        // SAFETY: the signature is that of glibc's function, and the caller's promise the same.
-        let moved = unsafe {
-            let behind: Splice = SPLICE.function_for(from as usize, 0);
-            behind(from, from_at, to, to_at, len, flags)
-        };
-        return counted(from, to, moved);
-    }
-    let kernel = |len| kernel::splice(from, from_at, to, to_at, len, flags);
     let asks_kernel = !from_at.is_null() || !to_at.is_null() || flags & !KNOWN != 0;
-    let call = Call { from, to, len, waits: flags & NONBLOCK == 0, name: c"splice", kernel: &kernel };
+    let call = Call { from, to, len, waits: flags & NONBLOCK == 0, kernel: Kernel::Splice { from_at, to_at, flags } };
     glibc::returned_from_kernel(call.answer(asks_kernel))
 }
-
-type Sendfile = unsafe extern "C-unwind" fn(c_int, c_int, *mut i64, usize) -> isize;
 
 /// `sendfile(2)`.
-///
-/// # Safety
-/// As for `sendfile(2)`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn sendfile(to: c_int, from: c_int, at: *mut i64, len: usize) -> isize {
-    if !calls::are_ours() {
-        // SAFETY: as above.
-        let moved = unsafe {
-            let behind: Sendfile = SENDFILE.function_for(to as usize, 0);
-            behind(to, from, at, len)
-        };
-        return counted(from, to, moved);
-    }
-    let kernel = |len| kernel::sendfile(to, from, at, len);
+pub(super) extern "C" fn sendfile_here(to: c_int, from: c_int, at: *mut i64, len: usize) -> isize {
     // The kernel takes nothing from a pipe here.
-    let asks_kernel = at != null_mut() || READER.is_at(from);
-    let call = Call { from, to, len, waits: true, name: c"sendfile", kernel: &kernel };
+    let asks_kernel = !at.is_null() || READER.is_at(from);
+    let call = Call { from, to, len, waits: true, kernel: Kernel::Sendfile { at } };
     glibc::returned_from_kernel(call.answer(asks_kernel))
-}
-
-/// The same function.
-///
-/// # Safety
-/// As for `sendfile(2)`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn sendfile64(to: c_int, from: c_int, at: *mut i64, len: usize) -> isize {
-    // SAFETY: the caller's promise is the same.
-    unsafe { sendfile(to, from, at, len) }
-}
-
-fn counted(from: c_int, to: c_int, moved: isize) -> isize {
-    tally::count(from, Direction::Read, moved);
-    tally::count(to, Direction::Written, moved)
 }

@@ -5,7 +5,7 @@
 //! so signals are held back, and the call that moves it does not wait. If the stream goes back to the kernel in between, the bytes are
 //! among those that come through the backing pipe, where they are taken out again before the next is read ([`nap::owe`]).
 
-use core::ffi::{CStr, c_int};
+use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 
 use millstream_sys::fate::Fate;
@@ -20,17 +20,22 @@ use super::{kernel, meet, nap, notice, other_names, retreat, stream, tally};
 /// A call moves so much at most, and may be made again: the other side can begin meanwhile.
 const PIECE: usize = 64 << 10;
 
-/// What a call moves, and how the kernel would: [`Call::kernel`] with at most so many bytes.
-pub(super) struct Call<'a> {
+/// What a call moves, and how the kernel would.
+pub(super) struct Call {
     pub(super) from: c_int,
     pub(super) to: c_int,
     pub(super) len: usize,
     pub(super) waits: bool,
-    pub(super) name: &'a CStr,
-    pub(super) kernel: &'a dyn Fn(usize) -> isize,
+    pub(super) kernel: Kernel,
 }
 
-impl Call<'_> {
+/// The system call, with what only the kernel knows to do with.
+pub(super) enum Kernel {
+    Splice { from_at: *mut i64, to_at: *mut i64, flags: u32 },
+    Sendfile { at: *mut i64 },
+}
+
+impl Call {
     /// Between any two files. With `asks_kernel` an end goes back first: the call has positions or flags that are the kernel's business.
     pub(super) fn answer(&self, asks_kernel: bool) -> isize {
         let &Call { from, to, len, .. } = self;
@@ -60,7 +65,7 @@ impl Call<'_> {
             (Some(slot), _) => self.drain(slot),
             (None, Some(slot)) => self.fill(slot),
             _ if reads && nap::keeps() => self.kept_first(),
-            _ => (self.kernel)(if announced.is_some() { self.len.min(meet::LAST_BYTES) } else { self.len }),
+            _ => self.in_kernel(if announced.is_some() { self.len.min(meet::LAST_BYTES) } else { self.len }),
         };
         let moved = match (reads && source.is_none(), writes && target.is_none()) {
             (true, true) => READER.in_kernel(|| WRITER.in_kernel(call)),
@@ -156,20 +161,30 @@ impl Call<'_> {
         }
     }
 
+    /// As the kernel does it, at most so many bytes.
+    #[inline(never)]
+    fn in_kernel(&self, len: usize) -> isize {
+        match self.kernel {
+            Kernel::Splice { from_at, to_at, flags } => kernel::splice(self.from, from_at, self.to, to_at, len, flags),
+            Kernel::Sendfile { at } => kernel::sendfile(self.to, self.from, at, len),
+        }
+    }
+
     /// The stream of this end has gone back.
     fn again(&self, end: &End) -> isize {
-        if retreat::follow(end) { (self.kernel)(self.len) } else { kernel::EMFILE }
+        if retreat::follow(end) { self.in_kernel(self.len) } else { kernel::EMFILE }
     }
 
     /// The kernel has its own words for what cannot be moved so.
     fn as_kernel_has_it(&self) -> isize {
-        if retreat::before_a_call(Fate::called(self.name)) { (self.kernel)(self.len) } else { kernel::EMFILE }
+        let name = if matches!(self.kernel, Kernel::Sendfile { .. }) { c"sendfile" } else { c"splice" };
+        if retreat::before_a_call(Fate::called(name)) { self.in_kernel(self.len) } else { kernel::EMFILE }
     }
 
     /// What an earlier call has left comes first.
     fn kept_first(&self) -> isize {
         nap::pay(self.from, READER.inode());
-        if nap::is_kept_by_this_process(READER.inode()) { first_byte(self.to) } else { (self.kernel)(self.len) }
+        if nap::is_kept_by_this_process(READER.inode()) { first_byte(self.to) } else { self.in_kernel(self.len) }
     }
 }
 
