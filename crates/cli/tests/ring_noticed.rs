@@ -41,7 +41,7 @@ fn full(pipeline: &str) -> (serde_json::Value, bool) {
 
 #[test]
 fn a_process_that_may_open_no_further_file_gives_its_pipe_back() {
-    for (what, called) in [("dup", "dup"), ("fork", "fork"), ("readv", "v"), ("unread", "ioctl"), ("poll", "poll")] {
+    for (what, called) in [("dup", "dup"), ("fork", "fork"), ("unread", "ioctl"), ("poll", "poll")] {
         // Both limits, or the one that it could raise itself.
         for limit in ["ulimit -n 300", "ulimit -S -n 300"] {
             for how in ["read", "poll"] {
