@@ -20,7 +20,7 @@
 # make check-miri  not part of it: the ring under Miri, where that is installed
 # make deb      Debian packages, in target/packages: millstream, libmillstream0, libmillstream-dev
 # make dist     an archive with an installer, for other systems with the same or a later glibc, in target/packages
-# make check-packages  both of them in clean roots, as a newcomer; a part of make test
+# make check-packages  both of them in clean roots, as a newcomer; a part of make test. SUITE=trixie: of another suite of this archive
 # make install  PREFIX=/usr/local by default, DESTDIR for packages; uninstall takes it away
 # make install-lib  the same for libmillstream: header, libraries, manual pages, pkg-config; uninstall-lib takes it away
 
@@ -150,7 +150,7 @@ check-python: setup-test wheel
 	MILLSTREAM_LIVES=$(LIVES) scripts/check-python $(WHEELS)/*.whl $(PYTHONS)
 
 check-packages: setup-test deb dist
-	scripts/check-packages $(VERSION)
+	scripts/check-packages $(VERSION) $(SUITE)
 
 # Four networks, 150 seconds each.
 check-mount: setup-test build
