@@ -58,14 +58,14 @@ fn signals_interrupt_moved_bytes_without_loss() {
 }
 
 #[test]
-fn spliced_bytes_go_to_and_from_files() {
+fn spliced_bytes_come_from_files() {
     let scratch = Scratch::new();
     let content: Vec<u8> = (0..MANY).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 13) as u8).collect();
     fs::write(scratch.path("in"), &content).unwrap();
     let stats = scratch.path("stats.json");
     for way in ["splice", "sendfile"] {
         let is_shared = mostly(|| {
-            let script = format!("cd {}; $M {way} <in | $M splice >out", scratch.path("").display());
+            let script = format!("cd {}; $M {way} <in | cat >out", scratch.path("").display());
             let options = ["--stats=json", "--stats-file", stats.to_str().unwrap()];
             let seen = output(&mut over_ring_with(&options, &script));
             assert_eq!(seen.code, Some(0), "{seen:?}");
@@ -76,14 +76,34 @@ fn spliced_bytes_go_to_and_from_files() {
     }
 }
 
-/// Appending is what `splice` refuses, and the program is to be told so with nothing moved.
+/// The kernel splices to a file, and says whether it can: to one that appends it cannot, and nothing is moved then.
 #[test]
-fn splice_to_an_appending_file_is_refused_with_nothing_moved() {
+fn splice_to_a_file_is_the_kernels() {
     let scratch = Scratch::new();
-    let script =
-        format!("head -c 20000000 /dev/zero | $M splice >>{}; echo ${{PIPESTATUS[1]}}", scratch.path("out").display());
-    let seen = output(&mut over_ring_with(&["--ring-after", "1"], &script));
-    assert_eq!((seen.stdout.trim(), fs::metadata(scratch.path("out")).unwrap().len()), ("1", 0), "{seen:?}");
+    let out = scratch.path("out");
+    let script = |to: &str| {
+        let before = "head -c 20000000 /dev/zero | (head -c 4194304 >/dev/null; exec $M splice";
+        format!("{before} {to}{}); echo ${{PIPESTATUS[1]}}", out.display())
+    };
+    for options in [&[][..], &["--ring-after", "1"]] {
+        let seen = output(&mut over_ring_with(options, &script(">")));
+        let len = fs::metadata(&out).unwrap().len();
+        assert!(seen.stdout == "0\n" && len > 15_000_000 && len <= 15_805_696, "{len} {seen:?}");
+        fs::write(&out, "").unwrap();
+        let seen = output(&mut over_ring_with(options, &script(">>")));
+        assert_eq!((seen.stdout.as_str(), fs::metadata(&out).unwrap().len()), ("1\n", 0), "{seen:?}");
+    }
+}
+
+/// A reader of the run that stops reads nothing; a signal ends a program that splices to it all the same.
+#[test]
+fn signal_ends_a_splice_to_a_full_pipe() {
+    let script = "yes | timeout -s TERM 1 $M splice | (sleep 3; wc -c >/dev/null); echo ${PIPESTATUS[1]}";
+    for options in [&[][..], &["--ring-after", "1"]] {
+        let began = std::time::Instant::now();
+        let seen = output(&mut over_ring_with(options, script));
+        assert_eq!(seen.stdout, "124\n", "{seen:?} after {:?}", began.elapsed());
+    }
 }
 
 #[test]

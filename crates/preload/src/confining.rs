@@ -88,6 +88,15 @@ fn is_confining(option: usize) -> bool {
     [PR_SET_SECCOMP, PR_SET_SYSCALL_USER_DISPATCH].contains(&option)
 }
 
+/// Before a call that the program's own code makes.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn before_own_call(number: usize, first: usize) {
+    if number == NR_SECCOMP || (number == NR_PRCTL && is_confining(first)) {
+        joined::stop_wanting();
+        counted::stop();
+    }
+}
+
 extern "C" fn failed(answer: isize) -> isize {
     glibc::returned_from_kernel(answer)
 }

@@ -60,7 +60,7 @@ use signals::Held;
 use slot::Slot;
 
 pub(crate) use brief::{expect_starts, is_brief, know};
-pub(crate) use confined::leaves;
+pub(crate) use confined::{leaves, stop_wanting};
 pub(crate) use interposed::{next_by_name, start_counting};
 pub(crate) use notice::fate_of as fate_of_other_use;
 
@@ -267,7 +267,6 @@ fn advance_writer(len: usize) {
 }
 
 /// Whether the reader now waits for the call that comes to be the last to the backing pipe.
-#[inline(never)]
 fn announces(slot: &Slot) -> bool {
     WRITER.stage() == Stage::Ready && !WRITER.is_in_kernel() && meet::announce(slot)
 }

@@ -195,6 +195,20 @@ static void spliced_at(void) {
     close(file);
 }
 
+// Without waiting: at the end of the stream 0, and else no longer than a moment.
+static void spliced_now(void) {
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    ssize_t moved = is_writer ? splice(ends[0], 0, fd, 0, 100, SPLICE_F_NONBLOCK) : splice(fd, 0, ends[1], 0, 100, SPLICE_F_NONBLOCK);
+    CHECK(moved > 0 || (moved == -1 && errno == EAGAIN));
+    if (moved > 0) {
+        CHECK(!is_writer && read(ends[0], bytes, moved) == moved);
+        verify(bytes, moved);
+    }
+    close(ends[0]);
+    close(ends[1]);
+}
+
 static void spliced_wrongly(void) {
     int file = file_of_stream(0), terminal = open("/proc/self/ns/uts", O_RDONLY);
     CHECK(splice(fd, 0, fd, 0, 10, 0) == -1 && errno == EBADF);
@@ -427,6 +441,20 @@ static int keeps_red_zone(void) {
     return differs == 0;
 }
 
+// At every place of the stack within a cache line: the frame of the signal ends close below it, with the upper halves of registers.
+static int keeps_vectors(void) {
+    if (!__builtin_cpu_supports("avx")) return 1;
+    for (long shift = 0; shift < 256; shift += 8) {
+        long lost;
+        __asm__ volatile("movq %%rsp, %%rbx\n\tsubq %1, %%rsp\n\tmovq $0x55, %%rcx\n\tvmovq %%rcx, %%xmm7\n\t"
+            "vinsertf128 $1, %%xmm7, %%ymm7, %%ymm7\n\tmovl $39, %%eax\n\tsyscall\n\tvextractf128 $1, %%ymm7, %%xmm7\n\t"
+            "vmovq %%xmm7, %0\n\txorq $0x55, %0\n\tmovq %%rbx, %%rsp\n\tvzeroupper"
+            : "=&r"(lost) : "r"(shift + 256) : "rax", "rbx", "rcx", "r11", "xmm7", "memory", "cc");
+        if (lost) return 0;
+    }
+    return 1;
+}
+
 static void own_file(void) {
     int other = own(SYS_openat, AT_FDCWD, (long)"/dev/zero", O_RDONLY);
     char room[100];
@@ -480,6 +508,8 @@ static void own_exec(void) {
     X("own-dup", "code", descriptor(own(SYS_dup, fd, 0, 0))) \
     X("own-fork", "code", CHILD(own(SYS_fork, 0, 0, 0))) \
     X("own-pipe", "code", int ends[2]; CHECK(own(SYS_pipe, (long)ends, 0, 0) == 0)) \
+    X("own-int80", "code", long id = 20; __asm__ volatile("int $0x80" : "+a"(id) : : "memory"); CHECK(id == getpid())) \
+    X("own-stack", "stays", CHECK(keeps_vectors())) \
     X("own-unknown", "code", CHECK(own(9999, 0, 0, 0) == -ENOSYS)) \
     X("own-exec", "anew", own_exec())
 #else
@@ -493,10 +523,11 @@ static void own_exec(void) {
     X("readv-many", "nowhere", CHECK((is_writer ? writev(fd, 0, 2000) : readv(fd, 0, 2000)) == -1 && errno == EINVAL)) \
     X("preadv2", "preadv2/pwritev2", READS_OR_WRITES(preadv2(fd, pieces, 2, -1, 0), pwritev2(fd, pieces, 2, -1, 0))) \
     X("preadv64v2", "preadv64v2/pwritev64v2", READS_OR_WRITES(preadv64v2(fd, pieces, 2, -1, 0), pwritev64v2(fd, pieces, 2, -1, 0))) \
-    X("splice", "stays", spliced(0)) \
+    X("splice", "splice/stays", spliced(0)) \
     X("splice-pipe", "stays", spliced(1)) \
     X("splice-at", "splice", spliced_at()) \
     X("splice-wrong", "splice", spliced_wrongly()) \
+    X("splice-now", "splice", spliced_now()) \
     X("tee", "tee", teed()) \
     X("vmsplice", "vmsplice", READS_OR_WRITES(vmsplice(fd, pieces, 2, 0), vmsplice(fd, pieces, 2, 0)); if (is_writer) { while (unread()) usleep(1000); }) \
     X("sendfile", "sendfile/stays", sent()) \

@@ -227,13 +227,15 @@ pub(super) fn range_of_calls(glibc: &Range<usize>, own_code: usize) -> Option<Op
         return Some(None);
     }
     let mut allowed = glibc.start..glibc.end.next_multiple_of(PAGE);
-    each_mapping(|mapping, _| {
+    let is_complete = each_mapping(|mapping, _| {
         if (mapping.start..mapping.end).contains(&own_code) {
             allowed = allowed.start.min(mapping.start)..allowed.end.max(mapping.end);
         }
         true
     });
-    only_glibc_calls_the_kernel(glibc, own_code, &allowed).then_some(Some(allowed))
+    // Calls of this library's own are never to be trapped.
+    let is_whole = is_complete && allowed.contains(&own_code);
+    (is_whole && only_glibc_calls_the_kernel(glibc, own_code, &allowed)).then_some(Some(allowed))
 }
 
 /// The same for code in these addresses.

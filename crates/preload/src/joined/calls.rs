@@ -179,9 +179,10 @@ pub(super) fn read_from_kernel(fd: c_int, buffer: *mut u8, len: usize) -> isize 
 /// As long as a byte is kept of some pipe that has gone back: if it is this one, that byte comes first.
 #[cold]
 fn read_kept(fd: c_int, buffer: *mut u8, len: usize) -> isize {
-    let inode = borrow(&fd).and_then(millstream_sys::pipe::identity).map_or(0, |pipe| pipe.inode);
-    nap::pay(fd, inode);
-    if !nap::is_kept_by_this_process(inode) {
+    if !borrow(&fd)
+        .and_then(millstream_sys::pipe::identity)
+        .is_some_and(|pipe| nap::is_kept_by_this_process(pipe.inode))
+    {
         return kernel::read(fd, buffer, len);
     }
     let first = nap::deliver_kept(buffer);

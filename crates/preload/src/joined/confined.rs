@@ -28,10 +28,15 @@ pub(super) fn has_untried_filter() -> bool {
     confinement::filters() > own_run().filters
 }
 
+/// No pipe is attached from now on.
+pub(crate) fn stop_wanting() {
+    IS_WANTED.store(false, Relaxed);
+}
+
 /// Before a call past glibc's guards, for which this stands. `false`: a pipe could not be given back.
 pub(crate) fn leaves(confines: bool, called: &CStr) -> bool {
     if confines {
-        IS_WANTED.store(false, Relaxed);
+        stop_wanting();
     }
     !(confines || guard::are_up()) || retreat::before_a_call(Fate::called(called))
 }

@@ -162,8 +162,8 @@ unsafe extern "C" fn on_fault(signal: c_int, info: *const [c_int; 32], context: 
         return;
     }
     if signal as usize == SIGSYS && code == SYS_USER_DISPATCH {
-        // SAFETY: as above.
-        return trapped::on_call(unsafe { &mut *context });
+        // SAFETY: as above; the architecture is the last word of what is told of a call.
+        return unsafe { trapped::on_call(&mut *context, (*info)[7].cast_unsigned()) };
     }
     let place = SIGNALS.iter().position(|&caught| caught == signal as usize).unwrap_or(0);
     let own = OWN[place].action();

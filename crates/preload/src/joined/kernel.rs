@@ -79,13 +79,6 @@ pub(super) fn write_now(fd: i32, pieces: [(*const u8, usize); 2]) -> isize {
     unsafe { any(k::__NR_writev, [fd as usize, at, 2, 0, 0, 0]) }
 }
 
-/// `readv(2)`.
-pub(super) fn readv(fd: i32, pieces: &[(*mut u8, usize); 2]) -> isize {
-    let pieces = pieces.map(|(base, len)| Piece { base, len });
-    // SAFETY: the caller's memory.
-    unsafe { any(k::__NR_readv, [fd as usize, pieces.as_ptr() as usize, 2, 0, 0, 0]) }
-}
-
 /// `readv(2)` or `writev(2)` with the program's own list.
 pub(super) fn vector(reads: bool, fd: i32, pieces: *const [usize; 2], count: i32) -> isize {
     let number = if reads { k::__NR_readv } else { k::__NR_writev };
@@ -409,15 +402,10 @@ fn polled(fd: i32, events: i16, limit_ms: i32) -> Option<i16> {
     (found >= 0).then_some(asked.answer)
 }
 
-/// Whether a write to this would wait for another process.
-pub(super) fn is_full(fd: i32) -> bool {
-    polled(fd, POLLOUT, 0) == Some(0)
-}
-
-/// Waits until it would not: 0, or why not.
-pub(super) fn wait_until_not_full(fd: i32) -> isize {
-    let mut asked = Asked { fd, events: POLLOUT, answer: 0 };
-    ppoll(&raw mut asked, 1, core::ptr::null_mut(), core::ptr::null()).min(0)
+/// What kind of file this is (`S_IFMT`), and which device. `None`: there is none.
+pub(super) fn kind_of(fd: i32) -> Option<(u32, u64)> {
+    let status = millstream_sys::descriptors::status_of(fd.unsigned_abs())?;
+    Some((status.st_mode & k::S_IFMT, status.st_rdev))
 }
 
 /// Whether nobody has the read end of the pipe of this write end.

@@ -6,11 +6,10 @@
 //! kernel.
 
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 
 use super::faults::copy;
 use super::kernel;
-use super::signals::Held;
 
 /// The byte that rings.
 pub(super) const BELL: u8 = b'!';
@@ -24,9 +23,6 @@ static IS_NOTED: AtomicBool = AtomicBool::new(false);
 static KEPT: AtomicU8 = AtomicU8::new(0);
 /// The pipe that it is of. 0: there is none.
 static KEPT_OF: AtomicU64 = AtomicU64::new(0);
-/// So many of the next bytes of [`OWED_OF`] have arrived already.
-static OWED: AtomicUsize = AtomicUsize::new(0);
-static OWED_OF: AtomicU64 = AtomicU64::new(0);
 /// The process whose call it was: a forked child has a copy, and a byte is read once.
 static KEPT_BY: AtomicU32 = AtomicU32::new(0);
 
@@ -72,15 +68,10 @@ pub(super) fn deliver(inode: u64, target: *mut u8) -> isize {
     if unsafe { copy(room(), target, 1) } {
         return 1;
     }
-    keep(inode, BYTE.load(SeqCst));
-    kernel::EFAULT
-}
-
-/// This byte is the next that the pipe gives.
-pub(super) fn keep(inode: u64, byte: u8) {
-    KEPT.store(byte, Relaxed);
+    KEPT.store(BYTE.load(SeqCst), Relaxed);
     KEPT_BY.store(millstream_sys::own_pid(), Relaxed);
     KEPT_OF.store(inode, SeqCst);
+    kernel::EFAULT
 }
 
 /// The same for the byte that is kept.
@@ -99,31 +90,11 @@ pub(super) fn is_kept(inode: u64) -> bool {
     KEPT_OF.load(Relaxed) == inode
 }
 
-/// Whether one has left a byte of any, or owes bytes, in this process or one that it was forked from.
+/// Whether one has left a byte of any, in this process or one that it was forked from.
 pub(super) fn keeps() -> bool {
-    KEPT_OF.load(Relaxed) != 0 || OWED.load(Relaxed) != 0
+    KEPT_OF.load(Relaxed) != 0
 }
 
 pub(super) fn is_kept_by_this_process(inode: u64) -> bool {
     is_kept(inode) && KEPT_BY.load(Relaxed) == millstream_sys::own_pid()
-}
-
-/// The next bytes of this pipe have arrived where they were to go before it went back to the kernel.
-pub(super) fn owe(inode: u64, bytes: usize) {
-    KEPT_BY.store(millstream_sys::own_pid(), Relaxed);
-    OWED_OF.store(inode, Relaxed);
-    OWED.store(bytes, SeqCst);
-}
-
-/// Takes them out of the backing pipe, if this is the one.
-pub(super) fn pay(fd: i32, inode: u64) {
-    let is_here = OWED_OF.load(Relaxed) == inode && KEPT_BY.load(Relaxed) == millstream_sys::own_pid();
-    let _held = Held::all();
-    let mut scratch = [0_u8; 256];
-    while is_here && OWED.load(SeqCst) > 0 {
-        let len = OWED.load(SeqCst).min(scratch.len());
-        let taken = kernel::read_now(fd, scratch.as_mut_ptr(), len);
-        // Its content has been put there as a whole.
-        OWED.store(if taken > 0 { OWED.load(SeqCst) - taken.cast_unsigned() } else { 0 }, SeqCst);
-    }
 }

@@ -61,7 +61,7 @@ fn at_end(end: &End, fd: c_int, pieces: *const Piece, count: c_int) -> isize {
             Ok(count) if count <= PIECES => in_turn(end, fd, pieces, count),
             _ => None,
         }
-        .unwrap_or_else(|| if retreat::all(Fate::Nowhere) { in_kernel() } else { kernel::EMFILE });
+        .unwrap_or_else(|| if retreat::before_a_call(Fate::Nowhere) { in_kernel() } else { kernel::EMFILE });
     }
     let announced = end.slot().filter(|&slot: &&Slot| !end.is_reader() && announces(slot));
     let moved = end.in_kernel(in_kernel);
@@ -74,14 +74,15 @@ fn at_end(end: &End, fd: c_int, pieces: *const Piece, count: c_int) -> isize {
 /// One piece after the other. `None`: the list is not there, and nothing has been moved.
 fn in_turn(end: &End, fd: c_int, pieces: *const Piece, count: usize) -> Option<isize> {
     let piece = |at: usize| {
-        let mut piece = [0; 2];
+        let mut piece: Piece = [0; 2];
         // SAFETY: to a variable of its own.
         let is_there = unsafe { copy(pieces.wrapping_add(at).cast(), piece.as_mut_ptr().cast(), size_of::<Piece>()) };
         is_there.then_some(piece)
     };
     let mut all = 0_usize;
     for at in 0..count {
-        all = all.saturating_add(piece(at)?[1]);
+        // What the kernel refuses as a whole.
+        all = piece(at)?[1].checked_add(all).filter(|&all| all <= isize::MAX.cast_unsigned())?;
     }
     if !end.is_reader() && count > 1 && all <= PIPE_BUF {
         return together(fd, count, piece);
@@ -135,17 +136,12 @@ pub(super) extern "C" fn splice_here(
     len: usize,
     flags: c_uint,
 ) -> isize {
-    const KNOWN: u32 = 15;
-    const NONBLOCK: u32 = 2;
-    let asks_kernel = !from_at.is_null() || !to_at.is_null() || flags & !KNOWN != 0;
-    let call = Call { from, to, len, waits: flags & NONBLOCK == 0, kernel: Kernel::Splice { from_at, to_at, flags } };
-    glibc::returned_from_kernel(call.answer(asks_kernel))
+    let call = Call { from, to, len, kernel: Kernel::Splice { from_at, to_at, flags } };
+    glibc::returned_from_kernel(call.answer())
 }
 
 /// `sendfile(2)`.
 pub(super) extern "C" fn sendfile_here(to: c_int, from: c_int, at: *mut i64, len: usize) -> isize {
-    // The kernel takes nothing from a pipe here.
-    let asks_kernel = !at.is_null() || READER.is_at(from);
-    let call = Call { from, to, len, waits: true, kernel: Kernel::Sendfile { at } };
-    glibc::returned_from_kernel(call.answer(asks_kernel))
+    let call = Call { from, to, len, kernel: Kernel::Sendfile { at } };
+    glibc::returned_from_kernel(call.answer())
 }

@@ -50,15 +50,22 @@ pub(super) fn all(why: Fate) -> bool {
 /// side as long as it lives; a signal is handled meanwhile.
 pub(super) fn before_a_call(why: Fate) -> bool {
     loop {
-        let held = Held::all();
-        if ![&WRITER, &READER].into_iter().all(can_give_back) {
-            return false;
+        if let Some(is_done) = try_before_a_call(why) {
+            return is_done;
         }
-        match both(why, why) {
-            Outcome::Done => return true,
-            Outcome::NoFile => return false,
-            Outcome::Busy => drop(held),
-        }
+    }
+}
+
+/// One attempt of at most [`HELD_MS`]. `None`: the other side is not done yet; where signals are held back anyway they are to be let in.
+pub(super) fn try_before_a_call(why: Fate) -> Option<bool> {
+    let _held = Held::all();
+    if ![&WRITER, &READER].into_iter().all(can_give_back) {
+        return Some(false);
+    }
+    match both(why, why) {
+        Outcome::Done => Some(true),
+        Outcome::NoFile => Some(false),
+        Outcome::Busy => None,
     }
 }
 

@@ -152,12 +152,6 @@ pub(super) enum Moved {
     Absent,
 }
 
-/// Bytes of the ring, or room in it, that one side alone may use: at most two stretches.
-pub(super) struct Part {
-    at: u64,
-    pub(super) stretches: [(*mut u8, usize); 2],
-}
-
 impl Slot {
     fn capacity(&self) -> usize {
         // Whoever else writes here: the mask stays inside the mapping.
@@ -167,54 +161,46 @@ impl Slot {
 
     /// Copies in as much of `len` bytes as there is room for, at most a piece; all or nothing of at most `PIPE_BUF`.
     pub(super) fn put(&self, source: *const u8, len: usize) -> Moved {
-        let Some(free) = self.free(len.min(PIECE)) else { return Moved::Frozen };
-        let [(first, first_len), (rest, rest_len)] = free.stretches;
-        let moved = first_len + rest_len;
-        if moved == 0 || (len <= PIPE_BUF && moved < len) {
+        let at = self.written.0.bytes.load(Relaxed);
+        if at & FROZEN != 0 {
+            return Moved::Frozen;
+        }
+        let room = self.room_at(at);
+        if room == 0 || (len <= PIPE_BUF && room < len) {
             return Moved::Nothing;
         }
+        let len = len.min(room).min(PIECE);
+        let [(first, first_len), (rest, rest_len)] = self.stretches(at, len);
         // SAFETY: the stretches are inside this slot's ring, which no reference covers.
         if !unsafe { copy(source, first, first_len) && copy(source.wrapping_add(first_len), rest, rest_len) } {
             return Moved::Absent;
         }
-        if self.is_filled(&free, moved) { Moved::Bytes(moved) } else { Moved::Frozen }
+        match self.written.0.bytes.compare_exchange(at, at + len as u64, SeqCst, Relaxed) {
+            Ok(_) => Moved::Bytes(len),
+            Err(_) => Moved::Frozen,
+        }
     }
 
     /// Copies out at most `len` bytes.
     pub(super) fn get(&self, target: *mut u8, len: usize) -> Moved {
-        let Some(waiting) = self.waiting(len.min(PIECE)) else { return Moved::Frozen };
-        let [(first, first_len), (rest, rest_len)] = waiting.stretches;
-        let moved = first_len + rest_len;
-        if moved == 0 {
+        let at = self.read.0.bytes.load(Relaxed);
+        if at & FROZEN != 0 {
+            return Moved::Frozen;
+        }
+        let waiting = self.waiting_at(at);
+        if waiting == 0 {
             return Moved::Nothing;
         }
+        let len = len.min(waiting).min(PIECE);
+        let [(first, first_len), (rest, rest_len)] = self.stretches(at, len);
         // SAFETY: the stretches are inside this slot's ring; the target is what the program gave for the purpose.
         if !unsafe { copy(first, target, first_len) && copy(rest, target.wrapping_add(first_len), rest_len) } {
             return Moved::Absent;
         }
-        if self.is_drained(&waiting, moved) { Moved::Bytes(moved) } else { Moved::Frozen }
-    }
-
-    /// Room for at most so many bytes. `None`: the ring carries nothing any more.
-    pub(super) fn free(&self, len: usize) -> Option<Part> {
-        let at = self.written.0.bytes.load(Relaxed);
-        (at & FROZEN == 0).then(|| Part { at, stretches: self.stretches(at, len.min(self.room_at(at))) })
-    }
-
-    /// The first bytes of that room hold bytes of the stream from now on. `false`: the ring carries nothing any more.
-    pub(super) fn is_filled(&self, part: &Part, len: usize) -> bool {
-        self.written.0.bytes.compare_exchange(part.at, part.at + len as u64, SeqCst, Relaxed).is_ok()
-    }
-
-    /// At most so many of the bytes that wait. `None`: the ring carries nothing any more.
-    pub(super) fn waiting(&self, len: usize) -> Option<Part> {
-        let at = self.read.0.bytes.load(Relaxed);
-        (at & FROZEN == 0).then(|| Part { at, stretches: self.stretches(at, len.min(self.waiting_at(at))) })
-    }
-
-    /// The first of those bytes are the reader's from now on. `false`: the ring carries nothing any more, and they are among its content.
-    pub(super) fn is_drained(&self, part: &Part, len: usize) -> bool {
-        self.read.0.bytes.compare_exchange(part.at, part.at + len as u64, SeqCst, Relaxed).is_ok()
+        match self.read.0.bytes.compare_exchange(at, at + len as u64, SeqCst, Relaxed) {
+            Ok(_) => Moved::Bytes(len),
+            Err(_) => Moved::Frozen,
+        }
     }
 
     /// Bytes that were put in.
@@ -286,9 +272,11 @@ impl Slot {
 
     fn stretches(&self, position: u64, len: usize) -> [(*mut u8, usize); 2] {
         let ring = self.ring();
-        let start = position as usize & (self.capacity() - 1);
-        let first = len.min(self.capacity() - start);
-        [(ring.wrapping_add(start), first), (ring, len - first)]
+        // Loaded once: a hostile peer changes it between two loads.
+        let capacity = self.capacity();
+        let start = position as usize & (capacity - 1);
+        let first = len.min(capacity - start);
+        [(ring.wrapping_add(start), first), (ring, (len - first).min(start))]
     }
 
     pub(super) fn ring(&self) -> *mut u8 {

@@ -1,31 +1,27 @@
-//! `splice` and `sendfile` at an attached end: from a file straight into the ring, and from the ring straight into a file, a pipe or a
-//! socket. One copy each, and what the kernel would have said.
+//! `splice` and `sendfile` at an attached end: as a program would read and write, through a buffer, and with what the kernel would have
+//! said.
 //!
-//! What goes out of the ring is the reader's only once it has arrived elsewhere. Between the two no signal handler may read it as well,
-//! so signals are held back, and the call that moves it does not wait. If the stream goes back to the kernel in between, the bytes are
-//! among those that come through the backing pipe, where they are taken out again before the next is read ([`nap::owe`]).
+//! What was read must arrive, so the other file is one that takes everything in the end: a pipe, a socket, `/dev/null`. Everything else
+//! is the kernel's business, and so are calls that are not to wait; an end goes back to it first.
 
 use core::ffi::c_int;
-use core::sync::atomic::Ordering::Relaxed;
 
+use linux_raw_sys::general as k;
 use millstream_sys::fate::Fate;
 use millstream_sys::ledger::Direction;
 
-use super::end::{End, READER, Stage, WRITER};
-use super::signals::{Held, copying};
-use super::slot::{Moved, Part, READER_GONE, Slot};
-use super::{advance_reader, advance_writer, announces};
-use super::{kernel, meet, nap, notice, other_names, retreat, stream, tally};
+use super::end::{READER, Stage, WRITER};
+use super::{advance_reader, advance_writer, announces, read_input, write_output};
+use super::{kernel, meet, notice, other_names, retreat, tally};
 
-/// A call moves so much at most, and may be made again: the other side can begin meanwhile.
-const PIECE: usize = 64 << 10;
+/// A call moves so much at most, and may be made again.
+const PIECE: usize = 16 << 10;
 
 /// What a call moves, and how the kernel would.
 pub(super) struct Call {
     pub(super) from: c_int,
     pub(super) to: c_int,
     pub(super) len: usize,
-    pub(super) waits: bool,
     pub(super) kernel: Kernel,
 }
 
@@ -36,12 +32,12 @@ pub(super) enum Kernel {
 }
 
 impl Call {
-    /// Between any two files. With `asks_kernel` an end goes back first: the call has positions or flags that are the kernel's business.
-    pub(super) fn answer(&self, asks_kernel: bool) -> isize {
-        let &Call { from, to, len, .. } = self;
+    /// Between any two files.
+    pub(super) fn answer(&self) -> isize {
+        let &Call { from, to, .. } = self;
         let (reads, writes) = (READER.is_at(from), WRITER.is_at(to));
-        let is_odd = asks_kernel || len == 0 || READER.is_at(to) || WRITER.is_at(from);
-        if is_odd && (reads || writes || READER.is_at(to) || WRITER.is_at(from)) {
+        let is_odd = WRITER.is_at(from) || READER.is_at(to);
+        if is_odd || ((reads || writes) && self.asks_kernel()) {
             return self.as_kernel_has_it();
         }
         if !(reads || other_names::leave_if_one(from)) || !(writes || other_names::leave_if_one(to)) {
@@ -58,29 +54,20 @@ impl Call {
         if writes {
             advance_writer(self.len);
         }
-        let [source, target] = [(&READER, reads), (&WRITER, writes)]
-            .map(|(end, is_used)| end.slot().filter(|_| is_used && end.stage() == Stage::Ring));
-        let announced = WRITER.slot().filter(|&slot| writes && target.is_none() && announces(slot));
-        let call = || match (source, target) {
-            (Some(slot), _) => self.drain(slot),
-            (None, Some(slot)) => self.fill(slot),
-            _ if reads && nap::keeps() => self.kept_first(),
-            _ => self.in_kernel(if announced.is_some() { self.len.min(meet::LAST_BYTES) } else { self.len }),
-        };
-        let moved = match (reads && source.is_none(), writes && target.is_none()) {
+        let is_attached = (reads && READER.stage() == Stage::Ring) || (writes && WRITER.stage() == Stage::Ring);
+        if is_attached {
+            return if can_take_all(to) { self.through_buffer(reads, writes) } else { self.as_kernel_has_it() };
+        }
+        let announced = WRITER.slot().filter(|&slot| writes && announces(slot));
+        let call = || self.in_kernel(if announced.is_some() { self.len.min(meet::LAST_BYTES) } else { self.len });
+        let moved = match (reads, writes) {
             (true, true) => READER.in_kernel(|| WRITER.in_kernel(call)),
             (true, false) => READER.in_kernel(call),
             (false, true) => WRITER.in_kernel(call),
-            _ => call(),
+            (false, false) => call(),
         };
         if let Some(slot) = announced {
             meet::await_reader(slot, moved > 0);
-        }
-        if source.is_none() {
-            tally::count(from, Direction::Read, moved);
-        }
-        if target.is_none() {
-            tally::count(to, Direction::Written, moved);
         }
         if !reads {
             notice::passed(&READER, from, moved);
@@ -91,198 +78,82 @@ impl Call {
         moved
     }
 
-    /// From a file into the ring.
-    fn fill(&self, slot: &Slot) -> isize {
-        let &Call { from, to: fd, len, .. } = self;
-        loop {
-            if slot.space.0.load(Relaxed) & READER_GONE != 0 {
-                retreat::because_of(&WRITER, Fate::Untold);
-            }
-            let Some(free) = slot.free(len.min(PIECE)) else { return self.again(&WRITER) };
-            let [(_, first), (_, rest)] = free.stretches;
-            if first + rest == 0 {
-                if !self.waits {
-                    return kernel::EAGAIN;
-                }
-                stream::ring(slot, fd);
-                if stream::wait_for_room(slot, fd, PIECE, false) == kernel::EINTR {
-                    return kernel::EINTR;
-                }
-                continue;
-            }
-            // A handler that writes finds this and gives the pipe back.
-            let read = copying(&WRITER, || kernel::readv(from, &free.stretches));
-            let Ok(moved) = usize::try_from(read) else {
-                let is_final = read == kernel::EINTR || read == kernel::EAGAIN;
-                return if is_final { read } else { self.as_kernel_has_it() };
+    /// A signal ends it before anything was read, or is handled meanwhile.
+    fn through_buffer(&self, reads: bool, writes: bool) -> isize {
+        let mut buffer = [0_u8; PIECE];
+        let (start, len) = (buffer.as_mut_ptr(), self.len.min(PIECE));
+        let read = match reads {
+            true => read_input(self.from, start, len, None),
+            false => notice::passed(&READER, self.from, kernel::read(self.from, start, len)),
+        };
+        let Ok(all) = usize::try_from(read) else { return read };
+        let mut done = 0;
+        while done < all {
+            let (rest, left) = (start.wrapping_add(done).cast_const(), all - done);
+            let wrote = match writes {
+                true => write_output(self.to, rest, left),
+                false => notice::passed(&WRITER, self.to, kernel::write(self.to, rest, left)),
             };
-            if slot.is_filled(&free, moved) {
-                WRITER.tally.moved(moved);
-                stream::ring(slot, fd);
-            } else {
-                put_behind(fd, &free, moved);
+            match usize::try_from(wrote) {
+                Ok(wrote) => done += wrote,
+                Err(_) if wrote == kernel::EINTR || wrote == kernel::ENOMEM => {}
+                // Without its reader; a handler has changed its mode.
+                Err(_) if wrote == kernel::EAGAIN => kernel::give_the_cpu_away(),
+                Err(_) => return wrote,
             }
-            return read;
         }
+        read
     }
 
-    /// From the ring into something else.
-    fn drain(&self, slot: &Slot) -> isize {
-        let &Call { from: fd, to, len, .. } = self;
-        loop {
-            if nap::is_kept(READER.inode()) {
-                return first_byte(to);
+    /// Positions, flags and files that do not wait; and files of which the kernel says whether it splices from them.
+    fn asks_kernel(&self) -> bool {
+        /// `SPLICE_F_MOVE`, `SPLICE_F_MORE`, `SPLICE_F_GIFT`.
+        const OF_NO_MEANING: u32 = 1 | 4 | 8;
+        const F_GETFL: u32 = 3;
+        let has_meaning = match self.kernel {
+            Kernel::Splice { from_at, to_at, flags } => {
+                !from_at.is_null() || !to_at.is_null() || flags & !OF_NO_MEANING != 0
             }
-            let held = Held::all();
-            let Some(waiting) = slot.waiting(len.min(PIECE)) else {
-                drop(held);
-                return self.again(&READER);
-            };
-            let is_empty = waiting.stretches[0].1 == 0;
-            let moved = if is_empty { 0 } else { put(to, &waiting) };
-            if moved > 0 {
-                take(slot, fd, &waiting, moved.cast_unsigned(), held);
-                return moved;
-            }
-            drop(held);
-            let answer = match moved {
-                0 | kernel::EAGAIN if !self.waits => kernel::EAGAIN,
-                0 => match wait_for_bytes(slot, fd) {
-                    Some(answer) => return answer,
-                    None => 0,
-                },
-                kernel::EAGAIN => wait_to_write(to),
-                kernel::EPIPE => kernel::EPIPE,
-                _ => return self.as_kernel_has_it(),
-            };
-            if answer != 0 {
-                return answer;
-            }
-        }
+            // The kernel takes nothing from a pipe here.
+            Kernel::Sendfile { at } => !at.is_null() || !is_file(self.from),
+        };
+        let is_special = |fd| {
+            let flags = kernel::fcntl(fd, F_GETFL, 0);
+            flags < 0 || flags as u32 & (k::O_NONBLOCK | k::O_APPEND) != 0
+        };
+        has_meaning || self.len == 0 || is_special(self.from) || is_special(self.to) || !can_be_read(self.from)
     }
 
     /// As the kernel does it, at most so many bytes.
     #[inline(never)]
     fn in_kernel(&self, len: usize) -> isize {
-        match self.kernel {
+        let moved = match self.kernel {
             Kernel::Splice { from_at, to_at, flags } => kernel::splice(self.from, from_at, self.to, to_at, len, flags),
             Kernel::Sendfile { at } => kernel::sendfile(self.to, self.from, at, len),
-        }
+        };
+        tally::count(self.from, Direction::Read, moved);
+        tally::count(self.to, Direction::Written, moved)
     }
 
-    /// The stream of this end has gone back.
-    fn again(&self, end: &End) -> isize {
-        if retreat::follow(end) { self.in_kernel(self.len) } else { kernel::EMFILE }
-    }
-
-    /// The kernel has its own words for what cannot be moved so.
     fn as_kernel_has_it(&self) -> isize {
         let name = if matches!(self.kernel, Kernel::Sendfile { .. }) { c"sendfile" } else { c"splice" };
         if retreat::before_a_call(Fate::called(name)) { self.in_kernel(self.len) } else { kernel::EMFILE }
     }
-
-    /// What an earlier call has left comes first.
-    fn kept_first(&self) -> isize {
-        nap::pay(self.from, READER.inode());
-        if nap::is_kept_by_this_process(READER.inode()) { first_byte(self.to) } else { self.in_kernel(self.len) }
-    }
 }
 
-/// The ring was frozen when these bytes had come into it, uncounted: they go through the kernel, whoever interrupts.
-fn put_behind(fd: c_int, free: &Part, len: usize) {
-    let mut stretches = free.stretches.iter().map(|&(base, part)| (base.cast_const(), part));
-    let mut left = len;
-    while !retreat::follow(&WRITER) {}
-    while left > 0
-        && let Some((base, part)) = stretches.next()
-    {
-        let part = part.min(left);
-        let mut done = 0;
-        while done < part {
-            match kernel::write(fd, base.wrapping_add(done), part - done) {
-                moved @ 1.. => done += moved.cast_unsigned(),
-                kernel::EINTR => {}
-                _ => return,
-            }
-        }
-        left -= part;
-    }
+fn is_file(fd: c_int) -> bool {
+    kernel::kind_of(fd).is_some_and(|(kind, _)| kind == k::S_IFREG || kind == k::S_IFBLK)
 }
 
-/// The first bytes of those that waited have arrived elsewhere.
-fn take(slot: &Slot, fd: c_int, waiting: &Part, moved: usize, held: Held) {
-    if slot.is_drained(waiting, moved) {
-        READER.tally.moved(moved);
-        return stream::let_writer_know(slot);
-    }
-    nap::owe(READER.inode(), moved);
-    drop(held);
-    while !retreat::follow(&READER) {}
-    nap::pay(fd, READER.inode());
+/// Files that the kernel splices from.
+fn can_be_read(fd: c_int) -> bool {
+    is_file(fd) || can_take_all(fd)
 }
 
-/// As much as the other file takes now; `EAGAIN` if that is nothing.
-fn put(to: c_int, part: &Part) -> isize {
-    let [first, rest] = part.stretches.map(|(base, len)| (base.cast_const(), len));
-    let Some(other) = attached_output(to) else {
-        return match kernel::write_now(to, [first, rest]) {
-            // A file system that has to look for room first. It waits for no other process.
-            kernel::EAGAIN if !kernel::is_full(to) => kernel::write(to, first.0, first.1),
-            moved => moved,
-        };
-    };
-    let Moved::Bytes(moved) = other.put(first.0, first.1) else { return kernel::EAGAIN };
-    WRITER.tally.moved(moved);
-    stream::ring(other, to);
-    moved.cast_signed()
-}
-
-/// The ring of the output, if that is where it goes and its reader is there.
-fn attached_output(to: c_int) -> Option<&'static Slot> {
-    let slot = WRITER.slot().filter(|_| WRITER.is_at(to) && WRITER.stage() == Stage::Ring)?;
-    if slot.space.0.load(Relaxed) & READER_GONE != 0 {
-        retreat::because_of(&WRITER, Fate::Untold);
-        return None;
-    }
-    Some(slot)
-}
-
-/// 0, or why not.
-fn wait_to_write(to: c_int) -> isize {
-    let Some(other) = attached_output(to) else { return kernel::wait_until_not_full(to) };
-    stream::ring(other, to);
-    if other.free(1).is_none() {
-        return if retreat::follow(&WRITER) { 0 } else { kernel::EMFILE };
-    }
-    // What else ends a sleep is looked at by the next attempt.
-    match stream::wait_for_room(other, to, PIECE, false) {
-        kernel::EINTR => kernel::EINTR,
-        _ => 0,
-    }
-}
-
-/// `None`: look at the ring again. Otherwise what the call returns.
-fn wait_for_bytes(slot: &Slot, fd: c_int) -> Option<isize> {
-    let mut byte = 0;
-    stream::wait_for_bytes(slot, fd, &raw mut byte, None).filter(|&answer| {
-        if answer == 1 {
-            // Of the stream, which has gone back meanwhile.
-            nap::keep(READER.inode(), byte);
-        }
-        answer != 1
+/// Files that fail only when the other side is gone.
+fn can_take_all(fd: c_int) -> bool {
+    const NULL: u64 = 1 << 8 | 3;
+    kernel::kind_of(fd).is_some_and(|(kind, device)| {
+        kind == k::S_IFIFO || kind == k::S_IFSOCK || (kind == k::S_IFCHR && device == NULL)
     })
-}
-
-/// A byte that an earlier call has left.
-fn first_byte(to: c_int) -> isize {
-    let mut byte = 0;
-    nap::deliver_kept(&raw mut byte);
-    let moved = match WRITER.is_at(to) {
-        true => super::write_output(to, &raw const byte, 1),
-        false => kernel::write(to, &raw const byte, 1),
-    };
-    if moved != 1 {
-        nap::keep(READER.inode(), byte);
-    }
-    moved
 }

@@ -74,7 +74,7 @@ pub(super) fn write(slot: &Slot, fd: c_int, source: *const u8, len: usize) -> is
 
 /// Wakes the reader if it sleeps. The exchange that counted the bytes is a full fence (edge E3). A handler must not come between
 /// the word and the byte: it could move the stream in front of that byte. One that has come before has moved it already.
-pub(super) fn ring(slot: &Slot, fd: c_int) {
+fn ring(slot: &Slot, fd: c_int) {
     let state = &slot.sleep.0;
     if state.load(SeqCst) == sleep::ASLEEP {
         let _held = Held::all();
@@ -88,7 +88,7 @@ pub(super) fn ring(slot: &Slot, fd: c_int) {
     }
 }
 
-pub(super) fn wait_for_room(slot: &Slot, fd: c_int, len: usize, has_written: bool) -> isize {
+fn wait_for_room(slot: &Slot, fd: c_int, len: usize, has_written: bool) -> isize {
     let cpu = kernel::cpu();
     slot.note_writers_cpu(cpu);
     if wait::without_sleep(&WRITER, || slot.room_for(len), slot.reader_is_on(cpu)) {
@@ -207,7 +207,7 @@ fn take_bell(slot: &Slot, fd: c_int, target: *mut u8) -> Option<isize> {
     result.filter(|&result| result != kernel::EFAULT || nap::is_kept(READER.inode()))
 }
 
-pub(super) fn let_writer_know(slot: &Slot) {
+fn let_writer_know(slot: &Slot) {
     let word = &slot.space.0;
     if word.load(SeqCst) & WRITER_WAITS != 0 {
         word.fetch_and(!WRITER_WAITS, SeqCst);
@@ -217,7 +217,7 @@ pub(super) fn let_writer_know(slot: &Slot) {
 }
 
 /// `None`: look at the ring again. Otherwise what the call returns.
-pub(super) fn wait_for_bytes(slot: &Slot, fd: c_int, target: *mut u8, bell: Option<c_int>) -> Option<isize> {
+fn wait_for_bytes(slot: &Slot, fd: c_int, target: *mut u8, bell: Option<c_int>) -> Option<isize> {
     let cpu = kernel::cpu();
     slot.note_readers_cpu(cpu);
     if wait::without_sleep(&READER, || slot.bytes_waiting(), slot.writer_is_on(cpu)) {

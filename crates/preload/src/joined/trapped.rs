@@ -9,31 +9,64 @@
 use core::arch::global_asm;
 use core::ffi::c_int;
 use core::ops::Range;
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use linux_raw_sys::general as k;
 use millstream_sys::fate::Fate;
 
 use super::end::{READER, WRITER};
 use super::{guard, kernel, other_names, retreat};
+use crate::confining;
 
-// Where a call that may be made goes on. It has the program's registers, and below what its function may have put behind the end of
-// its stack (the red zone of the ABI) the place of the instruction after it. A system call leaves nothing in r11.
+// Where a call that may be made goes on: with the program's registers, flags and stack, on which nothing is written, because what lies
+// behind its end may be the program's (the red zone of the ABI) or the frame of the signal. The way back is found by the stack's
+// address. A system call leaves nothing in rcx and r11, and what looks for the way back changes no flag.
 global_asm!(
     ".pushsection .text.millstream_trapped,\"ax\",@progbits",
     ".globl millstream_trapped",
     ".hidden millstream_trapped",
     "millstream_trapped:",
     "syscall",
-    "mov r11, [rsp]",
-    "lea rsp, [rsp + {below}]",
+    "mov rcx, [rip + {ways}]",
+    "lea rcx, [rcx + rsp]",
+    "jrcxz 2f",
+    "mov rcx, [rip + {ways} + 16]",
+    "lea rcx, [rcx + rsp]",
+    "jrcxz 3f",
+    "mov rcx, [rip + {ways} + 32]",
+    "lea rcx, [rcx + rsp]",
+    "jrcxz 4f",
+    "mov r11, [rip + {ways} + 56]",
+    "mov qword ptr [rip + {ways} + 48], 0",
+    "jmp r11",
+    "2: mov r11, [rip + {ways} + 8]",
+    "mov [rip + {ways}], rcx",
+    "jmp r11",
+    "3: mov r11, [rip + {ways} + 24]",
+    "mov [rip + {ways} + 16], rcx",
+    "jmp r11",
+    "4: mov r11, [rip + {ways} + 40]",
+    "mov [rip + {ways} + 32], rcx",
     "jmp r11",
     ".popsection",
-    below = const BELOW,
+    ways = sym WAYS_BACK,
 );
 
-/// The red zone, and one word.
-const BELOW: u64 = 128 + 8;
+/// Calls on their way, each by the negative address of its stack, or 0, and the instruction behind it. More than one only where a handler
+/// has interrupted a call that waits.
+static WAYS_BACK: [[AtomicU64; 2]; 4] = [const { [const { AtomicU64::new(0) }; 2] }; 4];
+
+/// Notes the way back of a call. `false`: there are too many, or handlers have jumped out of them.
+fn note_way_back(stack: u64, instruction: u64) -> bool {
+    let key = stack.wrapping_neg();
+    let is_key = |wanted: u64| move |way: &&[AtomicU64; 2]| way[0].load(Relaxed) == wanted;
+    let free = WAYS_BACK.iter().find(is_key(key)).or_else(|| WAYS_BACK.iter().find(is_key(0)));
+    free.map(|[place, way]| {
+        way.store(instruction, Relaxed);
+        place.store(key, Relaxed);
+    })
+    .is_some()
+}
 
 unsafe extern "C" {
     fn millstream_trapped();
@@ -63,23 +96,27 @@ mod register {
     pub(super) const RIP: usize = 21;
 }
 
-/// In the handler of SIGSYS: the call that was about to be made.
-pub(super) fn on_call(context: &mut [u64; 22]) {
+/// In the handler of SIGSYS, in which all signals are held back: the call that was about to be made, by this architecture's numbers or
+/// others.
+pub(super) fn on_call(context: &mut [u64; 22], architecture: u32) {
+    const X86_64: u32 = 0xc000_003e;
     /// The length of the instruction, behind which the program stands.
-    const SYSCALL: u64 = 2;
+    const CALL: u64 = 2;
     let [number, first, second] = [register::RAX, register::RDI, register::RSI].map(|at| context[at] as usize);
-    let is_harmless = touches_no_end(number, first, second);
-    if !is_harmless && !retreat::before_a_call(Fate::Code) {
-        context[register::RAX] = kernel::EMFILE as u64;
-    } else if !guard::are_up() {
-        // Nothing is attached any more, so the instruction is done again.
-        context[register::RIP] -= SYSCALL;
-    } else {
-        let stack = context[register::RSP] - BELOW;
-        // SAFETY: free room of the program's own stack.
-        unsafe { (stack as *mut u64).write(context[register::RIP]) };
-        context[register::RSP] = stack;
+    let way_back = context[register::RIP];
+    let is_harmless = architecture == X86_64 && touches_no_end(number, first, second);
+    if is_harmless && guard::are_up() && note_way_back(context[register::RSP], way_back) {
         context[register::RIP] = millstream_trapped as *const () as u64;
+        return;
+    }
+    if architecture == X86_64 {
+        confining::before_own_call(number, first);
+    }
+    // Signals are let in before the next attempt: the instruction is done again, and trapped again.
+    if guard::are_up() && retreat::try_before_a_call(Fate::Code) == Some(false) {
+        context[register::RAX] = kernel::EMFILE as u64;
+    } else {
+        context[register::RIP] = way_back - CALL;
     }
 }
 
