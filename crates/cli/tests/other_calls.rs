@@ -26,6 +26,9 @@ fn share_of(options: &[&str], between: &str) -> f64 {
     assert_eq!(said(&seen, "read"), [MANY], "{between}: {seen:?}");
     assert!(seen.stdout.split_whitespace().all(|status| status == "0"), "{between}: {seen:?}");
     let stats = statistics(&stats);
+    for pipe in stats["pipes"].as_array().unwrap().iter().filter(|pipe| pipe["origin"] == "pipe") {
+        assert_eq!(pipe["bytes"], MANY, "{between}: {pipe}");
+    }
     in_ring(&stats) as f64 / sum(&stats, |pipe| pipe["bytes"].as_u64()) as f64
 }
 

@@ -8,7 +8,7 @@ use millstream_sys::ledger::Direction;
 
 use super::end::{End, READER, Stage, WRITER};
 use super::faults::copy;
-use super::slot::Slot;
+use super::slot::{PIPE_BUF, Slot};
 use super::spliced::{Call, Kernel};
 use super::{advance_reader, advance_writer, announces, kernel, meet, notice, other_names, retreat, tally};
 use super::{read_input, write_output};
@@ -16,8 +16,6 @@ use crate::glibc;
 
 /// `struct iovec`: an address and a length.
 type Piece = [usize; 2];
-/// Writes of up to this many bytes are not mixed with others (`pipe(7)`).
-const PIPE_BUF: usize = 4096;
 /// `IOV_MAX`.
 const PIECES: usize = 1024;
 
@@ -89,7 +87,12 @@ fn in_turn(end: &End, fd: c_int, pieces: *const Piece, count: usize) -> Option<i
     }
     let mut done = 0_usize;
     for at in 0..count {
-        let [base, len] = piece(at)?;
+        let [base, len] = match piece(at) {
+            Some(piece) => piece,
+            // A handler has taken the list away.
+            None if done > 0 => break,
+            None => return None,
+        };
         if len == 0 {
             continue;
         }

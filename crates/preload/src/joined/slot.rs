@@ -18,7 +18,7 @@ const FROZEN: u64 = 1 << 63;
 /// A long copy is made known in pieces of this size, so that the other side can begin.
 const PIECE: usize = 32 << 10;
 /// Writes of up to this many bytes are not mixed with others (`pipe(7)`).
-const PIPE_BUF: usize = 4096;
+pub(super) const PIPE_BUF: usize = 4096;
 /// The largest ring.
 pub(super) const RING_LIMIT: usize = RING_BYTES;
 

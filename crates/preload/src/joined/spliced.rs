@@ -10,6 +10,7 @@ use linux_raw_sys::general as k;
 use millstream_sys::fate::Fate;
 use millstream_sys::ledger::Direction;
 
+use super::calls::{read_from_kernel, write_to_kernel};
 use super::end::{READER, Stage, WRITER};
 use super::{advance_reader, advance_writer, announces, read_input, write_output};
 use super::{kernel, meet, notice, other_names, retreat, tally};
@@ -78,13 +79,13 @@ impl Call {
         moved
     }
 
-    /// A signal ends it before anything was read, or is handled meanwhile.
+    /// Before anything was read a signal ends the call; afterwards its handler runs, and the bytes arrive.
     fn through_buffer(&self, reads: bool, writes: bool) -> isize {
         let mut buffer = [0_u8; PIECE];
         let (start, len) = (buffer.as_mut_ptr(), self.len.min(PIECE));
         let read = match reads {
             true => read_input(self.from, start, len, None),
-            false => notice::passed(&READER, self.from, kernel::read(self.from, start, len)),
+            false => notice::passed(&READER, self.from, read_from_kernel(self.from, start, len)),
         };
         let Ok(all) = usize::try_from(read) else { return read };
         let mut done = 0;
@@ -92,12 +93,12 @@ impl Call {
             let (rest, left) = (start.wrapping_add(done).cast_const(), all - done);
             let wrote = match writes {
                 true => write_output(self.to, rest, left),
-                false => notice::passed(&WRITER, self.to, kernel::write(self.to, rest, left)),
+                false => notice::passed(&WRITER, self.to, write_to_kernel(self.to, rest, left)),
             };
             match usize::try_from(wrote) {
                 Ok(wrote) => done += wrote,
                 Err(_) if wrote == kernel::EINTR || wrote == kernel::ENOMEM => {}
-                // Without its reader; a handler has changed its mode.
+                // A signal handler has set `O_NONBLOCK`, and the bytes are in hand.
                 Err(_) if wrote == kernel::EAGAIN => kernel::give_the_cpu_away(),
                 Err(_) => return wrote,
             }
