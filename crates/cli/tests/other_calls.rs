@@ -79,6 +79,20 @@ fn spliced_bytes_come_from_files() {
     }
 }
 
+/// libgcc, which each of them loads, has the code of a return from a signal handler among its constants.
+#[test]
+fn program_in_cpp_is_attached() {
+    let scratch = Scratch::new();
+    let source = "#include <iostream>\n#include <vector>\n#include <unistd.h>\nint main() {\n\
+                  std::vector<char> room(65536);\nssize_t got;\n\
+                  while ((got = read(0, room.data(), room.size())) > 0)\n\
+                  if (!std::cout.write(room.data(), got)) return 1;\nreturn got < 0 || !std::cout.flush();\n}";
+    let program = scratch.compile("g++", "copy.cc", source, &[]);
+    let loaded = output(std::process::Command::new("ldd").arg(&program)).stdout;
+    assert!(loaded.contains("libgcc_s"), "{loaded}");
+    assert_eq!(mostly(|| share_of(&[], &program) > 0.5), can_join());
+}
+
 /// The kernel splices to a file, and says whether it can: to one that appends it cannot, and nothing is moved then.
 #[test]
 fn splice_to_a_file_is_the_kernels() {
