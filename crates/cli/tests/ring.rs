@@ -307,14 +307,17 @@ fn why_a_pipe_stays_with_the_kernel_is_told() {
         assert_eq!(told(&format!("$E write {MANY} call | $E read 0 call"))["path"], "kernel");
         return;
     }
-    let threads = "import threading, os, sys; t = threading.Thread(target=sys.stdin.buffer.read); t.start(); t.join()";
+    // Another thread has the input as well, and watches it.
+    let threads = "import threading, os, select\n\
+                   t = threading.Thread(target=lambda: select.epoll().poll(0.01)); t.start(); t.join()\n\
+                   e = select.epoll(); e.register(0)\nwhile os.read(0, 65536): pass";
     for (script, end, expected) in [
         (format!("$E write {MANY} call | $A read 0 call"), "written", "other_side"),
         (format!("$A write {MANY} call | $E read 0 call"), "read", "other_side"),
         (format!("$E write {MANY} call | ($E read 0 call; :)"), "written", "shared"),
         // What it does while nobody could join it does not matter.
         (format!("$E write {MANY} call 4194304 poll | $A read 0 call"), "written", "other_side"),
-        (format!("$E write {MANY} call | python3 -c '{threads}'"), "read", "threads"),
+        (format!("$E write {MANY} call | python3 -c '{threads}'"), "read", "called epoll_ctl"),
         ("$E write 1000 call | $E read 0 call".to_owned(), "written", "little"),
         ("$E write 1000 call | $E read 0 call".to_owned(), "read", "little"),
         (format!("$C harmless $E write {MANY} call | $E read 0 call"), "written", "seccomp"),

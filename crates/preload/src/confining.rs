@@ -23,7 +23,7 @@ const PR_SET_SECCOMP: usize = 22;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prctl(option: c_int, second: usize, third: usize, fourth: usize, fifth: usize) -> c_int {
     let confines = is_confining(option as usize);
-    if !leaves(confines, c"prctl") {
+    if !leaves(confines, c"prctl", NR_PRCTL, option as usize) {
         return glibc::returned(Err(millstream_sys::Errno::MFILE));
     }
     // SAFETY: the caller's promise.
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn syscall() {
 extern "C" fn before(number: usize, first: usize) -> isize {
     const EMFILE: isize = -24;
     let confines = number == NR_SECCOMP || (number == NR_PRCTL && is_confining(first));
-    if leaves(confines, c"syscall") { 0 } else { EMFILE }
+    if leaves(confines, c"syscall", number, first) { 0 } else { EMFILE }
 }
 
 /// Also where a program traps system calls itself: the kernel does that for one at a time.
@@ -102,8 +102,8 @@ extern "C" fn failed(answer: isize) -> isize {
 }
 
 /// `false`: the call is not to be made, as a pipe could not be given back.
-fn leaves(confines: bool, called: &CStr) -> bool {
-    if !joined::leaves(confines, called) {
+fn leaves(confines: bool, called: &CStr, number: usize, first: usize) -> bool {
+    if !joined::leaves(confines, called, number, first) {
         return false;
     }
     if confines {

@@ -101,6 +101,12 @@ fn failed(answer: isize) -> isize {
     -1
 }
 
+/// What the last call of this thread that failed has left in errno, as the kernel answers it.
+pub(crate) fn last_error() -> isize {
+    // SAFETY: the C library gives every thread its own, always valid.
+    -(unsafe { *errno_location() } as isize)
+}
+
 /// The program's environment as it is now.
 pub(crate) fn environment() -> *const *const c_char {
     // SAFETY: the C library's variable; it is read once, and programs that change it while others read have the same
@@ -176,6 +182,16 @@ impl Behind {
             // SAFETY: the same size, as checked above; what is there instead has the same type.
             return unsafe { core::mem::transmute_copy::<usize, F>(&next) };
         }
+        // SAFETY: the caller's promise.
+        unsafe { self.glibcs() }
+    }
+
+    /// The function, whatever is attached.
+    ///
+    /// # Safety
+    /// As for [`function`](Self::function).
+    pub(crate) unsafe fn glibcs<F: Copy>(&self) -> F {
+        const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
         let mut address = self.address.load(Relaxed);
         if address.is_null() {
             address = self.find();

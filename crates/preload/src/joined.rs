@@ -41,13 +41,14 @@ mod spliced;
 mod stdio;
 mod stream;
 mod tally;
+mod threads;
 mod trapped;
 mod wait;
 mod watched;
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 
 use millstream_sys::fate::Fate;
 use millstream_sys::pipe;
@@ -55,9 +56,10 @@ use millstream_sys::settings::{OLDER_PIPES, Ring, Settings};
 
 use crate::descriptor::borrow;
 use calls::{Calls, has_one_thread, read_from_kernel, write_to_kernel};
-use end::{READER, Stage, WRITER};
+use end::{End, READER, Stage, WRITER};
 use signals::Held;
 use slot::Slot;
+use threads::OwnPage;
 
 pub(crate) use brief::{expect_starts, is_brief, know};
 pub(crate) use confined::{leaves, stop_wanting};
@@ -79,8 +81,8 @@ const OFTEN: u64 = 8;
 /// standard streams, and the first that bash gives to a process substitution.
 const INHERITED: [c_int; 4] = [0, 1, 3, 63];
 
-/// A page that is wiped in every forked child; 1 in the process that put its guards up. Null before that: a child may join as well.
-static OWN: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
+/// A page that is wiped in every forked child. Null before the process has a reason to know its children from itself.
+static OWN: AtomicPtr<OwnPage> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Which run this is, and [`AFTER`] how many bytes its pipes are joined. Zeros: it attaches none.
 static RUN: [AtomicU64; RUN_WORDS] = [const { AtomicU64::new(0) }; RUN_WORDS];
@@ -127,15 +129,23 @@ pub(crate) fn has_some_bytes(fd: c_int) -> bool {
 
 /// Tells this process from children that it forks from now on.
 fn mark_own_process() -> bool {
+    own_page().is_some_and(|own| {
+        own.is_own.store(1, Relaxed);
+        true
+    })
+}
+
+/// What is this process's own. Made by the only thread there is.
+fn own_page() -> Option<&'static OwnPage> {
     if OWN.load(Relaxed).is_null() {
-        let Some(own) = kernel::page_of_this_process() else { return false };
-        OWN.store(core::ptr::from_ref(own).cast_mut(), Relaxed);
+        let page = kernel::page_of_this_process()?.cast::<OwnPage>();
+        OWN.store(page, Relaxed);
+        // A process that is asked before it has begun anything is no child.
+        // SAFETY: a page of zeros that lasts.
+        unsafe { &*page }.is_own.store(1, Relaxed);
     }
-    // SAFETY: a page that lasts.
-    if let Some(own) = unsafe { OWN.load(Relaxed).as_ref() } {
-        own.store(1, Relaxed);
-    }
-    true
+    // SAFETY: null, or a page that lasts.
+    unsafe { OWN.load(Relaxed).as_ref() }
 }
 
 /// Before this process becomes another program. `false`: a pipe cannot be given back, because no file can be opened for it.
@@ -179,7 +189,7 @@ fn worth_a_long_look() -> u64 {
 /// Whether this is not a forked child of the process that put its guards up.
 fn is_own_process() -> bool {
     // SAFETY: null, or a page that lasts.
-    unsafe { OWN.load(Relaxed).as_ref() }.is_none_or(|own| own.load(Relaxed) == 1)
+    unsafe { OWN.load(Relaxed).as_ref() }.is_none_or(|own| own.is_own.load(Relaxed) == 1)
 }
 
 /// Whether there is one thread, in the process that put the guards up.
@@ -187,16 +197,22 @@ fn is_alone() -> bool {
     has_one_thread() && is_own_process()
 }
 
-fn leave_if_not_alone(end: &end::End) {
+fn leave_if_not_alone(end: &End) {
     if end.is_promised() {
         // Several threads know that each end is used by one of them at a time, and no child uses it.
-    } else if !has_one_thread() {
-        retreat::all(Fate::Threads);
     } else if !is_own_process() {
-        forget_parents();
-        // What it begins from now on is its own.
-        mark_own_process();
+        begin_as_child();
+    } else if !has_one_thread() && !threads::are_there() {
+        // They were made past this library.
+        retreat::all(Fate::Threads);
     }
+}
+
+fn begin_as_child() {
+    let _held = Held::all();
+    forget_parents();
+    // What it begins from now on is its own.
+    mark_own_process();
 }
 
 /// In a forked child: the memory of its parent's pipes is not there.
@@ -217,7 +233,27 @@ fn forget_parents() {
 /// With a bell, of a promised end, it may return [`promised::RUNG`] instead of sleeping.
 #[inline(never)]
 fn read_input(fd: c_int, buffer: *mut u8, len: usize, bell: Option<c_int>) -> isize {
-    READER.uses.during(|| read_joined(fd, buffer, len, bell))
+    match READER.uses.during(|| read_joined(fd, buffer, len, bell)) {
+        Some(moved) => moved,
+        None if leave_to_threads(&READER) => read_from_kernel(fd, buffer, len),
+        None => kernel::EMFILE,
+    }
+}
+
+/// Another thread has this end. `false`: its pipe could not be given back, because no file can be opened for it.
+#[cold]
+fn leave_to_threads(end: &'static End) -> bool {
+    if !is_own_process() {
+        begin_as_child();
+        return true;
+    }
+    retreat::because_of(end, Fate::Threads);
+    let is_left = retreat::follow(end);
+    let _held = Held::all();
+    if is_left && end.stage() != Stage::Ring {
+        end.give_up();
+    }
+    is_left
 }
 
 /// Before a call that takes bytes out of the input: a step nearer to the ring.
@@ -248,7 +284,11 @@ fn read_joined(fd: c_int, buffer: *mut u8, len: usize, bell: Option<c_int>) -> i
 
 #[inline(never)]
 fn write_output(fd: c_int, buffer: *const u8, len: usize) -> isize {
-    WRITER.uses.during(|| write_joined(fd, buffer, len))
+    match WRITER.uses.during(|| write_joined(fd, buffer, len)) {
+        Some(moved) => moved,
+        None if leave_to_threads(&WRITER) => write_to_kernel(fd, buffer, len),
+        None => kernel::EMFILE,
+    }
 }
 
 /// Before a call that puts so many bytes into the output: a step nearer to the ring.

@@ -534,7 +534,7 @@ static void own_exec(void) {
     X("copy_file_range", "copy_file_range", int file = file_of_stream(SOME); CHECK((is_writer ? copy_file_range(file, 0, fd, 0, SOME, 0) : copy_file_range(fd, 0, file, 0, SOME, 0)) == -1)) \
     X("process_vm_readv", "process_vm_readv", VM(process_vm_readv(getpid(), &to, 1, &from, 1, 0))) \
     X("process_vm_writev", "process_vm_writev", VM(process_vm_writev(getpid(), &from, 1, &to, 1, 0))) \
-    X("syscall", "syscall", CHECK(syscall(SYS_getpid) == getpid())) \
+    X("syscall", "syscall", CHECK(syscall(SYS_getpid) == getpid() && syscall(SYS_getpgid, 0) == getpgrp())) \
     X("epoll_ctl", "epoll_ctl", watched()) \
     X("dup", "dup", descriptor(dup(fd))) \
     X("dup2", "dup2", descriptor(dup2(fd, 50))) \
@@ -557,8 +557,8 @@ static void own_exec(void) {
     X("daemon", "daemon", CHECK(daemon(1, 1) == 0)) \
     X("forkpty", "forkpty", in_terminal()) \
     X("wordexp", "wordexp", with_words()) \
-    X("pthread_create", "pthread_create", threaded(0)) \
-    X("thrd_create", "thrd_create", threaded(1)) \
+    X("pthread_create", "stays", threaded(0)) \
+    X("thrd_create", "stays", threaded(1)) \
     X("aio_read", "aio_read", asynchronous()) \
     X("aio_write", "aio_write", struct aiocb request = {.aio_fildes = -1}; CHECK(aio_write(&request) == 0 || errno == EBADF)) \
     X("aio_fsync", "aio_fsync", struct aiocb request = {.aio_fildes = -1}; CHECK(aio_fsync(O_SYNC, &request) == -1)) \
@@ -591,7 +591,7 @@ static void own_exec(void) {
     X("setns", "setns", in_namespace()) \
     X("dlopen", "dlopen", CHECK(dlopen("libm.so.6", RTLD_NOW))) \
     X("dlmopen", "dlmopen", CHECK(dlmopen(LM_ID_BASE, "libm.so.6", RTLD_NOW))) \
-    X("prctl", "prctl", char name[16]; CHECK(prctl(PR_GET_NAME, name) == 0)) \
+    X("prctl", "prctl", char name[16]; CHECK(prctl(PR_GET_NAME, name) == 0 && prctl(PR_GET_DUMPABLE) >= 0)) \
     X("setuid", "setuid", CHECK(setuid(geteuid()) == 0)) \
     X("setgid", "setgid", CHECK(setgid(getegid()) == 0)) \
     X("seteuid", "seteuid", CHECK(seteuid(geteuid()) == 0)) \
@@ -609,18 +609,18 @@ static void own_exec(void) {
     X("prlimit", "prlimit", limited(1)) \
     X("chroot", "chroot", CHECK(chroot("/") == 0)) \
     X("pivot_root", "pivot_root", CHECK(pivot_root("/nowhere", "/nowhere") == -1)) \
-    X("sigaction", "sigaction", struct sigaction action = {.sa_handler = on_signal}; CHECK(sigaction(SIGUSR1, &action, 0) == 0)) \
-    X("signal", "signal", CHECK(signal(SIGUSR1, SIG_IGN) != SIG_ERR)) \
-    X("sysv_signal", "sysv_signal", CHECK(sysv_signal(SIGUSR1, SIG_IGN) != SIG_ERR)) \
+    X("sigaction", "stays", struct sigaction action = {.sa_handler = on_signal}; CHECK(sigaction(SIGUSR1, &action, 0) == 0)) \
+    X("signal", "stays", CHECK(signal(SIGUSR1, SIG_IGN) != SIG_ERR)) \
+    X("sysv_signal", "stays", CHECK(sysv_signal(SIGUSR1, SIG_IGN) != SIG_ERR)) \
     X("sigset", "sigset", CHECK(sigset(SIGUSR1, SIG_IGN) != SIG_ERR)) \
-    X("sigignore", "sigignore", CHECK(sigignore(SIGUSR1) == 0)) \
-    X("siginterrupt", "siginterrupt", CHECK(siginterrupt(SIGUSR1, 1) == 0)) \
+    X("sigignore", "stays", CHECK(sigignore(SIGUSR1) == 0)) \
+    X("siginterrupt", "stays", CHECK(siginterrupt(SIGUSR1, 1) == 0)) \
     X("sigblock", "sigblock", sigblock(0)) \
     X("sigsetmask", "sigsetmask", sigsetmask(0)) \
     X("sighold", "sighold", CHECK(sighold(SIGUSR1) == 0)) \
     X("siglongjmp", "stays", static sigjmp_buf place; if (!sigsetjmp(place, 1)) siglongjmp(place, 1)) \
     X("SIGSEGV-jumped", "siglongjmp", siglongjmp(holds_sigsegv, 1)) \
-    X("sigsuspend", "sigaction", suspended()) \
+    X("sigsuspend", "sigsuspend", suspended()) \
     X("setcontext", "setcontext", other_context(1)) \
     X("swapcontext", "swapcontext", other_context(0)) \
     X("pthread_cancel", "pthread_cancel", cancelled()) \

@@ -226,22 +226,30 @@ pub(super) fn range_of_calls(glibc: &Range<usize>, own_code: usize) -> Option<Op
     if only_glibc_calls_the_kernel(glibc, own_code, &(0..usize::MAX)) {
         return Some(None);
     }
+    let allowed = allowed_range(glibc, own_code)?;
+    only_glibc_calls_the_kernel(glibc, own_code, &allowed).then_some(Some(allowed))
+}
+
+/// The shortest range that holds glibc and this library, whose own calls are never to be trapped.
+pub(super) fn allowed_range(glibc: &Range<usize>, own_code: usize) -> Option<Range<usize>> {
     let mut allowed = glibc.start..glibc.end.next_multiple_of(PAGE);
-    let is_complete = each_mapping(|mapping, _| {
+    each_mapping(|mapping, _| {
         if (mapping.start..mapping.end).contains(&own_code) {
             allowed = allowed.start.min(mapping.start)..allowed.end.max(mapping.end);
         }
         true
     });
-    // Calls of this library's own are never to be trapped.
-    let is_whole = is_complete && allowed.contains(&own_code);
-    (is_whole && only_glibc_calls_the_kernel(glibc, own_code, &allowed)).then_some(Some(allowed))
+    Some(allowed).filter(|allowed| allowed.contains(&own_code))
 }
 
 /// The same for code in these addresses.
+#[inline(never)] // as above
 fn only_glibc_calls_the_kernel(glibc: &Range<usize>, own_code: usize, among: &Range<usize>) -> bool {
     let mut module = Module::none();
     each_mapping(|mapping, access| {
+        if access != b'x' && mapping.path.is_empty() {
+            return true;
+        }
         module.go_on(mapping);
         let holds = |address: usize| (mapping.start..mapping.end).contains(&address);
         let name = mapping.path.rsplit(|&byte| byte == b'/').next().unwrap_or(&[]);
@@ -374,6 +382,7 @@ fn calls_in_block(at: usize, has_more: bool) -> u32 {
 }
 
 /// Calls `visit` with every mapping that has a path or can be executed, and `x` or another letter for that, until it says no.
+#[inline(never)] // its room is in no frame in which handlers are looked for
 fn each_mapping(mut visit: impl FnMut(&Mapping<'_>, u8) -> bool) -> bool {
     let file = kernel::open(c"/proc/self/maps", kernel::O_RDONLY | kernel::O_CLOEXEC);
     if file < 0 {
@@ -409,15 +418,25 @@ fn each_mapping(mut visit: impl FnMut(&Mapping<'_>, u8) -> bool) -> bool {
     is_clean
 }
 
+/// Where the mapping ends that this address is in.
+#[inline(never)] // as above
+pub(super) fn end_of_mapping(address: usize) -> Option<usize> {
+    let mut end = None;
+    each_mapping(|mapping, _| {
+        if (mapping.start..mapping.end).contains(&address) {
+            end = Some(mapping.end);
+        }
+        end.is_none()
+    });
+    end
+}
+
 /// `START-END rwxp OFFSET DEVICE INODE   PATH`
 fn visit_line(line: &[u8], visit: &mut impl FnMut(&Mapping<'_>, u8) -> bool) -> bool {
     let Some((start, rest)) = hexadecimal(line) else { return false };
     let Some((end, rest)) = rest.get(1..).and_then(hexadecimal) else { return false };
     let Some(&[_, readable, _, executable]) = rest.get(..4) else { return false };
     let path = rest.iter().position(|&byte| byte == b'/' || byte == b'[').and_then(|at| rest.get(at..)).unwrap_or(&[]);
-    if executable != b'x' && path.is_empty() {
-        return true;
-    }
     // Code that can be executed and not read cannot be judged.
     if executable == b'x' && readable != b'r' && !is_of_kernel(path) {
         return false;

@@ -1,7 +1,7 @@
 //! `read` and `write`, wherever they are called: by name, and inside glibc by stdio ([`super::stdio`]).
 //!
-//! In a process that has no pipe, and while it has several threads, a call goes on in glibc at once, and so stays a point of
-//! cancellation. glibc's own flag says whether there are several threads.
+//! In a process that has no pipe a call goes on in glibc at once. Where there are several threads a call that may sleep is glibc's own,
+//! and so stays a point of cancellation.
 
 use core::arch::naked_asm;
 use core::ffi::c_int;
@@ -10,8 +10,8 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering::Relaxed};
 use millstream_sys::ledger::Direction;
 
 use super::end::{READER, WRITER};
-use super::{kernel, nap, notice, other_names, read_input, stdio, tally, write_output};
-use crate::descriptor::borrow;
+use super::threads::{self, InCall};
+use super::{kernel, notice, other_names, read_input, stdio, tally, write_output};
 use crate::glibc::{self, Behind};
 use crate::{counted, names};
 
@@ -49,11 +49,8 @@ macro_rules! interposed {
                 naked_asm!(
                     "endbr64",
                     "cmp byte ptr [rip + {are_ours}], 0",
-                    "je 5f",
-                    "mov rax, [rip + {flag}]",
-                    "cmp byte ptr [rax], 0",
                     "jne {ours}",
-                    "5: push rdi",
+                    "push rdi",
                     "push rsi",
                     "push rdx",
                     "call {elsewhere}",
@@ -62,7 +59,6 @@ macro_rules! interposed {
                     "pop rdi",
                     "jmp rax",
                     are_ours = sym ARE_OURS,
-                    flag = sym SINGLE_THREADED,
                     ours = sym $ours,
                     elsewhere = sym $elsewhere,
                 )
@@ -138,9 +134,15 @@ fn interpose() -> bool {
         .is_some_and(|glibc| glibc.code.contains(&read) && glibc.code.contains(&write) && stdio::interpose(&glibc))
 }
 
-/// Whether this process has one thread, and its calls are ours.
+/// Whether the calls of this process are ours.
 pub(super) fn are_ours() -> bool {
-    ARE_OURS.load(Relaxed) && has_one_thread()
+    ARE_OURS.load(Relaxed)
+}
+
+/// They are glibc's from now on.
+pub(super) fn stop() {
+    STATE.store(Calls::Glibcs as u8, Relaxed);
+    ARE_OURS.store(false, Relaxed);
 }
 
 pub(super) fn has_one_thread() -> bool {
@@ -152,6 +154,7 @@ pub(super) fn has_one_thread() -> bool {
 /// `read(2)`. Beside its entry: the kernel leaves little of what it does not need in the cache.
 #[unsafe(link_section = ".text.millstream_joined")]
 pub(super) extern "C" fn read_here(fd: c_int, buffer: *mut u8, len: usize) -> isize {
+    let _call = InCall::of(fd);
     glibc::returned_from_kernel(if READER.is_at(fd) {
         read_input(fd, buffer, len, None)
     } else {
@@ -163,6 +166,7 @@ pub(super) extern "C" fn read_here(fd: c_int, buffer: *mut u8, len: usize) -> is
 /// `write(2)`. Beside its entry, as above.
 #[unsafe(link_section = ".text.millstream_joined")]
 pub(super) extern "C" fn write_here(fd: c_int, buffer: *const u8, len: usize) -> isize {
+    let _call = InCall::of(fd);
     glibc::returned_from_kernel(if WRITER.is_at(fd) {
         write_output(fd, buffer, len)
     } else {
@@ -172,26 +176,28 @@ pub(super) extern "C" fn write_here(fd: c_int, buffer: *const u8, len: usize) ->
 }
 
 pub(super) fn read_from_kernel(fd: c_int, buffer: *mut u8, len: usize) -> isize {
-    let moved = if nap::keeps() && len > 0 { read_kept(fd, buffer, len) } else { kernel::read(fd, buffer, len) };
-    tally::count(fd, Direction::Read, moved)
+    tally::count(fd, Direction::Read, read_by_kernel(fd, buffer, len))
 }
 
-/// As long as a byte is kept of some pipe that has gone back: if it is this one, that byte comes first.
+/// The same, not counted.
+pub(super) fn read_by_kernel(fd: c_int, buffer: *mut u8, len: usize) -> isize {
+    if threads::are_there() { by_glibc(&READ, fd, buffer, len) } else { kernel::read(fd, buffer, len) }
+}
+
+/// As a point of cancellation.
 #[cold]
-fn read_kept(fd: c_int, buffer: *mut u8, len: usize) -> isize {
-    if !borrow(&fd)
-        .and_then(millstream_sys::pipe::identity)
-        .is_some_and(|pipe| nap::is_kept_by_this_process(pipe.inode))
-    {
-        return kernel::read(fd, buffer, len);
-    }
-    let first = nap::deliver_kept(buffer);
-    if first != 1 || len == 1 || kernel::bytes_in(fd) == 0 {
-        return first;
-    }
-    first + kernel::read_now(fd, buffer.wrapping_add(1), len - 1).max(0)
+fn by_glibc(function: &Behind, fd: c_int, buffer: *mut u8, len: usize) -> isize {
+    // SAFETY: `read` and `write` have this type, but for what the buffer may be used for.
+    let function: unsafe extern "C-unwind" fn(c_int, *mut u8, usize) -> isize = unsafe { function.glibcs() };
+    // SAFETY: the caller's buffer; memory that is not there is the kernel's to refuse.
+    let moved = unsafe { function(fd, buffer, len) };
+    if moved < 0 { glibc::last_error() } else { moved }
 }
 
 pub(super) fn write_to_kernel(fd: c_int, buffer: *const u8, len: usize) -> isize {
-    tally::count(fd, Direction::Written, kernel::write(fd, buffer, len))
+    let moved = match threads::are_there() {
+        true => by_glibc(&WRITE, fd, buffer.cast_mut(), len),
+        false => kernel::write(fd, buffer, len),
+    };
+    tally::count(fd, Direction::Written, moved)
 }

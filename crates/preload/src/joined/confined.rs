@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use millstream_sys::confinement;
 use millstream_sys::fate::Fate;
 
-use super::{IS_WANTED, guard, own_run, retreat};
+use super::{IS_WANTED, guard, own_run, retreat, threads, trapped};
 
 /// Whether a filter that nobody has tried may forbid what joining takes. Asked once: one that is added later is seen as it comes.
 pub(super) fn may_not_join() -> bool {
@@ -33,10 +33,15 @@ pub(crate) fn stop_wanting() {
     IS_WANTED.store(false, Relaxed);
 }
 
-/// Before a call past glibc's guards, for which this stands. `false`: a pipe could not be given back.
-pub(crate) fn leaves(confines: bool, called: &CStr) -> bool {
+/// Before a system call past glibc's guards, for which this stands. `false`: a pipe could not be given back.
+pub(crate) fn leaves(confines: bool, called: &CStr, number: usize, first: usize) -> bool {
     if confines {
         stop_wanting();
+    } else if trapped::concerns_no_descriptor(number, first) {
+        return true;
+    }
+    if threads::are_there() && !guard::are_up() {
+        threads::note_any(Fate::called(called));
     }
     !(confines || guard::are_up()) || retreat::before_a_call(Fate::called(called))
 }

@@ -1,11 +1,11 @@
 //! Whether more programs want a CPU than there are: the share of its time for which this process could run and was not let
-//! (`/proc/PID/schedstat`, run-queue delay). A reader that spins beside two busy programs on two CPUs takes a third of what the
+//! (`/proc/thread-self/schedstat`, run-queue delay). A reader that spins beside two busy programs on two CPUs takes a third of what the
 //! slowest of them has. A sleeping one leaves the pipeline as fast as the kernel's.
 
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
-use super::kernel;
+use super::{kernel, threads};
 use super::wait::is_before;
 
 /// Cycles between two questions, about 2 milliseconds: a question takes 3 microseconds.
@@ -17,6 +17,8 @@ const LASTS: u64 = 16;
 const LASTS_MAX: u64 = 1024;
 
 static ASKED_AT: AtomicU64 = AtomicU64::new(0);
+/// The thread that asked then, whose numbers these are.
+static ASKED_BY: AtomicUsize = AtomicUsize::new(0);
 /// Nanoseconds for which the process has run, and for which it has waited, as of then.
 static RUN: AtomicU64 = AtomicU64::new(0);
 static WAITED: AtomicU64 = AtomicU64::new(0);
@@ -37,7 +39,7 @@ pub(super) fn is_there(now: u64) -> bool {
 
 #[cold]
 fn ask(now: u64) -> bool {
-    let is_first = ASKED_AT.swap(now, Relaxed) == 0;
+    let is_first = (ASKED_AT.swap(now, Relaxed) == 0) | (ASKED_BY.swap(threads::this(), Relaxed) != threads::this());
     let Some([run, waited]) = schedstat() else { return false };
     let (ran, did_wait) = (run.wrapping_sub(RUN.swap(run, Relaxed)), waited.wrapping_sub(WAITED.swap(waited, Relaxed)));
     let is_contended = !is_first && did_wait > (ran + did_wait) / PART;
@@ -55,7 +57,7 @@ fn ask(now: u64) -> bool {
 
 /// Two numbers of nanoseconds. `None`: the kernel does not count them.
 fn schedstat() -> Option<[u64; 2]> {
-    let file = kernel::open(c"/proc/self/schedstat", kernel::O_RDONLY | kernel::O_CLOEXEC);
+    let file = kernel::open(c"/proc/thread-self/schedstat", kernel::O_RDONLY | kernel::O_CLOEXEC);
     if file < 0 {
         return None;
     }

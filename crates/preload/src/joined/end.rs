@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 
 use millstream_sys::pipe;
 
@@ -59,6 +59,10 @@ pub(super) struct End {
     pub(super) uses: Uses,
     /// It is used only as [`super::promised`] says.
     pub(super) is_promised: AtomicBool,
+    /// A copy to or from its ring goes on.
+    pub(super) is_copying: OwnFlag,
+    /// The last thread whose copies were found to be safe where memory is not there ([`super::faults::would_catch`]).
+    pub(super) checked_thread: AtomicUsize,
     pub(super) patience: wait::Patience,
     pub(super) tally: tally::Tally,
     given_up: [AtomicU64; GIVEN_UP],
@@ -84,6 +88,8 @@ impl End {
             is_in_kernel: OwnFlag::new(),
             uses: Uses::new(),
             is_promised: AtomicBool::new(false),
+            is_copying: OwnFlag::new(),
+            checked_thread: AtomicUsize::new(0),
             patience: wait::Patience::new(),
             tally: tally::Tally::new(),
             given_up: [const { AtomicU64::new(0) }; GIVEN_UP],

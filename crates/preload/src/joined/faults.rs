@@ -16,7 +16,8 @@ use millstream_sys::fate::Fate;
 use millstream_sys::raw;
 
 use super::kernel::{self, Action};
-use super::{retreat, trapped};
+use super::end::End;
+use super::{retreat, threads, trapped};
 
 const SIGBUS: usize = 7;
 const SIGSEGV: usize = 11;
@@ -74,17 +75,74 @@ pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) -> bool {
     len == 0 || unsafe { millstream_copy(to, from, len) == 0 }
 }
 
-/// Whether the handler would be called for each fault of the calling code, and nobody would miss it: these signals are neither
-/// held back nor ignored, nor held back while another handler runs.
+/// Whether the handler would be called for each fault of the calling code: these signals are neither held back nor ignored. Where a
+/// thread or a handler of the program may hold them back, that is asked again before each copy.
 pub(super) fn can_be_caught() -> bool {
+    // A `poll` copies without asking, and is glibc's own where there are several threads.
+    if !threads::are_there() && !are_let_in() {
+        return false;
+    }
+    let (mut can_be, mut can_change) = (true, false);
+    for signal in 1..=64 {
+        let action = kernel::action_of(signal);
+        if SIGNALS.contains(&signal) {
+            // A copy brings no SIGSYS.
+            can_be &= action.handler != IGNORED || signal == SIGSYS;
+        } else {
+            can_change |= action.handler > IGNORED && action.mask & CAUGHT != 0;
+        }
+    }
+    if can_change {
+        MASK_CHANGES.store(true, Relaxed);
+    }
+    can_be
+}
+
+/// Before a function that says what becomes of a signal: whether it is none of these. Its handler may hold these back.
+///
+/// # Safety
+/// `action` is what the program has passed as a `struct sigaction`, or null.
+pub(super) unsafe fn are_left_alone(signal: usize, action: *const [u64; 2]) -> bool {
+    // SAFETY: the caller's promise: the handler, and the first word of its mask.
+    if let Some(&[_, mask]) = unsafe { action.as_ref() }
+        && mask & CAUGHT != 0
+    {
+        MASK_CHANGES.store(true, Relaxed);
+    }
+    !SIGNALS.contains(&(signal as u32 as usize))
+}
+
+/// Whether the calling code does not hold these signals back.
+fn are_let_in() -> bool {
     raw::block_signals(0) & CAUGHT == 0
-        && (1..=64).all(|signal| {
-            let action = kernel::action_of(signal);
-            match SIGNALS.contains(&signal) {
-                true => action.handler != IGNORED,
-                false => action.handler <= IGNORED || action.mask & CAUGHT == 0,
-            }
-        })
+}
+
+/// Whether a handler may hold them back.
+static MASK_CHANGES: AtomicBool = AtomicBool::new(false);
+
+/// Does a copy of this end so that memory which is not there is caught, though the thread may hold these signals back.
+pub(super) fn caught<T>(end: &End, copy: impl FnOnce() -> T) -> T {
+    if would_catch(end) {
+        return copy();
+    }
+    let before = raw::block_signals(0);
+    raw::set_signal_mask(before & !CAUGHT);
+    let outcome = copy();
+    raw::set_signal_mask(before);
+    outcome
+}
+
+/// Whether a copy of the calling thread at memory that is not there would be caught.
+pub(super) fn would_catch(end: &End) -> bool {
+    let changes = MASK_CHANGES.load(Relaxed);
+    if !changes && (!threads::are_there() || end.checked_thread.load(Relaxed) == threads::this()) {
+        return true;
+    }
+    let is_caught = are_let_in();
+    if is_caught {
+        end.checked_thread.store(threads::this(), Relaxed);
+    }
+    is_caught
 }
 
 /// Whether a change of the mask leaves these signals as they are, which are let through.
@@ -123,6 +181,10 @@ pub(super) fn stand_in_front() -> bool {
     IS_IN_FRONT.store(true, Relaxed);
     SIGNALS.into_iter().zip(&OWN).all(|(signal, own)| {
         let action = kernel::action_of(signal);
+        // It may stand there already, see `step_aside`.
+        if action.handler == on_fault as *const () as u64 {
+            return true;
+        }
         own.keep(&action);
         let ours = Action {
             handler: on_fault as *const () as u64,
@@ -135,11 +197,13 @@ pub(super) fn stand_in_front() -> bool {
     })
 }
 
-/// Puts them back.
+/// Puts them back; but SIGSYS, where another thread may be about to receive one for a call that was trapped a moment ago.
 pub(super) fn step_aside() {
     if IS_IN_FRONT.swap(false, Relaxed) {
         for (signal, own) in SIGNALS.into_iter().zip(&OWN) {
-            kernel::set_action(signal, &own.action());
+            if signal != SIGSYS || !threads::are_there() {
+                kernel::set_action(signal, &own.action());
+            }
         }
     }
 }

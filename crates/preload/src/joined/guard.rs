@@ -6,24 +6,30 @@
 //! interposed function costs two jumps more.
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use core::sync::atomic::AtomicU8;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use millstream_sys::fate::{Fate, place_of};
 
 use super::end::{End, READER, Stage, WRITER};
-use super::{alone, faults, interposed, is_alone, kernel, meet, other_names, polled, retreat, trapped, watched};
+use super::{alone, faults, interposed, is_alone, kernel, meet, other_names, polled, retreat, threads, trapped, watched};
 use crate::{glibc, names};
 
-/// Read by the entries of [`interposed`].
-pub(super) static ARE_UP: AtomicBool = AtomicBool::new(false);
+/// Which calls the entries of [`interposed`] bring here: none, or all. [`UP`] and [`WITH_THREADS`].
+pub(super) static WATCHED: AtomicU8 = AtomicU8::new(0);
+/// The guards are up.
+const UP: u8 = 1;
+/// The process has had several threads.
+const WITH_THREADS: u8 = 2;
 
 /// Puts the guards up, or says why they cannot be.
+#[inline(never)]
 pub(super) fn raise() -> Result<(), Fate> {
-    if ARE_UP.load(Relaxed) {
+    if are_up() {
         return Ok(());
     }
     let glibc = names::c_library().ok_or(Fate::Glibc)?;
-    let own_code = raise as *const () as usize;
+    let own_code = own_code();
     if !interposed::reaches_all_calls() {
         return Err(Fate::Code);
     }
@@ -35,7 +41,7 @@ pub(super) fn raise() -> Result<(), Fate> {
     if !super::mark_own_process() {
         return Err(Fate::Slot);
     }
-    ARE_UP.store(true, Relaxed);
+    WATCHED.fetch_or(UP, SeqCst);
     if !faults::stand_in_front() {
         lift();
         return Err(Fate::Signals);
@@ -47,13 +53,32 @@ pub(super) fn raise() -> Result<(), Fate> {
     Ok(())
 }
 
+/// An address in this library.
+pub(super) fn own_code() -> usize {
+    raise as *const () as usize
+}
+
 pub(super) fn are_up() -> bool {
-    ARE_UP.load(Relaxed)
+    WATCHED.load(SeqCst) & UP != 0
+}
+
+/// Whether calls come here at all.
+pub(super) fn are_watched() -> bool {
+    WATCHED.load(Relaxed) != 0
+}
+
+pub(super) fn has_threads() -> bool {
+    WATCHED.load(Relaxed) & WITH_THREADS != 0
+}
+
+/// From now on every guarded call comes here.
+pub(super) fn expect_threads() {
+    WATCHED.fetch_or(WITH_THREADS, SeqCst);
 }
 
 /// Takes them down.
 pub(super) fn lift() {
-    if ARE_UP.swap(false, Relaxed) {
+    if WATCHED.fetch_and(!UP, SeqCst) & UP != 0 {
         trapped::end();
         faults::step_aside();
     }
@@ -65,25 +90,62 @@ pub(super) fn lift_if_unused() {
     }
 }
 
-const CLOSE: [usize; 2] = [place_of("close"), place_of("__close")];
-const FCNTL: [usize; 3] = [place_of("fcntl"), place_of("__fcntl"), place_of("fcntl64")];
-const IOCTL: usize = place_of("ioctl");
-const SIGPROCMASK: usize = place_of("sigprocmask");
-const PTHREAD_SIGMASK: usize = place_of("pthread_sigmask");
-const POLL: [usize; 2] = [place_of("poll"), place_of("__poll")];
-const POLL_CHK: usize = place_of("__poll_chk");
+pub(super) const CLOSE: [usize; 2] = [place_of("close"), place_of("__close")];
+pub(super) const FCNTL: [usize; 3] = [place_of("fcntl"), place_of("__fcntl"), place_of("fcntl64")];
+pub(super) const IOCTL: usize = place_of("ioctl");
+pub(super) const SIGPROCMASK: usize = place_of("sigprocmask");
+pub(super) const PTHREAD_SIGMASK: usize = place_of("pthread_sigmask");
+pub(super) const POLL: [usize; 2] = [place_of("poll"), place_of("__poll")];
+pub(super) const POLL_CHK: usize = place_of("__poll_chk");
 const PPOLL: usize = place_of("ppoll");
 const PPOLL_CHK: usize = place_of("__ppoll_chk");
-const SELECT: [usize; 2] = [place_of("select"), place_of("__select")];
+pub(super) const SELECT: [usize; 2] = [place_of("select"), place_of("__select")];
 const PSELECT: usize = place_of("pselect");
 /// Those of which some calls are answered here instead of in glibc, each by one of its names.
 const ANSWERED: [usize; 9] =
     [CLOSE[0], FCNTL[0], IOCTL, SIGPROCMASK, PTHREAD_SIGMASK, POLL[0], PPOLL, SELECT[0], PSELECT];
 
-/// A guarded function is being called: where it goes on. `None`: in glibc.
-pub(super) fn goes_on_at(place: usize, first: usize, second: usize) -> Option<usize> {
-    const LONGJMP: [usize; 4] =
-        [place_of("longjmp"), place_of("_longjmp"), place_of("siglongjmp"), place_of("__longjmp_chk")];
+const LONGJMP: [usize; 4] =
+    [place_of("longjmp"), place_of("_longjmp"), place_of("siglongjmp"), place_of("__longjmp_chk")];
+
+/// Whether a function changes nothing but what its thread does next, or which signals it takes.
+pub(super) fn is_of_mask_or_jump(place: usize) -> bool {
+    [SIGPROCMASK, PTHREAD_SIGMASK].contains(&place) || LONGJMP.contains(&place)
+}
+
+/// Whether a function says what becomes of a signal, and that is none of those that must come here.
+pub(super) fn is_of_other_signal(place: usize, first: usize, second: usize) -> bool {
+    const SIGACTION: [usize; 2] = [place_of("sigaction"), place_of("__sigaction")];
+    const OF_SIGNAL: [usize; 7] = [
+        place_of("signal"),
+        place_of("bsd_signal"),
+        place_of("ssignal"),
+        place_of("sysv_signal"),
+        place_of("__sysv_signal"),
+        place_of("sigignore"),
+        place_of("siginterrupt"),
+    ];
+    let action = if SIGACTION.contains(&place) { second as *const [u64; 2] } else { core::ptr::null() };
+    // SAFETY: what glibc reads as well.
+    (SIGACTION.contains(&place) || OF_SIGNAL.contains(&place)) && unsafe { faults::are_left_alone(first, action) }
+}
+
+/// A guarded function is being called, and the entries bring it here: where it goes on. `None`: in glibc.
+pub(super) fn before_call(place: usize, first: usize, second: usize) -> Option<usize> {
+    if let Some(here) = threads::before_call(place, second) {
+        return Some(here);
+    }
+    if has_threads() && !are_up() {
+        if threads::loads_here(place, first) {
+            return Some(threads::load as *const () as usize);
+        }
+        threads::note(place, first, second);
+    }
+    // A thread that has raised them meanwhile may not have read the note.
+    if are_up() { goes_on_at(place, first, second) } else { None }
+}
+
+fn goes_on_at(place: usize, first: usize, second: usize) -> Option<usize> {
     /// The first argument is the descriptor that they are about.
     const OF_DESCRIPTOR: [usize; 11] = [
         place_of("fdopen"),
@@ -116,12 +178,14 @@ pub(super) fn goes_on_at(place: usize, first: usize, second: usize) -> Option<us
         }
         // SAFETY: what `setjmp` has filled.
         _ if LONGJMP.contains(&place) && unsafe { faults::are_let_through_by_jump(first) } => return None,
+        _ if is_of_other_signal(place, first, second) => return None,
         _ if OF_DESCRIPTOR.contains(&place) && !concerns_an_end => {
             // `mq_close` closes it.
             other_names::forget(fd);
             return None;
         }
-        // With several threads, or in a child, nothing stays joined: then it is glibc's own function that waits.
+        _ if has_threads() && threads::leaves_ends_alone(place, first, second) => return None,
+        // In a child nothing stays attached: then it is glibc's own function that waits.
         _ if is_alone() => {
             if let Some(here) = wait_at(place) {
                 return Some(here);
@@ -190,6 +254,10 @@ pub(super) extern "C" fn close(fd: c_int) -> c_int {
     let _held = ends().next().map(|_| super::signals::Held::all());
     if ends().any(|end| end.stage() == Stage::Ring && alone::has_other_name(end)) {
         retreat::all(Fate::Renamed);
+    }
+    if ends().any(|end| end.uses.are_of_another_thread()) {
+        // A call that goes on in the kernel goes on with the file.
+        retreat::all(Fate::Threads);
     }
     let result = kernel::close(fd);
     other_names::forget(fd);

@@ -83,7 +83,7 @@ global_asm!(
     "add rsp, 136",
     "jmp r11",
     ".popsection",
-    are_up = sym guard::ARE_UP,
+    are_up = sym guard::WATCHED,
     real = sym REAL,
     next = sym next,
 );
@@ -242,7 +242,7 @@ macro_rules! ours_first {
                 $(_ if place == const { place_of(stringify!($name)) } => ($bit, other_calls::$ours as *const () as usize),)*
                 _ => return None,
             };
-            let is_glibcs = calls::are_ours() && is_behind(place, &names::c_library()?.code);
+            let is_glibcs = calls::are_ours() && calls::has_one_thread() && is_behind(place, &names::c_library()?.code);
             is_glibcs.then(|| {
                 ARE_OURS.fetch_or(bit, Relaxed);
                 here
@@ -306,20 +306,15 @@ extern "C" fn next(place: usize, first: usize, second: usize) -> usize {
     if let Some(here) = is_ours_from_now(place) {
         return here;
     }
-    if guard::are_up()
-        && let Some(here) = guard::goes_on_at(place, first, second)
-    {
-        return here;
-    }
-    real(place)
+    guard::before_call(place, first, second).unwrap_or_else(|| real(place))
 }
 
 /// The same for a function of which this library has one of its own, before it calls the one behind. `None`: pipes ask for nothing.
 pub(crate) fn next_by_name(name: &CStr, first: usize, second: usize) -> Option<usize> {
-    if !guard::are_up() {
+    if !guard::are_watched() {
         return None;
     }
-    guard::goes_on_at(guarded().position(|guarded| guarded == name)?, first, second)
+    guard::before_call(guarded().position(|guarded| guarded == name)?, first, second)
 }
 
 /// glibc's function, or that of another library between the two; where the run counts, one here that counts what it has moved.

@@ -2,7 +2,7 @@
 //! kernel answered, -4095 to -1 for an error. What is called from several places stands once: the library is to be small.
 
 use core::ffi::CStr;
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicU8, AtomicU32};
 
 use linux_raw_sys::general as k;
 use millstream_sys::descriptor_path;
@@ -446,15 +446,16 @@ pub(super) fn set_action(signal: usize, action: &Action) -> bool {
     unsafe { any(k::__NR_rt_sigaction, [signal, core::ptr::from_ref(action) as usize, 0, 8, 0, 0]) == 0 }
 }
 
-/// Has SIGSYS come in the place of each system call from outside of this range, or of none any more (`prctl(2)`). `false`: this kernel
-/// cannot do it.
-pub(super) fn trap_calls(allowed: Option<&core::ops::Range<usize>>) -> bool {
+/// Has SIGSYS come in the place of each system call of this thread from outside of this range, as long as the selector says so, or of
+/// none any more (`prctl(2)`). `false`: this kernel cannot do it.
+pub(super) fn trap_calls(allowed: Option<&core::ops::Range<usize>>, selector: &'static AtomicU8) -> bool {
     const ON: usize = 1;
-    let arguments = allowed.map_or([0; 3], |range| [ON, range.start, range.len()]);
-    let [is_on, start, len] = arguments;
-    // SAFETY: numbers; without the address of a selector every such call is trapped.
+    let arguments = allowed.map_or([0; 4], |range| [ON, range.start, range.len(), selector.as_ptr() as usize]);
+    let [is_on, start, len, selector] = arguments;
+    // SAFETY: numbers, and the address of a byte that lasts.
     unsafe {
-        any(k::__NR_prctl, [millstream_sys::confinement::PR_SET_SYSCALL_USER_DISPATCH, is_on, start, len, 0, 0]) == 0
+        let option = millstream_sys::confinement::PR_SET_SYSCALL_USER_DISPATCH;
+        any(k::__NR_prctl, [option, is_on, start, len, selector, 0]) == 0
     }
 }
 
@@ -502,7 +503,7 @@ pub(super) fn populate(start: *mut u8, len: usize) {
 }
 
 /// A page that reads as zeros in every forked child.
-pub(super) fn page_of_this_process() -> Option<&'static AtomicU32> {
+pub(super) fn page_of_this_process() -> Option<*mut u8> {
     const MADV_WIPEONFORK: usize = 18;
     let (access, flags) = ((k::PROT_READ | k::PROT_WRITE) as usize, (k::MAP_PRIVATE | k::MAP_ANONYMOUS) as usize);
     // SAFETY: a new mapping where the kernel likes; the advice concerns that page only.
@@ -511,7 +512,7 @@ pub(super) fn page_of_this_process() -> Option<&'static AtomicU32> {
         if page < 0 || any(k::__NR_madvise, [page as usize, 4096, MADV_WIPEONFORK, 0, 0, 0]) != 0 {
             return None;
         }
-        Some(&*(page as *const AtomicU32))
+        Some(page as *mut u8)
     }
 }
 
@@ -523,12 +524,13 @@ pub(super) fn page_of_children(len: usize) -> Option<*mut u8> {
     (page > 0).then_some(page as *mut u8)
 }
 
-/// The head of the calling thread's list of robust futexes, as the kernel knows it.
+/// The head of the first thread's list of robust futexes, as the kernel knows it. That thread ends with the process, or gives back first.
 pub(super) fn robust_list() -> Option<*mut RobustList> {
+    let first = millstream_sys::own_pid() as usize;
     let (mut head, mut len) = (core::ptr::null_mut::<RobustList>(), 0_usize);
     // SAFETY: room for a pointer and a length.
     let result =
-        unsafe { any(k::__NR_get_robust_list, [0, (&raw mut head) as usize, (&raw mut len) as usize, 0, 0, 0]) };
+        unsafe { any(k::__NR_get_robust_list, [first, (&raw mut head) as usize, (&raw mut len) as usize, 0, 0, 0]) };
     (result == 0 && len == size_of::<RobustList>() && !head.is_null()).then_some(head)
 }
 
@@ -574,4 +576,13 @@ pub(super) fn cpu() -> u32 {
     // SAFETY: reads a segment limit; the processor sets no other state but flags.
     unsafe { core::arch::asm!("lsl {0:e}, {1:e}", out(reg) limit, in(reg) CPU_SEGMENT, options(nomem, nostack)) };
     limit & 0xfff
+}
+
+/// Copies from memory of the program that may not be there.
+pub(super) fn read_own_memory(from: *const u8, to: *mut u8, len: usize) -> bool {
+    let (local, remote) = (Piece { base: to, len }, Piece { base: from.cast_mut(), len });
+    let (local_at, remote_at) = ((&raw const local) as usize, (&raw const remote) as usize);
+    let own = millstream_sys::own_pid() as usize;
+    // SAFETY: the caller's room; the other memory is only read, and the kernel's to refuse.
+    len == 0 || unsafe { any(k::__NR_process_vm_readv, [own, local_at, 1, remote_at, 1, 0]) } == len as isize
 }

@@ -5,7 +5,7 @@
 //! jump out of a call, which then never ends: its stack frame tells, because a later call has its own in the same place or further up.
 
 use core::ptr::NonNull;
-use core::sync::atomic::AtomicPtr;
+use core::sync::atomic::{AtomicPtr, AtomicUsize};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use millstream_sys::joint;
@@ -14,12 +14,15 @@ use super::is_own_process;
 use super::own_word::OwnWord;
 use super::signals::first_stack;
 use super::slot::Slot;
+use super::threads;
 
 /// So many mappings may wait for the end of one call: a handler would have to come to one more pipe in each.
 const WAITING: usize = 4;
 
 /// Calls of one end, and memory that it has left while they go on.
 pub(super) struct Uses {
+    /// Where there are several threads: the one whose calls these are. 0: none.
+    thread: AtomicUsize,
     calls: OwnWord,
     /// Stack address of the first of them.
     outermost: OwnWord,
@@ -29,22 +32,46 @@ pub(super) struct Uses {
 impl Uses {
     pub(super) const fn new() -> Uses {
         Uses {
+            thread: AtomicUsize::new(0),
             calls: OwnWord::new(),
             outermost: OwnWord::new(),
             left: [const { AtomicPtr::new(core::ptr::null_mut()) }; WAITING],
         }
     }
 
-    /// Does a call that may use the memory of this end.
-    pub(super) fn during<T>(&self, call: impl FnOnce() -> T) -> T {
+    /// Does a call that may use the memory of this end. `None`: a call of another thread goes on, and this one is not done.
+    pub(super) fn during<T>(&self, call: impl FnOnce() -> T) -> Option<T> {
+        if threads::are_there() && !self.is_taken() {
+            return None;
+        }
         self.begin();
         let outcome = call();
         let others = self.calls.get() - 1;
         self.calls.set(others);
         if others == 0 {
+            if threads::are_there() {
+                // Before the look at what was left: a thread that leaves memory then, finds that no call uses it.
+                self.thread.store(0, SeqCst);
+            }
             self.unmap_left();
         }
-        outcome
+        Some(outcome)
+    }
+
+    /// Whether the end is this thread's now.
+    fn is_taken(&self) -> bool {
+        let this = threads::this();
+        !matches!(self.thread.compare_exchange(0, this, SeqCst, SeqCst), Err(other) if other != this)
+    }
+
+    /// Whether a call of another thread goes on.
+    pub(super) fn are_of_another_thread(&self) -> bool {
+        threads::are_there() && ![0, threads::this()].contains(&self.thread.load(SeqCst))
+    }
+
+    /// Whether a call of any thread may be using the memory.
+    fn go_on(&self) -> bool {
+        if threads::are_there() { self.thread.load(SeqCst) != 0 } else { self.calls.get() > 0 }
     }
 
     fn begin(&self) {
@@ -69,7 +96,7 @@ impl Uses {
         if !self.left.iter().any(is_kept) {
             return;
         }
-        if self.calls.get() == 0 {
+        if !self.go_on() {
             self.unmap_left();
         } else {
             // The handler may fork, and the interrupted call goes on in the child too.
@@ -95,6 +122,8 @@ impl Uses {
     /// In a forked child: the memory is its parent's alone.
     pub(super) fn forget(&self) {
         self.left.iter().for_each(|place| place.store(core::ptr::null_mut(), SeqCst));
+        // The thread whose call it was may not be there.
+        self.thread.store(0, SeqCst);
     }
 }
 

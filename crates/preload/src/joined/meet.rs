@@ -20,7 +20,7 @@ use millstream_sys::fate::Fate;
 use super::end::{End, READER, Stage, WRITER};
 use super::signals::{self, Held};
 use super::slot::{READER_GONE, RING_LIMIT, Slot, Taken, WRITER_WAITS, carrier, meeting};
-use super::{alone, confined, faults, guard, kernel, newer, offer, other_names, retreat, worth_a_long_look, worth_it};
+use super::{alone, confined, faults, guard, kernel, newer, offer, other_names, retreat, threads, worth_a_long_look, worth_it};
 
 /// A writer waits this long for its reader to come, and a reader for its writer.
 const MEETING_NS: u64 = 2_000_000;
@@ -206,6 +206,7 @@ fn refused(slot: &'static Slot) -> Result<&'static Slot, Fate> {
 }
 
 /// The guards are up, or why not.
+#[inline(never)]
 fn guarded(end: &End) -> Result<(), Fate> {
     let mut room = [0; 64];
     // Something else stands at this number by now.
@@ -216,7 +217,11 @@ fn guarded(end: &End) -> Result<(), Fate> {
     if !alone::here_is_only(end) {
         return Err(Fate::Descriptors);
     }
-    if end.is_promised() { Ok(()) } else { guard::raise() }
+    if end.is_promised() {
+        return Ok(());
+    }
+    guard::raise()?;
+    threads::allow(end)
 }
 
 /// `pipe:[INODE]` and the inode, for a pipe without a name, if it still stands at the number.
@@ -304,12 +309,12 @@ pub(super) fn forget_offer_of_parent() {
     }
 }
 
-/// From now on the kernel marks the slot when this thread ends, and wakes the writer.
+/// From now on the kernel marks the slot when the process ends, and wakes the writer.
 fn enter_robust(slot: &Slot) -> bool {
     let Some(list) = kernel::robust_list() else { return false };
     let word = &slot.space.0;
-    word.store(kernel::own_thread(), SeqCst);
-    // SAFETY: the list of this thread, which glibc has registered and which lives as long as the thread.
+    word.store(millstream_sys::own_pid(), SeqCst);
+    // SAFETY: the list of the first thread, which glibc has registered and which lives as long as that thread.
     unsafe {
         if (*list).pending != 0 {
             return false;
@@ -319,7 +324,7 @@ fn enter_robust(slot: &Slot) -> bool {
     true
 }
 
-/// The thread ends unnoticed again.
+/// The process ends unnoticed again.
 pub(super) fn leave_robust() {
     if let Some(list) = kernel::robust_list() {
         // SAFETY: as in `enter_robust`.

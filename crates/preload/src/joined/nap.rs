@@ -1,100 +1,69 @@
 //! A sleep of the reader, where a signal handler finds it that has interrupted it.
 //!
-//! Such a handler may come when the kernel has taken the byte that rings out of the shadow, and nothing was made of it yet: then that
-//! byte is nowhere but here, and who waited for it in the shadow would wait for ever. It may also read by itself, while the sleep that
-//! it has interrupted goes on behind it in the kernel: then nobody would ring for that one any more, so the pipe goes back to the
-//! kernel.
+//! The handler may come when the kernel has taken the wake token out of the backing pipe, and the reader has not yet said so: the token
+//! is then nowhere but in the reader's buffer. It may also read by itself, while the sleep that it has interrupted goes on behind it in
+//! the kernel: no writer would wake that one any more, so the pipe goes back to the kernel.
 
-use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
+use core::sync::atomic::Ordering::SeqCst;
+use core::sync::atomic::{AtomicBool, AtomicPtr};
 
-use super::faults::copy;
-use super::kernel;
+use super::end::READER;
+use super::faults::{self, copy};
 
-/// The byte that rings.
+/// The wake token.
 pub(super) const BELL: u8 = b'!';
 
 static IS_ASLEEP: AtomicBool = AtomicBool::new(false);
-/// What the kernel has brought. Not [`BELL`] while nobody sleeps.
-static BYTE: AtomicU8 = AtomicU8::new(0);
-/// A handler has dealt with the byte.
+/// The buffer into which the kernel is to read. Null while no reader sleeps in a read.
+static BUFFER: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+/// A handler has found the token in the buffer.
 static IS_NOTED: AtomicBool = AtomicBool::new(false);
-/// A byte of the stream for which the program's memory was gone when it came: the next that its pipe gives.
-static KEPT: AtomicU8 = AtomicU8::new(0);
-/// The pipe that it is of. 0: there is none.
-static KEPT_OF: AtomicU64 = AtomicU64::new(0);
-/// The process whose call it was: a forked child has a copy, and a byte is read once.
-static KEPT_BY: AtomicU32 = AtomicU32::new(0);
 
 /// `false`: this is a signal handler that has interrupted a sleep, or one has jumped out of it.
 pub(super) fn begin() -> bool {
     let is_first = !IS_ASLEEP.swap(true, SeqCst);
     if is_first {
-        // That note is of an earlier sleep: a handler made it when the byte was known, and nobody had to ask.
+        // That note is of an earlier sleep, whose reader knew the token by the state of the pipe.
         IS_NOTED.store(false, SeqCst);
     }
     is_first
 }
 
-/// Once everybody knows what has come.
 pub(super) fn end() {
-    BYTE.store(0, SeqCst);
+    BUFFER.store(core::ptr::null_mut(), SeqCst);
     IS_ASLEEP.store(false, SeqCst);
 }
 
-/// Where the kernel is to put the byte.
-pub(super) fn room() -> *mut u8 {
-    BYTE.as_ptr()
+/// Does `read`, which the kernel ends with bytes in `buffer`. A call that moves no byte leaves the buffer as it was. `None`: the
+/// program has no memory there.
+pub(super) fn with_buffer(buffer: *mut u8, read: impl FnOnce() -> Option<isize>) -> Option<Option<isize>> {
+    let (mut before, nothing) = (0_u8, 0_u8);
+    // SAFETY: between the program's buffer and a variable. A token that an earlier call has left there must not count for this one.
+    if !faults::caught(&READER, || unsafe { copy(buffer, &raw mut before, 1) && copy(&raw const nothing, buffer, 1) }) {
+        return None;
+    }
+    BUFFER.store(buffer, SeqCst);
+    let outcome = read();
+    if !matches!(outcome, Some(1..)) {
+        // SAFETY: as above.
+        faults::caught(&READER, || unsafe { copy(&raw const before, buffer, 1) });
+    }
+    Some(outcome)
 }
 
-/// Where the reader was rung and the shadow is empty: whether this is a handler, and the sleep that it has interrupted has the byte.
-/// That sleep is told that what it has is none of the stream.
+/// Where the reader was woken and the backing pipe is empty: whether this is a handler, and the sleep that it has interrupted has the
+/// token. That sleep is told that what it has is none of the stream.
 pub(super) fn has_bell() -> bool {
-    let has_it = IS_ASLEEP.load(SeqCst) && BYTE.load(SeqCst) == BELL;
+    let (buffer, mut byte) = (BUFFER.load(SeqCst), 0_u8);
+    // SAFETY: from the buffer of the interrupted sleep to a variable.
+    let has_it = !buffer.is_null() && faults::caught(&READER, || unsafe { copy(buffer, &raw mut byte, 1) }) && byte == BELL;
     if has_it {
         IS_NOTED.store(true, SeqCst);
     }
     has_it
 }
 
-/// After the sleep: whether a handler has dealt with the byte.
+/// After the sleep: whether a handler has dealt with the token.
 pub(super) fn is_noted() -> bool {
     IS_NOTED.swap(false, SeqCst)
-}
-
-/// The byte is of the stream of this pipe: what the call returns. Where it cannot go to `target` the next one has it.
-pub(super) fn deliver(inode: u64, target: *mut u8) -> isize {
-    // SAFETY: to what the program gave for the purpose.
-    if unsafe { copy(room(), target, 1) } {
-        return 1;
-    }
-    KEPT.store(BYTE.load(SeqCst), Relaxed);
-    KEPT_BY.store(millstream_sys::own_pid(), Relaxed);
-    KEPT_OF.store(inode, SeqCst);
-    kernel::EFAULT
-}
-
-/// The same for the byte that is kept.
-pub(super) fn deliver_kept(target: *mut u8) -> isize {
-    let inode = KEPT_OF.swap(0, SeqCst);
-    // SAFETY: as above.
-    if unsafe { copy(KEPT.as_ptr(), target, 1) } {
-        return 1;
-    }
-    KEPT_OF.store(inode, SeqCst);
-    kernel::EFAULT
-}
-
-/// Whether a call before this one has left a byte of this pipe.
-pub(super) fn is_kept(inode: u64) -> bool {
-    KEPT_OF.load(Relaxed) == inode
-}
-
-/// Whether one has left a byte of any, in this process or one that it was forked from.
-pub(super) fn keeps() -> bool {
-    KEPT_OF.load(Relaxed) != 0
-}
-
-pub(super) fn is_kept_by_this_process(inode: u64) -> bool {
-    is_kept(inode) && KEPT_BY.load(Relaxed) == millstream_sys::own_pid()
 }

@@ -15,7 +15,7 @@ use millstream_sys::pipe;
 use super::calls::{self, Calls};
 use super::end::{End, Stage};
 use super::signals::Held;
-use super::{IS_WANTED, OFTEN, confined, is_own_process, meet, offer, tally, watched, worth_it, worth_of};
+use super::{IS_WANTED, OFTEN, confined, is_own_process, meet, offer, tally, threads, watched, worth_it, worth_of};
 use crate::descriptor::borrow;
 
 /// Higher ones are not looked at.
@@ -71,7 +71,7 @@ fn ask(end: &End, fd: c_int, passed: u64) {
 
 /// Whether the end has no pipe now, or is rid of one that nothing came of.
 fn makes_way(end: &End) -> bool {
-    if end.is_promised() {
+    if end.is_promised() || end.uses.are_of_another_thread() {
         return false;
     }
     match end.stage() {
@@ -115,7 +115,7 @@ pub(crate) fn fate_of(fd: c_int) -> Option<Fate> {
         _ if [&super::READER, &super::WRITER].into_iter().any(is_promised) => None,
         Calls::NotYet => Some(Fate::Number),
         Calls::Glibcs => Some(Fate::Glibc),
-        Calls::Ours if !calls::has_one_thread() => Some(Fate::Threads),
-        Calls::Ours => (fd as usize >= NUMBERS).then_some(Fate::Number),
+        Calls::Ours if fd as usize >= NUMBERS => Some(Fate::Number),
+        Calls::Ours => threads::why_not(),
     }
 }

@@ -7,7 +7,7 @@ use millstream_sys::fate::Fate;
 use millstream_sys::ledger::Direction;
 
 use super::end::{End, READER, Stage, WRITER};
-use super::faults::copy;
+use super::faults::{self, copy};
 use super::slot::{PIPE_BUF, Slot};
 use super::spliced::{Call, Kernel};
 use super::{advance_reader, advance_writer, announces, kernel, meet, notice, other_names, retreat, tally};
@@ -31,7 +31,8 @@ pub(super) extern "C" fn writev_here(fd: c_int, pieces: *const Piece, count: c_i
 
 fn vector(end: &End, fd: c_int, pieces: *const Piece, count: c_int) -> isize {
     glibc::returned_from_kernel(if end.is_at(fd) {
-        end.uses.during(|| at_end(end, fd, pieces, count))
+        // These are glibc's where there are several threads.
+        end.uses.during(|| at_end(end, fd, pieces, count)).unwrap_or(kernel::EINTR)
     } else if other_names::leave_if_one(fd) {
         notice::passed(end, fd, in_kernel(end, fd, pieces, count))
     } else {
@@ -53,10 +54,9 @@ fn at_end(end: &End, fd: c_int, pieces: *const Piece, count: c_int) -> isize {
     } else {
         advance_writer(1)
     }
-    let is_attached = || end.stage() == Stage::Ring;
-    if is_attached() {
+    if end.stage() == Stage::Ring {
         return match usize::try_from(count) {
-            Ok(count) if count <= PIECES => in_turn(end, fd, pieces, count),
+            Ok(count) if count <= PIECES && faults::would_catch(end) => in_turn(end, fd, pieces, count),
             _ => None,
         }
         .unwrap_or_else(|| if retreat::before_a_call(Fate::Nowhere) { in_kernel() } else { kernel::EMFILE });

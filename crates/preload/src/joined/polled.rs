@@ -53,6 +53,20 @@ pub(super) extern "C" fn poll(list: *mut Asked, len: c_ulong, limit_ms: c_int) -
     answer(&mut Call { list: List::Poll(list, len as u32 as usize), left, mask: null() })
 }
 
+/// Whether a list of a `poll` has an end in it, or cannot be looked at.
+pub(super) fn concerns_an_end(list: usize, len: usize) -> bool {
+    len > MOST
+        || (0..len).any(|at| {
+            let mut entry = Asked { fd: 0, events: 0, answer: 0 };
+            let place = (list as *const Asked).wrapping_add(at);
+            // SAFETY: to a variable of its own.
+            !unsafe { copy(place.cast(), (&raw mut entry).cast(), size_of::<Asked>()) }
+                || READER.is_at(entry.fd)
+                || WRITER.is_at(entry.fd)
+                || !other_names::leave_if_one(entry.fd)
+        })
+}
+
 /// `ppoll(2)`.
 pub(super) extern "C" fn ppoll(list: *mut Asked, len: c_ulong, limit: *const Time, mask: *const u64) -> c_int {
     // SAFETY: null or the caller's; glibc reads it as well.
@@ -157,7 +171,9 @@ struct Wanted {
 
 fn answer(call: &mut Call<'_>) -> c_int {
     let wait = || wait(call).unwrap_or_else(|error| error);
-    glibc::returned_from_kernel(READER.uses.during(|| WRITER.uses.during(wait))) as c_int
+    // Where there are several threads glibc's own function waits.
+    let answer = READER.uses.during(|| WRITER.uses.during(wait)).flatten().unwrap_or(kernel::EINTR);
+    glibc::returned_from_kernel(answer) as c_int
 }
 
 /// `Err` is an answer, too.
@@ -197,8 +213,7 @@ fn wait(call: &mut Call<'_>) -> Result<isize, isize> {
 
 /// `None`: once more, as something has changed.
 fn wait_for_ring(call: &mut Call<'_>, slot: &Slot, has_others: bool) -> Result<Option<isize>, isize> {
-    let is_kept = || nap::is_kept(READER.inode());
-    let is_ready = is_kept() || slot.bytes_waiting() != Found::Nothing;
+    let is_ready = slot.bytes_waiting() != Found::Nothing;
     if !is_ready && has_others && call.can_wait() {
         // Another descriptor that is ready must not wait until this side has spun for bytes in vain.
         let found = call.kernel(false);
@@ -221,7 +236,7 @@ fn wait_for_ring(call: &mut Call<'_>, slot: &Slot, has_others: bool) -> Result<O
         // The signal has been seen to, and there is an answer.
         return if is_ready && found == kernel::EINTR { Ok(None) } else { Err(found) };
     }
-    let Some(has_bytes) = (if is_kept() { Some(true) } else { slot.has_bytes() }) else {
+    let Some(has_bytes) = slot.has_bytes() else {
         return if retreat::follow(&READER) { Ok(None) } else { Err(kernel::EMFILE) };
     };
     let told = call.put_right(found, has_bytes);
@@ -288,7 +303,7 @@ impl Call<'_> {
     fn wanted(&mut self) -> Option<Wanted> {
         let mut wanted = Wanted::default();
         let is_time = |left: Time| left.seconds >= 0 && (0..1_000_000_000).contains(&left.nanoseconds);
-        if !self.left.is_none_or(is_time) || !self.mask_lets_faults_through() {
+        if !self.left.is_none_or(is_time) || !self.mask_lets_faults_through() || !faults::would_catch(&READER) {
             return None;
         }
         match &mut self.list {

@@ -9,44 +9,43 @@ use millstream_sys::fate::Fate;
 use millstream_sys::raw;
 
 use super::end::End;
-use super::own_word::OwnFlag;
-use super::{kernel, retreat};
+use super::threads::{self, OwnPage};
+use super::{alone, faults, kernel, retreat};
 use crate::glibc;
 
 const ALL: u64 = u64::MAX;
 
-/// Signals held back, until this is dropped.
+/// Signals held back, and other threads kept from doing the same, until this is dropped.
 pub(super) struct Held {
     before: u64,
+    lock: Option<&'static OwnPage>,
 }
 
 impl Held {
     pub(super) fn all() -> Held {
-        Held { before: raw::block_signals(ALL) }
+        let before = raw::block_signals(ALL);
+        Held { before, lock: threads::lock() }
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
+        if let Some(page) = self.lock {
+            threads::unlock(page);
+        }
         raw::set_signal_mask(self.before);
     }
 }
 
-static IS_COPYING: OwnFlag = OwnFlag::new();
-
 /// Does `copy`, a copy to or from the ring of `end`.
 pub(super) fn copying<T>(end: &End, copy: impl FnOnce() -> T) -> T {
-    if end.is_promised() {
-        // No handler uses it, and another thread may be copying at the other end.
-        return copy();
-    }
-    if IS_COPYING.is_set() {
+    if end.is_copying.is_set() {
         // This is a handler, or one has jumped out of a copy.
-        retreat::all(Fate::Handler);
+        retreat::because_of(end, Fate::Handler);
     }
-    IS_COPYING.set(true);
-    let outcome = copy();
-    IS_COPYING.set(false);
+    end.is_copying.set(true);
+    let outcome = faults::caught(end, copy);
+    end.is_copying.set(false);
     outcome
 }
 
@@ -58,33 +57,46 @@ pub(super) fn first_stack() -> Range<usize> {
     end.saturating_sub(BYTES)..end
 }
 
-/// Whether this may be a signal handler: on a stack other than the first, or with the frame of a signal between here and the
-/// stack's end. The kernel leaves in each such frame the address of the code by which a handler returns.
+/// Whether this may be a signal handler: on a stack that is no thread's, or with the frame of a signal between here and the stack's
+/// end. The kernel leaves in each such frame the address of the code by which a handler returns. Here it is only kept with its bits
+/// turned over, so that no word of this function is taken for one of a frame.
+#[inline(never)]
 pub(super) fn may_be_in_handler() -> bool {
-    let (mut has_handlers, mut returns) = (false, [0; 2]);
-    for signal in 1..=64 {
-        let action = kernel::action_of(signal);
-        // 0 and 1: the default, and ignored.
-        if action.handler > 1 {
-            let restorer = action.restorer as usize;
-            has_handlers = true;
-            if !returns.contains(&restorer) {
-                match returns.iter_mut().find(|place| **place == 0) {
-                    Some(place) => *place = restorer,
-                    None => return true,
-                }
+    let (mut has_handlers, mut returns) = (false, [!0; 2]);
+    for inverted in (1..=64).filter_map(inverted_return) {
+        has_handlers = true;
+        if !returns.contains(&inverted) {
+            match returns.iter_mut().find(|place| **place == !0) {
+                Some(place) => *place = inverted,
+                None => return true,
             }
         }
     }
-    let (here, stack) = ((&raw const returns) as usize, first_stack());
-    if !stack.contains(&here) {
-        return true;
-    }
-    // The words of this array are here themselves, so the look begins behind it.
+    let here = (&raw const returns) as usize;
+    let Some(stack) = stack_around(here) else { return true };
     has_handlers
-        && (here + size_of_val(&returns)..stack.end).step_by(8).any(|at| {
-            // SAFETY: the stack of this thread, from a variable of this function to where its first frame began.
+        && (here..stack.end).step_by(8).any(|at| {
+            // SAFETY: the stack of this thread, from a variable of this function to where its first frame began, or to the end of
+            // the mapping that it is in.
             let word = unsafe { (at as *const usize).read_volatile() };
-            word != 0 && returns.contains(&word)
+            word != 0 && returns.contains(&!word)
         })
+}
+
+/// By which code the handler of a signal returns, with its bits turned over. `None`: it has none, or is ignored.
+#[inline(never)] // its frame is below that of the caller
+fn inverted_return(signal: usize) -> Option<usize> {
+    let action = kernel::action_of(signal);
+    (action.handler > 1).then_some(!(action.restorer as usize))
+}
+
+/// The stack that an address is on, up to where its first frame began at least: of the first thread, or of another one, in whose
+/// mapping nothing else comes before the thread's own data.
+fn stack_around(here: usize) -> Option<Range<usize>> {
+    let first = first_stack();
+    if first.contains(&here) || !threads::are_there() {
+        return Some(first).filter(|first| first.contains(&here));
+    }
+    let end = alone::end_of_mapping(here)?;
+    (end - here < first.len()).then_some(here..end)
 }

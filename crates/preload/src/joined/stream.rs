@@ -11,8 +11,8 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use millstream_sys::fate::Fate;
 use millstream_sys::ledger::Direction;
 
+use super::calls::read_by_kernel;
 use super::end::{READER, WRITER};
-use super::faults::copy;
 use super::signals::{Held, copying};
 use super::slot::{Moved, READER_GONE, Slot, WRITER_WAITS, sleep};
 use super::wait::Found;
@@ -114,15 +114,11 @@ fn wait_for_room(slot: &Slot, fd: c_int, len: usize, has_written: bool) -> isize
 /// `read(2)` from the ring; from the shadow when the ring has nothing to say any more. Does not sleep while the bell rings.
 pub(super) fn read(slot: &Slot, fd: c_int, target: *mut u8, len: usize, bell: Option<c_int>) -> isize {
     let len = len.min(LARGEST);
-    if nap::is_kept(READER.inode()) {
-        let first = tally::count(fd, Direction::Read, nap::deliver_kept(target));
-        return with_what_is_behind(slot, fd, target, len, first);
-    }
     slot.note_readers_cpu(kernel::cpu());
     if slot.sleep.0.load(SeqCst) == sleep::RUNG
-        && let Some(first) = take_bell(slot, fd, target)
+        && let Some(moved) = take_bell(slot, fd, target, len)
     {
-        return with_what_is_behind(slot, fd, target, len, first);
+        return moved;
     }
     loop {
         let mut done = 0;
@@ -154,31 +150,12 @@ pub(super) fn read(slot: &Slot, fd: c_int, target: *mut u8, len: usize, bell: Op
             }
             return read_from_kernel(fd, target, len);
         }
-        match wait_for_bytes(slot, fd, target, bell) {
+        match wait_for_bytes(slot, fd, target, len, bell) {
             None => {}
-            Some(kernel::EFAULT) if !nap::is_kept(READER.inode()) => return read_in_vain(fd, target, len, 0),
-            Some(first) => return with_what_is_behind(slot, fd, target, len, first),
+            Some(kernel::EFAULT) => return read_in_vain(fd, target, len, 0),
+            Some(moved) => return moved,
         }
     }
-}
-
-/// A sleep takes one byte from the shadow. If it is of the stream, because the pipe has gone back, the call is to return as much as one
-/// of the kernel's would have: who reads records that were written whole gets them whole.
-fn with_what_is_behind(slot: &Slot, fd: c_int, target: *mut u8, len: usize, first: isize) -> isize {
-    if first != 1 || len == 1 || !slot.is_frozen() {
-        return first;
-    }
-    if READER.is_in(slot) && !retreat::follow(&READER) {
-        return first;
-    }
-    // What is behind is this call's.
-    let _held = Held::all();
-    // A handler may have closed the pipe meanwhile, or have taken the rest.
-    if !READER.is_still_there() || kernel::bytes_in(fd) == 0 {
-        return first;
-    }
-    let rest = kernel::read_now(fd, target.wrapping_add(1), len - 1);
-    first + tally::count(fd, Direction::Read, rest).max(0)
 }
 
 /// Some of the target is not there: the kernel is asked how much of it gets what is behind the first `done` bytes.
@@ -197,14 +174,14 @@ fn read_in_vain(fd: c_int, target: *mut u8, len: usize, done: usize) -> isize {
 /// The byte that woke somebody who polls, and took nothing: only where bytes are read it can be taken, as it may turn out to be one of
 /// the stream by now. `None`: it is, or is not there yet.
 #[cold]
-fn take_bell(slot: &Slot, fd: c_int, target: *mut u8) -> Option<isize> {
+fn take_bell(slot: &Slot, fd: c_int, target: *mut u8, len: usize) -> Option<isize> {
     // A handler leaves it to whose sleep it has interrupted.
     if !nap::begin() {
         return None;
     }
-    let result = fetch(slot, fd, target, Fetch::Now);
+    let result = fetch(slot, fd, target, len, Fetch::Now);
     nap::end();
-    result.filter(|&result| result != kernel::EFAULT || nap::is_kept(READER.inode()))
+    result.filter(|&result| result != kernel::EFAULT)
 }
 
 fn let_writer_know(slot: &Slot) {
@@ -217,7 +194,7 @@ fn let_writer_know(slot: &Slot) {
 }
 
 /// `None`: look at the ring again. Otherwise what the call returns.
-fn wait_for_bytes(slot: &Slot, fd: c_int, target: *mut u8, bell: Option<c_int>) -> Option<isize> {
+fn wait_for_bytes(slot: &Slot, fd: c_int, target: *mut u8, len: usize, bell: Option<c_int>) -> Option<isize> {
     let cpu = kernel::cpu();
     slot.note_readers_cpu(cpu);
     if wait::without_sleep(&READER, || slot.bytes_waiting(), slot.writer_is_on(cpu)) {
@@ -227,12 +204,12 @@ fn wait_for_bytes(slot: &Slot, fd: c_int, target: *mut u8, bell: Option<c_int>) 
         retreat::all(Fate::Handler);
         return None;
     }
-    let result = sleep_for_bytes(slot, fd, target, bell);
+    let result = sleep_for_bytes(slot, fd, target, len, bell);
     nap::end();
     result
 }
 
-fn sleep_for_bytes(slot: &Slot, fd: c_int, target: *mut u8, bell: Option<c_int>) -> Option<isize> {
+fn sleep_for_bytes(slot: &Slot, fd: c_int, target: *mut u8, len: usize, bell: Option<c_int>) -> Option<isize> {
     let state = &slot.sleep.0;
     // A byte that was sent for an earlier sleep may still be there; it then ends this one.
     let _ = state.compare_exchange(sleep::AWAKE, sleep::ASLEEP, SeqCst, Relaxed);
@@ -241,10 +218,10 @@ fn sleep_for_bytes(slot: &Slot, fd: c_int, target: *mut u8, bell: Option<c_int>)
         return None;
     }
     READER.tally.slept();
-    fetch(slot, fd, target, bell.map_or(Fetch::Asleep, Fetch::WithBell))
+    fetch(slot, fd, target, len, bell.map_or(Fetch::Asleep, Fetch::WithBell))
 }
 
-/// How a byte is awaited.
+/// How bytes are awaited.
 #[derive(Clone, Copy)]
 enum Fetch {
     Asleep,
@@ -253,19 +230,19 @@ enum Fetch {
     Now,
 }
 
-/// Takes a byte out of the shadow. `None`: look at the ring again. Otherwise what the call returns.
-fn fetch(slot: &Slot, fd: c_int, target: *mut u8, how: Fetch) -> Option<isize> {
-    let state = &slot.sleep.0;
-    // A byte of the stream stays in the shadow, if the program's memory is not there.
-    // SAFETY: the program's, onto itself: it is read and written, and stays what it is.
-    let is_there = unsafe { copy(target, target, 1) };
-    let result = match how {
-        _ if !is_there => kernel::EFAULT,
-        Fetch::Asleep => kernel::read(fd, nap::room(), 1),
+/// Takes out of the backing pipe what is there. `None`: look at the ring again. Otherwise what the call returns.
+fn fetch(slot: &Slot, fd: c_int, target: *mut u8, len: usize, how: Fetch) -> Option<isize> {
+    let read = || match how {
+        Fetch::Asleep => read_by_kernel(fd, target, len),
         Fetch::WithBell(bell) if promised::is_only_rung(fd, Some(bell)) => promised::RUNG,
-        // What was there a moment ago may be gone: a writer that moves the stream takes its own byte out.
-        Fetch::WithBell(_) | Fetch::Now => kernel::read_now(fd, nap::room(), 1),
+        // What was there a moment ago may be gone: a writer that moves the stream takes its own token out.
+        Fetch::WithBell(_) | Fetch::Now => kernel::read_now(fd, target, len),
     };
+    nap::with_buffer(target, || fetched(slot, fd, read())).unwrap_or_else(|| fetched(slot, fd, kernel::EFAULT))
+}
+
+fn fetched(slot: &Slot, fd: c_int, result: isize) -> Option<isize> {
+    let state = &slot.sleep.0;
     // The state is looked at before the note is: a handler makes the note first.
     match (result, state.load(SeqCst)) {
         (1, sleep::RUNG) => {
@@ -273,14 +250,14 @@ fn fetch(slot: &Slot, fd: c_int, target: *mut u8, how: Fetch) -> Option<isize> {
             None
         }
         (1, _) if nap::is_noted() => None,
-        // Of the stream: the content has been moved meanwhile, or somebody we know nothing of writes to the shadow.
-        (1, _) => {
+        // Of the stream: the content has been moved meanwhile, or a foreign process writes to the backing pipe.
+        (1.., _) => {
             let _ = state.compare_exchange(sleep::ASLEEP, sleep::AWAKE, SeqCst, Relaxed);
-            slot.agreement.0.taken_early.fetch_add(1, SeqCst);
-            Some(tally::count(fd, Direction::Read, nap::deliver(READER.inode(), target)))
+            slot.agreement.0.taken_early.fetch_add(result as u32, SeqCst);
+            Some(tally::count(fd, Direction::Read, result))
         }
         (result, _) => {
-            // If it was rung meanwhile, the byte ends the next sleep.
+            // If it was rung meanwhile, the token ends the next sleep.
             let _ = state.compare_exchange(sleep::ASLEEP, sleep::AWAKE, SeqCst, Relaxed);
             let is_more = slot.bytes_waiting() != Found::Nothing;
             match result {

@@ -9,81 +9,66 @@
 use core::arch::global_asm;
 use core::ffi::c_int;
 use core::ops::Range;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::AtomicU8;
+use core::sync::atomic::Ordering::SeqCst;
 
 use linux_raw_sys::general as k;
 use millstream_sys::fate::Fate;
 
 use super::end::{READER, WRITER};
-use super::{guard, kernel, other_names, retreat};
+use super::{guard, kernel, other_names, retreat, threads};
 use crate::confining;
 
-// Where a call that may be made goes on: with the program's registers, flags and stack, on which nothing is written, because what lies
-// behind its end may be the program's (the red zone of the ABI) or the frame of the signal. The way back is found by the stack's
-// address. A system call leaves nothing in rcx and r11, and what looks for the way back changes no flag.
+// Where a call that may be made goes on, with the program's registers, flags and stack. A system call leaves nothing in rcx, so there
+// the handler has put the way back. It is on the stack during the call, behind what may be the program's (the red zone of the ABI).
 global_asm!(
     ".pushsection .text.millstream_trapped,\"ax\",@progbits",
     ".globl millstream_trapped",
     ".hidden millstream_trapped",
     "millstream_trapped:",
+    "lea rsp, [rsp - 144]",
+    "mov [rsp], rcx",
     "syscall",
-    "mov rcx, [rip + {ways}]",
-    "lea rcx, [rcx + rsp]",
-    "jrcxz 2f",
-    "mov rcx, [rip + {ways} + 16]",
-    "lea rcx, [rcx + rsp]",
-    "jrcxz 3f",
-    "mov rcx, [rip + {ways} + 32]",
-    "lea rcx, [rcx + rsp]",
-    "jrcxz 4f",
-    "mov r11, [rip + {ways} + 56]",
-    "mov qword ptr [rip + {ways} + 48], 0",
-    "jmp r11",
-    "2: mov r11, [rip + {ways} + 8]",
-    "mov [rip + {ways}], rcx",
-    "jmp r11",
-    "3: mov r11, [rip + {ways} + 24]",
-    "mov [rip + {ways} + 16], rcx",
-    "jmp r11",
-    "4: mov r11, [rip + {ways} + 40]",
-    "mov [rip + {ways} + 32], rcx",
-    "jmp r11",
+    "mov rcx, [rsp]",
+    "lea rsp, [rsp + 144]",
+    "jmp rcx",
     ".popsection",
-    ways = sym WAYS_BACK,
 );
-
-/// Calls on their way, each by the negative address of its stack, or 0, and the instruction behind it. More than one only where a handler
-/// has interrupted a call that waits.
-static WAYS_BACK: [[AtomicU64; 2]; 4] = [const { [const { AtomicU64::new(0) }; 2] }; 4];
-
-/// Notes the way back of a call. `false`: there are too many, or handlers have jumped out of them.
-fn note_way_back(stack: u64, instruction: u64) -> bool {
-    let key = stack.wrapping_neg();
-    let is_key = |wanted: u64| move |way: &&[AtomicU64; 2]| way[0].load(Relaxed) == wanted;
-    let free = WAYS_BACK.iter().find(is_key(key)).or_else(|| WAYS_BACK.iter().find(is_key(0)));
-    free.map(|[place, way]| {
-        way.store(instruction, Relaxed);
-        place.store(key, Relaxed);
-    })
-    .is_some()
-}
 
 unsafe extern "C" {
     fn millstream_trapped();
 }
 
-static IS_ON: AtomicBool = AtomicBool::new(false);
+/// What the kernel looks at before it traps a call: one of the two below.
+static SELECTOR: AtomicU8 = AtomicU8::new(LETS_PASS);
+/// `SYSCALL_DISPATCH_FILTER_ALLOW` and `SYSCALL_DISPATCH_FILTER_BLOCK` of Linux.
+const LETS_PASS: u8 = 0;
+const TRAPS: u8 = 1;
 
-/// From now on calls from outside of this range come to [`on_call`]. `false`: this kernel cannot do it.
+/// The calls of this thread are trapped from now on, while the process traps any, if they come from outside of this range. `false`: this
+/// kernel cannot do it.
+pub(super) fn arm(allowed: &Range<usize>) -> bool {
+    kernel::trap_calls(Some(allowed), &SELECTOR)
+}
+
+/// From now on calls from outside of this range come to [`on_call`]. `false`: they would not, of every thread.
 pub(super) fn begin(allowed: &Range<usize>) -> bool {
-    let is_on = kernel::trap_calls(Some(allowed));
-    IS_ON.store(is_on, Relaxed);
-    is_on
+    SELECTOR.store(TRAPS, SeqCst);
+    // Then: a thread that is about to make one that is not armed either says so before this, or finds that calls are trapped.
+    let is_armed = if threads::are_there() { threads::are_armed() } else { arm(allowed) };
+    if !is_armed {
+        SELECTOR.store(LETS_PASS, SeqCst);
+    }
+    is_armed
+}
+
+pub(super) fn is_on() -> bool {
+    SELECTOR.load(SeqCst) == TRAPS
 }
 
 pub(super) fn end() {
-    if IS_ON.swap(false, Relaxed) {
-        kernel::trap_calls(None);
+    if SELECTOR.swap(LETS_PASS, SeqCst) == TRAPS && !threads::are_there() {
+        kernel::trap_calls(None, &SELECTOR);
     }
 }
 
@@ -92,7 +77,7 @@ mod register {
     pub(super) const RDI: usize = 13;
     pub(super) const RSI: usize = 14;
     pub(super) const RAX: usize = 18;
-    pub(super) const RSP: usize = 20;
+    pub(super) const RCX: usize = 19;
     pub(super) const RIP: usize = 21;
 }
 
@@ -105,7 +90,8 @@ pub(super) fn on_call(context: &mut [u64; 22], architecture: u32) {
     let [number, first, second] = [register::RAX, register::RDI, register::RSI].map(|at| context[at] as usize);
     let way_back = context[register::RIP];
     let is_harmless = architecture == X86_64 && touches_no_end(number, first, second);
-    if is_harmless && guard::are_up() && note_way_back(context[register::RSP], way_back) {
+    if is_harmless && guard::are_up() {
+        context[register::RCX] = way_back;
         context[register::RIP] = millstream_trapped as *const () as u64;
         return;
     }
@@ -120,20 +106,27 @@ pub(super) fn on_call(context: &mut [u64; 22], architecture: u32) {
     }
 }
 
-fn touches_no_end(number: usize, first: usize, second: usize) -> bool {
+/// Whether a call leaves every end as it is, whichever descriptor stands for it.
+pub(super) fn concerns_no_descriptor(number: usize, first: usize) -> bool {
+    match number as u32 {
+        k::__NR_prctl => HARMLESS_OPTIONS.contains(&(first as u32)),
+        number => OF_NONE.has(number),
+    }
+}
+
+pub(super) fn touches_no_end(number: usize, first: usize, second: usize) -> bool {
     let fd = first as c_int;
     let concerns_an_end = READER.is_at(fd) || WRITER.is_at(fd);
     match number as u32 {
         k::__NR_fcntl => guard::is_harmless_fcntl(concerns_an_end, second as u32),
         k::__NR_ioctl => guard::is_harmless_ioctl(concerns_an_end, second),
-        k::__NR_prctl => HARMLESS_OPTIONS.contains(&(first as u32)),
         k::__NR_close if !concerns_an_end => {
             let is_left = other_names::leave_if_one(fd);
             other_names::forget(fd);
             is_left
         }
         number if OF_DESCRIPTOR.has(number) => !concerns_an_end && other_names::leave_if_one(fd),
-        number => OF_NONE.has(number),
+        _ => concerns_no_descriptor(number, first),
     }
 }
 

@@ -5,10 +5,14 @@ use core::ffi::{c_int, c_ulong, c_void};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-use super::notice;
+use millstream_sys::fate::Fate;
+
+use super::end::{READER, WRITER};
+use super::notice::NUMBERS;
+use super::{kernel, threads};
 use crate::glibc::{self, Behind};
 
-const WORDS: usize = notice::NUMBERS / 64;
+const WORDS: usize = NUMBERS / 64;
 /// A bit for each number that was waited for since it was last asked.
 static WAITED: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 /// More descriptors than this are not looked at in one call.
@@ -50,8 +54,12 @@ static SELECT: Behind = Behind::new("select");
 /// As for `poll(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn poll(asked: *mut Asked, len: c_ulong, limit_ms: c_int) -> c_int {
+    if threads::are_there() {
+        note_list(asked, len as usize);
+    }
     // SAFETY: the signature is that of the C library's function.
-    let behind: unsafe extern "C-unwind" fn(*mut Asked, c_ulong, c_int) -> c_int = unsafe { POLL.function() };
+    let behind: unsafe extern "C-unwind" fn(*mut Asked, c_ulong, c_int) -> c_int =
+        unsafe { POLL.function_for(asked as usize, len as usize) };
     // SAFETY: the caller's promise is the same.
     let answer = unsafe { behind(asked, len, limit_ms) };
     if answer > 0 {
@@ -86,6 +94,64 @@ pub unsafe extern "C-unwind" fn __poll_chk(asked: *mut Asked, len: c_ulong, limi
     unsafe { poll(asked, len, limit_ms) }
 }
 
+/// Descriptors that a `select` is about.
+#[derive(Clone, Copy)]
+struct Set([u64; WORDS]);
+
+impl Set {
+    fn has(&self, fd: c_int) -> bool {
+        let (at, bit) = place_of(fd);
+        self.0.get(at).is_some_and(|word| word & bit != 0)
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = c_int> {
+        (0..NUMBERS as c_int).filter(|&fd| self.has(fd))
+    }
+}
+
+/// Before a wait of a process with threads.
+fn note_list(list: *const Asked, len: usize) {
+    const AT_ONCE: usize = 16;
+    let mut done = 0;
+    while done < len {
+        let mut entries = [const { Asked { fd: -1, events: 0, answer: 0 } }; AT_ONCE];
+        let count = AT_ONCE.min(len - done);
+        let (from, to) = (list.wrapping_add(done).cast(), entries.as_mut_ptr().cast());
+        if !kernel::read_own_memory(from, to, count * size_of::<Asked>()) {
+            // The kernel says so as well.
+            return;
+        }
+        entries.iter().for_each(|entry| threads::note_number(entry.fd));
+        done += count;
+    }
+}
+
+/// The same for all that stand in any of the program's sets. `None`: they cannot be read, or are too large.
+fn note_sets(sets: [*mut u64; 3], numbers: c_int) -> Option<Set> {
+    let set = asked_of(sets, numbers);
+    match set {
+        Some(set) => set.numbers().for_each(threads::note_number),
+        None => threads::note_any(Fate::called(c"select")),
+    }
+    set
+}
+
+fn asked_of(sets: [*mut u64; 3], numbers: c_int) -> Option<Set> {
+    let numbers = usize::try_from(numbers).ok().filter(|&numbers| numbers <= NUMBERS)?;
+    let mut all = Set([0; WORDS]);
+    for set in sets.into_iter().filter(|set| !set.is_null()) {
+        let mut words = [0; WORDS];
+        if !kernel::read_own_memory(set.cast(), words.as_mut_ptr().cast(), numbers.div_ceil(64) * 8) {
+            return None;
+        }
+        all.0.iter_mut().zip(words).for_each(|(all, word)| *all |= word);
+    }
+    if numbers % 64 != 0 {
+        all.0[numbers / 64] &= (1 << (numbers % 64)) - 1;
+    }
+    Some(all)
+}
+
 /// The type of `select`.
 type Select = unsafe extern "C-unwind" fn(c_int, *mut u64, *mut u64, *mut u64, *mut c_void) -> c_int;
 
@@ -101,8 +167,10 @@ pub unsafe extern "C-unwind" fn select(
     other: *mut u64,
     limit: *mut c_void,
 ) -> c_int {
+    let asked = if threads::are_there() { note_sets([read, write, other], numbers) } else { None };
+    let concerns_an_end = asked.is_none_or(|asked| [&READER, &WRITER].into_iter().any(|end| asked.has(end.fd())));
     // SAFETY: the signature is that of the C library's function.
-    let behind: Select = unsafe { SELECT.function() };
+    let behind: Select = unsafe { if concerns_an_end { SELECT.function() } else { SELECT.glibcs() } };
     // SAFETY: the caller's promise is the same.
     let answer = unsafe { behind(numbers, read, write, other, limit) };
     if answer > 0 {
