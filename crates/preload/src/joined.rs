@@ -17,6 +17,7 @@ mod brief;
 mod calls;
 mod confined;
 mod contention;
+mod decoded;
 mod end;
 mod faults;
 mod guard;
@@ -118,6 +119,13 @@ pub(crate) fn has_pipe() {
     if IS_WANTED.load(Relaxed) && calls::state() == Calls::NotYet {
         let _held = Held::all();
         calls::begin();
+    }
+}
+
+/// The process has made a pipe, but as shells do, which give both ends to others.
+pub(crate) fn has_pipe_for_others() {
+    if IS_WANTED.load(Relaxed) {
+        calls::expect();
     }
 }
 

@@ -6,7 +6,7 @@ use core::ops::Range;
 use millstream_sys::{descriptors, directory};
 
 use super::end::End;
-use super::{has_one_thread, kernel, offer};
+use super::{decoded, has_one_thread, kernel, offer};
 use crate::descriptor::borrow;
 
 const PAGE: usize = 4096;
@@ -168,12 +168,21 @@ fn each_other(end: &End) -> Option<bool> {
     let own = descriptors::status_of(end.fd().unsigned_abs())?;
     let is_harmless = |number: u32, other: &descriptors::Stat| {
         let is_same = (other.st_dev, other.st_ino) == (own.st_dev, own.st_ino);
-        number == end.fd().unsigned_abs() || !(number > DESCRIPTORS_MAX || is_same || descriptors::is_no_file(other))
+        let watches = || descriptors::is_no_file(other) && !watches_nothing(number);
+        number == end.fd().unsigned_abs() || !(number > DESCRIPTORS_MAX || is_same || watches())
     };
     match has_one_thread() {
         true => descriptors::each_of_one_thread(offer::descriptor(), is_harmless),
         false => descriptors::each(is_harmless),
     }
+}
+
+/// Whether a descriptor that stands for no file is of a kind that watches no other descriptor.
+fn watches_nothing(number: u32) -> bool {
+    const KINDS: [&[u8]; 4] = [b"[eventfd]", b"[timerfd]", b"[signalfd]", b"inotify"];
+    let mut room = [0; 64];
+    let name = usize::try_from(kernel::link_of(number.cast_signed(), &mut room)).ok().and_then(|len| room.get(..len));
+    name.and_then(|name| name.strip_prefix(b"anon_inode:")).is_some_and(|kind| KINDS.contains(&kind))
 }
 
 /// Makes sure that nobody shares the open file of `fd`, an end of a pipe, whether that was inherited, sent, or is on its
@@ -340,7 +349,11 @@ fn calls_the_kernel(mapping: &Mapping<'_>, module: &Module) -> bool {
         let mut found = calls_in_block(at, at + BLOCK < mapping.end);
         while found != 0 {
             let here = at + found.trailing_zeros() as usize;
-            if !points_inside(here) && !points_inside(here - 1) && !returns_from_handler(mapping.start, here) {
+            if !points_inside(here)
+                && !points_inside(here - 1)
+                && !returns_from_handler(mapping.start, here)
+                && !(here + decoded::LONGEST < mapping.end && decoded::is_inside_another(mapping.start, here))
+            {
                 return true;
             }
             found &= found - 1;

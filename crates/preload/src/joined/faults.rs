@@ -15,8 +15,8 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use millstream_sys::fate::Fate;
 use millstream_sys::raw;
 
-use super::kernel::{self, Action};
 use super::end::End;
+use super::kernel::{self, Action};
 use super::{retreat, threads, trapped};
 
 const SIGBUS: usize = 7;

@@ -12,7 +12,9 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use millstream_sys::fate::{Fate, place_of};
 
 use super::end::{End, READER, Stage, WRITER};
-use super::{alone, faults, interposed, is_alone, kernel, meet, other_names, polled, retreat, threads, trapped, watched};
+use super::{
+    alone, faults, interposed, is_alone, kernel, meet, other_names, polled, retreat, threads, trapped, watched,
+};
 use crate::{glibc, names};
 
 /// Which calls the entries of [`interposed`] bring here: none, or all. [`UP`] and [`WITH_THREADS`].

@@ -5,8 +5,8 @@
 //! jump out of a call, which then never ends: its stack frame tells, because a later call has its own in the same place or further up.
 
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicPtr, AtomicUsize};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::{AtomicPtr, AtomicUsize};
 
 use millstream_sys::joint;
 

@@ -56,7 +56,8 @@ pub(super) fn with_buffer(buffer: *mut u8, read: impl FnOnce() -> Option<isize>)
 pub(super) fn has_bell() -> bool {
     let (buffer, mut byte) = (BUFFER.load(SeqCst), 0_u8);
     // SAFETY: from the buffer of the interrupted sleep to a variable.
-    let has_it = !buffer.is_null() && faults::caught(&READER, || unsafe { copy(buffer, &raw mut byte, 1) }) && byte == BELL;
+    let has_it =
+        !buffer.is_null() && faults::caught(&READER, || unsafe { copy(buffer, &raw mut byte, 1) }) && byte == BELL;
     if has_it {
         IS_NOTED.store(true, SeqCst);
     }

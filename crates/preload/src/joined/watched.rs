@@ -126,7 +126,7 @@ fn note_list(list: *const Asked, len: usize) {
     }
 }
 
-/// The same for all that stand in any of the program's sets. `None`: they cannot be read, or are too large.
+/// The same for all that stand in any of the program's sets. `None`: they cannot be read.
 fn note_sets(sets: [*mut u64; 3], numbers: c_int) -> Option<Set> {
     let set = asked_of(sets, numbers);
     match set {
@@ -137,7 +137,8 @@ fn note_sets(sets: [*mut u64; 3], numbers: c_int) -> Option<Set> {
 }
 
 fn asked_of(sets: [*mut u64; 3], numbers: c_int) -> Option<Set> {
-    let numbers = usize::try_from(numbers).ok().filter(|&numbers| numbers <= NUMBERS)?;
+    // Higher ones are never attached.
+    let numbers = usize::try_from(numbers).ok()?.min(NUMBERS);
     let mut all = Set([0; WORDS]);
     for set in sets.into_iter().filter(|set| !set.is_null()) {
         let mut words = [0; WORDS];
