@@ -121,6 +121,7 @@ Examples:
   millstream run --stats -c 'cat big | grep x | wc -l'
   millstream run --explain -c 'tar c dir | zstd -3 >dir.tar.zst'
   millstream run --progress -- ./nightly-backup.sh
+  millstream run --unbuffered -c 'tail -f access.log | grep -v bot | cut -c 1-40'
   millstream run --stats=json --stats-file run.json -c 'cat big | wc'
   tar c dir | millstream run --pipe-size 1M -- zstd -o dir.tar.zst
 
@@ -155,6 +156,11 @@ pub(crate) struct RunOptions {
     /// Move each pipe to shared memory after SIZE bytes and not when it is worth what that costs: for tests and measurements
     #[arg(long, value_name = "SIZE", value_parser = bytes::parse)]
     pub(crate) ring_after: Option<u64>,
+
+    /// Have every program write each line at once, as to a terminal: programs that use the C library's stdio, Python, Perl
+    /// and Ruby, and what they start
+    #[arg(long)]
+    pub(crate) unbuffered: bool,
 
     /// Afterwards list every pipe of the run: who made it, who was at its ends, its size, the bytes that were seen to pass, how fast,
     /// and whether it was joined
