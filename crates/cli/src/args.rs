@@ -121,6 +121,7 @@ Examples:
   millstream run --stats -c 'cat big | grep x | wc -l'
   millstream run --explain -c 'tar c dir | zstd -3 >dir.tar.zst'
   millstream run --progress -- ./nightly-backup.sh
+  millstream run --buffer 1G -c 'zcat dump.gz | ./load'
   millstream run --unbuffered -c 'tail -f access.log | grep -v bot | cut -c 1-40'
   millstream run --stats=json --stats-file run.json -c 'cat big | wc'
   tar c dir | millstream run --pipe-size 1M -- zstd -o dir.tar.zst
@@ -143,6 +144,12 @@ pub(crate) struct RunOptions {
     /// and may grant less [default: chosen from the cache and what the user's quota allows]
     #[arg(long, value_name = "SIZE", value_parser = bytes::parse_pipe_size)]
     pub(crate) pipe_size: Option<u64>,
+
+    /// Let each pipe take up SIZE bytes (64K or more) of what comes faster than it goes, with memory that is taken as it
+    /// fills and given back as it empties; says so if the kernel grants less
+    #[arg(long, value_name = "SIZE", value_parser = bytes::parse_buffer,
+        conflicts_with_all = ["pipe_size", "ring", "ring_after"])]
+    pub(crate) buffer: Option<u64>,
 
     /// Move the bytes of pipes between dynamic programs through shared memory, where one program writes and one reads and
     /// nobody else holds the pipe (x86-64); this is the default

@@ -3,6 +3,7 @@
 //! Without `--stats`, `--progress` and `--explain` the process becomes the command (`exec`): same process number, same
 //! parent, nothing of ours left. With them it stays as the command's parent and hands everything on ([`supervise`]).
 
+mod elastic;
 mod explain;
 mod library;
 mod lines;
@@ -26,8 +27,17 @@ use crate::failure::Failure;
 
 /// The run as the options describe it.
 pub(crate) fn run(options: RunOptions) -> Result<ExitCode, Failure> {
-    let ring = options.joins_after().map_or(Err("asked"), |after| ring::of_this_run(after).map_err(why_not));
-    let plan = options.pipe_size.map_or_else(Plan::for_this_machine, Plan::fixed);
+    let ring = match options.joins_after() {
+        // Memory of a pipe holds less, and keeps it.
+        _ if options.buffer.is_some() => Err("buffer"),
+        None => Err("asked"),
+        Some(after) => ring::of_this_run(after).map_err(why_not),
+    };
+    let plan = match (options.pipe_size, options.buffer) {
+        (_, Some(bytes)) => elastic::plan(bytes)?,
+        (Some(bytes), None) => Plan::fixed(bytes),
+        (None, None) => Plan::for_this_machine(),
+    };
     let wants_stats = options.stats.is_some() || options.stats_file.is_some();
     let output = wants_stats.then(|| report::Output::open(options.stats, options.stats_file.as_deref())).transpose()?;
     let wanted = supervise::Wanted { output, progress: options.progress, explain: options.explain };
