@@ -13,7 +13,7 @@ use crate::bench::{
     lat_mem_rd, memcpy, pipeflex, pipeline, report, round_trip, seeds, suite,
 };
 use crate::failure::Failure;
-use crate::{buffer, bytes, ctl, fifo, gc, manual, mount, mounts, net, ps, top};
+use crate::{buffer, bytes, ctl, explain, fifo, gc, manual, mount, mounts, net, ps, top};
 
 use late::Late;
 
@@ -35,6 +35,8 @@ pub(crate) enum Action {
     Net(Box<net::Options>),
     /// `millstream top`
     Top(top::Options),
+    /// `millstream explain`
+    Explain(explain::Options),
     /// `millstream buffer`
     Buffer(Box<buffer::Options>),
     /// `millstream mount`
@@ -82,6 +84,9 @@ enum Command {
     /// Show pipelines that run, and which of their programs is the bound
     #[command(after_help = top::EXAMPLES)]
     Top(Late<top::Options>),
+    /// Tell in words what a pipeline that runs does, what bounds it, and what would help
+    #[command(after_help = explain::EXAMPLES)]
+    Explain(Late<explain::Options>),
     /// Prove that no pipe has left anything behind
     #[command(after_help = gc::EXAMPLES)]
     Gc(Late<gc::Options>),
@@ -314,6 +319,7 @@ pub(crate) fn parse() -> Result<Action, Failure> {
         Ok(Program { command: Command::Gc(options) }) => Ok(Action::Gc(*options.0)),
         Ok(Program { command: Command::Net(options) }) => Ok(Action::Net(options.0)),
         Ok(Program { command: Command::Top(options) }) => Ok(Action::Top(*options.0)),
+        Ok(Program { command: Command::Explain(options) }) => Ok(Action::Explain(*options.0)),
         Ok(Program { command: Command::Buffer(options) }) => Ok(Action::Buffer(options.0)),
         Ok(Program { command: Command::Mount(options) }) => Ok(Action::Mount(options.0)),
         Ok(Program { command: Command::Mounts(options) }) => Ok(Action::Mounts(*options.0)),
