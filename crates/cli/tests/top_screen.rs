@@ -95,10 +95,10 @@ impl Terminal {
         }
     }
 
-    /// Starts `top` and waits until it has looked once.
+    /// Starts `top` and waits until it has looked often enough to tell.
     fn top(&self, before: &str, options: &str) -> String {
         self.run(&format!("{before} {} top {options}; echo status=$?", program()));
-        self.wait_for("bounded it")
+        self.wait_for("bounded it: it waited")
     }
 
     /// Whether the second screen is shown, and whether the cursor is.
@@ -178,7 +178,7 @@ fn keys_pause_and_change_the_time_of_a_look() {
 #[test]
 fn new_size_is_followed_at_once() {
     let (pipeline, terminal) = (Pipeline::new(), Terminal::new(120, 20));
-    terminal.top("", &format!("--interval 0.2 {}", pipeline.pid()));
+    terminal.top("", &format!("--interval 3 {}", pipeline.pid()));
     terminal.press("Space");
     let sentence = "it waited for a time, a disk, a network or a lock, while pipe 1 was empty";
     terminal.wait_until("one line", |screen| screen.contains("paused:") && screen.contains(sentence));
@@ -226,6 +226,16 @@ fn signals_and_interrupts_give_the_terminal_back() {
         terminal.ask_status();
         terminal.expect_end(status);
     }
+}
+
+#[test]
+fn without_keys_it_ends_by_an_interrupt() {
+    let (pipeline, terminal) = (Pipeline::new(), Terminal::new(80, 20));
+    terminal.run(&format!("{} top {} </dev/null", program(), pipeline.pid()));
+    terminal.wait_for("every 1 s: Ctrl-C quits");
+    terminal.press("C-c");
+    terminal.ask_status();
+    terminal.expect_end(130);
 }
 
 #[test]
