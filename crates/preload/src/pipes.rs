@@ -16,7 +16,7 @@ use millstream_sys::{pipe, raw};
 
 use crate::descriptor::borrow;
 use crate::glibc::{self, Behind};
-use crate::{counted, joined, quota};
+use crate::{counted, joined, lines, quota};
 
 /// [`Sizing::bytes`]; 0, that is hands off, until the start and when there are no settings.
 static PIPE_BYTES: AtomicU64 = AtomicU64::new(0);
@@ -88,6 +88,8 @@ pub unsafe extern "C-unwind" fn popen(command: *const c_char, mode: *const c_cha
         let fd = unsafe { glibc::fileno(stream) };
         enlarge_new(fd);
         record(fd, Origin::Popen);
+        // SAFETY: glibc has read the same string.
+        unsafe { lines::flush_new(stream, mode) };
         joined::has_pipe();
     }
     stream

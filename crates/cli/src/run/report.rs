@@ -129,7 +129,7 @@ impl std::fmt::Display for Summary {
             count => format!("{count} pipes"),
         };
         writeln!(f, "millstream: {count}, {:.3} s, {ending}", self.seconds)?;
-        if let Some(why) = self.ring_off.filter(|why| *why != "asked") {
+        if let Some(why) = self.ring_off.filter(|why| !["asked", "buffer"].contains(why)) {
             writeln!(f, "no pipe through shared memory: {why}")?;
         }
         if !self.pipes.is_empty() {
