@@ -218,9 +218,12 @@ fn leave_if_not_alone(end: &End) {
 
 fn begin_as_child() {
     let _held = Held::all();
-    forget_parents();
-    // What it begins from now on is its own.
-    mark_own_process();
+    // Another thread may have been here.
+    if !is_own_process() {
+        forget_parents();
+        // What it begins from now on is its own.
+        mark_own_process();
+    }
 }
 
 /// In a forked child: the memory of its parent's pipes is not there.
@@ -255,7 +258,9 @@ fn leave_to_threads(end: &'static End) -> bool {
         begin_as_child();
         return true;
     }
-    retreat::because_of(end, Fate::Threads);
+    if end.slot().is_some() {
+        retreat::because_of(end, Fate::Threads);
+    }
     let is_left = retreat::follow(end);
     let _held = Held::all();
     if is_left && end.stage() != Stage::Ring {
@@ -307,7 +312,7 @@ fn advance_writer(len: usize) {
         // Of no bytes: it tells nothing of what is to come, and Perl ends each of its writes with one.
         _ if len == 0 => {}
         (Stage::Counted, _) if WRITER.is_due() => meet::offer(),
-        (Stage::Offers, Some(slot)) if meet::is_accepted(slot) => meet::want(slot),
+        (Stage::Offers, Some(slot)) if meet::is_accepted(slot) && WRITER.may_try() => meet::want(slot),
         (Stage::Offers, _) if WRITER.is_due() => meet::look_after_offer(),
         (Stage::Wants, Some(slot)) if WRITER.is_due() => meet::prove(&WRITER, slot),
         _ => {}

@@ -8,6 +8,7 @@ use millstream_sys::{descriptors, directory};
 use super::end::End;
 use super::{decoded, has_one_thread, kernel, offer};
 use crate::descriptor::borrow;
+use crate::names;
 
 const PAGE: usize = 4096;
 
@@ -235,20 +236,13 @@ pub(super) fn range_of_calls(glibc: &Range<usize>, own_code: usize) -> Option<Op
     if only_glibc_calls_the_kernel(glibc, own_code, &(0..usize::MAX)) {
         return Some(None);
     }
-    let allowed = allowed_range(glibc, own_code)?;
+    let allowed = allowed_range(glibc, &names::own_code()?);
     only_glibc_calls_the_kernel(glibc, own_code, &allowed).then_some(Some(allowed))
 }
 
 /// The shortest range that holds glibc and this library, whose own calls are never to be trapped.
-pub(super) fn allowed_range(glibc: &Range<usize>, own_code: usize) -> Option<Range<usize>> {
-    let mut allowed = glibc.start..glibc.end.next_multiple_of(PAGE);
-    each_mapping(|mapping, _| {
-        if (mapping.start..mapping.end).contains(&own_code) {
-            allowed = allowed.start.min(mapping.start)..allowed.end.max(mapping.end);
-        }
-        true
-    });
-    Some(allowed).filter(|allowed| allowed.contains(&own_code))
+pub(super) fn allowed_range(glibc: &Range<usize>, own: &Range<usize>) -> Range<usize> {
+    glibc.start.min(own.start)..glibc.end.max(own.end).next_multiple_of(PAGE)
 }
 
 /// The same for code in these addresses.

@@ -142,6 +142,7 @@ impl End {
         }
         self.tries.store(0, Relaxed);
         self.turns.store(0, Relaxed);
+        self.checked_thread.store(0, Relaxed);
         // A call that was left by a jump is not coming back.
         self.is_in_kernel.set(false);
         self.fd.store(fd, Relaxed);
@@ -217,6 +218,11 @@ impl End {
 
     pub(super) fn is_due(&self) -> bool {
         self.passed.load(Relaxed) >= self.try_at.load(Relaxed)
+    }
+
+    /// Whether no attempt before was in vain, or enough has passed since.
+    pub(super) fn may_try(&self) -> bool {
+        self.tries.load(Relaxed) == 0 || self.is_due()
     }
 
     /// Of the calls since it is ready, every second, fourth, eighth...

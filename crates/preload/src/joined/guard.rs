@@ -48,7 +48,8 @@ pub(super) fn raise() -> Result<(), Fate> {
         lift();
         return Err(Fate::Signals);
     }
-    if trapped_outside.is_some_and(|allowed| !trapped::begin(&allowed)) {
+    // A call that is trapped where SIGSYS is held back is the program's end.
+    if trapped_outside.is_some_and(|allowed| faults::mask_changes() || !trapped::begin(&allowed)) {
         lift();
         return Err(Fate::Code);
     }
@@ -107,7 +108,7 @@ const PSELECT: usize = place_of("pselect");
 const ANSWERED: [usize; 9] =
     [CLOSE[0], FCNTL[0], IOCTL, SIGPROCMASK, PTHREAD_SIGMASK, POLL[0], PPOLL, SELECT[0], PSELECT];
 
-const LONGJMP: [usize; 4] =
+pub(super) const LONGJMP: [usize; 4] =
     [place_of("longjmp"), place_of("_longjmp"), place_of("siglongjmp"), place_of("__longjmp_chk")];
 
 /// Whether a function changes nothing but what its thread does next, or which signals it takes.
@@ -137,14 +138,22 @@ pub(super) fn before_call(place: usize, first: usize, second: usize) -> Option<u
     if let Some(here) = threads::before_call(place, second) {
         return Some(here);
     }
-    if has_threads() && !are_up() {
-        if threads::loads_here(place, first) {
+    if has_threads() {
+        if !are_up() && threads::loads_here(place, first) {
             return Some(threads::load as *const () as usize);
         }
+        // In any case: before such a call is in the kernel the guards may go down, and up again for another pipe.
         threads::note(place, first, second);
     }
+    if !are_up() {
+        return None;
+    }
+    if !super::is_own_process() {
+        super::begin_as_child();
+        return None;
+    }
     // A thread that has raised them meanwhile may not have read the note.
-    if are_up() { goes_on_at(place, first, second) } else { None }
+    goes_on_at(place, first, second)
 }
 
 fn goes_on_at(place: usize, first: usize, second: usize) -> Option<usize> {
@@ -180,7 +189,7 @@ fn goes_on_at(place: usize, first: usize, second: usize) -> Option<usize> {
         }
         // SAFETY: what `setjmp` has filled.
         _ if LONGJMP.contains(&place) && unsafe { faults::are_let_through_by_jump(first) } => return None,
-        _ if is_of_other_signal(place, first, second) => return None,
+        _ if is_of_other_signal(place, first, second) && !(trapped::is_on() && faults::mask_changes()) => return None,
         _ if OF_DESCRIPTOR.contains(&place) && !concerns_an_end => {
             // `mq_close` closes it.
             other_names::forget(fd);
@@ -253,14 +262,16 @@ pub(super) extern "C" fn close(fd: c_int) -> c_int {
     let ends = [&READER, &WRITER].map(|end| end.is_at(fd).then_some(end));
     let ends = || ends.into_iter().flatten();
     // Whoever else has the number next is not taken for this end.
+    // A call of another thread that goes on in the kernel goes on with the file.
+    if ends().any(|end| end.uses.are_of_another_thread()) && !retreat::before_a_call(Fate::Threads) {
+        return refuse() as c_int;
+    }
     let _held = ends().next().map(|_| super::signals::Held::all());
     if ends().any(|end| end.stage() == Stage::Ring && alone::has_other_name(end)) {
         retreat::all(Fate::Renamed);
     }
-    if ends().any(|end| end.uses.are_of_another_thread()) {
-        // A call that goes on in the kernel goes on with the file.
-        retreat::all(Fate::Threads);
-    }
+    // Before: another thread may get the number at once.
+    other_names::forget(fd);
     let result = kernel::close(fd);
     other_names::forget(fd);
     if result == 0 {

@@ -129,8 +129,10 @@ pub(super) fn want(slot: &'static Slot) {
             prove(&WRITER, slot);
         }
         Err(why_not) => {
-            offer::withdraw();
-            WRITER.give_up();
+            if !(threads::may_pass(why_not) && later(&WRITER, why_not)) {
+                offer::withdraw();
+                WRITER.give_up();
+            }
             WRITER.tally.tell(why_not);
             guard::lift_if_unused();
         }
@@ -170,7 +172,9 @@ pub(super) fn accept() {
             READER.tally.tell(Fate::Waits);
         }
         Err(why_not) => {
-            READER.give_up();
+            if !(threads::may_pass(why_not) && later(&READER, why_not)) {
+                READER.give_up();
+            }
             READER.tally.tell(why_not);
             guard::lift_if_unused();
         }

@@ -59,7 +59,9 @@ fn ask(end: &End, fd: c_int, passed: u64) {
     if end.has_given_up(pipe.inode) {
         return;
     }
-    if makes_way(end) {
+    if !threads::may_find_end() {
+        tally::tell(fd, direction, Fate::called(c"poll"));
+    } else if makes_way(end) {
         let try_at = if super::after().is_some() { 0 } else { end.price(worth_it()) };
         end.adopt(fd, pipe.inode, passed, try_at);
     } else {

@@ -66,8 +66,7 @@ pub(super) fn concerns_an_end(list: usize, len: usize) -> bool {
         || (0..len).any(|at| {
             let mut entry = Asked { fd: 0, events: 0, answer: 0 };
             let place = (list as *const Asked).wrapping_add(at);
-            // SAFETY: to a variable of its own.
-            !unsafe { copy(place.cast(), (&raw mut entry).cast(), size_of::<Asked>()) }
+            !kernel::read_own_memory(place.cast(), (&raw mut entry).cast(), size_of::<Asked>())
                 || READER.is_at(entry.fd)
                 || WRITER.is_at(entry.fd)
                 || !other_names::leave_if_one(entry.fd)
@@ -317,7 +316,8 @@ fn falls_asleep(slot: &Slot) -> Result<bool, isize> {
         give_back(Fate::Handler)?;
         return Ok(false);
     }
-    let was_rung = slot.sleep.0.compare_exchange(sleep::AWAKE, sleep::ASLEEP, SeqCst, Relaxed) == Err(sleep::RUNG);
+    let was_rung =
+        slot.sleep.0.compare_exchange(sleep::AWAKE, sleep::ASLEEP, SeqCst, Relaxed).is_err_and(sleep::is_rung);
     let is_empty = slot.bytes_waiting() == Found::Nothing;
     if is_empty && !was_rung {
         READER.tally.slept();
@@ -332,7 +332,8 @@ fn falls_asleep(slot: &Slot) -> Result<bool, isize> {
 
 /// Whether it was rung.
 fn wakes_up(slot: &Slot) -> bool {
-    let was_rung = slot.sleep.0.compare_exchange(sleep::ASLEEP, sleep::AWAKE, SeqCst, Relaxed) == Err(sleep::RUNG);
+    let was_rung =
+        slot.sleep.0.compare_exchange(sleep::ASLEEP, sleep::AWAKE, SeqCst, Relaxed).is_err_and(sleep::is_rung);
     if was_rung {
         // So that the read that comes can take it.
         for _ in 0..LOOKS {

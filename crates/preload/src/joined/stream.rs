@@ -78,11 +78,13 @@ fn ring(slot: &Slot, fd: c_int) {
     let state = &slot.sleep.0;
     if state.load(SeqCst) == sleep::ASLEEP {
         let _held = Held::all();
-        if WRITER.is_in(slot) && state.compare_exchange(sleep::ASLEEP, sleep::RUNG, SeqCst, Relaxed).is_ok() {
+        if WRITER.is_in(slot) && state.compare_exchange(sleep::ASLEEP, sleep::RINGING, SeqCst, Relaxed).is_ok() {
             // A byte that is there wakes the reader as well, and a backing pipe that a foreign process has filled would take none.
             if kernel::bytes_in(fd) == 0 {
-                kernel::write(fd, [nap::BELL].as_ptr(), 1);
+                kernel::write(fd, [nap::TOKEN].as_ptr(), 1);
             }
+            // The reader may have it by now.
+            let _ = state.compare_exchange(sleep::RINGING, sleep::RUNG, SeqCst, Relaxed);
             WRITER.tally.woke();
         }
     }
@@ -238,14 +240,16 @@ fn fetch(slot: &Slot, fd: c_int, target: *mut u8, len: usize, how: Fetch) -> Opt
         // What was there a moment ago may be gone: a writer that moves the stream takes its own token out.
         Fetch::WithBell(_) | Fetch::Now => kernel::read_now(fd, target, len),
     };
-    nap::with_buffer(target, || fetched(slot, fd, read())).unwrap_or_else(|| fetched(slot, fd, kernel::EFAULT))
+    let waits = matches!(how, Fetch::Asleep);
+    nap::with_buffer(target, || fetched(slot, fd, read(), waits))
+        .unwrap_or_else(|| fetched(slot, fd, kernel::EFAULT, waits))
 }
 
-fn fetched(slot: &Slot, fd: c_int, result: isize) -> Option<isize> {
+fn fetched(slot: &Slot, fd: c_int, result: isize, waits: bool) -> Option<isize> {
     let state = &slot.sleep.0;
     // The state is looked at before the note is: a handler makes the note first.
     match (result, state.load(SeqCst)) {
-        (1, sleep::RUNG) => {
+        (1, sleep::RUNG | sleep::RINGING) => {
             state.store(sleep::AWAKE, SeqCst);
             None
         }
@@ -263,7 +267,7 @@ fn fetched(slot: &Slot, fd: c_int, result: isize) -> Option<isize> {
             match result {
                 // Whatever the handler has done.
                 kernel::EINTR => Some(result),
-                kernel::EAGAIN => None,
+                kernel::EAGAIN if !waits => None,
                 // Its last bytes, and the writer was gone before it rang.
                 _ if is_more => None,
                 _ => Some(result),

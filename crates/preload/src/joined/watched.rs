@@ -6,8 +6,9 @@ use core::ffi::{c_int, c_ulong, c_void};
 use millstream_sys::fate::Fate;
 
 use super::end::{READER, WRITER};
+use super::kernel;
 use super::notice::NUMBERS;
-use super::{kernel, threads};
+use super::threads::{self, Waits};
 use crate::glibc::{self, Behind};
 
 const WORDS: usize = NUMBERS / 64;
@@ -33,7 +34,8 @@ static SELECT: Behind = Behind::new("select");
 /// As for `poll(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn poll(asked: *mut Asked, len: c_ulong, limit_ms: c_int) -> c_int {
-    if threads::are_there() {
+    let waits = Waits::begin();
+    if waits.are_noted {
         note_list(asked, len as usize);
     }
     // SAFETY: the signature is that of the C library's function.
@@ -140,7 +142,8 @@ pub unsafe extern "C-unwind" fn select(
     other: *mut u64,
     limit: *mut c_void,
 ) -> c_int {
-    let asked = if threads::are_there() { note_sets([read, write, other], numbers) } else { None };
+    let waits = Waits::begin();
+    let asked = if waits.are_noted { note_sets([read, write, other], numbers) } else { None };
     let concerns_an_end = asked.is_none_or(|asked| [&READER, &WRITER].into_iter().any(|end| asked.has(end.fd())));
     // SAFETY: the signature is that of the C library's function.
     let behind: Select = unsafe { if concerns_an_end { SELECT.function() } else { SELECT.glibcs() } };
