@@ -16,6 +16,7 @@ mod net;
 mod progress;
 mod ps;
 mod run;
+mod stats_file;
 mod terminal;
 mod top;
 mod watch;

@@ -96,6 +96,28 @@ pub enum Failure {
     Unfit(String),
 }
 
+impl Failure {
+    /// The same once more, for another thread.
+    pub(crate) fn copy(&self) -> Failure {
+        let again = |error: &io::Error| match error.raw_os_error() {
+            Some(number) => io::Error::from_raw_os_error(number),
+            None => io::Error::new(error.kind(), error.to_string()),
+        };
+        match self {
+            Failure::Stage { stage, offset, fault } => {
+                Failure::Stage { stage: stage.clone(), offset: *offset, fault: fault.clone() }
+            }
+            Failure::Source { name, offset, error } => {
+                Failure::Source { name: name.clone(), offset: *offset, error: again(error) }
+            }
+            Failure::Sink { name, offset, error } => {
+                Failure::Sink { name: name.clone(), offset: *offset, error: again(error) }
+            }
+            Failure::Unfit(what) => Failure::Unfit(what.clone()),
+        }
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
