@@ -39,6 +39,13 @@ impl Fault {
         self
     }
 
+    /// The same, if what was being read began at this byte of the stage's whole input.
+    #[must_use]
+    pub fn counted_from(self, start: u64) -> Fault {
+        let offset = self.offset(start);
+        self.at(offset)
+    }
+
     /// The byte of the whole input, if what was being read began at `start`.
     pub(crate) fn offset(&self, start: u64) -> u64 {
         match self.place {
