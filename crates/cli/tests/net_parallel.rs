@@ -32,7 +32,7 @@ fn results_come_in_the_order_of_the_stream() {
         assert_writes(&format!("parallel {copies} block=64K exec tr a-z A-Z"), &lines, &upper);
     }
     // The first lines of a block say how long its command takes: the earlier ones take longer.
-    let slow = "exec sh -c 'read -r n rest; sleep $(( n < 50000 )).1; echo $n $rest; cat'";
+    let slow = "exec bash -c 'IFS= read -r line; sleep $(( ${line%% *} < 50000 )).1; echo \"$line\"; cat'";
     assert_writes(&format!("parallel 8 block=128K {slow} | upper"), &lines, &upper);
     // Without an end of the last line, and all in one block.
     assert_writes("parallel 3 exec cat", b"a\nb", b"a\nb");

@@ -434,8 +434,9 @@ impl Drop for Results {
     fn drop(&mut self) {
         let state = self.shared.state();
         let is_over = state.has_ended && state.slots.is_empty();
-        if !is_over {
-            self.shared.stop_all(state);
+        match is_over {
+            true => drop(state),
+            false => self.shared.stop_all(state),
         }
         self.shared.end();
     }
