@@ -263,7 +263,7 @@ impl<'a> Run<'a> {
             true => at_the_same_time(lanes, plan.buffer_bytes, &abort, watch),
             false => one_after_the_other(lanes, plan.buffer_bytes, &abort, watch),
         });
-        // Threads that nobody waits for any more have ended then.
+        // What was started has ended then.
         spools.join();
         moved.map_err(|failure| abort.first(failure))?;
         abort.outcome()?;

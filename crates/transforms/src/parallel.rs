@@ -280,14 +280,13 @@ impl Shared {
     fn end(&self) {
         loop {
             let mut state = self.state();
-            let thread = state.slots.iter_mut().find_map(|slot| slot.thread.take());
-            if thread.is_none() {
+            let Some(thread) = state.slots.iter_mut().find_map(|slot| slot.thread.take()) else {
                 let wall = self.start.elapsed();
                 state.wall.get_or_insert(wall);
                 return;
-            }
+            };
             drop(state);
-            thread.map(joined);
+            joined(thread);
         }
     }
 }
@@ -402,7 +401,9 @@ impl Results {
                     return Ok(count);
                 }
                 Some(slot) if slot.is_done => {
-                    slot.thread.take().map(joined);
+                    if let Some(thread) = slot.thread.take() {
+                        joined(thread);
+                    }
                     state.slots.pop_front();
                     state.first += 1;
                     self.shared.changed.notify_all();

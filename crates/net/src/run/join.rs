@@ -122,3 +122,58 @@ impl Push for Joined {
         if is_last { self.merge.node().finish() } else { Ok(()) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    /// Keeps what it gets, and a bar at its end.
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl Push for Kept {
+        fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, Failure> {
+            self.0.lock().unwrap().extend_from_slice(chunk.bytes());
+            Ok(Flow::More)
+        }
+
+        fn look(&mut self) -> Result<Flow, Failure> {
+            Ok(Flow::More)
+        }
+
+        fn finish(&mut self) -> Result<(), Failure> {
+            self.0.lock().unwrap().push(b'|');
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn inputs_come_in_their_order_whichever_is_pushed_first() {
+        let kept = Arc::default();
+        let merge = Merge::new(Box::new(Kept(Arc::clone(&kept))), 3, &Abort::default());
+        thread::scope(|scope| {
+            for number in [2, 1, 0] {
+                let mut input = merge.input(number);
+                scope.spawn(move || {
+                    for _ in 0..3 {
+                        assert_eq!(input.push(&mut Chunk::from(&[b'0' + number as u8][..])).unwrap(), Flow::More);
+                    }
+                    input.finish().unwrap();
+                });
+            }
+        });
+        assert_eq!(kept.lock().unwrap().as_slice(), b"000111222|");
+    }
+
+    #[test]
+    fn failure_ends_waiting_for_a_turn() {
+        let (kept, abort) = (Arc::default(), Abort::default());
+        let merge = Merge::new(Box::new(Kept(Arc::clone(&kept))), 2, &abort);
+        let mut input = merge.input(1);
+        let waits = thread::spawn(move || input.push(&mut Chunk::from(&b"x"[..])).unwrap());
+        abort.fail(Failure::Unfit("a reason".into()));
+        assert_eq!(waits.join().unwrap(), Flow::Enough);
+        assert!(kept.lock().unwrap().is_empty());
+        assert_eq!(abort.outcome().unwrap_err().to_string(), "a reason");
+    }
+}

@@ -175,3 +175,79 @@ impl Drop for Spool {
         self.shared.changed.notify_all();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    /// Tells what it gets, once it is let.
+    struct Told {
+        got: Sender<Vec<u8>>,
+        may_go_on: Receiver<()>,
+    }
+
+    impl Push for Told {
+        fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, Failure> {
+            let _ = self.got.send(chunk.bytes().to_vec());
+            Ok(if self.may_go_on.recv().is_ok() { Flow::More } else { Flow::Enough })
+        }
+
+        fn look(&mut self) -> Result<Flow, Failure> {
+            Ok(Flow::More)
+        }
+
+        fn finish(&mut self) -> Result<(), Failure> {
+            let _ = self.got.send(Vec::new());
+            Ok(())
+        }
+    }
+
+    fn spool() -> (Spools, Spool, Receiver<Vec<u8>>, Sender<()>) {
+        let ((got, gets), (let_go_on, may_go_on)) = (channel(), channel());
+        let spools = Spools::default();
+        let spool = spools.before(Box::new(Told { got, may_go_on }), "x", 4096, &Abort::default()).unwrap();
+        (spools, spool, gets, let_go_on)
+    }
+
+    #[test]
+    fn spool_takes_all_at_once_and_hands_it_on_in_order() {
+        let (spools, mut spool, gets, go_on) = spool();
+        for piece in 0..100_u8 {
+            assert_eq!(spool.push(&mut Chunk::from(&[piece; 1000][..])).unwrap(), Flow::More);
+        }
+        spool.finish().unwrap();
+        drop(spool);
+        (0..100).for_each(|_| go_on.send(()).unwrap());
+        let got: Vec<u8> = gets.iter().take_while(|bytes| !bytes.is_empty()).flatten().collect();
+        assert_eq!(got, (0..100_u8).flat_map(|piece| [piece; 1000]).collect::<Vec<_>>());
+        spools.join();
+    }
+
+    #[test]
+    fn file_begins_anew_when_all_was_read() {
+        let (spools, mut spool, gets, go_on) = spool();
+        for piece in 0..100_u8 {
+            spool.push(&mut Chunk::from(&[piece; 1000][..])).unwrap();
+            assert_eq!(gets.recv().unwrap(), [piece; 1000]);
+            go_on.send(()).unwrap();
+            assert_eq!(spool.shared.file.metadata().unwrap().len(), 1000);
+        }
+        // Broken off, the node is not finished.
+        drop(spool);
+        spools.join();
+        assert!(gets.recv().is_err());
+    }
+
+    #[test]
+    fn spool_has_enough_when_its_node_has() {
+        let (spools, mut spool, _gets, go_on) = spool();
+        drop(go_on);
+        spool.push(&mut Chunk::from(&b"bytes"[..])).unwrap();
+        spools.join();
+        assert_eq!(
+            (spool.look().unwrap(), spool.push(&mut Chunk::from(&b"more"[..])).unwrap()),
+            (Flow::Enough, Flow::Enough)
+        );
+    }
+}

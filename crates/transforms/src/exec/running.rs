@@ -146,7 +146,9 @@ impl Control for Running {
             let mut child = locked(&self.child);
             let status = if is_stopped { child.wait().map(Some) } else { child.try_wait() };
             drop(child);
-            status.ok().flatten().map(|status| self.has_ended(status));
+            if let Ok(Some(status)) = status {
+                self.has_ended(status);
+            }
         }
         self.ending.get().copied()
     }
