@@ -48,9 +48,6 @@ const BLOCK: usize = 1 << 20;
 /// Bytes that are drained from a command at once, at most.
 const PIECE: usize = 64 << 10;
 
-/// Bytes that a copy needs beside its block and its result: a piece, and what a queue may keep beyond its bytes.
-const COPY: usize = PIECE + crate::kept::SLACK;
-
 struct Parallel {
     exec: Exec,
     copies: usize,
@@ -101,7 +98,8 @@ fn told(status: ExitStatus, words: &str) -> String {
 impl Parallel {
     /// Bytes in memory: a block and its result for each copy, one that waits for a copy, and one that is not complete.
     fn keeps(&self) -> usize {
-        let copy = 2 * self.block + COPY;
+        // And what is drained at once, and what a queue may keep beyond its bytes.
+        let copy = 2 * self.block + PIECE.min(self.block) + crate::kept::SLACK;
         self.copies.saturating_mul(copy).saturating_add(2 * self.block)
     }
 }
