@@ -17,6 +17,7 @@ mod net;
 mod progress;
 mod ps;
 mod run;
+mod stats_file;
 mod terminal;
 mod top;
 mod watch;
