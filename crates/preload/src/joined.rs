@@ -244,7 +244,7 @@ fn forget_parents() {
 /// With a bell, of a promised end, it may return [`promised::RUNG`] instead of sleeping.
 #[inline(never)]
 fn read_input(fd: c_int, buffer: *mut u8, len: usize, bell: Option<c_int>) -> isize {
-    match READER.uses.during(|| read_joined(fd, buffer, len, bell)) {
+    match READER.call(|| read_joined(fd, buffer, len, bell)) {
         Some(moved) => moved,
         None if leave_to_threads(&READER) => read_from_kernel(fd, buffer, len),
         None => kernel::EMFILE,
@@ -297,7 +297,7 @@ fn read_joined(fd: c_int, buffer: *mut u8, len: usize, bell: Option<c_int>) -> i
 
 #[inline(never)]
 fn write_output(fd: c_int, buffer: *const u8, len: usize) -> isize {
-    match WRITER.uses.during(|| write_joined(fd, buffer, len)) {
+    match WRITER.call(|| write_joined(fd, buffer, len)) {
         Some(moved) => moved,
         None if leave_to_threads(&WRITER) => write_to_kernel(fd, buffer, len),
         None => kernel::EMFILE,

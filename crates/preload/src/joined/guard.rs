@@ -108,6 +108,16 @@ const PSELECT: usize = place_of("pselect");
 const ANSWERED: [usize; 9] =
     [CLOSE[0], FCNTL[0], IOCTL, SIGPROCMASK, PTHREAD_SIGMASK, POLL[0], PPOLL, SELECT[0], PSELECT];
 
+/// Those after which numbers stand for something else.
+const REPLACE: [usize; 7] = [
+    place_of("dup2"),
+    place_of("__dup2"),
+    place_of("dup3"),
+    place_of("close_range"),
+    place_of("closefrom"),
+    place_of("freopen"),
+    place_of("freopen64"),
+];
 pub(super) const LONGJMP: [usize; 4] =
     [place_of("longjmp"), place_of("_longjmp"), place_of("siglongjmp"), place_of("__longjmp_chk")];
 
@@ -204,6 +214,9 @@ fn goes_on_at(place: usize, first: usize, second: usize) -> Option<usize> {
         }
         _ => {}
     }
+    if REPLACE.contains(&place) && has_threads() {
+        [&READER, &WRITER].into_iter().for_each(End::keep_for_other_thread);
+    }
     let is_given_back = retreat::before_a_call(u16::try_from(place).map_or(Fate::Untold, Fate::Called));
     (!is_given_back).then_some(refuse as *const () as usize)
 }
@@ -263,8 +276,11 @@ pub(super) extern "C" fn close(fd: c_int) -> c_int {
     let ends = || ends.into_iter().flatten();
     // Whoever else has the number next is not taken for this end.
     // A call of another thread that goes on in the kernel goes on with the file.
-    if ends().any(|end| end.uses.are_of_another_thread()) && !retreat::before_a_call(Fate::Threads) {
-        return refuse() as c_int;
+    if ends().any(|end| end.uses.are_of_another_thread()) {
+        ends().for_each(End::keep_for_other_thread);
+        if !retreat::before_a_call(Fate::Threads) {
+            return refuse() as c_int;
+        }
     }
     let _held = ends().next().map(|_| super::signals::Held::all());
     if ends().any(|end| end.stage() == Stage::Ring && alone::has_other_name(end)) {

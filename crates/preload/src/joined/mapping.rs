@@ -74,6 +74,11 @@ impl Uses {
         }
     }
 
+    /// Whether this is no call of a handler that has interrupted one.
+    pub(super) fn is_outermost(&self) -> bool {
+        self.calls.get() == 1
+    }
+
     /// Whether a call of another thread goes on.
     pub(super) fn are_of_another_thread(&self) -> bool {
         threads::are_there() && ![0, threads::this()].contains(&self.thread.load(SeqCst))

@@ -59,7 +59,7 @@ pub(super) fn write(slot: &Slot, fd: c_int, source: *const u8, len: usize) -> is
                     retreat::all(Fate::Nowhere);
                 }
                 let moved = match retreat::follow(&WRITER) {
-                    true => write_to_kernel(fd, from, rest),
+                    true => write_to_kernel(WRITER.file(fd), from, rest),
                     false => kernel::EMFILE,
                 };
                 return match usize::try_from(moved) {
@@ -150,7 +150,7 @@ pub(super) fn read(slot: &Slot, fd: c_int, target: *mut u8, len: usize, bell: Op
             if promised::is_only_rung(fd, bell) {
                 return promised::RUNG;
             }
-            return read_from_kernel(fd, target, len);
+            return read_from_kernel(READER.file(fd), target, len);
         }
         match wait_for_bytes(slot, fd, target, len, bell) {
             None => {}
@@ -166,6 +166,7 @@ fn read_in_vain(fd: c_int, target: *mut u8, len: usize, done: usize) -> isize {
     if !retreat::follow(&READER) {
         return if done > 0 { done as isize } else { kernel::EMFILE };
     }
+    let fd = READER.file(fd);
     if done > 0 && kernel::bytes_in(fd) == 0 {
         return done as isize;
     }
