@@ -239,6 +239,10 @@ pub(super) fn note(place: usize, first: usize, second: usize) {
         note_number(first as c_int);
     } else if !is_harmless(place, first, second) {
         note_any(u16::try_from(place).map_or(Fate::Threads, Fate::Called));
+        if !guard::are_up() {
+            // The call may ask for them, or make a process that has them.
+            faults::step_aside();
+        }
     }
 }
 
