@@ -180,10 +180,10 @@ fn each_other(end: &End) -> Option<bool> {
 
 /// Whether a descriptor that stands for no file is of a kind that watches no other descriptor.
 fn watches_nothing(number: u32) -> bool {
-    const KINDS: [&[u8]; 4] = [b"[eventfd]", b"[timerfd]", b"[signalfd]", b"inotify"];
     let mut room = [0; 64];
     let name = usize::try_from(kernel::link_of(number.cast_signed(), &mut room)).ok().and_then(|len| room.get(..len));
-    name.and_then(|name| name.strip_prefix(b"anon_inode:")).is_some_and(|kind| KINDS.contains(&kind))
+    name.and_then(|name| name.strip_prefix(b"anon_inode:"))
+        .is_some_and(|kind| matches!(kind, b"[eventfd]" | b"[timerfd]" | b"[signalfd]" | b"inotify"))
 }
 
 /// Makes sure that nobody shares the open file of `fd`, an end of a pipe, whether that was inherited, sent, or is on its

@@ -386,7 +386,7 @@ pub(super) fn allow(end: &End) -> Result<(), Fate> {
 
 /// Whether what has kept an end from being attached may be over in a while.
 pub(super) fn may_pass(why_not: Fate) -> bool {
-    why_not == Fate::Threads || [c"poll", c"dlopen"].iter().any(|called| why_not == Fate::called(called))
+    why_not == Fate::Threads || why_not == Fate::called(c"poll") || why_not == Fate::called(c"dlopen")
 }
 
 /// Why this process attaches no further pipe because of its threads, if that is so.
