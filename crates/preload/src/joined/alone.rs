@@ -343,11 +343,13 @@ fn calls_the_kernel(mapping: &Mapping<'_>, module: &Module) -> bool {
         let mut found = calls_in_block(at, at + BLOCK < mapping.end);
         while found != 0 {
             let here = at + found.trailing_zeros() as usize;
-            if !points_inside(here)
-                && !points_inside(here - 1)
-                && !returns_from_handler(mapping.start, here)
-                && !(here + decoded::LONGEST < mapping.end && decoded::is_inside_another(mapping.start, here))
-            {
+            let is_decoded_other =
+                || here + decoded::LONGEST < mapping.end && decoded::is_inside_another(mapping.start, here);
+            let is_other = points_inside(here)
+                || points_inside(here - 1)
+                || returns_from_handler(mapping.start, here)
+                || is_decoded_other();
+            if !is_other {
                 return true;
             }
             found &= found - 1;
