@@ -72,7 +72,8 @@ impl Mount {
             ));
         }
         let files = allow_many_files();
-        let mounted = Mounted::new(&source_path, rules, Common::new(options.cache_bytes, options.log), files / 4);
+        let common = Common::new(options.cache_bytes, options.log);
+        let mounted = Mounted::new(&source_path, rules, common, files / 4, options.read_only);
         let mounted = Arc::new(mounted.map_err(|error| format!("cannot open '{}': {error}", source.display()))?);
         let served = Served { mounted: Arc::clone(&mounted), passes_through: options.passthrough };
         let session = Session::new(served, &mount_point, &config(&source_path, options));

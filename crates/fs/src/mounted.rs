@@ -70,13 +70,13 @@ pub(crate) struct Maker {
 
 impl Mounted {
     /// `most`: files that are remembered, each of which takes a descriptor.
-    pub(crate) fn new(source: &Path, rules: Rules, common: Common, most: usize) -> Result<Mounted> {
+    pub(crate) fn new(source: &Path, rules: Rules, common: Common, most: usize, is_read_only: bool) -> Result<Mounted> {
         let root = Object::root(source)?;
         let stat = root.stat()?;
         let path = root.path()?;
         Ok(Mounted {
             source: path.clone(),
-            names: Names::new(rules, path),
+            names: Names::new(rules, path, is_read_only),
             nodes: Nodes::new(root, &stat, most),
             handles: Handles::default(),
             common: Arc::new(common),

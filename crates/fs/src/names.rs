@@ -2,10 +2,12 @@
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use millstream_sys::whole_file;
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
@@ -37,11 +39,12 @@ pub(crate) struct Names {
     rules: Rules,
     root: PathBuf,
     links: Links,
+    is_read_only: bool,
 }
 
 impl Names {
-    pub(crate) fn new(rules: Rules, root: PathBuf) -> Names {
-        Names { rules, root, links: Links::default() }
+    pub(crate) fn new(rules: Rules, root: PathBuf, is_read_only: bool) -> Names {
+        Names { rules, root, links: Links::default(), is_read_only }
     }
 
     pub(crate) fn links(&self) -> &Links {
@@ -133,7 +136,11 @@ impl Names {
     /// All names in a directory of the mount.
     pub(crate) fn entries(&self, directory: &Object) -> Result<Vec<Entry>> {
         let relative = self.relative(directory)?;
-        let sources = directory.names()?;
+        let mut sources = directory.names()?;
+        if !self.is_read_only {
+            // What a daemon has left that was killed.
+            sources.retain(|(name, ..)| !whole_file::remove_abandoned(directory.as_fd(), name));
+        }
         let mut entries = Vec::with_capacity(sources.len());
         let mut seen: HashSet<Vec<u8>> = HashSet::new();
         let mut add = |name: Vec<u8>, kind, inode| {
