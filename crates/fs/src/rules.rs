@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use millstream_net::Network;
 use serde::{Deserialize, Serialize};
@@ -57,6 +58,7 @@ struct WrittenRule {
     size: SizeFrom,
     #[serde(default)]
     show_source: bool,
+    timeout: Option<String>,
 }
 
 /// `write = "gzip -9"`, or `write = false`.
@@ -113,6 +115,7 @@ impl Rules {
             write: None,
             size: SizeFrom::default(),
             show_source: false,
+            timeout: None,
         };
         Ok(Rules { rules: vec![rule.checked()?] })
     }
@@ -181,8 +184,27 @@ impl WrittenRule {
             Some(WriteWith::Allowed(false)) => WriteNetwork::None,
             Some(WriteWith::Network(line)) => WriteNetwork::Given(network(line)?),
         };
-        let view = View::new(network(&self.read)?, write, self.size)?;
+        let timeout = self.timeout.as_deref().map(duration).transpose()?;
+        let view = View::new(network(&self.read)?, write, self.size)?.limited(timeout)?;
         Ok(Rule { pattern, shown_as, view: Arc::new(view), shows_source: self.show_source })
+    }
+}
+
+/// A time as it is written: `500ms`, `30s`, `5m`, `1h`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let milliseconds = match unit {
+        "ms" => 1,
+        "s" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => 0,
+    };
+    let total = number.parse::<u64>().ok().and_then(|number| number.checked_mul(milliseconds));
+    match total {
+        Some(total @ 1..) => Ok(Duration::from_millis(total)),
+        _ => Err(format!("timeout = '{text}' is no time; write it as '500ms', '30s', '5m' or '1h'")),
     }
 }
 
@@ -251,5 +273,10 @@ mod tests {
         assert!(wrong("[[rule]]\nmatch='*'\nread='sha256 sum'\n").contains("writes a file of its own"));
         assert!(wrong("[[rule]]\nmatch='*'\nread='upper'\nzise='scan'\n").contains("zise"));
         assert!(wrong("[[rule]]\nmatch='*'\nread='upper'\nsize='never'\n").contains("never"));
+        assert!(wrong("[[rule]]\nmatch='*'\nread='upper'\ntimeout='1s'\n").contains("is for commands"));
+        for time in ["30", "s", "0s", "-1s", "1d", "99999999999999999999s"] {
+            let error = wrong(&format!("[[rule]]\nmatch='*'\nread='exec cat'\ntimeout='{time}'\n"));
+            assert!(error.contains(&format!("timeout = '{time}' is no time")), "{error}");
+        }
     }
 }

@@ -1,12 +1,13 @@
 //! Looks at a whole network before a byte moves.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use crate::catalogue::{self, Catalogue, Transform};
 use crate::failure::Failure;
 use crate::files;
 use crate::graph::{Call, Network, Node, Work};
-use crate::transform::{Data, Stage};
+use crate::transform::{Data, Kind, Stage};
 
 /// A network that can run, as far as can be said before it does.
 #[derive(Debug)]
@@ -32,6 +33,17 @@ pub fn check<'a>(network: &'a Network, catalogue: Catalogue<'a>) -> Result<Check
     files::check_named(network, &stages)?;
     let sources = sources_in_order(network)?;
     Ok(Checked { network, stages, sources })
+}
+
+impl Checked<'_> {
+    /// Gives commands so much time, or all that they want.
+    pub(crate) fn limit(&mut self, timeout: Option<Duration>) {
+        for (_, stage) in self.stages.iter_mut().flatten() {
+            if let (Kind::Exported(transform), Some(timeout)) = (&mut stage.kind, timeout) {
+                transform.limit(timeout);
+            }
+        }
+    }
 }
 
 /// The transform that a call names, made with its arguments.

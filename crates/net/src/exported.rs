@@ -3,6 +3,8 @@
 //! What is done elsewhere has a pace of its own: it may write before it reads, long after, or nothing at all. So such a
 //! transform has two halves, one that it is fed through and one that is drained, and each runs in a thread of its own.
 
+use std::time::Duration;
+
 use crate::failure::Fault;
 
 /// A transform outside of this program that has not been started.
@@ -12,6 +14,10 @@ pub trait Export: Send {
     /// # Errors
     /// [`Fault`]: why it cannot be started.
     fn start(self: Box<Self>) -> Result<Halves, Fault>;
+
+    /// Sets how long it may give nothing while bytes are waited for and there is input for it, before it is ended. What has no
+    /// limit goes on for ever.
+    fn limit(&mut self, _timeout: Duration) {}
 }
 
 /// The two halves of a transform that was started.

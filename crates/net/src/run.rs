@@ -182,6 +182,7 @@ fn run_with(
     watch: &mut dyn FnMut(u64),
 ) -> Result<Outcome, Failure> {
     let mut checked = check(network, catalogue)?;
+    checked.limit(options.timeout);
     let plan = Plan::of(&checked, options)?;
     if ends.inputs.is_empty() && ends.outputs.is_empty() {
         check_standard(network)?;

@@ -15,11 +15,12 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use millstream_net::{Data, Drain, Entry, Export, Fault, Feed, Halves, Stage};
 use millstream_pipe::{Builder, Reader, Writer};
-use millstream_sys::child;
 use millstream_sys::transfer::Access;
+use millstream_sys::{Errno, child};
 
 pub(crate) use running::in_words;
 use running::{Running, Told};
@@ -41,12 +42,13 @@ pub(crate) static EXEC: Entry = Entry {
 pub(crate) struct Exec {
     words: Vec<String>,
     told: Told,
+    timeout: Option<Duration>,
 }
 
 impl Exec {
     /// The words of the command, of which there is at least one.
     pub(crate) fn new(words: Vec<String>, told: Told) -> Exec {
-        Exec { words, told }
+        Exec { words, told, timeout: None }
     }
 }
 
@@ -64,11 +66,15 @@ impl Export for Exec {
         command.args(&self.words[1..]).stderr(Stdio::piped());
         command.stdin(stdin.into_fd().map_err(no_pipe)?).stdout(stdout.into_fd().map_err(no_pipe)?);
         child::die_with_this_thread(&mut command);
-        let running = Arc::new(Running::spawn(&mut command, self.told)?);
+        let running = Arc::new(Running::spawn(&mut command, self.told, self.timeout)?);
         // It has the other ends of the pipes, which would never end.
         drop(command);
         let feed = Input { writer: Some(writer), running: Arc::clone(&running) };
         Ok(Halves { feed: Box::new(feed), drain: Box::new(Output { reader: Some(reader), running }) })
+    }
+
+    fn limit(&mut self, timeout: Duration) {
+        self.timeout = Some(timeout);
     }
 }
 
@@ -85,11 +91,16 @@ impl Input {
         let Some(writer) = &mut self.writer else { return Ok(0) };
         loop {
             match writer.write(bytes) {
-                Ok(count) => return Ok(count),
+                Ok(count) => {
+                    self.running.takes_input();
+                    return Ok(count);
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(0),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if child::ready_or_stopped(writer.readiness()?, Access::Write, self.running.stop().as_fd())? {
+                    self.running.has_input();
+                    let stop = self.running.stop().as_fd();
+                    if child::ready_or_stopped(writer.readiness()?, Access::Write, stop, None)? {
                         return Ok(0);
                     }
                 }
@@ -111,6 +122,7 @@ impl Feed for Input {
 
     fn end(&mut self) {
         self.writer = None;
+        self.running.has_input();
     }
 
     fn break_off(&mut self) {
@@ -130,8 +142,18 @@ impl Output {
     /// 0 also when the command was stopped.
     fn read(&mut self, output: &mut [u8]) -> std::io::Result<usize> {
         let Some(reader) = &mut self.reader else { return Ok(0) };
-        if child::ready_or_stopped(reader.readiness()?, Access::Read, self.running.stop().as_fd())? {
-            return Ok(0);
+        let (begun, stop) = (Instant::now(), self.running.stop().as_fd());
+        loop {
+            let left = self.running.time_left(begun);
+            match child::ready_or_stopped(reader.readiness()?, Access::Read, stop, left) {
+                Err(Errno::TIMEDOUT) if self.running.time_left(begun) == Some(Duration::ZERO) => {
+                    return Err(Errno::TIMEDOUT.into());
+                }
+                Err(Errno::TIMEDOUT) => {}
+                Ok(true) => return Ok(0),
+                Ok(false) => break,
+                Err(error) => return Err(error.into()),
+            }
         }
         loop {
             match reader.read(output) {
@@ -144,8 +166,10 @@ impl Output {
 
 impl Drain for Output {
     fn drain(&mut self, output: &mut [u8]) -> Result<usize, Fault> {
-        let count = self.read(output);
-        let count = count.map_err(|error| Fault::new(format!("cannot read from the command: {error}")))?;
+        let count = self.read(output).map_err(|error| match error.kind() {
+            ErrorKind::TimedOut => self.running.end_hanging(),
+            _ => Fault::new(format!("cannot read from the command: {error}")),
+        })?;
         if count == 0 {
             self.reader = None;
             self.running.outcome()?;

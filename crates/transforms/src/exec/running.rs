@@ -4,9 +4,10 @@ use std::io::{ErrorKind, PipeReader, PipeWriter, Read, Write};
 use std::process::{Child, ChildStderr, Command, ExitStatus};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millstream_net::Fault;
+use millstream_sys::child;
 use millstream_sys::process::{self, Pid};
 
 /// Bytes of its stderr that are kept for the error.
@@ -27,6 +28,9 @@ pub(super) struct Running {
     stopper: Mutex<Option<PipeWriter>>,
     words: Mutex<Words>,
     told: Told,
+    timeout: Option<Duration>,
+    /// Since when there is input that the command could read, or its input has ended.
+    has_input: Mutex<Option<Instant>>,
 }
 
 struct Words {
@@ -41,7 +45,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Running {
     /// Starts it. Its stderr has to be a pipe.
-    pub(super) fn spawn(command: &mut Command, told: Told) -> Result<Running, Fault> {
+    pub(super) fn spawn(command: &mut Command, told: Told, timeout: Option<Duration>) -> Result<Running, Fault> {
         let (stop, stopper) = std::io::pipe().map_err(|error| Fault::new(format!("cannot make a pipe: {error}")))?;
         let name = command.get_program().display().to_string();
         let mut child = command.spawn().map_err(|error| Fault::new(why_not(&name, &error)))?;
@@ -55,6 +59,8 @@ impl Running {
             stopper: Mutex::new(Some(stopper)),
             words: Mutex::new(Words { last: Arc::clone(&last), all_read }),
             told,
+            timeout,
+            has_input: Mutex::default(),
         };
         if let Some(stderr) = stderr {
             let thread = std::thread::Builder::new().spawn(move || listen(stderr, &last, until_read));
@@ -66,6 +72,30 @@ impl Running {
     /// At its end once the command was stopped.
     pub(super) fn stop(&self) -> &PipeReader {
         &self.stop
+    }
+
+    /// The command could read, and does not, or its input has ended.
+    pub(super) fn has_input(&self) {
+        locked(&self.has_input).get_or_insert_with(Instant::now);
+    }
+
+    /// The command has read.
+    pub(super) fn takes_input(&self) {
+        *locked(&self.has_input) = None;
+    }
+
+    /// How long its output may be waited for yet, since `begun`; `None`: for ever. The time goes from when it has input.
+    pub(super) fn time_left(&self, begun: Instant) -> Option<Duration> {
+        let timeout = self.timeout?;
+        let waited = locked(&self.has_input).map(|since| since.max(begun).elapsed());
+        Some(timeout.saturating_sub(waited.unwrap_or(Duration::ZERO)))
+    }
+
+    /// Ends a command that has given nothing for too long.
+    pub(super) fn end_hanging(&self) -> Fault {
+        self.kill();
+        let timeout = self.timeout.unwrap_or_default();
+        Fault::new(format!("the command gave nothing for {timeout:?} and was ended; a longer timeout lets it go on"))
     }
 
     /// Ends the command, and all waiting for what it has started.
@@ -80,6 +110,14 @@ impl Running {
     /// # Errors
     /// It did not end well: how, and what it said last.
     pub(super) fn outcome(&self) -> Result<(), Fault> {
+        // Its number may be that of another process by the second time that this is asked.
+        let has_ended = matches!(locked(&self.child).try_wait(), Ok(Some(_)));
+        if let (Some(timeout), Some(pid)) = (self.timeout, self.pid)
+            && !has_ended
+            && !child::ends_within(pid, timeout)
+        {
+            return Err(self.end_hanging());
+        }
         // Without the lock, which whoever kills it needs.
         let _ = self.pid.map(process::wait_unreaped);
         let status = locked(&self.child).wait();
