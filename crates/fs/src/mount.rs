@@ -153,7 +153,7 @@ fn directory(path: &Path) -> Result<PathBuf, String> {
 const READ_MOST: usize = 2 * BLOCK;
 
 /// KiB that the kernel reads ahead of a program that reads in order. With its own 128 it waits for each piece.
-const READ_AHEAD: usize = 2 * READ_MOST >> 10;
+const READ_AHEAD: usize = 2 * (READ_MOST >> 10);
 
 /// The protocol lets a daemon lower what the kernel reads ahead, and only root raise it, elsewhere. Others do without.
 fn read_further_ahead(mount_point: &Path) {

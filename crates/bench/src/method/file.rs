@@ -364,7 +364,7 @@ impl Side {
     }
 
     fn command(&self, commands: &Commands, script: &str) -> Command {
-        let mut command = commands.new("sh");
+        let mut command = commands.command("sh");
         command.args(["-ec", script]).env("FILE", &self.file);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null());

@@ -27,7 +27,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 pub(super) struct Commands(Option<Arc<Held>>);
 
 impl Commands {
-    pub(super) fn new(&self, program: impl AsRef<OsStr>) -> Command {
+    pub(super) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         if let Some(held) = &self.0 {
             Held::restore_in(held, &mut command);
@@ -99,7 +99,8 @@ impl Place {
         if !path.exists() {
             let error = |error: io::Error| format!("cannot make '{}': {error}", path.display());
             let (input, output) = (File::open(text).map_err(error)?, File::create(&path).map_err(error)?);
-            let status = self.commands.new(program).arg("-qc").stdin(input).stdout(output).status().map_err(error)?;
+            let status =
+                self.commands.command(program).arg("-qc").stdin(input).stdout(output).status().map_err(error)?;
             if !status.success() {
                 return Err(format!("cannot make '{}': {program} failed: {status}", path.display()));
             }
@@ -122,7 +123,7 @@ impl Place {
 
     /// Where a directory is mounted with a network, or without one. The same one twice is one mount.
     pub(super) fn mounted(&mut self, source: &Path, network: Option<&str>) -> Result<PathBuf, String> {
-        let mut command = self.commands.new(&self.program);
+        let mut command = self.commands.command(&self.program);
         command.args(["mount", "--foreground"]).arg(source);
         let name = network.map_or("none".into(), |network| network.replace([' ', '|'], "-"));
         self.mount(source, &name, command, |command, point| {
@@ -132,7 +133,7 @@ impl Place {
 
     /// Where libfuse's example of a file system shows a directory.
     pub(super) fn passed_through(&mut self, program: &Path, source: &Path) -> Result<PathBuf, String> {
-        let mut command = self.commands.new(program);
+        let mut command = self.commands.command(program);
         command.args(["-f", "-o", &format!("source={}", source.display())]);
         self.mount(source, "passthrough_ll", command, |command, point| {
             command.arg(point);
@@ -178,7 +179,7 @@ impl Place {
     pub(super) fn remove(&mut self) {
         for (point, mut daemon) in std::mem::take(&mut self.mounts) {
             let unmounted = |program: &str, option: &str| {
-                let mut command = self.commands.new(program);
+                let mut command = self.commands.command(program);
                 command.arg(option).arg(&point).stdout(Stdio::null()).stderr(Stdio::null());
                 command.status().is_ok_and(|status| status.success())
             };
