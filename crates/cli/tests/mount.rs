@@ -562,3 +562,41 @@ fn hanging_command_fails_the_writer_that_closes() {
     assert!(mount.log().contains("gave nothing for 300ms"), "{written:?}: {}", mount.log());
     assert_eq!(fs::read(mount.source("file")).unwrap(), b"old");
 }
+
+#[test]
+fn digest_is_that_of_what_programs_see() {
+    if mounting::is_forbidden() {
+        return;
+    }
+    let rules = "[[rule]]\nmatch = '*.gz'\nas = '*'\nread = 'gunzip'\ndigest = true\n\
+                 [[rule]]\nmatch = '*.iso'\ndigest = true\n";
+    let mount = Mounted::with_rules(rules);
+    let sum =
+        |bytes: &[u8]| String::from_utf8(mounting::piped("sha256sum", &[], bytes)).unwrap()[..64].to_owned() + "\n";
+    let read = |name: &str| fs::read_to_string(mount.at(name)).unwrap();
+    let bytes = text(20_000);
+    fs::write(mount.source("text.gz"), gzip(&bytes)).unwrap();
+    fs::write(mount.source("disk.iso"), &bytes).unwrap();
+    fs::write(mount.source("none.gz"), "").unwrap();
+    fs::write(mount.source("corrupt.gz"), &gzip(&bytes)[..5000]).unwrap();
+    let all =
+        ["corrupt", "corrupt.digest", "disk.iso", "disk.iso.digest", "none", "none.digest", "text", "text.digest"];
+    assert_eq!(mount.names(""), all);
+    assert_eq!(fs::metadata(mount.at("text.digest")).unwrap().len(), 65);
+    assert_eq!(
+        (read("text.digest"), read("disk.iso.digest"), read("none.digest")),
+        (sum(&bytes), sum(&bytes), sum(b""))
+    );
+    assert_eq!(fs::read(mount.at("corrupt.digest")).unwrap_err().raw_os_error(), Some(5));
+    // It follows the file, a second later at most, and cannot be changed by itself.
+    fs::write(mount.at("text"), "other").unwrap();
+    std::thread::sleep(Duration::from_millis(1100));
+    assert_eq!((read("text.digest"), read("text")), (sum(b"other"), "other".into()));
+    assert!(fs::write(mount.at("text.digest"), "x").is_err() && fs::remove_file(mount.at("text.digest")).is_err());
+    assert!(fs::rename(mount.at("text.digest"), mount.at("moved.digest")).is_err());
+    fs::rename(mount.at("text"), mount.at("moved")).unwrap();
+    assert_eq!(read("moved.digest"), sum(b"other"));
+    fs::remove_file(mount.at("moved")).unwrap();
+    std::thread::sleep(Duration::from_millis(1100));
+    assert!(!mount.source("moved.gz").exists() && !mount.at("moved.digest").exists());
+}

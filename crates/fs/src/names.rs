@@ -116,16 +116,18 @@ impl Names {
     pub(crate) fn for_view(&self, directory: &Object, name: &OsStr, view: &Arc<View>) -> Result<Option<OsString>> {
         let relative = self.relative(directory)?;
         let mut sources = self.rules.sources_of(&relative, name.as_bytes());
-        let same = sources.find(|(_, rule)| Arc::ptr_eq(&rule.view, view));
+        // A digest goes with its file, and has no source of its own.
+        let same = sources.find(|(_, rule)| Arc::ptr_eq(&rule.view, view) && view.is_digest_of().is_none());
         Ok(same.map(|(source, _)| OsString::from_vec(source)))
     }
 
     /// Whether a source that appears under a name appears under no other, so that it goes with that name.
     pub(crate) fn is_only_name(&self, directory: &Object, named: &Named) -> Result<bool> {
         let (relative, source) = (self.relative(directory)?, named.source.as_bytes());
-        let views = self.rules.views_of(&relative, source).count();
+        let Some(view) = &named.view else { return Ok(true) };
+        let views = self.rules.views_of(&relative, source).filter(|(_, rule)| rule.view.is_digest_of().is_none());
         let is_shown_itself = self.rules.shows_source(&relative, source);
-        Ok(named.view.is_none() || (views == 1 && !is_shown_itself))
+        Ok(view.is_digest_of().is_none() && views.count() == 1 && !is_shown_itself)
     }
 
     /// Whether a source without a view would appear under this name.

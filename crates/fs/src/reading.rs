@@ -153,7 +153,7 @@ impl Reading {
         }
         let source = object.stat()?.st_size as u64;
         let told = match self.view.shape() {
-            _ if source == 0 && self.is_empty_when_source_is() => Some(0),
+            _ if source == 0 && self.view.is_empty_when_source_is() => Some(0),
             Shape::InPlace => Some(source),
             Shape::Computed(sizes) => Some(sizes.iter().fold(source, |size, computed| computed(size))),
             Shape::Format(format) => {
@@ -168,11 +168,6 @@ impl Reading {
             None => None,
         };
         Ok(inner.size)
-    }
-
-    /// A file of no bytes is one that a program has just made, and written nothing to. No format allows it.
-    fn is_empty_when_source_is(&self) -> bool {
-        self.view.can_be_written() || matches!(self.view.shape(), Shape::Format(_))
     }
 
     /// Reads to the end, and keeps the size in an attribute of the source where that is possible.
@@ -231,7 +226,8 @@ impl Reading {
                 inner.ahead.reached(block, &self.shared.changed);
                 return Ok(bytes);
             }
-            let is_empty = inner.version.is_some_and(|version| version.size == 0) && self.is_empty_when_source_is();
+            let is_empty =
+                inner.version.is_some_and(|version| version.size == 0) && self.view.is_empty_when_source_is();
             if is_empty || inner.size.is_some_and(|size| size <= wanted) {
                 return Ok(Block::default());
             }

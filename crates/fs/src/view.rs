@@ -21,7 +21,12 @@ pub(crate) struct View {
     size_from: SizeFrom,
     /// How long a command may hang.
     timeout: Option<Duration>,
+    /// It shows the SHA-256 of what this one shows.
+    digest_of: Option<Arc<View>>,
 }
+
+/// Bytes of a SHA-256 in hex, and the end of the line.
+const DIGEST_BYTES: u64 = 65;
 
 /// A transform in place.
 pub(crate) struct Member {
@@ -74,7 +79,29 @@ impl View {
         {
             shape = Shape::Computed(Vec::new());
         }
-        Ok(View { read, write, shape, size_from, timeout: None })
+        Ok(View { read, write, shape, size_from, timeout: None, digest_of: None })
+    }
+
+    /// The SHA-256 of what a view shows, as a line in hex. Its size is known before anything is read.
+    pub(crate) fn digest_of(view: Arc<View>) -> View {
+        View {
+            read: view.read.clone(),
+            write: None,
+            shape: Shape::Computed(vec![|_| DIGEST_BYTES]),
+            size_from: SizeFrom::Scan,
+            timeout: view.timeout,
+            digest_of: Some(view),
+        }
+    }
+
+    /// The view whose digest it shows.
+    pub(crate) fn is_digest_of(&self) -> Option<&Arc<View>> {
+        self.digest_of.as_ref()
+    }
+
+    /// Whether a source of no bytes is a file of no bytes: a program has just made it, and written nothing. No format allows it.
+    pub(crate) fn is_empty_when_source_is(&self) -> bool {
+        self.can_be_written() || matches!(self.shape, Shape::Format(_))
     }
 
     /// The same with a limit on how long its commands may hang.
@@ -97,6 +124,9 @@ impl View {
 
     /// The same with a further stage between it and the programs.
     pub(crate) fn pushed(&self, stage: &str) -> Result<View, String> {
+        if self.digest_of.is_some() {
+            return Err("no stage can be pushed on a digest".into());
+        }
         let stage = rules::network(stage)?;
         let read = joined(&self.read, &stage)?;
         let undone = inverse_of(&stage)?;
@@ -171,9 +201,12 @@ impl View {
         Pour::new(write, ALL, &self.options(Options::default().threads), output)
     }
 
-    /// The read network as a line.
+    /// The read network as a line, by which views of one source are told apart.
     pub(crate) fn line(&self) -> String {
-        self.read.to_string()
+        match self.digest_of {
+            Some(_) => format!("{} | digest", self.read),
+            None => self.read.to_string(),
+        }
     }
 }
 
