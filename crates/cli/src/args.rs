@@ -9,8 +9,8 @@ use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::bench::{
-    bandwidth, bw_file_rd, bw_mmap_rd, bw_tcp, cache_to_cache, compare, corpus, fifo_grid, grep, history, increment,
-    lat_mem_rd, memcpy, pipeflex, pipeline, report, round_trip, seeds, suite,
+    bandwidth, bw_file_rd, bw_mmap_rd, bw_tcp, cache_to_cache, compare, corpus, fifo_grid, file, grep, history,
+    increment, lat_mem_rd, memcpy, pipeflex, pipeline, report, round_trip, seeds, suite,
 };
 use crate::failure::Failure;
 use crate::{buffer, bytes, ctl, explain, fifo, gc, manual, mount, mounts, net, ps, top};
@@ -271,6 +271,9 @@ pub(crate) enum BenchCommand {
     /// Time for many small messages from a producer to a consumer: kernel FIFOs and pipes against millstream
     #[command(name = "fifo_grid", after_help = fifo_grid::EXAMPLES)]
     FifoGrid(fifo_grid::Options),
+    /// Files that a mount transforms, against the bare file system and against pipelines that do the same
+    #[command(after_help = file::EXAMPLES)]
+    File(file::Options),
     /// A hundred real pipelines, bare and under millstream run: whether any is slower
     #[command(after_help = corpus::EXAMPLES)]
     Corpus(corpus::Options),
@@ -289,6 +292,9 @@ pub(crate) enum BenchCommand {
     /// Runs one pipeline with a CPU for each stage and tells how it went; `bench grep` runs itself this way
     #[command(hide = true)]
     Pipeline(pipeline::Options),
+    /// Adds one to each byte of its input; a stage of the pipelines of `bench file`
+    #[command(hide = true)]
+    Add,
 }
 
 /// `millstream run` without the tables of the other subcommands: building those takes longer than starting the command.

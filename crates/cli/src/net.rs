@@ -144,7 +144,7 @@ impl Limits {
         let memory = usize::try_from(self.memory).unwrap_or(usize::MAX);
         // To count the CPUs takes three files to read.
         let threads = self.threads.map_or_else(|| RunOptions::default().threads, usize::from);
-        RunOptions { memory, threads }
+        RunOptions { memory, threads, timeout: None }
     }
 }
 

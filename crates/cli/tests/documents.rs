@@ -153,6 +153,7 @@ fn every_option_is_described() {
         (&["bench", "pipeflex"], "docs/benchmarks.md"),
         (&["bench", "fifo_grid"], "docs/benchmarks.md"),
         (&["bench", "increment"], "docs/benchmarks.md"),
+        (&["bench", "file"], "docs/benchmarks.md"),
         (&["bench", "seeds"], "docs/benchmarks.md"),
         (&["bench", "history"], "docs/benchmarks.md"),
         (&["bench", "compare"], "docs/benchmarks.md"),

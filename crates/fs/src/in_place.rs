@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use millstream_net::Failure;
 use rustix::io::Errno;
 
+use crate::blocks::{Piece, spare};
 use crate::common::Common;
 use crate::source::Result;
 use crate::view::{Member, View};
@@ -33,13 +34,12 @@ impl Transformed {
     }
 
     /// Reads at most `len` bytes; fewer only at the end.
-    pub(crate) fn read(&self, file: &File, name: &Path, offset: u64, len: usize) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; len];
-        let count = read_at(file, &mut bytes, offset)?;
-        bytes.truncate(count);
+    pub(crate) fn read(&self, file: &File, name: &Path, offset: u64, len: usize) -> Result<Piece> {
+        let mut bytes = spare(len);
+        let count = read_at(file, &mut bytes[..len], offset)?;
         let made = || self.view.readers();
-        self.apply(&self.readers, made, name, offset, &mut bytes)?;
-        Ok(bytes)
+        self.apply(&self.readers, made, name, offset, &mut bytes[..count])?;
+        Ok(Piece::of_start(bytes, count))
     }
 
     pub(crate) fn write(&self, file: &File, name: &Path, offset: u64, bytes: &[u8]) -> Result<()> {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::Write;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use millstream_net::{
     Call, Failure, InPlace, Input, Kind, Network, Options, Pull, Size, Stage, State, Target, Work, check, run::Pour,
@@ -18,7 +19,14 @@ pub(crate) struct View {
     write: Option<Network>,
     shape: Shape,
     size_from: SizeFrom,
+    /// How long a command may hang.
+    timeout: Option<Duration>,
+    /// It shows the SHA-256 of what this one shows.
+    digest_of: Option<Arc<View>>,
 }
+
+/// Bytes of a SHA-256 in hex, and the end of the line.
+const DIGEST_BYTES: u64 = 65;
 
 /// A transform in place.
 pub(crate) struct Member {
@@ -55,7 +63,7 @@ const FORMATS: [(&str, Format); 4] =
 const CONCATENABLE: [(&str, &str); 3] = [("gunzip", "gzip"), ("unzstd", "zstd"), ("unxz", "xz")];
 
 /// What one open file may use: the threads of a file system belong to all of its files.
-const OPTIONS: Options = Options { memory: 64 << 20, threads: 1 };
+const OPTIONS: Options = Options { memory: 64 << 20, threads: 1, timeout: None };
 
 impl View {
     pub(crate) fn new(read: Network, write: WriteNetwork, size_from: SizeFrom) -> Result<View, String> {
@@ -71,11 +79,54 @@ impl View {
         {
             shape = Shape::Computed(Vec::new());
         }
-        Ok(View { read, write, shape, size_from })
+        Ok(View { read, write, shape, size_from, timeout: None, digest_of: None })
+    }
+
+    /// The SHA-256 of what a view shows, as a line in hex. Its size is known before anything is read.
+    pub(crate) fn digest_of(view: Arc<View>) -> View {
+        View {
+            read: view.read.clone(),
+            write: None,
+            shape: Shape::Computed(vec![|_| DIGEST_BYTES]),
+            size_from: SizeFrom::Scan,
+            timeout: view.timeout,
+            digest_of: Some(view),
+        }
+    }
+
+    /// The view whose digest it shows.
+    pub(crate) fn is_digest_of(&self) -> Option<&Arc<View>> {
+        self.digest_of.as_ref()
+    }
+
+    /// Whether a source of no bytes is a file of no bytes: a program has just made it, and written nothing. No format allows it.
+    pub(crate) fn is_empty_when_source_is(&self) -> bool {
+        self.can_be_written() || matches!(self.shape, Shape::Format(_))
+    }
+
+    /// The same with a limit on how long its commands may hang.
+    pub(crate) fn limited(self, timeout: Option<Duration>) -> Result<View, String> {
+        let has_command = |network: &Network| {
+            stages(network).map(|stages| stages.iter().any(|stage| matches!(stage.kind, Kind::Exported(_))))
+        };
+        let is_of_use = timeout.is_none()
+            || has_command(&self.read)?
+            || self.write.as_ref().is_some_and(|write| has_command(write) == Ok(true));
+        if !is_of_use {
+            return Err("'timeout' is for commands, and neither 'read' nor 'write' has one ('exec', 'python')".into());
+        }
+        Ok(View { timeout, ..self })
+    }
+
+    fn options(&self, threads: usize) -> Options {
+        Options { threads, timeout: self.timeout, ..OPTIONS }
     }
 
     /// The same with a further stage between it and the programs.
     pub(crate) fn pushed(&self, stage: &str) -> Result<View, String> {
+        if self.digest_of.is_some() {
+            return Err("no stage can be pushed on a digest".into());
+        }
         let stage = rules::network(stage)?;
         let read = joined(&self.read, &stage)?;
         let undone = inverse_of(&stage)?;
@@ -83,7 +134,7 @@ impl View {
             (Some(undone), Some(write)) => WriteNetwork::Given(joined(&undone, write)?),
             _ => WriteNetwork::None,
         };
-        View::new(read, write, self.size_from)
+        Ok(View { timeout: self.timeout, ..View::new(read, write, self.size_from)? })
     }
 
     pub(crate) fn shape(&self) -> &Shape {
@@ -136,23 +187,26 @@ impl View {
     pub(crate) fn pull_format(&self, input: Input) -> Result<Pull, Failure> {
         let first = calls(&self.read).next().map(|call| Work::Transform(call.clone()).to_line()).unwrap_or_default();
         let network = Network::from_line(&first).map_err(|error| Failure::Unfit(error.to_string()))?;
-        Pull::new(&network, ALL, &OPTIONS, input)
+        Pull::new(&network, ALL, &self.options(OPTIONS.threads), input)
     }
 
     /// The whole read network over an input.
     pub(crate) fn pull(&self, input: Input) -> Result<Pull, Failure> {
-        Pull::new(&self.read, ALL, &OPTIONS, input)
+        Pull::new(&self.read, ALL, &self.options(OPTIONS.threads), input)
     }
 
     /// The write network, into an output.
     pub(crate) fn pour(&self, output: Arc<Mutex<dyn Write + Send>>) -> Result<Pour, Failure> {
         let write = self.write.as_ref().ok_or_else(|| Failure::Unfit("nothing is known that undoes it".into()))?;
-        Pour::new(write, ALL, &Options { threads: Options::default().threads, ..OPTIONS }, output)
+        Pour::new(write, ALL, &self.options(Options::default().threads), output)
     }
 
-    /// The read network as a line.
+    /// The read network as a line, by which views of one source are told apart.
     pub(crate) fn line(&self) -> String {
-        self.read.to_string()
+        match self.digest_of {
+            Some(_) => format!("{} | digest", self.read),
+            None => self.read.to_string(),
+        }
     }
 }
 

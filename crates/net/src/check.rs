@@ -1,6 +1,7 @@
 //! Looks at a whole network before a byte moves.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use crate::catalogue::{self, Catalogue, Transform};
 use crate::failure::Failure;
@@ -42,6 +43,17 @@ pub fn check<'a>(network: &'a Network, catalogue: Catalogue<'a>) -> Result<Check
     let is_concurrent = has_inlets && sources.len() > 1;
     let is_spooled = spooled(network, has_inlets);
     Ok(Checked { network, stages, sources, is_concurrent, is_spooled })
+}
+
+impl Checked<'_> {
+    /// Gives commands so much time, or all that they want.
+    pub(crate) fn limit(&mut self, timeout: Option<Duration>) {
+        for (_, stage) in self.stages.iter_mut().flatten() {
+            if let (Kind::Exported(transform), Some(timeout)) = (&mut stage.kind, timeout) {
+                transform.limit(timeout);
+            }
+        }
+    }
 }
 
 /// The transform that a call names, made with its arguments.

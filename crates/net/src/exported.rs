@@ -45,6 +45,10 @@ pub trait Export: Send {
     /// # Errors
     /// [`Fault`]: why it cannot be started.
     fn start(self: Box<Self>, ends: &Ends) -> Result<Started, Fault>;
+
+    /// Sets how long it may give nothing while bytes are waited for and there is input for it, before it is ended. What has no
+    /// limit goes on for ever.
+    fn limit(&mut self, _timeout: Duration) {}
 }
 
 /// A transform that was started.

@@ -4,6 +4,7 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use crate::check::Checked;
 use crate::failure::Failure;
@@ -17,12 +18,15 @@ pub struct Options {
     pub memory: usize,
     /// Threads, at most.
     pub threads: usize,
+    /// How long a command may keep bytes waiting, in both directions, before it is ended. `None`: for ever.
+    pub timeout: Option<Duration>,
 }
 
 impl Default for Options {
     /// 64 MiB, and a thread for each CPU.
     fn default() -> Options {
-        Options { memory: 64 << 20, threads: std::thread::available_parallelism().map_or(1, usize::from) }
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Options { memory: 64 << 20, threads, timeout: None }
     }
 }
 

@@ -55,6 +55,7 @@ impl Pull {
             return Err(Failure::Unfit("only a network without splits and merges can be read from".into()));
         }
         let mut checked = check(network, catalogue)?;
+        checked.limit(options.timeout);
         let offset = input.offset;
         let mut top: Box<dyn Upstream> = Box::new(Source { input, read: 0 });
         for (node, stage) in network.nodes.iter().zip(&mut checked.stages) {

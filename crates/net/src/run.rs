@@ -204,6 +204,7 @@ fn counted(
 ) -> Result<Outcome, (Failure, Option<Outcome>)> {
     let unfit = |failure| (failure, None);
     let mut checked = check(network, catalogue).map_err(unfit)?;
+    checked.limit(options.timeout);
     let plan = Plan::of(&checked, options).map_err(unfit)?;
     if ends.inputs.is_empty() && ends.outputs.is_empty() {
         check_standard(network).map_err(unfit)?;

@@ -113,6 +113,10 @@ impl Export for Parallel {
         let drain = Results { shared: Arc::clone(&shared) };
         Ok(Started { feeds: vec![Box::new(feed)], drains: vec![Box::new(drain)], control: shared })
     }
+
+    fn limit(&mut self, timeout: Duration) {
+        self.exec.limit(timeout);
+    }
 }
 
 struct Shared {

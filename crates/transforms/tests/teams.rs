@@ -103,7 +103,7 @@ fn catalogue() -> Vec<&'static dyn Transform> {
 
 /// Many small buffers on so many threads.
 fn options(threads: usize) -> Options {
-    Options { memory: 256 << 10, threads }
+    Options { memory: 256 << 10, threads, timeout: None }
 }
 
 fn run_line(line: &str, threads: usize) -> Result<(), String> {

@@ -42,6 +42,7 @@ impl Pour {
         let outputs = sink.map(|sink| (sink.name.clone(), output)).into_iter().collect();
         let ends = Ends { outputs, ..Ends::default() };
         let mut checked = check(network, catalogue)?;
+        checked.limit(options.timeout);
         let plan = Plan::of(&checked, options)?;
         let counters: Vec<Arc<Counter>> = network.nodes.iter().map(|_| Arc::default()).collect();
         let (files, abort) = (Files::default(), Abort::default());
