@@ -1,4 +1,4 @@
-//! `millstream fifo`: making, opening, reading and writing pipes with a name.
+//! `millstream fifo`: making, opening, reading and writing FIFOs.
 
 mod hold;
 mod stat;
@@ -114,7 +114,7 @@ fn cannot(verb: &str, path: &Path, error: &io::Error) -> Failure {
         io::ErrorKind::AlreadyExists => "; 'millstream fifo stat' says what is there",
         _ if refusal => "; 'millstream fifo create' makes one",
         // ENXIO, for which the standard library has no word.
-        _ if error.raw_os_error() == Some(6) => "; nobody has it open for reading; leave --nonblock away to wait",
+        _ if error.raw_os_error() == Some(6) => "; it has no reader; leave --nonblock away to wait for one",
         _ => "",
     };
     Failure::own(format!("cannot {verb} '{}': {error}{advice}", path.display()))

@@ -25,7 +25,7 @@ Examples:
   millstream net explain 'gunzip | upper | rot13 | gzip'
   millstream net doc zstd
 
-Exit status: 0 done, or whoever reads the output wants no more; 1 bad data, or a file that cannot be read or written;
+Exit status: 0 done, or the reader of the output wants no more; 1 bad data, or a file that cannot be read or written;
   2 wrong use or a network that cannot work; 125 millstream itself failed. Output files appear whole or not at all.";
 
 /// Options of `millstream net`.
@@ -205,7 +205,7 @@ fn run_network(mut network: Network, running: &Running) -> Result<ExitCode, Fail
         Some(StatsFormat::Json) => format!("{}\n", count::json(&outcome)),
         None => String::new(),
     };
-    // The bytes are where they should be; nobody to tell when the rest cannot be told.
+    // The bytes are where they should be; no way is left to report a failure of this.
     let _ = std::io::stderr().write_all(text.as_bytes());
     Ok(ExitCode::SUCCESS)
 }

@@ -15,7 +15,7 @@ fn root() -> PathBuf {
 
 fn documents() -> Vec<(PathBuf, String)> {
     let (root, mut found) = (root(), Vec::new());
-    for directory in [root.clone(), root.join("docs")] {
+    for directory in [root.clone(), root.join("docs"), root.join("docs/design")] {
         for entry in fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|extension| extension == "md") {
@@ -24,7 +24,7 @@ fn documents() -> Vec<(PathBuf, String)> {
             }
         }
     }
-    assert!(found.len() >= 6, "{found:?}");
+    assert!(found.len() >= 24, "{found:?}");
     found
 }
 
@@ -170,6 +170,18 @@ fn every_option_is_described() {
             assert!(words.clone().any(|word| word == option), "{document} does not mention {option}");
         }
     }
+}
+
+#[test]
+fn manual_pages_use_the_words_of_the_glossary() {
+    let scratch = Scratch::new();
+    let seen = output(&mut millstream(["man", "--all", &scratch.path("pages")]));
+    assert_eq!(seen.code, Some(0), "{seen:?}");
+    let pages = fs::read_dir(scratch.path("pages")).unwrap().map(|page| page.unwrap().path());
+    let pages: Vec<PathBuf> = pages.collect();
+    assert!(pages.len() >= 16, "{pages:?}");
+    let seen = output(Command::new(root().join("scripts/check-words")).args(pages));
+    assert_eq!(seen.code, Some(0), "{seen:?}");
 }
 
 #[test]

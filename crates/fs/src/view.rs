@@ -77,10 +77,10 @@ impl View {
     /// The same with a further stage between it and the programs.
     pub(crate) fn pushed(&self, stage: &str) -> Result<View, String> {
         let stage = rules::network(stage)?;
-        let read = joined(&self.read, &stage)?;
+        let read = concatenated(&self.read, &stage)?;
         let undone = inverse_of(&stage)?;
         let write = match (undone, &self.write) {
-            (Some(undone), Some(write)) => WriteNetwork::Given(joined(&undone, write)?),
+            (Some(undone), Some(write)) => WriteNetwork::Given(concatenated(&undone, write)?),
             _ => WriteNetwork::None,
         };
         View::new(read, write, self.size_from)
@@ -199,7 +199,7 @@ fn stages(network: &Network) -> Result<Vec<Stage>, String> {
 }
 
 /// One network behind the other.
-fn joined(first: &Network, second: &Network) -> Result<Network, String> {
+fn concatenated(first: &Network, second: &Network) -> Result<Network, String> {
     let lines = [first, second].map(|network| {
         let words = calls(network).map(|call| Work::Transform(call.clone()).to_line());
         words.collect::<Vec<_>>().join(" | ")

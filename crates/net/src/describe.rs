@@ -22,11 +22,11 @@ pub fn doc(catalogue: Catalogue<'_>, name: &str) -> Result<String, Failure> {
         return without_arguments.map(|_| String::new());
     };
     let mut text = format!("{name}\n  {}\n\nused as:  {}\n", transform.summary(), transform.usage());
-    text += &format!("takes:    {}\ngives:    {}\n", data(transform.takes()), data(transform.gives()));
+    text += &format!("input:    {}\noutput:   {}\n", data(transform.takes()), data(transform.gives()));
     // One that needs arguments says nothing of itself before it has them.
     if let Ok((_, stage)) = without_arguments {
         text += &format!("works:    {}\n", nature(&stage));
-        text += &format!("undone by: {}\n", stage.inverse.as_deref().unwrap_or("nothing"));
+        text += &format!("inverse:  {}\n", stage.inverse.as_deref().unwrap_or("nothing"));
     }
     Ok(text)
 }

@@ -56,7 +56,7 @@ impl InPlace for Increment {
 pub(crate) static XOR: Entry = Entry {
     name: "xor",
     usage: "xor HEX",
-    summary: "each byte combined with the bytes of a key, in turn, by exclusive or; hides nothing from anybody",
+    summary: "each byte combined with the bytes of a key, in turn, by exclusive or; hides nothing from an attacker",
     takes: Data::Any,
     gives: Data::Any,
     build: |arguments| {

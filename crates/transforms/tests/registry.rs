@@ -95,7 +95,7 @@ fn they_are_listed_and_described() {
     let list = list(&registry.catalogue());
     assert!(list.lines().count() == ALL.len() + 1 && list.ends_with("one byte of N\n"), "{list}");
     let page = doc(&registry.catalogue(), "every").unwrap();
-    assert_eq!(page, "every\n  one byte of N\n\nused as:  every N\ntakes:    bytes\ngives:    thinned\n");
+    assert_eq!(page, "every\n  one byte of N\n\nused as:  every N\ninput:    bytes\noutput:   thinned\n");
     let catalogue = registry.catalogue();
     let network = Network::from_line("every 2").unwrap();
     let checked = check::check(&network, &catalogue).unwrap();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use millstream_net::Outcome;
 
-/// Nobody reads faster.
+/// People do not read faster.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// A line on stderr that grows old; on something that is no terminal, a line for each tenth second.

@@ -52,7 +52,7 @@ impl Builder<'_> {
     fn another(&self, stages: &[usize], checked: &Checked<'_>) -> Result<Group, Failure> {
         let member = |&place: &usize| {
             let Work::Transform(call) = &checked.network.nodes[place].work else {
-                unreachable!("only transforms are in teams")
+                unreachable!("only transforms are done by several threads")
             };
             let (_, stage) = build(call, self.catalogue)?;
             Ok(self.member(place, stage, checked, None))

@@ -41,7 +41,7 @@ pub(super) fn write(key: &FileKey, keys: &Keys, work: u8) -> Result<Vec<u8>, Fau
         Keys::People { recipients, identities } => {
             for recipient in recipients.iter().chain(identities.iter().map(|identity| &identity.recipient)) {
                 let secret = SecretKey::new(*random()?);
-                let weak = || Fault::new("a recipient is no key: everybody could read what is encrypted to it");
+                let weak = || Fault::new("a recipient is no key: what is encrypted to it could be read without one");
                 let share = *PublicKey::base_point().dh(&secret).ok().ok_or_else(weak)?;
                 let wrapping = x25519(&secret, recipient, &share, recipient).ok_or_else(weak)?;
                 put(&mut text, &[X25519, &STANDARD_NO_PAD.encode(share)], &wrapped(key, &wrapping));
@@ -74,8 +74,8 @@ pub(super) fn mac(key: &FileKey, text: &[u8]) -> Hmac<Sha256> {
     mac
 }
 
-/// The key that wraps the file's, from a secret and a point: of a new file, or of an identity and a share. `None` if everybody
-/// could compute it.
+/// The key that wraps the file's, from a secret and a point: of a new file, or of an identity and a share. `None` if it
+/// could be computed without a secret.
 pub(super) fn x25519(
     secret: &SecretKey,
     point: &Recipient,
