@@ -180,7 +180,7 @@ fn warn_of_what_counts_more(report: &Report, names: &[Name], file: &std::path::P
         if counts_more {
             failure::warn(format!("for {}, {} counts more than {}", name.setting().name, entry.source, file.display()));
         }
-        let own = report.complaints.iter().filter(|complaint| complaint.source == entry.source);
+        let own = report.errors.iter().filter(|complaint| complaint.source == entry.source);
         own.for_each(failure::warn);
     }
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use millstream_pipe::{Fifo, Refusal};
+use millstream_pipe::{Fifo, PipeError};
 
 use crate::failure::Failure;
 
@@ -108,7 +108,7 @@ fn parse_mode(text: &str) -> Result<u32, String> {
 
 /// What was tried, and how to go on where that is not plain.
 fn cannot(verb: &str, path: &Path, error: &io::Error) -> Failure {
-    let refusal = error.get_ref().is_some_and(|inner| inner.is::<Refusal>());
+    let refusal = error.get_ref().is_some_and(|inner| inner.is::<PipeError>());
     let advice = match error.kind() {
         io::ErrorKind::NotFound if verb != "make" => "; make it with 'millstream fifo create'",
         io::ErrorKind::AlreadyExists => "; 'millstream fifo stat' says what is there",

@@ -15,6 +15,7 @@ use crate::blocks::Blocks;
 
 /// Where a daemon's messages go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Log {
     /// The standard error: it runs in the foreground.
     Stderr,

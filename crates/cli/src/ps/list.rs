@@ -73,7 +73,7 @@ impl Pipes {
             pipe.holders.iter().any(|&process| is_meant(process)) || pipe.ends.iter().any(|end| is_meant(end.process))
         });
         let earlier = |pipe: &LivePipe| before.pipes.iter().find(|earlier| earlier.memory == pipe.memory);
-        let unclear = now.unclear.iter().filter(|unclear| is_meant(unclear.process));
+        let unclear = now.errors.iter().filter(|unclear| is_meant(unclear.process));
         Pipes {
             schema: "millstream ps 1",
             pipes: meant.map(|pipe| Pipe::of(pipe, earlier(pipe))).collect(),
@@ -248,7 +248,7 @@ impl End {
 }
 
 impl Unclear {
-    fn of(unclear: &live::Unclear) -> Unclear {
+    fn of(unclear: &live::SegmentError) -> Unclear {
         Unclear { pid: unclear.process, fd: unclear.descriptor, why: unclear.why.clone() }
     }
 }
