@@ -56,7 +56,7 @@ LOWER = $(addprefix -p millstream-,capi conformance pattern pipe ring run sys)
 .PHONY: all build lib install-lib uninstall-lib demo corpus rivals test install uninstall clean setup-build setup-test setup-rivals check-rivals
 .PHONY: soak storm fuzz-formats check-models check-asan check-tsan check-fuzz check-miri
 .PHONY: wheel setup-wheel check-python check-cpython check-mount deb dist check-packages
-.PHONY: check-format check-words check-lints check-licences check-docs check-tests
+.PHONY: check-format check-words check-publish check-lints check-licences check-docs check-tests
 
 all: build
 
@@ -120,7 +120,7 @@ rivals: setup-rivals
 	@echo "All samples: target/rivals/rivals.json. More: target/rivals/release/millstream-rivals --help"
 
 # The last ones use one CPU each, and measure nothing.
-test: check-format check-words check-lints check-licences check-docs check-tests check-python
+test: check-format check-words check-publish check-lints check-licences check-docs check-tests check-python
 	+$(MAKE) --no-print-directory -j 2 --output-sync=target check-packages check-models check-asan check-tsan check-fuzz
 	@echo "All checks and tests passed."
 
@@ -130,6 +130,10 @@ check-format: setup-test
 # English, not Markdown: lines, sentences and words that the glossary has replaced.
 check-words: setup-test
 	scripts/check-words
+
+# Manifests, and whether cargo packs each crate that is published; nothing is compiled.
+check-publish: setup-test
+	scripts/check-publish $(CARGO)
 
 # Of the profile that the tests are built with, whose libraries in C are compiled once for all three.
 check-lints: setup-test
