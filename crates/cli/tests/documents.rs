@@ -175,6 +175,7 @@ fn every_option_is_described() {
 #[test]
 fn manual_pages_use_the_words_of_the_glossary() {
     let scratch = Scratch::new();
+    fs::create_dir(scratch.path("pages")).unwrap();
     let seen = output(millstream(["man", "--all"]).arg(scratch.path("pages")));
     assert_eq!(seen.code, Some(0), "{seen:?}");
     let pages = fs::read_dir(scratch.path("pages")).unwrap().map(|page| page.unwrap().path());
