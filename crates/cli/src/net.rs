@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
 use millstream_net::{
-    Failure as NetFailure, Network, Options as RunOptions, Plan, Target, Work, check, data, doc, explain, list, run,
+    Network, NetworkError, Options as RunOptions, Plan, Target, Work, check, data, doc, explain, list, run,
 };
 use millstream_transforms::ALL;
 
@@ -177,7 +177,7 @@ fn from_either(text: &str) -> Result<Network, Failure> {
     if path.extension() == Some(OsStr::new("toml")) { from_file(path) } else { from_line(text) }
 }
 
-fn unfit(error: NetFailure) -> Failure {
+fn unfit(error: NetworkError) -> Failure {
     Failure::usage(error.to_string())
 }
 
@@ -197,7 +197,7 @@ fn run_network(mut network: Network, running: &Running) -> Result<ExitCode, Fail
     let outcome = run::run_as_process(&network, ALL, &running.limits.options(), &mut watch);
     drop(meter);
     let outcome = outcome.map_err(|error| match error {
-        unfit @ NetFailure::Unfit(_) => self::unfit(unfit),
+        unfit @ NetworkError::Invalid(_) => self::unfit(unfit),
         other => Failure::data(other.to_string()),
     })?;
     let text = match running.stats {

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use millstream_net::{Failure, Input, Pull};
+use millstream_net::{Input, NetworkError, Pull};
 
 use crate::in_place;
 use crate::index::Index;
@@ -36,7 +36,7 @@ impl Decoder {
         index: &Index,
         checkpoints: &Checkpoints,
         plain: u64,
-    ) -> Result<Decoder, Failure> {
+    ) -> Result<Decoder, NetworkError> {
         let source = |header: &[u8], offset, end| {
             let bytes = Box::new(Bytes { header: header.into(), file: Arc::clone(file), offset, end });
             Input { bytes, name: "the source".into(), offset }
@@ -67,7 +67,7 @@ impl Decoder {
     }
 
     /// Fills a buffer with what comes next. Fewer bytes: the end.
-    pub(crate) fn fill(&mut self, bytes: &mut [u8]) -> Result<usize, Failure> {
+    pub(crate) fn fill(&mut self, bytes: &mut [u8]) -> Result<usize, NetworkError> {
         let most = self.end.map_or(bytes.len() as u64, |end| (end - self.position.min(end)).min(bytes.len() as u64));
         let bytes = &mut bytes[..most as usize];
         let mut count = 0;

@@ -5,7 +5,8 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use millstream_net::{
-    Call, Failure, InPlace, Input, Kind, Network, Options, Pull, Size, Stage, State, Target, Work, check, run::Pour,
+    Call, InPlace, Input, Kind, Network, NetworkError, Options, Pull, Size, Stage, State, Target, Work, check,
+    run::Pour,
 };
 use millstream_transforms::ALL;
 
@@ -114,17 +115,17 @@ impl View {
     }
 
     /// The transforms of the read network, all in place.
-    pub(crate) fn readers(&self) -> Result<Vec<Member>, Failure> {
+    pub(crate) fn readers(&self) -> Result<Vec<Member>, NetworkError> {
         in_place(&self.read)
     }
 
     /// The transforms of the write network, all in place.
-    pub(crate) fn writers(&self) -> Result<Vec<Member>, Failure> {
+    pub(crate) fn writers(&self) -> Result<Vec<Member>, NetworkError> {
         self.write.as_ref().map_or(Ok(Vec::new()), in_place)
     }
 
     /// The transforms of the read network behind the format, all in place.
-    pub(crate) fn readers_behind_format(&self) -> Result<Vec<Member>, Failure> {
+    pub(crate) fn readers_behind_format(&self) -> Result<Vec<Member>, NetworkError> {
         let mut readers = Vec::new();
         for call in calls(&self.read).skip(1) {
             push_in_place(&mut readers, call)?;
@@ -133,20 +134,21 @@ impl View {
     }
 
     /// The first transform of the read network alone, over an input that begins where the format can be read from.
-    pub(crate) fn pull_format(&self, input: Input) -> Result<Pull, Failure> {
+    pub(crate) fn pull_format(&self, input: Input) -> Result<Pull, NetworkError> {
         let first = calls(&self.read).next().map(|call| Work::Transform(call.clone()).to_line()).unwrap_or_default();
-        let network = Network::from_line(&first).map_err(|error| Failure::Unfit(error.to_string()))?;
+        let network = Network::from_line(&first).map_err(|error| NetworkError::Invalid(error.to_string()))?;
         Pull::new(&network, ALL, &OPTIONS, input)
     }
 
     /// The whole read network over an input.
-    pub(crate) fn pull(&self, input: Input) -> Result<Pull, Failure> {
+    pub(crate) fn pull(&self, input: Input) -> Result<Pull, NetworkError> {
         Pull::new(&self.read, ALL, &OPTIONS, input)
     }
 
     /// The write network, into an output.
-    pub(crate) fn pour(&self, output: Arc<Mutex<dyn Write + Send>>) -> Result<Pour, Failure> {
-        let write = self.write.as_ref().ok_or_else(|| Failure::Unfit("nothing is known that undoes it".into()))?;
+    pub(crate) fn pour(&self, output: Arc<Mutex<dyn Write + Send>>) -> Result<Pour, NetworkError> {
+        let write =
+            self.write.as_ref().ok_or_else(|| NetworkError::Invalid("nothing is known that undoes it".into()))?;
         Pour::new(write, ALL, &Options { threads: Options::default().threads, ..OPTIONS }, output)
     }
 
@@ -243,7 +245,7 @@ fn shape_of(network: &Network) -> Result<Shape, String> {
     Ok(Shape::Computed(sizes))
 }
 
-fn in_place(network: &Network) -> Result<Vec<Member>, Failure> {
+fn in_place(network: &Network) -> Result<Vec<Member>, NetworkError> {
     let mut transforms = Vec::new();
     for call in calls(network) {
         push_in_place(&mut transforms, call)?;
@@ -251,7 +253,7 @@ fn in_place(network: &Network) -> Result<Vec<Member>, Failure> {
     Ok(transforms)
 }
 
-fn push_in_place(transforms: &mut Vec<Member>, call: &Call) -> Result<(), Failure> {
+fn push_in_place(transforms: &mut Vec<Member>, call: &Call) -> Result<(), NetworkError> {
     let (_, stage) = check::build(call, ALL)?;
     match stage.kind {
         Kind::InPlace(_, transform) => {

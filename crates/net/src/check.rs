@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::catalogue::{self, Catalogue, Transform};
-use crate::failure::Failure;
+use crate::error::NetworkError;
 use crate::files;
 use crate::graph::{Call, Network, Node, Work};
 use crate::transform::{Data, Stage};
@@ -22,8 +22,8 @@ pub struct Checked<'a> {
 /// Checks names, arguments, edges and files.
 ///
 /// # Errors
-/// [`Failure::Unfit`] with the first thing that is wrong, and where.
-pub fn check<'a>(network: &'a Network, catalogue: Catalogue<'a>) -> Result<Checked<'a>, Failure> {
+/// [`NetworkError::Invalid`] with the first thing that is wrong, and where.
+pub fn check<'a>(network: &'a Network, catalogue: Catalogue<'a>) -> Result<Checked<'a>, NetworkError> {
     let stages = network.nodes.iter().map(|node| stage_of(node, catalogue)).collect::<Result<Vec<_>, _>>()?;
     for (place, node) in network.nodes.iter().enumerate() {
         check_degree(network, place, node)?;
@@ -37,8 +37,8 @@ pub fn check<'a>(network: &'a Network, catalogue: Catalogue<'a>) -> Result<Check
 /// The transform that a call names, made with its arguments.
 ///
 /// # Errors
-/// [`Failure::Unfit`].
-pub fn build<'a>(call: &Call, catalogue: Catalogue<'a>) -> Result<(&'a dyn Transform, Stage), Failure> {
+/// [`NetworkError::Invalid`].
+pub fn build<'a>(call: &Call, catalogue: Catalogue<'a>) -> Result<(&'a dyn Transform, Stage), NetworkError> {
     let transform = catalogue::find(catalogue, &call.name).ok_or_else(|| {
         let meant = catalogue::nearest(catalogue, &call.name).map(|name| format!(" (did you mean '{name}'?)"));
         unfit(format!("there is no transform '{}'{}", call.name, meant.unwrap_or_default()))
@@ -49,11 +49,11 @@ pub fn build<'a>(call: &Call, catalogue: Catalogue<'a>) -> Result<(&'a dyn Trans
     Ok((transform, stage))
 }
 
-fn unfit(what: impl Into<String>) -> Failure {
-    Failure::Unfit(what.into())
+fn unfit(what: impl Into<String>) -> NetworkError {
+    NetworkError::Invalid(what.into())
 }
 
-fn stage_of<'a>(node: &Node, catalogue: Catalogue<'a>) -> Result<Option<(&'a dyn Transform, Stage)>, Failure> {
+fn stage_of<'a>(node: &Node, catalogue: Catalogue<'a>) -> Result<Option<(&'a dyn Transform, Stage)>, NetworkError> {
     match &node.work {
         Work::Transform(call) => build(call, catalogue).map(Some),
         Work::Read(_) | Work::Write(_) => Ok(None),
@@ -61,7 +61,7 @@ fn stage_of<'a>(node: &Node, catalogue: Catalogue<'a>) -> Result<Option<(&'a dyn
 }
 
 /// Every node but a source gets something, and every node but a sink feeds something.
-fn check_degree(network: &Network, place: usize, node: &Node) -> Result<(), Failure> {
+fn check_degree(network: &Network, place: usize, node: &Node) -> Result<(), NetworkError> {
     let Node { name, work, from } = node;
     let feeds = network.fed_by(place).count();
     match work {
@@ -83,7 +83,7 @@ fn check_edges(
     stages: &[Option<(&dyn Transform, Stage)>],
     place: usize,
     node: &Node,
-) -> Result<(), Failure> {
+) -> Result<(), NetworkError> {
     let Some((taker, _)) = &stages[place] else { return Ok(()) };
     for &from in &node.from {
         let Some((giver, _)) = &stages[from] else { continue };
@@ -116,7 +116,7 @@ fn in_words(data: Option<Data>) -> String {
 
 /// Where several edges meet, the bytes of the first come before those of the second. Each source runs to its end before the
 /// next begins, so the sources of the first have to run before those of the second, and none can feed both.
-fn sources_in_order(network: &Network) -> Result<Vec<usize>, Failure> {
+fn sources_in_order(network: &Network) -> Result<Vec<usize>, NetworkError> {
     let mut above: Vec<BTreeSet<usize>> = Vec::new();
     // Pairs of sources, of which the first has to run before the second.
     let mut orders: BTreeSet<(usize, usize)> = BTreeSet::new();

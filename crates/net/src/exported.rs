@@ -3,15 +3,15 @@
 //! What is done elsewhere has a pace of its own: it may write before it reads, long after, or nothing at all. So such a
 //! transform has two halves, one that it is fed through and one that is drained, and each runs in a thread of its own.
 
-use crate::failure::Fault;
+use crate::error::TransformError;
 
 /// A transform outside of this program that has not been started.
 pub trait Export: Send {
     /// Starts it, before the first byte moves.
     ///
     /// # Errors
-    /// [`Fault`]: why it cannot be started.
-    fn start(self: Box<Self>) -> Result<Halves, Fault>;
+    /// [`TransformError`]: why it cannot be started.
+    fn start(self: Box<Self>) -> Result<Halves, TransformError>;
 }
 
 /// The two halves of a transform that was started.
@@ -34,8 +34,8 @@ pub trait Feed: Send {
     /// 0 if no more are wanted.
     ///
     /// # Errors
-    /// [`Fault`]: what keeps them from being handed over.
-    fn feed(&mut self, bytes: &[u8]) -> Result<usize, Fault>;
+    /// [`TransformError`]: what keeps them from being handed over.
+    fn feed(&mut self, bytes: &[u8]) -> Result<usize, TransformError>;
 
     /// No bytes follow. Does not wait for what comes of it.
     fn end(&mut self);
@@ -50,8 +50,8 @@ pub trait Drain: Send {
     /// work was done and all is well.
     ///
     /// # Errors
-    /// [`Fault`]: the work was not done.
-    fn drain(&mut self, output: &mut [u8]) -> Result<usize, Fault>;
+    /// [`TransformError`]: the work was not done.
+    fn drain(&mut self, output: &mut [u8]) -> Result<usize, TransformError>;
 
     /// No more bytes are wanted. Sleeps until nothing of the work is left.
     fn has_enough(&mut self);

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
 
 use crate::check::Checked;
-use crate::failure::Failure;
+use crate::error::NetworkError;
 use crate::graph::Work;
 use crate::transform::{Kind, State};
 
@@ -40,6 +40,7 @@ pub(crate) const RELAYED: usize = 4;
 
 /// Why a stage runs where it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Place {
     /// At the beginning.
     Source,
@@ -96,8 +97,8 @@ impl Plan {
     /// Plans a network that was checked.
     ///
     /// # Errors
-    /// [`Failure::Unfit`] if the memory is not enough for the smallest buffers.
-    pub fn of(checked: &Checked<'_>, options: &Options) -> Result<Plan, Failure> {
+    /// [`NetworkError::Invalid`] if the memory is not enough for the smallest buffers.
+    pub fn of(checked: &Checked<'_>, options: &Options) -> Result<Plan, NetworkError> {
         let mut threads = 1;
         let mut places: Vec<Place> = Vec::new();
         // A stage that rewrites computes; so each gets a thread as long as there are any, the first ones first.
@@ -145,7 +146,7 @@ impl Plan {
         let buffer_bytes = (left / buffers / BUFFER_MIN * BUFFER_MIN).min(BUFFER);
         if buffer_bytes < BUFFER_MIN {
             let kept = if needed > 0 { format!(", and {needed} bytes that its stages keep") } else { String::new() };
-            return Err(Failure::Unfit(format!(
+            return Err(NetworkError::Invalid(format!(
                 "the network needs {buffers} buffers of at least {BUFFER_MIN} bytes{}{kept}; give it more memory than {} bytes",
                 if held.is_empty() { "" } else { " and what is to be kept" },
                 options.memory

@@ -28,7 +28,7 @@ use millstream_sys::inherited;
 use crate::catalogue::Catalogue;
 use crate::check::check;
 use crate::chunk::Chunk;
-use crate::failure::Failure;
+use crate::error::NetworkError;
 use crate::files::check_standard;
 use crate::graph::{Case, Network, Target, Work};
 use crate::plan::{BUFFER_MIN, Options, Place, Plan};
@@ -54,13 +54,13 @@ enum Flow {
 /// A node and all below it.
 trait Push: Send {
     /// Takes the bytes of a chunk, which it may change.
-    fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, Failure>;
+    fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, NetworkError>;
 
     /// Nothing has come, but a thread has ended: whether more is wanted.
-    fn look(&mut self) -> Result<Flow, Failure>;
+    fn look(&mut self) -> Result<Flow, NetworkError>;
 
     /// Nothing follows. Not called after [`Flow::Enough`].
-    fn finish(&mut self) -> Result<(), Failure>;
+    fn finish(&mut self) -> Result<(), NetworkError>;
 }
 
 /// What a run did.
@@ -84,8 +84,8 @@ struct Ends {
 /// Runs a network from its files to its files.
 ///
 /// # Errors
-/// [`Failure`]. Files that were to be written are as they were.
-pub fn run(network: &Network, catalogue: Catalogue<'_>, options: &Options) -> Result<Outcome, Failure> {
+/// [`NetworkError`]. Files that were to be written are as they were.
+pub fn run(network: &Network, catalogue: Catalogue<'_>, options: &Options) -> Result<Outcome, NetworkError> {
     run_with(network, catalogue, options, &Ends::default(), &mut |_| {})
 }
 
@@ -100,7 +100,7 @@ pub fn run_as_process(
     catalogue: Catalogue<'_>,
     options: &Options,
     watch: &mut dyn FnMut(u64),
-) -> Result<Outcome, Failure> {
+) -> Result<Outcome, NetworkError> {
     run_with(network, catalogue, options, &Ends { has_process: true, ..Ends::default() }, watch)
 }
 
@@ -113,12 +113,12 @@ pub fn in_memory(
     catalogue: Catalogue<'_>,
     input: &[u8],
     options: &Options,
-) -> Result<Vec<u8>, Failure> {
+) -> Result<Vec<u8>, NetworkError> {
     let names = |is_wanted: fn(&Work) -> bool| network.nodes.iter().filter(move |node| is_wanted(&node.work));
     let sources: Vec<_> = names(|work| matches!(work, Work::Read(_))).collect();
     let sinks: Vec<_> = names(|work| matches!(work, Work::Write(_))).collect();
     let ([source], [sink]) = (&sources[..], &sinks[..]) else {
-        return Err(Failure::Unfit("only a network with one source and one sink runs in memory".into()));
+        return Err(NetworkError::Invalid("only a network with one source and one sink runs in memory".into()));
     };
     let output: Arc<Mutex<Vec<u8>>> = Arc::default();
     let ends = Ends {
@@ -133,7 +133,7 @@ pub fn in_memory(
 /// Runs a test of a network: in memory, with the inputs that the test names and none where it names none.
 ///
 /// # Errors
-/// What came out that should not have, or [`Failure`] as a sentence.
+/// What came out that should not have, or [`NetworkError`] as a sentence.
 pub fn test(network: &Network, catalogue: Catalogue<'_>, case: &Case) -> Result<(), String> {
     let mut ends = Ends { is_test: true, ..Ends::default() };
     let mut outputs: Vec<(String, Arc<Mutex<Vec<u8>>>)> = Vec::new();
@@ -180,7 +180,7 @@ fn run_with(
     options: &Options,
     ends: &Ends,
     watch: &mut dyn FnMut(u64),
-) -> Result<Outcome, Failure> {
+) -> Result<Outcome, NetworkError> {
     let mut checked = check(network, catalogue)?;
     let plan = Plan::of(&checked, options)?;
     if ends.inputs.is_empty() && ends.outputs.is_empty() {
@@ -248,8 +248,8 @@ fn run_with(
     Ok(Outcome { stages })
 }
 
-fn no_bell(error: std::io::Error) -> Failure {
-    Failure::Unfit(format!("cannot make a pipe between two threads: {error}; allow one thread only"))
+fn no_bell(error: std::io::Error) -> NetworkError {
+    NetworkError::Invalid(format!("cannot make a pipe between two threads: {error}; allow one thread only"))
 }
 
 /// Whether there was nothing at a standard descriptor when the program was started, as after `>&-`. The runtime of Rust opens

@@ -16,7 +16,7 @@ use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use millstream_net::{Data, Drain, Entry, Export, Fault, Feed, Halves, Stage};
+use millstream_net::{Data, Drain, Entry, Export, Feed, Halves, Stage, TransformError};
 use millstream_pipe::{Builder, Reader, Writer};
 use millstream_sys::child;
 use millstream_sys::transfer::Access;
@@ -54,8 +54,8 @@ impl Exec {
 const CAPACITY: usize = 512 << 10;
 
 impl Export for Exec {
-    fn start(self: Box<Self>) -> Result<Halves, Fault> {
-        let no_pipe = |error: std::io::Error| Fault::new(format!("cannot make a pipe: {error}"));
+    fn start(self: Box<Self>) -> Result<Halves, TransformError> {
+        let no_pipe = |error: std::io::Error| TransformError::new(format!("cannot make a pipe: {error}"));
         let (stdin, writer) = Builder::new().capacity(CAPACITY).create().map_err(no_pipe)?;
         let (reader, stdout) = Builder::new().capacity(CAPACITY).create().map_err(no_pipe)?;
         // Only our end: the command gets a description of its own.
@@ -100,9 +100,9 @@ impl Input {
 }
 
 impl Feed for Input {
-    fn feed(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
+    fn feed(&mut self, bytes: &[u8]) -> Result<usize, TransformError> {
         let count = self.write(bytes);
-        let count = count.map_err(|error| Fault::new(format!("cannot write to the command: {error}")))?;
+        let count = count.map_err(|error| TransformError::new(format!("cannot write to the command: {error}")))?;
         if count == 0 {
             self.writer = None;
         }
@@ -143,9 +143,9 @@ impl Output {
 }
 
 impl Drain for Output {
-    fn drain(&mut self, output: &mut [u8]) -> Result<usize, Fault> {
+    fn drain(&mut self, output: &mut [u8]) -> Result<usize, TransformError> {
         let count = self.read(output);
-        let count = count.map_err(|error| Fault::new(format!("cannot read from the command: {error}")))?;
+        let count = count.map_err(|error| TransformError::new(format!("cannot read from the command: {error}")))?;
         if count == 0 {
             self.reader = None;
             self.running.outcome()?;

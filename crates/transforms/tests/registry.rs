@@ -1,8 +1,8 @@
 //! A program's own transforms beside those of millstream: everything that knows transforms by name knows them too.
 
 use millstream_net::{
-    Data, Fault, Network, Next, Options, Plan, Registry, Rewrite, Size, Stage, Step, Transform, check, doc, explain,
-    list, run,
+    Data, Network, Next, Options, Plan, Registry, Rewrite, Size, Stage, Step, Transform, TransformError, check, doc,
+    explain, list, run,
 };
 use millstream_transforms::ALL;
 
@@ -44,12 +44,12 @@ struct Thinning {
 }
 
 impl Rewrite for Thinning {
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
         let (mut consumed, mut produced) = (0, 0);
         while consumed < input.len() && produced < output.len() {
             if self.left == 0 {
                 if input[consumed] == b'!' {
-                    return Err(Fault::new("an exclamation mark").after(consumed));
+                    return Err(TransformError::new("an exclamation mark").after(consumed));
                 }
                 output[produced] = input[consumed];
                 produced += 1;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use toml::{Table, Value};
 
-use super::{BadNotation, NODES_MAX, words};
+use super::{NODES_MAX, NotationError, words};
 use crate::graph::{Case, Network, Node, Target, Work};
 
 /// A node as the file has it: names instead of places.
@@ -14,35 +14,34 @@ struct Draft {
     from: Vec<String>,
 }
 
-pub(super) fn parse(text: &str) -> Result<Network, BadNotation> {
+pub(super) fn parse(text: &str) -> Result<Network, NotationError> {
     let mut file: Table = text.parse().map_err(|error: toml::de::Error| {
         let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-        BadNotation(format!("line {line}: {}", error.message().replace('\n', " ")))
+        NotationError::toml(format!("line {line}: {}", error.message().replace('\n', " ")))
     })?;
     let nodes = match file.remove("nodes") {
         Some(Value::Table(nodes)) if !nodes.is_empty() => nodes,
-        _ => return Err(BadNotation("a network needs a table [nodes.NAME] for each of its nodes".into())),
+        _ => return Err(NotationError::toml("a network needs a table [nodes.NAME] for each of its nodes".into())),
     };
     let tests = match file.remove("test") {
         None => Vec::new(),
         Some(Value::Array(tests)) => tests,
-        Some(_) => return Err(BadNotation("tests are written as [[test]]".into())),
+        Some(_) => return Err(NotationError::toml("tests are written as [[test]]".into())),
     };
     if let Some(key) = file.keys().next() {
-        return Err(BadNotation(format!("'{key}' means nothing here; a file has [nodes.NAME] and [[test]]")));
+        return Err(NotationError::toml(format!("'{key}' means nothing here; a file has [nodes.NAME] and [[test]]")));
     }
     let mut drafts = Vec::new();
     for (name, node) in nodes {
-        drafts.extend(node_of(&name, node).map_err(|what| BadNotation(format!("node '{name}': {what}")))?);
+        drafts.extend(node_of(&name, node).map_err(|what| NotationError::toml(format!("node '{name}': {what}")))?);
     }
     if drafts.len() > NODES_MAX {
-        return Err(BadNotation(format!("a network has at most {NODES_MAX} nodes, not {}", drafts.len())));
+        return Err(NotationError::toml(format!("a network has at most {NODES_MAX} nodes, not {}", drafts.len())));
     }
     let nodes = in_order(drafts)?;
-    let tests = tests
-        .into_iter()
-        .enumerate()
-        .map(|(place, test)| case_of(test, &nodes).map_err(|what| BadNotation(format!("test {}: {what}", place + 1))));
+    let tests = tests.into_iter().enumerate().map(|(place, test)| {
+        case_of(test, &nodes).map_err(|what| NotationError::toml(format!("test {}: {what}", place + 1)))
+    });
     let tests = tests.collect::<Result<_, _>>()?;
     Ok(Network { nodes, tests })
 }
@@ -99,14 +98,14 @@ fn text_of(key: &str, value: Value) -> Result<String, String> {
 }
 
 /// Each node after all that feed it (Kahn 1962), otherwise in the order of the file.
-fn in_order(mut drafts: Vec<Draft>) -> Result<Vec<Node>, BadNotation> {
+fn in_order(mut drafts: Vec<Draft>) -> Result<Vec<Node>, NotationError> {
     let names: Vec<String> = drafts.iter().map(|draft| draft.name.clone()).collect();
     for (place, draft) in drafts.iter().enumerate() {
         if names[..place].contains(&draft.name) {
-            return Err(BadNotation(format!("two nodes are called '{}'", draft.name)));
+            return Err(NotationError::toml(format!("two nodes are called '{}'", draft.name)));
         }
         if let Some(missing) = draft.from.iter().find(|from| !names.contains(from)) {
-            return Err(BadNotation(format!(
+            return Err(NotationError::toml(format!(
                 "node '{}': there is no node '{missing}' that it could come from",
                 draft.name
             )));
@@ -121,7 +120,7 @@ fn in_order(mut drafts: Vec<Draft>) -> Result<Vec<Node>, BadNotation> {
         });
         let Some((place, from)) = ready else {
             let names: Vec<&str> = drafts.iter().map(|draft| draft.name.as_str()).collect();
-            return Err(BadNotation(format!("these nodes go round in a circle: {}", names.join(", "))));
+            return Err(NotationError::toml(format!("these nodes go round in a circle: {}", names.join(", "))));
         };
         let Draft { name, work, .. } = drafts.remove(place);
         nodes.push(Node { name, work, from });

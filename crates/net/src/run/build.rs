@@ -12,7 +12,7 @@ use super::{Ends, Push, join, relay, split};
 use crate::catalogue::Catalogue;
 use crate::check::{Checked, build};
 use crate::chunk::Chunk;
-use crate::failure::Failure;
+use crate::error::NetworkError;
 use crate::graph::{Target, Work};
 use crate::plan::{self, Place, Plan, RELAYED};
 use crate::transform::{Kind, Stage};
@@ -39,7 +39,7 @@ impl Builder<'_> {
         source: usize,
         is_shareable: bool,
         checked: &mut Checked<'_>,
-    ) -> Result<First, Failure> {
+    ) -> Result<First, NetworkError> {
         let plan = self.plan;
         let team = plan.teams.iter().find(|team| team.source == source && team.threads > 1 && is_shareable);
         let Some(team) = team else { return Ok((Vec::new(), self.below(source, checked)?)) };
@@ -49,7 +49,7 @@ impl Builder<'_> {
     }
 
     /// Stages made anew, for one of several threads.
-    fn another(&self, stages: &[usize], checked: &Checked<'_>) -> Result<Group, Failure> {
+    fn another(&self, stages: &[usize], checked: &Checked<'_>) -> Result<Group, NetworkError> {
         let member = |&place: &usize| {
             let Work::Transform(call) = &checked.network.nodes[place].work else {
                 unreachable!("only transforms are done by several threads")
@@ -67,7 +67,7 @@ impl Builder<'_> {
     }
 
     /// A stage in place, with those behind it that do not care either how the stream is cut.
-    fn fused(&mut self, place: usize, checked: &mut Checked<'_>) -> Result<Box<dyn Push>, Failure> {
+    fn fused(&mut self, place: usize, checked: &mut Checked<'_>) -> Result<Box<dyn Push>, NetworkError> {
         let mut places = vec![place];
         if plan::is_independent(checked, place) {
             places.extend(plan::independent_after(checked, place));
@@ -83,14 +83,14 @@ impl Builder<'_> {
     }
 
     /// The file that a stage writes beside the stream.
-    fn beside(&self, stage: &Stage) -> Result<Option<Sink>, Failure> {
+    fn beside(&self, stage: &Stage) -> Result<Option<Sink>, NetworkError> {
         let path = stage.beside.clone().filter(|_| !self.ends.is_test);
         let open = |path| Sink::open(&Target::File(path), self.plan.buffer_bytes, self.files, false, Arc::default());
         path.map(open).transpose()
     }
 
     /// Everything that a node feeds.
-    fn below(&mut self, place: usize, checked: &mut Checked<'_>) -> Result<Box<dyn Push>, Failure> {
+    fn below(&mut self, place: usize, checked: &mut Checked<'_>) -> Result<Box<dyn Push>, NetworkError> {
         let fed: Vec<usize> = checked.network.fed_by(place).collect();
         let mut branches = fed.into_iter().map(|node| self.at(node, checked)).collect::<Result<Vec<_>, _>>()?;
         match branches.len() {
@@ -100,7 +100,7 @@ impl Builder<'_> {
     }
 
     /// A node and everything below it.
-    fn at(&mut self, place: usize, checked: &mut Checked<'_>) -> Result<Box<dyn Push>, Failure> {
+    fn at(&mut self, place: usize, checked: &mut Checked<'_>) -> Result<Box<dyn Push>, NetworkError> {
         let node = &checked.network.nodes[place];
         if node.from.len() == 1 {
             return self.alone(place, checked);
@@ -114,7 +114,7 @@ impl Builder<'_> {
         Ok(Box::new(joined))
     }
 
-    fn alone(&mut self, place: usize, checked: &mut Checked<'_>) -> Result<Box<dyn Push>, Failure> {
+    fn alone(&mut self, place: usize, checked: &mut Checked<'_>) -> Result<Box<dyn Push>, NetworkError> {
         let (node, counter) = (&checked.network.nodes[place], Arc::clone(&self.counters[place]));
         if let Work::Write(target) = &node.work {
             let sink = match self.ends.outputs.iter().find(|(name, _)| *name == node.name) {

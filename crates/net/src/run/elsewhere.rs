@@ -9,15 +9,15 @@ use super::bell::Rope;
 use super::count::Counter;
 use super::{Flow, Push};
 use crate::chunk::Chunk;
+use crate::error::{NetworkError, TransformError};
 use crate::exported::{Drain, Export, Feed, Halves};
-use crate::failure::{Failure, Fault};
 
 /// The half that bytes are pushed into.
 pub(super) struct Elsewhere {
     feed: Box<dyn Feed>,
     shared: Arc<Shared>,
     /// `None` once its outcome is known.
-    drain: Option<JoinHandle<Result<(), Failure>>>,
+    drain: Option<JoinHandle<Result<(), NetworkError>>>,
 }
 
 struct Shared {
@@ -30,8 +30,8 @@ struct Shared {
 }
 
 impl Shared {
-    fn failure(&self, fault: Fault) -> Failure {
-        Failure::Stage { stage: self.text.clone(), offset: fault.offset(self.counter.bytes_in()), fault }
+    fn failure(&self, fault: TransformError) -> NetworkError {
+        NetworkError::Stage { stage: self.text.clone(), offset: fault.offset(self.counter.bytes_in()), fault }
     }
 }
 
@@ -43,7 +43,7 @@ impl Elsewhere {
         out: Chunk,
         next: Box<dyn Push>,
         rope: Option<Rope>,
-    ) -> Result<Elsewhere, Failure> {
+    ) -> Result<Elsewhere, NetworkError> {
         let (is_broken_off, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
         let shared = Arc::new(Shared { text, counter, is_broken_off, is_over });
         let Halves { feed, drain } = transform.start().map_err(|fault| shared.failure(fault))?;
@@ -58,20 +58,21 @@ impl Elsewhere {
             outcome
         });
         // Without the thread, what was started is stopped as this goes out of scope.
-        elsewhere.drain =
-            Some(thread.map_err(|error| Failure::Unfit(format!("cannot start a thread: {error}; allow fewer")))?);
+        elsewhere.drain = Some(
+            thread.map_err(|error| NetworkError::Invalid(format!("cannot start a thread: {error}; allow fewer")))?,
+        );
         Ok(elsewhere)
     }
 
     /// What became of the work, which is over or about to be.
-    fn outcome(&mut self) -> Result<(), Failure> {
+    fn outcome(&mut self) -> Result<(), NetworkError> {
         let Some(thread) = self.drain.take() else { return Ok(()) };
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }
 
 impl Push for Elsewhere {
-    fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, Failure> {
+    fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, NetworkError> {
         let mut bytes: &[u8] = chunk.bytes();
         while !bytes.is_empty() {
             let (feed, counter) = (&mut self.feed, &self.shared.counter);
@@ -88,14 +89,14 @@ impl Push for Elsewhere {
         Ok(Flow::More)
     }
 
-    fn look(&mut self) -> Result<Flow, Failure> {
+    fn look(&mut self) -> Result<Flow, NetworkError> {
         match self.drain.is_none() || self.shared.is_over.load(Acquire) {
             true => self.outcome().map(|()| Flow::Enough),
             false => Ok(Flow::More),
         }
     }
 
-    fn finish(&mut self) -> Result<(), Failure> {
+    fn finish(&mut self) -> Result<(), NetworkError> {
         self.feed.end();
         self.outcome()
     }
@@ -121,7 +122,7 @@ struct Drained {
 }
 
 impl Drained {
-    fn run(&mut self) -> Result<(), Failure> {
+    fn run(&mut self) -> Result<(), NetworkError> {
         let outcome = self.push_all();
         if outcome.is_err() {
             self.drain.break_off();
@@ -129,7 +130,7 @@ impl Drained {
         outcome
     }
 
-    fn push_all(&mut self) -> Result<(), Failure> {
+    fn push_all(&mut self) -> Result<(), NetworkError> {
         loop {
             self.out.clear();
             let count = self.drain.drain(self.out.free()).map_err(|fault| self.shared.failure(fault))?;

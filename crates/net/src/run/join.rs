@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Flow, Push};
 use crate::chunk::Chunk;
-use crate::failure::Failure;
+use crate::error::NetworkError;
 
 /// The node, for each of those that feed it. They run one after the other; the lock is for the threads in which they do.
 #[derive(Clone)]
@@ -28,7 +28,7 @@ impl Joined {
 }
 
 impl Push for Joined {
-    fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, Failure> {
+    fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, NetworkError> {
         let mut inputs = self.inputs();
         if inputs.has_enough {
             return Ok(Flow::Enough);
@@ -38,7 +38,7 @@ impl Push for Joined {
         Ok(flow)
     }
 
-    fn look(&mut self) -> Result<Flow, Failure> {
+    fn look(&mut self) -> Result<Flow, NetworkError> {
         let mut inputs = self.inputs();
         if !inputs.has_enough {
             inputs.has_enough = inputs.node.look()? == Flow::Enough;
@@ -46,7 +46,7 @@ impl Push for Joined {
         Ok(if inputs.has_enough { Flow::Enough } else { Flow::More })
     }
 
-    fn finish(&mut self) -> Result<(), Failure> {
+    fn finish(&mut self) -> Result<(), NetworkError> {
         let mut inputs = self.inputs();
         inputs.left -= 1;
         if inputs.left == 0 && !inputs.has_enough { inputs.node.finish() } else { Ok(()) }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::time::Instant;
 
-use millstream_ring::{Broken, Foreign, HEADER_BYTES, Look};
+use millstream_ring::{Foreign, HEADER_BYTES, Look, RingError};
 use millstream_sys::memory;
 
 use super::SegmentErrorKind;
@@ -77,7 +77,7 @@ pub(super) fn examine(file: &OwnedFd) -> Result<Option<Seen>, Flaw> {
         }
         before = look;
     }
-    seen.map(Some).ok_or_else(|| Flaw::corrupt(Broken))
+    seen.map(Some).ok_or_else(|| Flaw::corrupt(RingError))
 }
 
 fn described(difference: Foreign) -> Flaw {

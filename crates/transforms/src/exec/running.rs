@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use millstream_net::Fault;
+use millstream_net::TransformError;
 use millstream_sys::process::{self, Pid};
 
 /// Bytes of its stderr that are kept for the error.
@@ -41,10 +41,11 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Running {
     /// Starts it. Its stderr has to be a pipe.
-    pub(super) fn spawn(command: &mut Command, told: Told) -> Result<Running, Fault> {
-        let (stop, stopper) = std::io::pipe().map_err(|error| Fault::new(format!("cannot make a pipe: {error}")))?;
+    pub(super) fn spawn(command: &mut Command, told: Told) -> Result<Running, TransformError> {
+        let (stop, stopper) =
+            std::io::pipe().map_err(|error| TransformError::new(format!("cannot make a pipe: {error}")))?;
         let name = command.get_program().display().to_string();
-        let mut child = command.spawn().map_err(|error| Fault::new(why_not(&name, &error)))?;
+        let mut child = command.spawn().map_err(|error| TransformError::new(why_not(&name, &error)))?;
         let (stderr, last) = (child.stderr.take(), Arc::default());
         let (until_read, all_read) = channel();
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
@@ -58,7 +59,7 @@ impl Running {
         };
         if let Some(stderr) = stderr {
             let thread = std::thread::Builder::new().spawn(move || listen(stderr, &last, until_read));
-            thread.map_err(|error| Fault::new(format!("cannot start a thread: {error}")))?;
+            thread.map_err(|error| TransformError::new(format!("cannot start a thread: {error}")))?;
         }
         Ok(running)
     }
@@ -79,15 +80,15 @@ impl Running {
     ///
     /// # Errors
     /// It did not end well: how, and what it said last.
-    pub(super) fn outcome(&self) -> Result<(), Fault> {
+    pub(super) fn outcome(&self) -> Result<(), TransformError> {
         // Without the lock, which whoever kills it needs.
         let _ = self.pid.map(process::wait_unreaped);
         let status = locked(&self.child).wait();
-        let status = status.map_err(|error| Fault::new(format!("lost track of the command: {error}")))?;
+        let status = status.map_err(|error| TransformError::new(format!("lost track of the command: {error}")))?;
         let words = self.last_words();
         match status.success() {
             true => Ok(()),
-            false => Err(Fault::new((self.told)(status, &words))),
+            false => Err(TransformError::new((self.told)(status, &words))),
         }
     }
 
