@@ -66,6 +66,18 @@ fn every_link_leads_somewhere() {
     assert!(checked > 10, "only {checked} links were found");
 }
 
+#[test]
+fn site_has_every_page_once() {
+    let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
+    let mut listed: Vec<PathBuf> =
+        links(&summary).iter().map(|link| root().join("docs").join(link).canonicalize().unwrap()).collect();
+    let mut pages: Vec<PathBuf> = documents().into_iter().map(|(path, _)| path).collect();
+    pages.retain(|path| !path.ends_with("SUMMARY.md"));
+    listed.sort();
+    pages.sort();
+    assert_eq!(listed, pages);
+}
+
 /// Each `$ command` of a console block, with the lines that follow it.
 fn sessions(text: &str) -> Vec<(String, Vec<String>)> {
     let mut sessions: Vec<(String, Vec<String>)> = Vec::new();
