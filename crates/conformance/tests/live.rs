@@ -222,6 +222,7 @@ alone! {
             }
         }
         // Something impossible for certain.
+        segment.write_at(&millstream_ring::VERSION.to_le_bytes(), offset("identity", "version")).unwrap();
         for (at, word) in [(offset("identity", "magic"), b"mstream\n"), (offset("write_pos", "position"), &[0; 8]), (offset("read_pos", "position"), &[255; 8])] {
             segment.write_at(word, at).unwrap();
         }
