@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int};
 use std::io;
 
 use libc::ssize_t;
-use millstream_pipe::Refusal;
+use millstream_pipe::PipeError;
 
 /// What a function could not do, as `errno` has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,8 @@ pub(crate) const IN_PLACE: Errno = Errno(libc::EBUSY);
 
 impl From<io::Error> for Errno {
     fn from(error: io::Error) -> Errno {
-        let refusal = || error.get_ref().and_then(|inner| inner.downcast_ref::<Refusal>()).map(Refusal::raw_os_error);
+        let refusal =
+            || error.get_ref().and_then(|inner| inner.downcast_ref::<PipeError>()).map(PipeError::raw_os_error);
         // Without a number: another process has damaged the shared memory, or a FIFO could not take the last bytes.
         Errno(error.raw_os_error().or_else(refusal).unwrap_or(libc::EIO))
     }

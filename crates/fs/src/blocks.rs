@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::{Deref, Range};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use millstream_net::Failure;
+use millstream_net::NetworkError;
 
 use crate::decoder::Decoder;
 
@@ -20,7 +20,7 @@ pub(crate) type Block = Arc<Vec<u8>>;
 
 /// The next block of a decoder that stands at the beginning of one: shorter than others at the end. `used`: memory of a block
 /// that is not needed any more.
-pub(crate) fn next_block(decoder: &mut Decoder, used: Option<Block>) -> Result<Block, Failure> {
+pub(crate) fn next_block(decoder: &mut Decoder, used: Option<Block>) -> Result<Block, NetworkError> {
     let mut bytes = used.and_then(Arc::into_inner).unwrap_or_default();
     bytes.resize(BLOCK, 0);
     let count = decoder.fill(&mut bytes)?;

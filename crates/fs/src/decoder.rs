@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use millstream_net::{Failure, Input, Pull};
+use millstream_net::{Input, NetworkError, Pull};
 use sha2::{Digest as _, Sha256};
 
 use crate::blocks::BLOCK;
@@ -40,7 +40,7 @@ struct Digest {
 }
 
 impl Digest {
-    fn read(&mut self, out: &mut [u8]) -> Result<usize, Failure> {
+    fn read(&mut self, out: &mut [u8]) -> Result<usize, NetworkError> {
         let line = match &mut self.line {
             Some(line) => line,
             none => {
@@ -74,7 +74,7 @@ impl Decoder {
         index: &Index,
         checkpoints: &Checkpoints,
         plain: u64,
-    ) -> Result<Decoder, Failure> {
+    ) -> Result<Decoder, NetworkError> {
         if let Some(view) = view.is_digest_of() {
             let is_empty = view.is_empty_when_source_is() && in_place::len_of(file).is_ok_and(|len| len == 0);
             let decoder = (!is_empty).then(|| Decoder::new(view, file, &Index::default(), &Checkpoints::default(), 0));
@@ -111,7 +111,7 @@ impl Decoder {
     }
 
     /// Fills a buffer with what comes next. Fewer bytes: the end.
-    pub(crate) fn fill(&mut self, bytes: &mut [u8]) -> Result<usize, Failure> {
+    pub(crate) fn fill(&mut self, bytes: &mut [u8]) -> Result<usize, NetworkError> {
         let most = self.end.map_or(bytes.len() as u64, |end| (end - self.position.min(end)).min(bytes.len() as u64));
         let bytes = &mut bytes[..most as usize];
         let mut count = 0;

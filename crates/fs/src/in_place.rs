@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use millstream_net::Failure;
+use millstream_net::NetworkError;
 use rustix::io::Errno;
 
 use crate::blocks::{Piece, spare};
@@ -81,7 +81,7 @@ impl Transformed {
     fn apply(
         &self,
         free: &Mutex<Vec<Vec<Member>>>,
-        made: impl FnOnce() -> std::result::Result<Vec<Member>, Failure>,
+        made: impl FnOnce() -> std::result::Result<Vec<Member>, NetworkError>,
         name: &Path,
         offset: u64,
         bytes: &mut [u8],
@@ -95,10 +95,10 @@ impl Transformed {
 }
 
 /// Applies transforms in place, one after the other.
-pub(crate) fn apply(group: &mut [Member], offset: u64, bytes: &mut [u8]) -> std::result::Result<(), Failure> {
+pub(crate) fn apply(group: &mut [Member], offset: u64, bytes: &mut [u8]) -> std::result::Result<(), NetworkError> {
     for Member { text, transform } in group {
         let applied = transform.apply(offset, bytes);
-        applied.map_err(|fault| Failure::Stage { stage: text.clone(), offset, fault })?;
+        applied.map_err(|fault| NetworkError::Stage { stage: text.clone(), offset, fault })?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use millstream_net::Failure;
+use millstream_net::NetworkError;
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
@@ -265,7 +265,12 @@ impl Reading {
     }
 
     /// Has a decoder make blocks until it has made this one, or reached the end.
-    fn make_blocks(&self, inner: &mut Inner, decoder: &mut Decoder, block: u64) -> std::result::Result<Block, Failure> {
+    fn make_blocks(
+        &self,
+        inner: &mut Inner,
+        decoder: &mut Decoder,
+        block: u64,
+    ) -> std::result::Result<Block, NetworkError> {
         let begun = decoder.position() % BLOCK as u64;
         if begun > 0 {
             // A place within a block: its rest alone is of no use.

@@ -13,6 +13,7 @@ use crate::view::View;
 /// How the size of a transformed file is found where neither the transforms nor the format tell it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum SizeFrom {
     /// By reading the whole file once; kept in an extended attribute of the source.
     #[default]

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use millstream_net::{
-    Call, Failure, InPlace, Input, Kind, Network, Options, Pull, Size, Stage, State, Target, Work, check, run::Pour,
+    Call, InPlace, Input, Kind, Network, NetworkError, Options, Pull, Size, Stage, State, Target, Work, check,
+    run::Pour,
 };
 use millstream_transforms::ALL;
 
@@ -128,10 +129,10 @@ impl View {
             return Err("no stage can be pushed on a digest".into());
         }
         let stage = rules::network(stage)?;
-        let read = joined(&self.read, &stage)?;
+        let read = concatenated(&self.read, &stage)?;
         let undone = inverse_of(&stage)?;
         let write = match (undone, &self.write) {
-            (Some(undone), Some(write)) => WriteNetwork::Given(joined(&undone, write)?),
+            (Some(undone), Some(write)) => WriteNetwork::Given(concatenated(&undone, write)?),
             _ => WriteNetwork::None,
         };
         Ok(View { timeout: self.timeout, ..View::new(read, write, self.size_from)? })
@@ -165,17 +166,17 @@ impl View {
     }
 
     /// The transforms of the read network, all in place.
-    pub(crate) fn readers(&self) -> Result<Vec<Member>, Failure> {
+    pub(crate) fn readers(&self) -> Result<Vec<Member>, NetworkError> {
         in_place(&self.read)
     }
 
     /// The transforms of the write network, all in place.
-    pub(crate) fn writers(&self) -> Result<Vec<Member>, Failure> {
+    pub(crate) fn writers(&self) -> Result<Vec<Member>, NetworkError> {
         self.write.as_ref().map_or(Ok(Vec::new()), in_place)
     }
 
     /// The transforms of the read network behind the format, all in place.
-    pub(crate) fn readers_behind_format(&self) -> Result<Vec<Member>, Failure> {
+    pub(crate) fn readers_behind_format(&self) -> Result<Vec<Member>, NetworkError> {
         let mut readers = Vec::new();
         for call in calls(&self.read).skip(1) {
             push_in_place(&mut readers, call)?;
@@ -184,20 +185,21 @@ impl View {
     }
 
     /// The first transform of the read network alone, over an input that begins where the format can be read from.
-    pub(crate) fn pull_format(&self, input: Input) -> Result<Pull, Failure> {
+    pub(crate) fn pull_format(&self, input: Input) -> Result<Pull, NetworkError> {
         let first = calls(&self.read).next().map(|call| Work::Transform(call.clone()).to_line()).unwrap_or_default();
-        let network = Network::from_line(&first).map_err(|error| Failure::Unfit(error.to_string()))?;
+        let network = Network::from_line(&first).map_err(|error| NetworkError::Invalid(error.to_string()))?;
         Pull::new(&network, ALL, &self.options(OPTIONS.threads), input)
     }
 
     /// The whole read network over an input.
-    pub(crate) fn pull(&self, input: Input) -> Result<Pull, Failure> {
+    pub(crate) fn pull(&self, input: Input) -> Result<Pull, NetworkError> {
         Pull::new(&self.read, ALL, &self.options(OPTIONS.threads), input)
     }
 
     /// The write network, into an output.
-    pub(crate) fn pour(&self, output: Arc<Mutex<dyn Write + Send>>) -> Result<Pour, Failure> {
-        let write = self.write.as_ref().ok_or_else(|| Failure::Unfit("nothing is known that undoes it".into()))?;
+    pub(crate) fn pour(&self, output: Arc<Mutex<dyn Write + Send>>) -> Result<Pour, NetworkError> {
+        let write =
+            self.write.as_ref().ok_or_else(|| NetworkError::Invalid("nothing is known that undoes it".into()))?;
         Pour::new(write, ALL, &self.options(Options::default().threads), output)
     }
 
@@ -253,7 +255,7 @@ fn stages(network: &Network) -> Result<Vec<Stage>, String> {
 }
 
 /// One network behind the other.
-fn joined(first: &Network, second: &Network) -> Result<Network, String> {
+fn concatenated(first: &Network, second: &Network) -> Result<Network, String> {
     let lines = [first, second].map(|network| {
         let words = calls(network).map(|call| Work::Transform(call.clone()).to_line());
         words.collect::<Vec<_>>().join(" | ")
@@ -297,7 +299,7 @@ fn shape_of(network: &Network) -> Result<Shape, String> {
     Ok(Shape::Computed(sizes))
 }
 
-fn in_place(network: &Network) -> Result<Vec<Member>, Failure> {
+fn in_place(network: &Network) -> Result<Vec<Member>, NetworkError> {
     let mut transforms = Vec::new();
     for call in calls(network) {
         push_in_place(&mut transforms, call)?;
@@ -305,7 +307,7 @@ fn in_place(network: &Network) -> Result<Vec<Member>, Failure> {
     Ok(transforms)
 }
 
-fn push_in_place(transforms: &mut Vec<Member>, call: &Call) -> Result<(), Failure> {
+fn push_in_place(transforms: &mut Vec<Member>, call: &Call) -> Result<(), NetworkError> {
     let (_, stage) = check::build(call, ALL)?;
     match stage.kind {
         Kind::InPlace(_, transform) => {

@@ -27,9 +27,9 @@ use millstream_sys::{Errno, memory, pipe};
 
 use crate::claim;
 use crate::end::{BothSides, End, Origin, Pipe, broken, enlarge_quiet_shadow, is_another_allowed, lock_both};
+use crate::error::PipeErrorKind;
 use crate::mirror::{self, Mirror};
 use crate::parking::Parker;
-use crate::refusal::Refusal;
 use crate::segment::{Segment, Size};
 use crate::settings;
 
@@ -51,9 +51,9 @@ pub(crate) fn give_away(end: End, access: Access) -> io::Result<OwnedFd> {
 
 /// An end from elsewhere: on its ring if that can be found, otherwise the kernel's.
 pub(crate) fn attach(fd: OwnedFd, access: Access) -> io::Result<End> {
-    let identity = pipe::identity(&fd).ok_or(Refusal::NO_PIPE)?;
+    let identity = pipe::identity(&fd).ok_or(PipeErrorKind::NotAPipe)?;
     if !transfer::is_open_for(&fd, access)? {
-        let refusal = if access == Access::Read { Refusal::NOT_FOR_READING } else { Refusal::NOT_FOR_WRITING };
+        let refusal = if access == Access::Read { PipeErrorKind::NotReadable } else { PipeErrorKind::NotWritable };
         return Err(refusal.into());
     }
     // Looking for the segment opens the pipe, which at a FIFO would let others in who wait for somebody to open it.
@@ -180,7 +180,7 @@ fn move_to_shadow(end: &End, segment: &Segment, given: Option<Access>) -> io::Re
         ring.note_given();
     }
     writers.set_route(readers, Route::Shadow);
-    if is_refused { Err(Refusal::TOO_MUCH_WAITS.into()) } else { Ok(()) }
+    if is_refused { Err(PipeErrorKind::TooManyBytesWait.into()) } else { Ok(()) }
 }
 
 fn copy_to_shadow(
@@ -258,13 +258,13 @@ fn place_of(origin: &Origin) -> (u32, u32) {
 fn mark_with_place(given: &OwnedFd, access: Access, (process, descriptor): (u32, u32)) -> io::Result<()> {
     for serial in 0..1 << SERIAL_BITS {
         let place = Place { process, descriptor, serial, is_write_end: access == Access::Write };
-        let mark = place.mark().ok_or(Refusal::NUMBERS_TOO_LARGE)?;
+        let mark = place.mark().ok_or(PipeErrorKind::NumberTooLarge)?;
         match transfer::mark(given, mark) {
             Err(Errno::AGAIN) => {}
             outcome => return Ok(outcome?),
         }
     }
-    Err(Refusal::TOO_MANY_GIVEN.into())
+    Err(PipeErrorKind::TooManyExported.into())
 }
 
 /// The segment that some mark leads to, if it is one, is this pipe's, and is this user's.

@@ -28,7 +28,7 @@
 //! let (readers, mut text) = (ring.lock_readers(&parking)?, [0; 8]);
 //! let count = readers.read(readers.waiting(8)?, [&mut text[..]].into_iter(), 0);
 //! assert_eq!(&text[..count], b"hello");
-//! # Ok::<(), millstream_ring::Broken>(())
+//! # Ok::<(), millstream_ring::RingError>(())
 //! ```
 //!
 //! Users of pipes want `millstream-pipe`, which gives the ring its memory, its sleep and the semantics of `pipe(2)`.
@@ -104,12 +104,12 @@ pub use splice::Stretch;
 /// The shared words say something impossible, or a lock is never given back: another process is broken or hostile. The
 /// stream cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Broken;
+pub struct RingError;
 
-impl core::fmt::Display for Broken {
+impl core::fmt::Display for RingError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("another process has broken this pipe's shared memory; close the pipe and start again")
     }
 }
 
-impl core::error::Error for Broken {}
+impl core::error::Error for RingError {}

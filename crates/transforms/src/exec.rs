@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::AcqRel, Ordering::Acquire};
 use std::time::{Duration, Instant};
 
-use millstream_net::{Data, Drain, Ends, Entry, Export, Fault, Feed, Stage, Started, names};
+use millstream_net::{Data, Drain, Ends, Entry, Export, Feed, Stage, Started, TransformError, names};
 use millstream_pipe::{Builder, Reader, Writer};
 use millstream_sys::transfer::Access;
 use millstream_sys::{Errno, child};
@@ -67,8 +67,8 @@ impl Export for Exec {
         self.names_ends
     }
 
-    fn start(self: Box<Self>, ends: &Ends) -> Result<Started, Fault> {
-        let pipes = Pipes::of(ends).map_err(|error| Fault::new(format!("cannot make a pipe: {error}")))?;
+    fn start(self: Box<Self>, ends: &Ends) -> Result<Started, TransformError> {
+        let pipes = Pipes::of(ends).map_err(|error| TransformError::new(format!("cannot make a pipe: {error}")))?;
         let Pipes { stdin, stdout, named, writers, readers } = pipes;
         let path = |name: &str| {
             let (_, end) = named.iter().find(|(other, _)| other == name)?;
@@ -189,16 +189,16 @@ impl Input {
 }
 
 impl Feed for Input {
-    fn feed(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
+    fn feed(&mut self, bytes: &[u8]) -> Result<usize, TransformError> {
         let count = self.write(bytes);
-        let count = count.map_err(|error| Fault::new(format!("cannot write to the command: {error}")))?;
+        let count = count.map_err(|error| TransformError::new(format!("cannot write to the command: {error}")))?;
         if count == 0 {
             self.close();
         }
         Ok(count)
     }
 
-    fn end(&mut self) -> Result<(), Fault> {
+    fn end(&mut self) -> Result<(), TransformError> {
         self.close();
         Ok(())
     }
@@ -245,7 +245,7 @@ impl Output {
     }
 
     /// Sleeps until the command has ended. Its timeout is for the last output that is wanted: until then it may yet write.
-    fn outcome(&self, was_wanted: usize) -> Result<(), Fault> {
+    fn outcome(&self, was_wanted: usize) -> Result<(), TransformError> {
         match was_wanted {
             0 | 1 => self.running.outcome_in_time(),
             _ => self.running.outcome(),
@@ -254,10 +254,10 @@ impl Output {
 }
 
 impl Drain for Output {
-    fn drain(&mut self, output: &mut [u8]) -> Result<usize, Fault> {
+    fn drain(&mut self, output: &mut [u8]) -> Result<usize, TransformError> {
         let count = self.read(output, true).map_err(|error| match error.kind() {
             ErrorKind::TimedOut => self.running.end_hanging(),
-            _ => Fault::new(format!("cannot read from the command: {error}")),
+            _ => TransformError::new(format!("cannot read from the command: {error}")),
         })?;
         if count == 0 {
             self.reader = None;

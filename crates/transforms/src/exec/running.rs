@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use millstream_net::{Control, Ending, Fault};
+use millstream_net::{Control, Ending, TransformError};
 use millstream_sys::child;
 use millstream_sys::process::{self, Pid};
 
@@ -57,19 +57,20 @@ impl Running {
         stdout: Option<OwnedFd>,
         told: Told,
         timeout: Option<Duration>,
-    ) -> Result<Running, Fault> {
-        let pipe = || std::io::pipe().map_err(|error| Fault::new(format!("cannot make a pipe: {error}")));
+    ) -> Result<Running, TransformError> {
+        let pipe = || std::io::pipe().map_err(|error| TransformError::new(format!("cannot make a pipe: {error}")));
         let ((stop, stopper), (said, stderr)) = (pipe()?, pipe()?);
         let stdout = match stdout {
             Some(stdout) => stdout,
-            None => {
-                stderr.try_clone().map_err(|error| Fault::new(format!("cannot copy a descriptor: {error}")))?.into()
-            }
+            None => stderr
+                .try_clone()
+                .map_err(|error| TransformError::new(format!("cannot copy a descriptor: {error}")))?
+                .into(),
         };
         command.stdout(Stdio::from(stdout)).stderr(stderr);
         let start = Instant::now();
         let name = command.get_program().display().to_string();
-        let child = command.spawn().map_err(|error| Fault::new(why_not(&name, &error)))?;
+        let child = command.spawn().map_err(|error| TransformError::new(why_not(&name, &error)))?;
         let last = Arc::default();
         let (until_read, all_read) = channel();
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
@@ -86,7 +87,7 @@ impl Running {
             has_input: Mutex::default(),
         };
         let thread = std::thread::Builder::new().spawn(move || listen(said, &last, until_read));
-        thread.map_err(|error| Fault::new(format!("cannot start a thread: {error}")))?;
+        thread.map_err(|error| TransformError::new(format!("cannot start a thread: {error}")))?;
         Ok(running)
     }
 
@@ -120,10 +121,12 @@ impl Running {
     }
 
     /// Ends a command that has given nothing for too long.
-    pub(super) fn end_hanging(&self) -> Fault {
+    pub(super) fn end_hanging(&self) -> TransformError {
         self.kill();
         let timeout = self.timeout.unwrap_or_default();
-        Fault::new(format!("the command gave nothing for {timeout:?} and was ended; a longer timeout lets it go on"))
+        TransformError::new(format!(
+            "the command gave nothing for {timeout:?} and was ended; a longer timeout lets it go on"
+        ))
     }
 
     /// Ends the command, and all waiting for what it has started.
@@ -137,7 +140,7 @@ impl Running {
     ///
     /// # Errors
     /// It did not end in time, or not well: how, and what it said last.
-    pub(super) fn outcome_in_time(&self) -> Result<(), Fault> {
+    pub(super) fn outcome_in_time(&self) -> Result<(), TransformError> {
         // Its number may be that of another process by the second time that this is asked.
         let has_ended = matches!(locked(&self.child).try_wait(), Ok(Some(_)));
         if let (Some(timeout), Some(pid)) = (self.timeout, self.pid)
@@ -153,16 +156,16 @@ impl Running {
     ///
     /// # Errors
     /// It did not end well: how, and what it said last.
-    pub(super) fn outcome(&self) -> Result<(), Fault> {
+    pub(super) fn outcome(&self) -> Result<(), TransformError> {
         // Without the lock, which whoever kills it needs.
         let _ = self.pid.map(process::wait_unreaped);
         let status = locked(&self.child).wait();
-        let status = status.map_err(|error| Fault::new(format!("lost track of the command: {error}")))?;
+        let status = status.map_err(|error| TransformError::new(format!("lost track of the command: {error}")))?;
         self.has_ended(status);
         let words = self.last_words();
         match status.success() {
             true => Ok(()),
-            false => Err(Fault::new((self.told)(status, &words))),
+            false => Err(TransformError::new((self.told)(status, &words))),
         }
     }
 
