@@ -72,6 +72,17 @@ impl Refusal {
                processes live in another PID namespace or run another version of millstream",
     };
 
+    pub(crate) const IS_BROADCAST: Refusal = Refusal {
+        errno: Errno::INVAL,
+        says: "the descriptor is a reader of a broadcast, and no pipe; attach it as one (broadcast::Reader::attach)",
+    };
+
+    pub(crate) const NO_BROADCAST: Refusal = Refusal {
+        errno: Errno::INVAL,
+        says: "the descriptor is no reader of a broadcast that this process could share: it was not given away as one, or \
+               its writer is gone, or its processes have another user or PID namespace; attach a pipe's end as a Reader",
+    };
+
     pub(crate) const TOO_MANY_GIVEN: Refusal = Refusal {
         errno: Errno::NOLCK,
         says: "524288 write ends of this pipe have been given away and are still open; close some",
