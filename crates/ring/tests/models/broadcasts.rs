@@ -150,6 +150,19 @@ fn broadcast_wakes_a_sleeping_reader_and_a_sleeping_writer() {
     });
 }
 
+/// A reader that goes to sleep would find the pipe full, and empty it: so this one does not.
+#[test]
+fn broadcast_wakes_the_writer_for_a_reader_that_reads_one_byte_and_no_more() {
+    check(3, || {
+        let world = World::new();
+        (1..=2).for_each(|byte| assert!(write(&world, &mut vec![0], byte)));
+        let theirs = world.clone();
+        let writer = thread::spawn(move || assert!(write(&theirs, &mut vec![0], 3)));
+        assert_eq!(read(&world, 0, &mut false), Some(1));
+        writer.join().unwrap();
+    });
+}
+
 #[test]
 fn broadcast_gives_each_of_two_readers_every_byte() {
     check(2, || {
