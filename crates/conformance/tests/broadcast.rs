@@ -577,6 +577,18 @@ alone! {
         assert!(error.to_string().contains("broadcast"), "{error}");
     }
 
+    fn listing_of_pipes_leaves_broadcasts_out() {
+        let (mut writer, readers) = of(3, 4096, WaitPolicy::Adaptive);
+        writer.write_all(&[1]).unwrap();
+        let own = std::process::id();
+        let census = millstream_pipe::live::look().unwrap();
+        let is_own = |pipe: &&millstream_pipe::live::LivePipe| pipe.holders.contains(&own);
+        assert_eq!(census.pipes.iter().filter(is_own).count(), 0);
+        let unclear: Vec<_> = census.unclear.iter().filter(|unclear| unclear.process == own).collect();
+        assert!(unclear.is_empty(), "{unclear:?}");
+        drop(readers);
+    }
+
     fn hostile_reader_makes_nobody_touch_other_memory() {
         let rounds = number("MILLSTREAM_ROUNDS").unwrap_or(40);
         println!("MILLSTREAM_SEED={}", seed());

@@ -40,7 +40,7 @@ impl Segment {
             // An ordinary pipe can do without shared memory, a broadcast cannot.
             return Err(Errno::MFILE.into());
         }
-        let file = memory::sealable_file()?;
+        let file = memory::sealable_file_of_broadcast()?;
         let size = BROADCAST_HEADER_BYTES.checked_add(capacity).ok_or(Errno::INVAL)?;
         memory::seal_at(&file, size as u64)?;
         let segment = Segment::map(file, size, is_lossy, None)?;
