@@ -22,7 +22,7 @@ unsafe impl Sync for World {}
 // SAFETY: as above.
 unsafe impl Send for World {}
 
-/// Two pages, and who is left.
+/// Two pages, and which ends are left.
 #[derive(Default)]
 struct State {
     pages: u32,
