@@ -49,6 +49,10 @@ pub enum PipeErrorKind {
     NoSharedMemory,
     /// Too many ends are plain descriptors already (`ENOLCK`).
     TooManyExported,
+    /// An end of a pipe was to be made of a reader of a broadcast (`EINVAL`).
+    IsABroadcast,
+    /// The descriptor is no reader of a broadcast that this process could share (`EINVAL`).
+    NotABroadcast,
 }
 
 impl PipeErrorKind {
@@ -57,7 +61,9 @@ impl PipeErrorKind {
             PipeErrorKind::NotAPipe
             | PipeErrorKind::NotAFifo
             | PipeErrorKind::NoAccessMode
-            | PipeErrorKind::NoSharedMemory => Errno::INVAL,
+            | PipeErrorKind::NoSharedMemory
+            | PipeErrorKind::IsABroadcast
+            | PipeErrorKind::NotABroadcast => Errno::INVAL,
             PipeErrorKind::NotReadable | PipeErrorKind::NotWritable => Errno::BADF,
             PipeErrorKind::TooManyBytesWait => Errno::NOBUFS,
             PipeErrorKind::BytesReadAhead => Errno::BUSY,
@@ -95,6 +101,13 @@ impl PipeErrorKind {
             }
             PipeErrorKind::TooManyExported => {
                 "524288 write ends of this pipe have been given away and are still open; close some"
+            }
+            PipeErrorKind::IsABroadcast => {
+                "the descriptor is a reader of a broadcast, and no pipe; attach it as one (broadcast::Reader::attach)"
+            }
+            PipeErrorKind::NotABroadcast => {
+                "the descriptor is no reader of a broadcast that this process could share: it was not given away as one, or \
+                 its writer is gone, or its processes have another user or PID namespace; attach a pipe's end as a Reader"
             }
         }
     }

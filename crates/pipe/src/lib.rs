@@ -22,6 +22,9 @@
 //! # Pipes with a name
 //! [`Fifo`] makes and opens them; any program can be at the other end. `docs/fifo.md` explains how.
 //!
+//! # Several readers that each see everything
+//! [`broadcast`](fn@broadcast) makes one writer and any number of readers; the module of that name explains how.
+//!
 //! # Event loops
 //! [`Reader::readiness`] and [`Writer::readiness`] give a descriptor for `poll(2)`, `select(2)`, `epoll(7)`, `io_uring(7)` and
 //! `SIGIO`. With the feature `tokio` the module of that name has ends that are `AsyncRead` and `AsyncWrite`.
@@ -48,6 +51,7 @@
 //! others waiting while it lives; it cannot make them touch other memory.
 #![deny(unsafe_code)]
 
+pub mod broadcast;
 mod builder;
 mod claim;
 mod direct;
@@ -69,6 +73,7 @@ mod statistics;
 pub mod tokio;
 mod writer;
 
+pub use broadcast::broadcast;
 pub use builder::{Builder, DEFAULT_CAPACITY, pipe};
 pub use direct::DirectPolicy;
 pub use duplex::{Duplex, duplex};

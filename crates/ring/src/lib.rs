@@ -37,7 +37,7 @@
 //! In reading order: `header` lists the words; [`Ring`] moves bytes; `lock` keeps those of one side apart
 //! and survives their death, `biased` makes that cheap for one who is alone; `claim` lets one work
 //! in place without a lock; [`Bell`] wakes the other side; [`Route`] sends bytes through the kernel instead; [`Offer`]
-//! leaves them in their writer's memory; [`Look`] is for who only looks; `sync` is where atomics come from.
+//! leaves them in their writer's memory; [`Broadcast`] is another ring, which several readers see whole; [`Look`] is for who only looks; `sync` is where atomics come from.
 //!
 //! # Edges
 //! Each synchronisation has a name, which stands in the code at both of its ends. `docs/ordering.md` tells the story.
@@ -58,6 +58,10 @@
 //!                                                                                           the copy is complete
 //! E11 Claims::end           swap 0, Release                <->  is_claimed      load, Acquire where the claim ended
 //! E13 withdraw_lookout      store lookout; then the kernel  <->  lookout             load lookout, words, lookout
+//! E14 store position; SeqCst fence; load the waiter's word <->  store the word; SeqCst fence; load position
+//!                                                                                           broadcast: no wake-up is lost
+//! E15 BroadcastWriter::reserve  store, Release fence        <->  BroadcastReader::is_intact  Acquire fence, load
+//!                                                                                           broadcast: no torn copy
 //! ```
 #![no_std]
 
@@ -66,6 +70,7 @@ extern crate std;
 
 mod bell;
 mod biased;
+mod broadcast;
 mod bytes;
 mod claim;
 mod fifo;
@@ -87,6 +92,9 @@ pub mod sync;
 mod whole;
 
 pub use bell::{Bell, Level, Shadow};
+pub use broadcast::{
+    BROADCAST_HEADER_BYTES, Broadcast, BroadcastHeader, BroadcastReader, BroadcastWriter, READERS_MAX, Received,
+};
 pub use bytes::Bytes;
 pub use claim::{Claim, ClaimId, Claims};
 pub use geometry::{Extent, Geometry, MIN_BYTES};
