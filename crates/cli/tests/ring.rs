@@ -216,7 +216,7 @@ fn after_the_reader_was_killed_the_writer_gets_sigpipe() {
 }
 
 #[test]
-fn who_is_stopped_keeps_nobody_from_the_truth() {
+fn stopped_peer_does_not_hide_epipe() {
     let stop = |pid: u32| drop(Command::new("kill").args(["-STOP", &pid.to_string()]).status());
     for delay in delays().step_by(3) {
         let seen = endless(delay, |writer, reader| {
