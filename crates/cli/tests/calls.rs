@@ -22,7 +22,8 @@ const AT_ONCE: usize = 4;
 const ATTEMPTS: usize = 8;
 
 /// Guarded functions without a call of their own, and why.
-const NOT_CALLED: [(&str, &str); 9] = [
+const NOT_CALLED: [(&str, &str); 10] = [
+    ("dlclose", "it passes; in programs with threads it is called in threads.rs"),
     ("close", "of another descriptor it passes, of the end it is the end: `close`, and the end of every stream"),
     ("fcntl", "by its commands: F_DUPFD and others"),
     ("ioctl", "by its requests: FIONREAD and others"),

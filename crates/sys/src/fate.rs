@@ -198,7 +198,7 @@ const NAMES: &str = {
         "unshare\0",
         "setns\0",
         // Further code.
-        "dlopen\0",
+        "dlopen\0dlclose\0",
         "dlmopen\0",
         // What may keep us from opening our own descriptors.
         "prctl\0",

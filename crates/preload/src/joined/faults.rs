@@ -252,9 +252,11 @@ unsafe extern "C" fn on_fault(signal: c_int, info: *const [c_int; 32], context: 
     let place = SIGNALS.iter().position(|&caught| caught == signal as usize).unwrap_or(0);
     let own = OWN[place].action();
     // If the program goes on it does so unprotected, so nothing is left that would need this.
-    if own.handler == DEFAULT || !retreat::all(Fate::Fault) {
-        kernel::set_action(signal as usize, &own);
+    if own.handler != DEFAULT {
+        retreat::all(Fate::Fault);
     }
+    // Also where it stayed for another thread's copy: the program's action is due.
+    kernel::set_action(signal as usize, &own);
     if !comes_again(place, code) {
         kernel::send_again(signal, info);
     }

@@ -35,7 +35,6 @@ pub(super) fn raise() -> Result<(), Fate> {
     if !interposed::reaches_all_calls() {
         return Err(Fate::Code);
     }
-    let trapped_outside = alone::range_of_calls(&glibc.code, own_code).ok_or(Fate::Code)?;
     // What is answered here must not be meant for another library.
     if !ANSWERED.iter().all(|&place| interposed::is_behind(place, &glibc.code)) {
         return Err(Fate::Glibc);
@@ -44,6 +43,11 @@ pub(super) fn raise() -> Result<(), Fate> {
         return Err(Fate::Slot);
     }
     WATCHED.fetch_or(UP, SeqCst);
+    let Some(trapped_outside) = threads::may_read_code().and_then(|()| alone::range_of_calls(&glibc.code, own_code))
+    else {
+        lift();
+        return Err(threads::why_not().unwrap_or(Fate::Code));
+    };
     if !faults::stand_in_front() {
         lift();
         return Err(Fate::Signals);
@@ -104,6 +108,7 @@ const PPOLL: usize = place_of("ppoll");
 const PPOLL_CHK: usize = place_of("__ppoll_chk");
 pub(super) const SELECT: [usize; 2] = [place_of("select"), place_of("__select")];
 const PSELECT: usize = place_of("pselect");
+const DLCLOSE: usize = place_of("dlclose");
 /// Those of which some calls are answered here instead of in glibc, each by one of its names.
 const ANSWERED: [usize; 9] =
     [CLOSE[0], FCNTL[0], IOCTL, SIGPROCMASK, PTHREAD_SIGMASK, POLL[0], PPOLL, SELECT[0], PSELECT];
@@ -199,6 +204,11 @@ fn goes_on_at(place: usize, first: usize, second: usize) -> Option<usize> {
         }
         // SAFETY: what `setjmp` has filled.
         _ if LONGJMP.contains(&place) && unsafe { faults::are_let_through_by_jump(first) } => return None,
+        DLCLOSE => {
+            // An attempt to attach may be reading the code that goes. The next one finds the note.
+            drop(super::signals::Held::all());
+            return None;
+        }
         _ if is_of_other_signal(place, first, second) && !(trapped::is_on() && faults::mask_changes()) => return None,
         _ if OF_DESCRIPTOR.contains(&place) && !concerns_an_end => {
             // `mq_close` closes it.

@@ -137,6 +137,7 @@ interposed! {
     psiginfo
     herror
     epoll_ctl
+    dlclose
     dup
     dup2 __dup2
     dup3

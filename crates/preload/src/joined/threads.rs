@@ -385,6 +385,12 @@ pub(super) fn allow(end: &End) -> Result<(), Fate> {
     }
 }
 
+/// While the guards are up: `None` if another thread may be unloading a library whose code is to be read.
+pub(super) fn may_read_code() -> Option<()> {
+    let is_loading = || own_page().is_none_or(|page| page.loads.load(SeqCst) != 0);
+    (!are_there() || (why_not().is_none() && !is_loading())).then_some(())
+}
+
 /// Whether what has kept an end from being attached may be over in a while.
 pub(super) fn may_pass(why_not: Fate) -> bool {
     why_not == Fate::Threads || why_not == Fate::called(c"poll") || why_not == Fate::called(c"dlopen")
@@ -392,7 +398,7 @@ pub(super) fn may_pass(why_not: Fate) -> bool {
 
 /// Why this process attaches no further pipe because of its threads, if that is so.
 pub(super) fn why_not() -> Option<Fate> {
-    let called = own_page().filter(|_| are_there())?.called.load(Relaxed);
+    let called = own_page().filter(|_| are_there())?.called.load(SeqCst);
     (called != 0).then(|| Fate::from_word(called))
 }
 
