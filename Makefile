@@ -78,6 +78,7 @@ build: setup-build
 	@install -m 755 $(BUILD)/millstream $(LIBRARY)/millstream
 	@install -m 755 $(PRELOAD)/millstream-launch $(BUILD)/millstream
 	@install -m 755 $(PRELOAD)/libmillstream_preload.so $(LIBRARY)/libmillstream_preload.so
+	@install -m 644 crates/preload/unbuffered.rb $(LIBRARY)/unbuffered.rb
 
 # The shared library is linked here, of the whole static one: rustc gives its own no symbol versions.
 lib: build
@@ -100,6 +101,7 @@ wheel: build setup-wheel
 	@mkdir -p $(WHEEL_DATA)/scripts $(WHEEL_DATA)/data/lib/millstream
 	@install -m 755 $(BUILD)/millstream $(WHEEL_DATA)/scripts/millstream
 	@install -m 755 $(LIBRARY)/millstream $(LIBRARY)/libmillstream_preload.so $(WHEEL_DATA)/data/lib/millstream/
+	@install -m 644 $(LIBRARY)/unbuffered.rb $(WHEEL_DATA)/data/lib/millstream/
 	target/maturin/bin/maturin build --release --quiet --manifest-path crates/python/Cargo.toml --out $(WHEELS)
 	@ls $(WHEELS)/*.whl
 
@@ -199,6 +201,7 @@ install: build
 		"$(INSTALLED)/share/fish/vendor_completions.d"
 	install -m 755 $(PRELOAD)/millstream-launch "$(INSTALLED)/bin/millstream"
 	install -m 755 $(LIBRARY)/millstream $(LIBRARY)/libmillstream_preload.so "$(INSTALLED)/lib/millstream/"
+	install -m 644 $(LIBRARY)/unbuffered.rb "$(INSTALLED)/lib/millstream/"
 	umask 022; $(LIBRARY)/millstream man --all "$(INSTALLED)/share/man/man1"
 	umask 022; $(LIBRARY)/millstream completions bash >"$(INSTALLED)/share/bash-completion/completions/millstream"
 	umask 022; $(LIBRARY)/millstream completions zsh >"$(INSTALLED)/share/zsh/site-functions/_millstream"

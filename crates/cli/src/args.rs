@@ -13,7 +13,7 @@ use crate::bench::{
     lat_mem_rd, memcpy, pipeflex, pipeline, report, round_trip, seeds, suite,
 };
 use crate::failure::Failure;
-use crate::{buffer, bytes, ctl, fifo, gc, manual, mount, mounts, net, ps, top};
+use crate::{buffer, bytes, ctl, explain, fifo, gc, manual, mount, mounts, net, ps, top};
 
 use late::Late;
 
@@ -35,6 +35,8 @@ pub(crate) enum Action {
     Net(Box<net::Options>),
     /// `millstream top`
     Top(top::Options),
+    /// `millstream explain`
+    Explain(explain::Options),
     /// `millstream buffer`
     Buffer(Box<buffer::Options>),
     /// `millstream mount`
@@ -82,6 +84,9 @@ enum Command {
     /// Show pipelines that run, and which of their programs is the bound
     #[command(after_help = top::EXAMPLES)]
     Top(Late<top::Options>),
+    /// Tell in words what a pipeline that runs does, what bounds it, and what would help
+    #[command(after_help = explain::EXAMPLES)]
+    Explain(Late<explain::Options>),
     /// Prove that no pipe has left anything behind
     #[command(after_help = gc::EXAMPLES)]
     Gc(Late<gc::Options>),
@@ -121,6 +126,8 @@ Examples:
   millstream run --stats -c 'cat big | grep x | wc -l'
   millstream run --explain -c 'tar c dir | zstd -3 >dir.tar.zst'
   millstream run --progress -- ./nightly-backup.sh
+  millstream run --buffer 1G -c 'zcat dump.gz | ./load'
+  millstream run --unbuffered -c 'tail -f access.log | grep -v bot | cut -c 1-40'
   millstream run --stats=json --stats-file run.json -c 'cat big | wc'
   tar c dir | millstream run --pipe-size 1M -- zstd -o dir.tar.zst
 
@@ -143,6 +150,12 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "SIZE", value_parser = bytes::parse_pipe_size)]
     pub(crate) pipe_size: Option<u64>,
 
+    /// Let each pipe take up SIZE bytes (64K or more) of what comes faster than it goes, with memory that is taken as it
+    /// fills and given back as it empties; says so if the kernel grants less
+    #[arg(long, value_name = "SIZE", value_parser = bytes::parse_buffer,
+        conflicts_with_all = ["pipe_size", "ring", "ring_after"])]
+    pub(crate) buffer: Option<u64>,
+
     /// Move the bytes of pipes between dynamic programs through shared memory, where one program writes and one reads and
     /// nobody else holds the pipe (x86-64); this is the default
     #[arg(long)]
@@ -155,6 +168,11 @@ pub(crate) struct RunOptions {
     /// Move each pipe to shared memory after SIZE bytes and not when it is worth what that costs: for tests and measurements
     #[arg(long, value_name = "SIZE", value_parser = bytes::parse)]
     pub(crate) ring_after: Option<u64>,
+
+    /// Have every program write each line at once, as to a terminal: programs that use the C library's stdio, Python, Perl
+    /// and Ruby, and what they start
+    #[arg(long)]
+    pub(crate) unbuffered: bool,
 
     /// Afterwards list every pipe of the run: who made it, who was at its ends, its size, the bytes that were seen to pass, how fast,
     /// and whether it was joined
@@ -301,6 +319,7 @@ pub(crate) fn parse() -> Result<Action, Failure> {
         Ok(Program { command: Command::Gc(options) }) => Ok(Action::Gc(*options.0)),
         Ok(Program { command: Command::Net(options) }) => Ok(Action::Net(options.0)),
         Ok(Program { command: Command::Top(options) }) => Ok(Action::Top(*options.0)),
+        Ok(Program { command: Command::Explain(options) }) => Ok(Action::Explain(*options.0)),
         Ok(Program { command: Command::Buffer(options) }) => Ok(Action::Buffer(options.0)),
         Ok(Program { command: Command::Mount(options) }) => Ok(Action::Mount(options.0)),
         Ok(Program { command: Command::Mounts(options) }) => Ok(Action::Mounts(*options.0)),

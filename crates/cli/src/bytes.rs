@@ -11,6 +11,14 @@ pub(crate) fn parse_pipe_size(text: &str) -> Result<u64, String> {
     }
 }
 
+/// What each pipe of a run takes up.
+pub(crate) fn parse_buffer(text: &str) -> Result<u64, String> {
+    match parse(text)? {
+        bytes if bytes >= 64 << 10 => Ok(bytes),
+        _ => Err("a pipe holds 64K anyway: ask for that or more".into()),
+    }
+}
+
 /// What one call of the benchmark moves.
 pub(crate) fn parse_transfer(text: &str) -> Result<usize, String> {
     match usize::try_from(parse(text)?) {

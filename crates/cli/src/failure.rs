@@ -4,6 +4,8 @@ use std::fmt::Display;
 use std::io::Write;
 use std::process::ExitCode;
 
+use crate::terminal::screen;
+
 /// The data are not what they should be, or a file of the user's cannot be read or written.
 const DATA: u8 = 1;
 /// The program was used wrongly.
@@ -70,6 +72,8 @@ impl Failure {
 /// From here on a panic, in whichever thread, is told as what it is, in one sentence with exit status 125.
 pub(crate) fn report_bugs() {
     std::panic::set_hook(Box::new(|panic| {
+        // Or the sentence would go with the screen that it is written on.
+        screen::leave();
         let place = panic.to_string().replace(":\n", ": ").replace('\n', " ");
         warn(format!("this is a bug of millstream; please report it with what you did: {place}"));
         std::process::exit(OWN.into());

@@ -6,6 +6,7 @@ mod bench;
 mod buffer;
 mod bytes;
 mod ctl;
+mod explain;
 mod failure;
 mod fifo;
 mod gc;
@@ -16,6 +17,7 @@ mod net;
 mod progress;
 mod ps;
 mod run;
+mod stats_file;
 mod terminal;
 mod top;
 mod watch;
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         Action::Fifo(options) => fifo::run(options),
         Action::Net(options) => net::net(*options),
         Action::Top(options) => top::top(&options),
+        Action::Explain(options) => explain::explain(&options),
         Action::Buffer(options) => buffer::buffer(*options),
         Action::Mount(options) => mount::mount(&options),
         Action::Mounts(options) => mounts::mounts(&options),

@@ -3,7 +3,6 @@
 mod count;
 
 use std::ffi::OsStr;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -15,6 +14,7 @@ use millstream_transforms::ALL;
 
 use crate::bytes;
 use crate::failure::{self, Failure};
+use crate::stats_file::StatsFile;
 
 /// Shown below the options.
 pub(crate) const EXAMPLES: &str = "\
@@ -22,6 +22,8 @@ Examples:
   millstream net 'read a.gz | gunzip | grep ERROR | zstd -3 | write b.zst'
   tar c dir | millstream net 'sha256 dir.sum | zstd -9' >dir.tar.zst
   millstream net run split.toml --progress
+  millstream net 'read reads.fq | parallel 4 records=fastq exec ./trim | write trimmed.fq'
+  millstream net run align.toml --stats=json --stats-file align.json
   millstream net explain 'gunzip | upper | rot13 | gzip'
   millstream net doc zstd
 
@@ -118,9 +120,13 @@ struct Running {
     #[arg(long)]
     append: bool,
 
-    /// Afterwards show on stderr what each stage read, wrote and copied, and its time
+    /// Afterwards show on stderr what each stage read, wrote and copied, and its time; of each command its status, time and bytes
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "table")]
     stats: Option<StatsFormat>,
+
+    /// Write the statistics to FILE instead of stderr, where commands write too
+    #[arg(long, value_name = "FILE")]
+    stats_file: Option<PathBuf>,
 
     /// Show on stderr, while it runs, how much has been read
     #[arg(long)]
@@ -191,23 +197,32 @@ fn run_network(mut network: Network, running: &Running) -> Result<ExitCode, Fail
             }
         }
     }
+    let format = running.stats.or(running.stats_file.is_some().then_some(StatsFormat::Table));
+    let mut file = StatsFile::open(running.stats_file.as_deref())?;
     let total = network.nodes.iter().map(length).sum::<Option<u64>>();
     let mut meter = running.progress.then(|| count::Meter::new(total));
     let mut watch = |bytes| meter.iter_mut().for_each(|meter| meter.update(bytes));
     let outcome = run::run_as_process(&network, ALL, &running.limits.options(), &mut watch);
     drop(meter);
-    let outcome = outcome.map_err(|error| match error {
-        unfit @ NetFailure::Unfit(_) => self::unfit(unfit),
-        other => Failure::data(other.to_string()),
-    })?;
-    let text = match running.stats {
-        Some(StatsFormat::Table) => count::table(&outcome),
-        Some(StatsFormat::Json) => format!("{}\n", count::json(&outcome)),
-        None => String::new(),
+    let (outcome, failure) = match outcome {
+        Ok(outcome) => (Some(outcome), None),
+        Err((failure, outcome)) => (outcome, Some(failure)),
     };
-    // The bytes are where they should be; nobody to tell when the rest cannot be told.
-    let _ = std::io::stderr().write_all(text.as_bytes());
-    Ok(ExitCode::SUCCESS)
+    if let (Some(format), Some(outcome)) = (format, outcome) {
+        let text = match format {
+            StatsFormat::Table => count::table(&outcome),
+            StatsFormat::Json => format!("{}\n", count::json(&outcome, failure.as_ref())),
+        };
+        // The bytes are where they should be: statistics that cannot be told do not change the outcome.
+        if let Err(why) = file.write(&text) {
+            failure::warn(why);
+        }
+    }
+    match failure {
+        None => Ok(ExitCode::SUCCESS),
+        Some(unfit @ NetFailure::Unfit(_)) => Err(self::unfit(unfit)),
+        Some(other) => Err(Failure::data(other.to_string())),
+    }
 }
 
 /// Bytes that a node will read, if that is known; those that are no sources read none.
@@ -217,7 +232,7 @@ fn length(node: &millstream_net::Node) -> Option<u64> {
             std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map(|file| file.len())
         }
         Work::Read(None) => None,
-        Work::Write(_) | Work::Transform(_) => Some(0),
+        _ => Some(0),
     }
 }
 

@@ -3,8 +3,10 @@
 //! Without `--stats`, `--progress` and `--explain` the process becomes the command (`exec`): same process number, same
 //! parent, nothing of ours left. With them it stays as the command's parent and hands everything on ([`supervise`]).
 
+mod elastic;
 mod explain;
 mod library;
+mod lines;
 mod meter;
 mod report;
 mod supervise;
@@ -25,12 +27,23 @@ use crate::failure::Failure;
 
 /// The run as the options describe it.
 pub(crate) fn run(options: RunOptions) -> Result<ExitCode, Failure> {
-    let ring = options.joins_after().map_or(Err("asked"), |after| ring::of_this_run(after).map_err(why_not));
-    let plan = options.pipe_size.map_or_else(Plan::for_this_machine, Plan::fixed);
+    let ring = match options.joins_after() {
+        // Memory of a pipe holds less, and keeps it.
+        _ if options.buffer.is_some() => Err("buffer"),
+        None => Err("asked"),
+        Some(after) => ring::of_this_run(after).map_err(why_not),
+    };
+    let plan = match (options.pipe_size, options.buffer) {
+        (_, Some(bytes)) => elastic::plan(bytes)?,
+        (Some(bytes), None) => Plan::fixed(bytes),
+        (None, None) => Plan::for_this_machine(),
+    };
     let wants_stats = options.stats.is_some() || options.stats_file.is_some();
     let output = wants_stats.then(|| report::Output::open(options.stats, options.stats_file.as_deref())).transpose()?;
     let wanted = supervise::Wanted { output, progress: options.progress, explain: options.explain };
-    let command = Command { words: command_words(options)?, plan, ring };
+    // A run inside one that flushes lines does so too.
+    let flushes_lines = options.unbuffered || outer(|outer| outer.flushes_lines).unwrap_or(false);
+    let command = Command { words: command_words(options)?, plan, flushes_lines, ring };
     plan.enlarge_standing_pipes();
     match wanted.needs_supervisor() {
         false => Err(command.exec()),
@@ -42,16 +55,17 @@ pub(crate) fn run(options: RunOptions) -> Result<ExitCode, Failure> {
 struct Command {
     words: Vec<OsString>,
     plan: Plan,
+    /// Its programs write each line at once.
+    flushes_lines: bool,
     /// Its pipes may go through shared memory, or why not.
     ring: Result<Ring, &'static str>,
 }
 
 impl Command {
     fn exec(&self) -> Failure {
-        let outer = std::env::var_os(settings::VARIABLE).and_then(|value| CString::new(value.into_vec()).ok());
-        let outer_ledger = outer.as_deref().and_then(Settings::parse).and_then(|settings| settings.ledger);
         // Inside a run that counts, this one counts for it, and what is joined has its token.
-        match self.program(outer_ledger) {
+        let program = outer(|outer| self.program(outer.ledger)).unwrap_or_else(|| self.program(None));
+        match program {
             Ok(program) => self.explain(program.exec()),
             Err(failure) => failure,
         }
@@ -60,7 +74,7 @@ impl Command {
     /// The command with the library in its environment, or without where that is no use or harmful: see
     /// [`Kind`] and the library's own `exec`, which decides likewise for every further program.
     fn program(&self, ledger: Option<LedgerAddress<'_>>) -> Result<Program, Failure> {
-        let settings = self.plan.settings(ledger, self.ring.ok());
+        let settings = Settings { flushes_lines: self.flushes_lines, ..self.plan.settings(ledger, self.ring.ok()) };
         let mut environment = process::environment();
         let (settings, preload) = match gets_library(self.kind(), &settings) {
             true => (Some(settings.to_string().into()), Some(library::preload_value()?)),
@@ -68,6 +82,9 @@ impl Command {
         };
         set(&mut environment, settings::VARIABLE, settings);
         set(&mut environment, library::LD_PRELOAD, preload);
+        if self.flushes_lines {
+            lines::flush_in(&mut environment);
+        }
         Program::new(self.words.clone(), environment).map_err(|errno| self.explain(errno))
     }
 
@@ -98,6 +115,12 @@ impl Command {
             errno => Failure::cannot_run(format!("cannot run '{name}': {errno}")),
         }
     }
+}
+
+/// What a run around this one has told its programs.
+fn outer<T>(of: impl FnOnce(&Settings<'_>) -> T) -> Option<T> {
+    let value = CString::new(std::env::var_os(settings::VARIABLE)?.into_vec()).ok()?;
+    Settings::parse(&value).as_ref().map(of)
 }
 
 /// Replaces, appends or removes an entry; the others stay as and where they are.

@@ -1,19 +1,23 @@
 //! `millstream top`: pipelines that run already, however they were started, and which of their programs is the bound.
 
-use std::fmt::Write;
+mod live;
+mod page;
+
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use comfy_table::{CellAlignment, Table, presets};
+use millstream_pipe::live as library;
 use millstream_sys::open_files;
 
-use crate::bytes;
 use crate::failure::{self, Failure};
-use crate::terminal;
+use crate::terminal::has_styles;
 use crate::watch::pipelines::{self, Pipeline, Sample};
 use crate::watch::verdict::{self, Evidence};
+
+pub(crate) use page::wrapped;
 
 /// Shown below the options.
 pub(crate) const EXAMPLES: &str = "\
@@ -22,6 +26,9 @@ Examples:
   millstream top $(pgrep -n zstd)       the one that this process takes part in
   millstream top --once --interval 5    one look, of five seconds
   millstream top --once --json | jq -r '.pipelines[].bound'
+
+At a terminal it has all of the screen until q is pressed; space pauses, + and - change the time of a look, j and k (or
+  the arrows) show the next pipeline and the one before. The last look stays behind.
 
 Looking takes no part in a pipe: no end is opened, and no program is stopped or loads anything. Processes of
 other users are left out; root sees all.
@@ -51,27 +58,25 @@ pub(crate) struct Options {
     json: bool,
 }
 
-fn parse_interval(text: &str) -> Result<Duration, String> {
+/// The time of a look.
+pub(crate) fn parse_interval(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| (0.1..=3600.0).contains(seconds));
     seconds.map(Duration::from_secs_f64).ok_or_else(|| "an interval is 0.1 to 3600 seconds".into())
 }
 
 /// Looks and shows.
 pub(crate) fn top(options: &Options) -> Result<ExitCode, Failure> {
-    if let Some(pid) = options.processes.iter().find(|pid| !open_files::is_process(**pid)) {
-        return Err(Failure::data(format!("there is no process {pid}")));
-    }
+    must_be_there(&options.processes)?;
     let looks = if options.once { 1 } else { options.count.unwrap_or(u64::MAX) };
-    let is_redrawn = looks > 1 && !options.json && std::io::stdout().is_terminal();
-    for look in 0..looks {
-        let sample = pipelines::sample(&options.processes, options.interval)
-            .map_err(|error| Failure::own(format!("cannot look at the processes of this machine: {error}")))?;
+    if looks > 1 && !options.json && has_screen() {
+        return live::run(options, looks);
+    }
+    for number in 0..looks {
+        let look = Look::take_all(&options.processes, options.interval)?;
         let text = match () {
-            () if options.json => json(&sample),
-            // To the first place of an empty screen (ECMA-48).
-            () if is_redrawn => format!("\x1b[H\x1b[2J{}", text(&sample)),
-            () if look > 0 => format!("\n{}", text(&sample)),
-            () => text(&sample),
+            () if options.json => json(&look),
+            () if number > 0 => format!("\n{}", page::text(&look, None, has_styles())),
+            () => page::text(&look, None, has_styles()),
         };
         if !failure::print_or_stop(&text)? {
             break;
@@ -80,82 +85,90 @@ pub(crate) fn top(options: &Options) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Programs and pipes of one pipeline, and what bounds it.
-fn evidence(sample: &Sample, pipeline: &Pipeline) -> Evidence {
-    // The verdict knows programs by their place among these.
-    let place = |place: &usize| pipeline.programs.iter().position(|program| program == place);
-    let pipes = (1..).zip(&pipeline.pipes).map(|(id, inode)| {
-        let mut pipe = sample.seen.pipes[inode].pipe(id);
-        pipe.writers = pipe.writers.iter().filter_map(place).collect();
-        pipe.readers = pipe.readers.iter().filter_map(place).collect();
-        pipe
-    });
-    Evidence {
-        looks: sample.seen.looks,
-        cpus: std::thread::available_parallelism().map_or(1, usize::from),
-        stages: pipeline.programs.iter().map(|&program| sample.seen.programs[program].stage()).collect(),
-        pipes: pipes.collect(),
+/// Whether the standard output is a terminal that can be drawn on.
+fn has_screen() -> bool {
+    let kind = std::env::var_os("TERM").unwrap_or_default();
+    !kind.is_empty() && kind != "dumb" && std::io::stdout().is_terminal()
+}
+
+/// Whether each of these processes exists.
+pub(crate) fn must_be_there(processes: &[u32]) -> Result<(), Failure> {
+    match processes.iter().find(|pid| !open_files::is_process(**pid)) {
+        Some(pid) => Err(Failure::data(format!("there is no process {pid}: 'pgrep -a NAME' lists those of a program"))),
+        None => Ok(()),
     }
 }
 
-fn text(sample: &Sample) -> String {
-    let pipelines = sample.pipelines();
-    if pipelines.is_empty() {
-        return "no pipe goes from one program to another\n".into();
-    }
-    let blocks: Vec<String> = pipelines.iter().map(|pipeline| block(sample, pipeline)).collect();
-    blocks.join("\n")
+/// What was seen in one stretch of time.
+pub(crate) struct Look {
+    pub(crate) sample: Sample,
+    /// Bytes that wait in pipes of the library, and how many these hold.
+    waiting: BTreeMap<u64, (usize, usize)>,
 }
 
-fn block(sample: &Sample, pipeline: &Pipeline) -> String {
-    let evidence = evidence(sample, pipeline);
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["PROGRAM", "PID", "CPU", "QUEUED", "READING", "WRITING"]);
-    let share = |share: Option<f64>| share.map_or("-".into(), |share| format!("{:.0} %", share * 100.0));
-    for (stage, &program) in evidence.stages.iter().zip(&pipeline.programs) {
-        let program = &sample.seen.programs[program];
-        let of_looks = |looks: u32| share(Some(f64::from(looks) / f64::from(stage.looks.max(1))));
-        table.add_row([
-            program.name.clone(),
-            program.pid.to_string(),
-            share(stage.computed),
-            share(stage.queued),
-            of_looks(stage.did.read),
-            of_looks(stage.did.write),
-        ]);
-    }
-    right(&mut table, 1..6);
-    let mut text = terminal::with_heading(&table.to_string());
-    for (pipe, &inode) in evidence.pipes.iter().zip(&pipeline.pipes) {
-        let name = |places: &[usize]| {
-            let names: Vec<&str> =
-                places.iter().map(|&place| sample.seen.programs[pipeline.programs[place]].name.as_str()).collect();
-            if names.is_empty() { "?".to_owned() } else { names.join(", ") }
+impl Look {
+    /// Looks for so long. `pause` waits between two glances; `None` if it says that this is to end.
+    pub(crate) fn take(
+        processes: &[u32],
+        length: Duration,
+        pause: impl FnMut(Duration) -> bool,
+    ) -> Result<Option<Look>, Failure> {
+        let failed = |error: &dyn std::fmt::Display| {
+            Failure::own(format!("cannot look at the processes of this machine: {error}"))
         };
-        let rate = sample.rate(inode).map_or("-".into(), |rate| format!("{}/s", bytes::show(rate as u64)));
-        let percent = |part: u32| 100 * part / pipe.looks.max(1);
-        let (full, empty) = (percent(pipe.full), percent(pipe.empty));
-        let between = format!("{} > {}", name(&pipe.writers), name(&pipe.readers));
-        let _ = writeln!(text, "pipe {} ({between}): {rate}, full {full} %, empty {empty} % of the time", pipe.id);
+        let Some(sample) = pipelines::sample(processes, length, pause).map_err(|error| failed(&error))? else {
+            return Ok(None);
+        };
+        let pipes = library::look().map_err(|error| failed(&error))?.pipes;
+        let waiting = pipes.iter().filter_map(|pipe| Some((pipe.number, (pipe.waiting?, pipe.capacity)))).collect();
+        Ok(Some(Look { sample, waiting }))
     }
-    let _ = writeln!(text, "{}", verdict::of(&evidence));
-    text
-}
 
-fn right(table: &mut Table, columns: std::ops::Range<usize>) {
-    for column in columns {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
+    /// The same, to the end.
+    pub(crate) fn take_all(processes: &[u32], length: Duration) -> Result<Look, Failure> {
+        let sleep = |pause| {
+            std::thread::sleep(pause);
+            true
+        };
+        Look::take(processes, length, sleep)?.ok_or_else(|| Failure::own("a look has no end"))
+    }
+
+    /// Bytes that wait in a pipe of the library, and how many it holds. The kernel tells this of its own pipes only through an open end.
+    pub(crate) fn waiting(&self, inode: u64) -> Option<(usize, usize)> {
+        self.waiting.get(&inode).copied()
+    }
+
+    /// Programs and pipes of one pipeline.
+    pub(crate) fn evidence(&self, pipeline: &Pipeline) -> Evidence {
+        // The verdict knows programs by their place among these.
+        let place = |place: &usize| pipeline.programs.iter().position(|program| program == place);
+        let pipes = (1..).zip(&pipeline.pipes).map(|(id, inode)| {
+            let mut pipe = self.sample.seen.pipes[inode].pipe(id);
+            pipe.writers = pipe.writers.iter().filter_map(place).collect();
+            pipe.readers = pipe.readers.iter().filter_map(place).collect();
+            pipe
+        });
+        Evidence {
+            looks: self.sample.seen.looks,
+            cpus: std::thread::available_parallelism().map_or(1, usize::from),
+            stages: pipeline.programs.iter().map(|&program| self.sample.seen.programs[program].stage()).collect(),
+            pipes: pipes.collect(),
         }
     }
+
+    /// Programs of a pipeline, by their places in it.
+    pub(crate) fn names(&self, pipeline: &Pipeline, places: &[usize]) -> String {
+        let name = |&place: &usize| self.sample.seen.programs[pipeline.programs[place]].name.as_str();
+        let names: Vec<&str> = places.iter().map(name).collect();
+        if names.is_empty() { "?".to_owned() } else { names.join(", ") }
+    }
 }
 
-fn json(sample: &Sample) -> String {
-    let pipelines = sample.pipelines();
+fn json(look: &Look) -> String {
+    let seen = &look.sample.seen;
     let of = |pipeline: &Pipeline| {
-        let evidence = evidence(sample, pipeline);
-        let program_of = |place: usize| &sample.seen.programs[pipeline.programs[place]];
+        let evidence = look.evidence(pipeline);
+        let program_of = |place: usize| &seen.programs[pipeline.programs[place]];
         let pids = |places: &[usize]| places.iter().map(|&place| program_of(place).pid).collect::<Vec<u32>>();
         let programs = evidence.stages.iter().enumerate().map(|(place, stage)| {
             let program = program_of(place);
@@ -163,13 +176,15 @@ fn json(sample: &Sample) -> String {
                 "queued": stage.queued, "reading": stage.did.read, "writing": stage.did.write })
         });
         let pipes = evidence.pipes.iter().zip(&pipeline.pipes).map(|(pipe, &inode)| {
+            let (waiting, capacity) = look.waiting(inode).unzip();
             serde_json::json!({ "inode": inode, "writers": pids(&pipe.writers), "readers": pids(&pipe.readers),
-                "bytes_per_second": sample.rate(inode), "looks": pipe.looks, "full": pipe.full, "empty": pipe.empty })
+                "bytes_per_second": look.sample.rate(inode), "looks": pipe.looks, "full": pipe.full, "empty": pipe.empty,
+                "waiting": waiting, "capacity": capacity })
         });
         serde_json::json!({ "programs": programs.collect::<Vec<_>>(), "pipes": pipes.collect::<Vec<_>>(),
             "bound": verdict::of(&evidence) })
     };
-    let value =
-        serde_json::json!({ "looks": sample.seen.looks, "pipelines": pipelines.iter().map(of).collect::<Vec<_>>() });
+    let pipelines: Vec<serde_json::Value> = look.sample.pipelines().iter().map(of).collect();
+    let value = serde_json::json!({ "looks": seen.looks, "pipelines": pipelines });
     format!("{value}\n")
 }

@@ -121,7 +121,7 @@ fn judge(then: &str, side: &str, pipe: &Value) -> Option<Result<(), String>> {
     let in_ring = end["ring"]["bytes"].as_u64().unwrap_or(0);
     let (readers, writers) = then.split_once('/').unwrap_or((then, then));
     let then = if side == "read" { readers } else { writers };
-    let stays = then == "stays" || (then == "stays-reading" && side == "read");
+    let stays = then == "stays";
     // A pipe that came to shared memory so early was there before the call; it has some millions of bytes before it.
     if in_ring < BEFORE / 8 {
         return None;
@@ -129,8 +129,6 @@ fn judge(then: &str, side: &str, pipe: &Value) -> Option<Result<(), String>> {
     let why_not = end["why_not"].as_str().unwrap_or("");
     let is_as_said = match then {
         _ if stays => in_ring > BEFORE && !why_not.starts_with("called"),
-        // A writer that waits for room, and has some, stays as well.
-        "stays-reading" => why_not.is_empty() || ["called poll", "other_side_left"].contains(&why_not),
         // The successor begins anew, and may be attached again.
         "anew" => true,
         "code" | "nowhere" => why_not == then,

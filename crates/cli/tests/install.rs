@@ -73,7 +73,9 @@ fn packages_are_staged_with_destdir() {
     let scratch = Scratch::new();
     make(&["install", "PREFIX=/usr", &format!("DESTDIR={}", scratch.path("stage").display())]);
     assert!(scratch.path("stage/usr/bin/millstream").exists());
-    assert!(scratch.path("stage/usr/lib/millstream/libmillstream_preload.so").exists());
+    for file in ["libmillstream_preload.so", "unbuffered.rb"] {
+        assert!(scratch.path("stage/usr/lib/millstream").join(file).exists(), "{file}");
+    }
 }
 
 #[test]

@@ -113,7 +113,7 @@ fn arguments_mean_the_same() {
     let seen = assert_same("settings", |command| {
         command.args(["run", "-c", SURROUNDINGS]);
     });
-    assert!(seen.stdout.contains("\nMILLSTREAM_RUN=3:") && seen.stdout.contains("\nLD_PRELOAD=/"), "{seen:?}");
+    assert!(seen.stdout.contains("\nMILLSTREAM_RUN=4:") && seen.stdout.contains("\nLD_PRELOAD=/"), "{seen:?}");
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn the_environment_means_the_same() {
         ("a path with all sorts of things", &[("PATH", Some("/etc/passwd::.:/nonexistent:relative:/usr/bin:/bin"))]),
         ("an empty preload", &[("LD_PRELOAD", Some(""))]),
         ("a preload of the user's own", &[("LD_PRELOAD", Some("libm.so.6"))]),
-        ("a run around it", &[("MILLSTREAM_RUN", Some("3:262144:0:0:1"))]),
+        ("a run around it", &[("MILLSTREAM_RUN", Some("4:262144:0:0:1:0"))]),
         ("a preload of ours", &[("LD_PRELOAD", Some("/old/libmillstream_preload.so")), ("MILLSTREAM_RUN", Some("x"))]),
         (
             "names that begin alike",

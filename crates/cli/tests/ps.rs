@@ -70,6 +70,28 @@ fn writer_that_stays(writer: &Writer, bytes: usize, called: &[u8]) -> Child {
     }
 }
 
+/// What `top` cannot tell of the kernel's pipes: their memory says it.
+#[test]
+fn top_tells_what_waits_in_a_pipe_of_the_library() {
+    let _turn = my_turn();
+    let (_reader, writer) = pipe(16 << 10);
+    let child = writer_that_stays(&writer, 1000, b"filling");
+    wait_for("the bytes", || seen_pipe(16 << 10)["waiting"] == 1000);
+    let own = std::process::id().to_string();
+    let top = |options: &[&str]| {
+        let seen = output(&mut millstream([&["top", "--once", "--interval", "0.2", &own], options].concat()));
+        assert_eq!((seen.code, seen.stderr.as_str()), (Some(0), ""), "{seen:?}");
+        seen.stdout
+    };
+    let all: Value = serde_json::from_str(&top(&["--json"])).unwrap();
+    let pipelines = all["pipelines"].as_array().unwrap();
+    let mut pipes = pipelines.iter().flat_map(|pipeline| pipeline["pipes"].as_array().unwrap());
+    assert!(pipes.any(|pipe| pipe["waiting"] == 1000 && pipe["capacity"] == 16 << 10), "{all}");
+    let text = top(&[]);
+    assert!(text.contains("of the time, 1000 B of 16 KiB wait"), "{text}");
+    child.kill();
+}
+
 #[test]
 fn the_ring_of_a_fifo_is_listed_with_the_fifo_s_inode() {
     let _turn = my_turn();

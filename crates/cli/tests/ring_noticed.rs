@@ -282,12 +282,13 @@ fn memory_that_is_not_there_in_a_handler_that_only_a_wait_lets_in() {
 }
 
 #[test]
-fn a_writer_that_waits_for_room_at_a_full_pipe_gives_it_back() {
-    let is_told = mostly(|| {
+fn writer_that_waits_for_room_at_a_full_pipe_stays_attached() {
+    let stays = mostly(|| {
         let pipe = waits("room");
-        pipe["path"] == "ring" && pipe["written"]["why_not"] == "called poll"
+        let in_ring = pipe["written"]["ring"]["bytes"].as_u64().unwrap_or(0);
+        pipe["path"] == "ring" && pipe["written"]["why_not"].is_null() && in_ring * 2 > pipe["bytes"].as_u64().unwrap()
     });
-    assert_eq!(is_told, can_join());
+    assert_eq!(stays, can_join());
 }
 
 /// Such a reader has taken a byte of the stream when it finds that it cannot hand it on.

@@ -92,3 +92,52 @@ fn a_pipe_that_is_full_before_a_program_with_threads_starts_keeps_its_size_and_i
     let script = &script.replace("FIFO", fifo.to_str().unwrap());
     assert!(sizes.said(&[], script)[0] > 65_536);
 }
+
+/// The most that this user's pipes may hold, up to 1 GiB.
+fn largest_pipe() -> u64 {
+    let probe = "import fcntl, os\nr, w = os.pipe()\nsize = 1 << 30\nwhile True:\n    try: print(fcntl.fcntl(r, 1031, size)); break\n    except OSError: size //= 2";
+    output(Command::new("python3").args(["-c", probe])).stdout.trim().parse().unwrap()
+}
+
+#[test]
+fn buffer_is_as_large_as_the_kernel_grants_and_says_what_is_missing() {
+    let sizes = Sizes::new();
+    let largest = largest_pipe();
+    let script = format!("true | {} 0; true | {} 0", sizes.plain, sizes.threads);
+    let seen = output(&mut millstream(["run", "--buffer", "1G", "--shell", "sh", "-c", &script]));
+    let (said, shown): (Vec<&str>, Vec<&str>) = seen.stderr.lines().partition(|line| line.starts_with("millstream: "));
+    assert_eq!((shown, seen.code), (vec![largest.to_string().as_str(); 2], Some(0)));
+    assert_eq!(said.len(), usize::from(largest < 1 << 30), "{said:?}");
+    assert!(said.iter().all(|said| said.starts_with("millstream: pipes hold up to ") && said.contains("1 GiB")));
+    let granted = output(&mut millstream(["run", "--buffer", "128K", "--shell", "sh", "-c", &script]));
+    assert_eq!((granted.stderr.as_str(), granted.code), ("131072\n131072\n", Some(0)));
+}
+
+/// The writer ends before a byte is read, which 64 KiB have no room for.
+#[test]
+fn buffer_takes_up_a_burst_that_its_reader_has_not_seen() {
+    let scratch = Scratch::new();
+    let written = scratch.path("written").display().to_string();
+    let script =
+        format!("(head -c 900000 /dev/zero; touch {written}) | (while [ ! -e {written} ]; do sleep 0.01; done; wc -c)");
+    let stats = scratch.path("stats");
+    let options = ["run", "--buffer", "1M", "--stats=json", "--stats-file", stats.to_str().unwrap()];
+    let seen = output(millstream(options).args(["--shell", "sh", "-c", &script]));
+    assert_eq!((seen.stdout.trim(), seen.stderr.as_str(), seen.code), ("900000", "", Some(0)));
+    let stats = common::statistics(&stats);
+    assert_eq!((&stats["ring_off"], &stats["pipe_size"]), (&"buffer".into(), &(1 << 20).into()), "{stats}");
+}
+
+#[test]
+fn buffer_that_makes_no_sense_is_refused_in_a_sentence() {
+    for (arguments, sentence) in [
+        (&["--buffer", "4K"][..], "a pipe holds 64K anyway"),
+        (&["--buffer", "much"], "a size is a number of bytes"),
+        (&["--buffer", "1M", "--pipe-size", "1M"], "cannot be used with"),
+        (&["--buffer", "1M", "--ring"], "cannot be used with"),
+    ] {
+        let seen = output(millstream(["run"]).args(arguments).args(["-c", "echo ran"]));
+        assert_eq!((seen.code, seen.stdout.as_str(), seen.stderr.lines().count()), (Some(2), "", 1), "{seen:?}");
+        assert!(seen.stderr.contains(sentence), "{seen:?}");
+    }
+}

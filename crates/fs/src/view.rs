@@ -168,7 +168,7 @@ pub(crate) fn check_line(network: &Network) -> Result<(), String> {
         let names_a_file = match &node.work {
             Work::Read(path) => path.is_some(),
             Work::Write(target) => *target != Target::Stdout,
-            Work::Transform(_) => false,
+            Work::Transform(_) | Work::Inlet { .. } | Work::Outlet { .. } => false,
         };
         if names_a_file {
             return Err(format!("'{}' names a file; the mount gives the bytes and takes them", node.work.to_line()));

@@ -6,7 +6,8 @@ use crate::catalogue::{self, Catalogue, Transform};
 use crate::failure::Failure;
 use crate::files;
 use crate::graph::{Call, Network, Node, Work};
-use crate::transform::{Data, Stage};
+use crate::notation::names::{self, Piece};
+use crate::transform::{Data, Kind, Stage};
 
 /// A network that can run, as far as can be said before it does.
 #[derive(Debug)]
@@ -17,6 +18,11 @@ pub struct Checked<'a> {
     pub stages: Vec<Option<(&'a dyn Transform, Stage)>>,
     /// The sources in an order in which every merge gets its inputs one after the other.
     pub sources: Vec<usize>,
+    /// Whether the sources run at the same time, each in a thread of its own: a command with several inputs may read any of them
+    /// first. Otherwise each runs to its end before the next begins.
+    pub is_concurrent: bool,
+    /// For each node: whether it is an input of a command that has to take all bytes at once, or the network could wait for itself.
+    pub is_spooled: Vec<bool>,
 }
 
 /// Checks names, arguments, edges and files.
@@ -27,11 +33,15 @@ pub fn check<'a>(network: &'a Network, catalogue: Catalogue<'a>) -> Result<Check
     let stages = network.nodes.iter().map(|node| stage_of(node, catalogue)).collect::<Result<Vec<_>, _>>()?;
     for (place, node) in network.nodes.iter().enumerate() {
         check_degree(network, place, node)?;
+        check_ends(network, stages[place].as_ref().map(|(_, stage)| stage), place, node)?;
         check_edges(network, &stages, place, node)?;
     }
     files::check_named(network, &stages)?;
     let sources = sources_in_order(network)?;
-    Ok(Checked { network, stages, sources })
+    let has_inlets = network.nodes.iter().any(|node| matches!(node.work, Work::Inlet { .. }));
+    let is_concurrent = has_inlets && sources.len() > 1;
+    let is_spooled = spooled(network, has_inlets);
+    Ok(Checked { network, stages, sources, is_concurrent, is_spooled })
 }
 
 /// The transform that a call names, made with its arguments.
@@ -56,7 +66,7 @@ fn unfit(what: impl Into<String>) -> Failure {
 fn stage_of<'a>(node: &Node, catalogue: Catalogue<'a>) -> Result<Option<(&'a dyn Transform, Stage)>, Failure> {
     match &node.work {
         Work::Transform(call) => build(call, catalogue).map(Some),
-        Work::Read(_) | Work::Write(_) => Ok(None),
+        Work::Read(_) | Work::Write(_) | Work::Inlet { .. } | Work::Outlet { .. } => Ok(None),
     }
 }
 
@@ -68,12 +78,62 @@ fn check_degree(network: &Network, place: usize, node: &Node) -> Result<(), Fail
         Work::Read(_) if !from.is_empty() => {
             Err(unfit(format!("'{name}' reads a file, and cannot also come from '{}'", network.nodes[from[0]].name)))
         }
-        Work::Transform(_) | Work::Write(_) if from.is_empty() => Err(unfit(format!("nothing goes into '{name}'"))),
-        Work::Read(_) | Work::Transform(_) if feeds == 0 => {
-            Err(unfit(format!("what comes out of '{name}' goes nowhere")))
+        Work::Transform(_) if from.is_empty() && network.inlets(place).next().is_some() => {
+            check_is_taken(network, place, feeds)
         }
+        Work::Transform(_) | Work::Write(_) | Work::Inlet { .. } if from.is_empty() => {
+            Err(unfit(format!("nothing goes into '{name}'")))
+        }
+        Work::Read(_) | Work::Transform(_) | Work::Outlet { .. } => check_is_taken(network, place, feeds),
         Work::Write(_) if feeds > 0 => Err(unfit(format!("'{name}' writes a file, and nothing can come from it"))),
         _ => Ok(()),
+    }
+}
+
+/// Something that is a source of bytes feeds a node, itself or through a named output.
+fn check_is_taken(network: &Network, place: usize, feeds: usize) -> Result<(), Failure> {
+    if feeds == 0 && network.outlets(place).next().is_none() {
+        return Err(unfit(format!("what comes out of '{}' goes nowhere", network.nodes[place].name)));
+    }
+    Ok(())
+}
+
+/// Only a command has named inputs and outputs, and its words name each of them and no others.
+fn check_ends(network: &Network, stage: Option<&Stage>, place: usize, node: &Node) -> Result<(), Failure> {
+    let (Work::Transform(call), ends) = (&node.work, network.ends(place)) else { return Ok(()) };
+    if !ends.are_named() {
+        return Ok(());
+    }
+    let is_command =
+        stage.is_some_and(|stage| matches!(&stage.kind, Kind::Exported(export) if export.has_named_ends()));
+    if !is_command {
+        return Err(unfit(format!(
+            "'{}': '{}' cannot have 'inputs' and 'outputs'; a command that 'exec' runs can",
+            node.name, call.name
+        )));
+    }
+    let declared: Vec<&String> = ends.inputs.iter().chain(&ends.outputs).collect();
+    let pieces = call.arguments.iter().flat_map(|word| names::pieces(word));
+    let used: Vec<&str> = pieces
+        .filter_map(|piece| match piece {
+            Piece::Name(name) => Some(name),
+            Piece::Text(_) => None,
+        })
+        .collect();
+    if let Some(unknown) = used.iter().find(|used| !declared.iter().any(|name| name == *used)) {
+        let known: Vec<String> = declared.iter().map(|name| format!("'{name}'")).collect();
+        return Err(unfit(format!(
+            "'{}': '{{{unknown}}}' names no input or output; it has {}; write {{{{{unknown}}}}} if it is only text",
+            node.name,
+            known.join(", ")
+        )));
+    }
+    match declared.iter().find(|name| !used.contains(&name.as_str())) {
+        Some(unused) => Err(unfit(format!(
+            "'{}': the command has no use for '{unused}'; write {{{unused}}} where it takes the path",
+            node.name
+        ))),
+        None => Ok(()),
     }
 }
 
@@ -135,6 +195,8 @@ fn sources_in_order(network: &Network) -> Result<Vec<usize>, Failure> {
             orders.extend(all.iter().flat_map(|&first| above[from].iter().map(move |&second| (first, second))));
             all.extend(&above[from]);
         }
+        // A command takes its inputs at the same time.
+        all.extend(network.before(place).iter().flat_map(|&before| &above[before]));
         above.push(all);
     }
     let mut left: BTreeSet<usize> =
@@ -149,4 +211,41 @@ fn sources_in_order(network: &Network) -> Result<Vec<usize>, Failure> {
         sources.push(next);
     }
     Ok(sources)
+}
+
+/// Which nodes are an input of a command with several inputs to which another way leads from what feeds it, whatever the
+/// direction of the edges: a command that reads another input first, and what feeds this one, could wait for each other for ever.
+/// Each such circle has a node at which two of its edges end, and inputs that take all bytes at once open it there.
+fn spooled(network: &Network, has_inlets: bool) -> Vec<bool> {
+    let count = network.nodes.len();
+    if !has_inlets {
+        return vec![false; count];
+    }
+    let mut beside = vec![Vec::new(); count];
+    for place in 0..count {
+        for before in network.before(place) {
+            beside[place].push(before);
+            beside[before].push(place);
+        }
+    }
+    let is_spooled = |place: usize| match &network.nodes[place].work {
+        Work::Inlet { command, .. } => are_connected(&beside, &[place], *command),
+        Work::Transform(_) if network.inlets(place).next().is_some() => {
+            are_connected(&beside, &network.nodes[place].from, place)
+        }
+        _ => false,
+    };
+    (0..count).map(is_spooled).collect()
+}
+
+/// Whether a way leads from one of `feeds` to `command` without the edges between them.
+fn are_connected(beside: &[Vec<usize>], feeds: &[usize], command: usize) -> bool {
+    let mut reached = vec![false; beside.len()];
+    let mut left = feeds.to_vec();
+    while let Some(node) = left.pop() {
+        if !std::mem::replace(&mut reached[node], true) {
+            left.extend(beside[node].iter().filter(|&&next| next != command || !feeds.contains(&node)));
+        }
+    }
+    reached[command]
 }

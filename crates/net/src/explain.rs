@@ -51,10 +51,13 @@ fn why(checked: &Checked<'_>, plan: &Plan, place: usize) -> String {
                 beside(plan, place)
             )
         }
+        Place::Elsewhere if checked.network.ends(place).are_named() => command(checked, place),
         Place::Elsewhere => format!(
             "two copies, into a pipe and out of another, with a thread that waits for what comes{}",
             size(checked, place)
         ),
+        Place::Inlet => format!("one copy, into a pipe of the command{}", spooled(checked, place)),
+        Place::Outlet => "one copy, out of a pipe of the command, with a thread that waits for what comes".into(),
         Place::OwnThread => {
             format!("one copy, into a buffer of its own, in a thread of its own{}", size(checked, place))
         }
@@ -68,6 +71,25 @@ fn why(checked: &Checked<'_>, plan: &Plan, place: usize) -> String {
         ),
     };
     what + &split
+}
+
+/// A command with named inputs or outputs.
+fn command(checked: &Checked<'_>, place: usize) -> String {
+    let ends = checked.network.ends(place);
+    let input =
+        if ends.has_input { "one copy, into its standard input" } else { "nothing goes into its standard input" };
+    let output = match ends.has_output {
+        true => "one copy, out of its standard output, with a thread that waits for what comes",
+        false => "its standard output is told on stderr",
+    };
+    format!("{input}{}; {output}", spooled(checked, place))
+}
+
+fn spooled(checked: &Checked<'_>, place: usize) -> &'static str {
+    match checked.is_spooled[place] {
+        true => ", and two through a temporary file: the command may want another input first, and two ways lead to it",
+        false => "",
+    }
 }
 
 fn why_not_apart(checked: &Checked<'_>, plan: &Plan, place: usize) -> &'static str {

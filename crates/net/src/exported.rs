@@ -1,30 +1,65 @@
 //! Transforms that work elsewhere, such as in another process.
 //!
-//! What is done elsewhere has a pace of its own: it may write before it reads, long after, or nothing at all. So such a
-//! transform has two halves, one that it is fed through and one that is drained, and each runs in a thread of its own.
+//! What is done elsewhere has a pace of its own: it may write before it reads, long after, or nothing at all. So each of its
+//! inputs is fed by one thread and each of its outputs drained by another.
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use crate::failure::Fault;
 
+/// What a network connects to a transform that works elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ends {
+    /// Whether the stream goes into it: for a command, into its standard input.
+    pub has_input: bool,
+    /// Whether a stream comes out of it: for a command, of its standard output.
+    pub has_output: bool,
+    /// Names of further inputs.
+    pub inputs: Vec<String>,
+    /// Names of further outputs.
+    pub outputs: Vec<String>,
+}
+
+impl Ends {
+    /// Of a stage in a line.
+    pub fn plain() -> Ends {
+        Ends { has_input: true, has_output: true, ..Ends::default() }
+    }
+
+    /// Whether there are others than those of a stage in a line.
+    pub fn are_named(&self) -> bool {
+        !self.inputs.is_empty() || !self.outputs.is_empty()
+    }
+}
+
 /// A transform outside of this program that has not been started.
 pub trait Export: Send {
+    /// Whether it can have named inputs and outputs.
+    fn has_named_ends(&self) -> bool {
+        false
+    }
+
     /// Starts it, before the first byte moves.
     ///
     /// # Errors
     /// [`Fault`]: why it cannot be started.
-    fn start(self: Box<Self>) -> Result<Halves, Fault>;
+    fn start(self: Box<Self>, ends: &Ends) -> Result<Started, Fault>;
 }
 
-/// The two halves of a transform that was started.
-pub struct Halves {
-    /// Where bytes go in.
-    pub feed: Box<dyn Feed>,
-    /// Where bytes come out.
-    pub drain: Box<dyn Drain>,
+/// A transform that was started.
+pub struct Started {
+    /// Where bytes go in: the stream, if it has that input, and then the named inputs in their order.
+    pub feeds: Vec<Box<dyn Feed>>,
+    /// Where bytes come out, in the same order.
+    pub drains: Vec<Box<dyn Drain>>,
+    /// For the whole of it.
+    pub control: Arc<dyn Control>,
 }
 
-impl std::fmt::Debug for Halves {
+impl std::fmt::Debug for Started {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Halves").finish_non_exhaustive()
+        f.debug_struct("Started").finish_non_exhaustive()
     }
 }
 
@@ -38,10 +73,10 @@ pub trait Feed: Send {
     fn feed(&mut self, bytes: &[u8]) -> Result<usize, Fault>;
 
     /// No bytes follow. Does not wait for what comes of it.
-    fn end(&mut self);
-
-    /// Stops all work and wakes whoever drains: the network has failed, and what would come out is of no use.
-    fn break_off(&mut self);
+    ///
+    /// # Errors
+    /// [`Fault`]: what was fed is not complete.
+    fn end(&mut self) -> Result<(), Fault>;
 }
 
 /// Where bytes come out.
@@ -53,9 +88,30 @@ pub trait Drain: Send {
     /// [`Fault`]: the work was not done.
     fn drain(&mut self, output: &mut [u8]) -> Result<usize, Fault>;
 
-    /// No more bytes are wanted. Sleeps until nothing of the work is left.
+    /// No more bytes of this output are wanted. Sleeps until nothing of the work is left.
     fn has_enough(&mut self);
+}
 
-    /// Stops all work and wakes whoever feeds: the network has failed.
-    fn break_off(&mut self);
+/// The whole of a transform that was started, for every thread.
+pub trait Control: Send + Sync {
+    /// Stops all work, and wakes the threads that feed and drain: the network has failed, and what would come out is of no use.
+    fn stop(&self);
+
+    /// How it ended; `None` while it runs.
+    fn ending(&self) -> Option<Ending>;
+}
+
+/// How a transform that works elsewhere has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// The exit status; of several processes that of the first that failed.
+    pub status: Option<i32>,
+    /// The signal that killed it.
+    pub signal: Option<i32>,
+    /// Whether it was stopped because the network had failed.
+    pub is_stopped: bool,
+    /// From the start to the end.
+    pub wall: Duration,
+    /// Processes that were started.
+    pub processes: u64,
 }

@@ -39,6 +39,13 @@ impl Fault {
         self
     }
 
+    /// The same, if what was being read began at this byte of the stage's whole input.
+    #[must_use]
+    pub fn counted_from(self, start: u64) -> Fault {
+        let offset = self.offset(start);
+        self.at(offset)
+    }
+
     /// The byte of the whole input, if what was being read began at `start`.
     pub(crate) fn offset(&self, start: u64) -> u64 {
         match self.place {
@@ -94,6 +101,28 @@ pub enum Failure {
     },
     /// The network was not run: what is wrong with it.
     Unfit(String),
+}
+
+impl Failure {
+    /// The same once more, for another thread.
+    pub(crate) fn copy(&self) -> Failure {
+        let again = |error: &io::Error| match error.raw_os_error() {
+            Some(number) => io::Error::from_raw_os_error(number),
+            None => io::Error::new(error.kind(), error.to_string()),
+        };
+        match self {
+            Failure::Stage { stage, offset, fault } => {
+                Failure::Stage { stage: stage.clone(), offset: *offset, fault: fault.clone() }
+            }
+            Failure::Source { name, offset, error } => {
+                Failure::Source { name: name.clone(), offset: *offset, error: again(error) }
+            }
+            Failure::Sink { name, offset, error } => {
+                Failure::Sink { name: name.clone(), offset: *offset, error: again(error) }
+            }
+            Failure::Unfit(what) => Failure::Unfit(what.clone()),
+        }
+    }
 }
 
 impl fmt::Display for Failure {

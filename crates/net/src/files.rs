@@ -39,7 +39,7 @@ pub(crate) fn check_named(network: &Network, stages: &[Option<(&dyn Transform, S
             Work::Write(Target::Append(path)) if !appended.insert(Identity::of(path)) => {
                 return unfit(format!("'{}' is written twice", path.display()));
             }
-            Work::Write(Target::File(_) | Target::Append(_)) | Work::Transform(_) => {}
+            _ => {}
         }
     }
     for node in &network.nodes {

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::exported::Ends;
+
 /// A transform with its arguments, as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
@@ -20,6 +22,20 @@ pub enum Work {
     Transform(Call),
     /// Takes the bytes.
     Write(Target),
+    /// Takes the bytes that a command reads under this name. Stands before the command.
+    Inlet {
+        /// The node of the command.
+        command: usize,
+        /// As `{NAME}` in its words.
+        name: String,
+    },
+    /// Gives the bytes that a command writes under this name. Stands behind the command.
+    Outlet {
+        /// The node of the command.
+        command: usize,
+        /// As `{NAME}` in its words.
+        name: String,
+    },
 }
 
 /// Where bytes go in the end.
@@ -73,6 +89,43 @@ impl Network {
         };
         let ends_in_a_sink = matches!(self.nodes.last(), Some(Node { work: Work::Write(_), .. }));
         self.nodes.iter().enumerate().all(follows_the_one_before) && ends_in_a_sink
+    }
+
+    /// The nodes of the named inputs of a command, in the order of the file.
+    pub(crate) fn inlets(&self, of: usize) -> impl Iterator<Item = (usize, &str)> {
+        self.nodes.iter().enumerate().filter_map(move |(place, node)| match &node.work {
+            Work::Inlet { command, name } if *command == of => Some((place, name.as_str())),
+            _ => None,
+        })
+    }
+
+    /// The nodes of its named outputs, in the order of the file.
+    pub(crate) fn outlets(&self, of: usize) -> impl Iterator<Item = (usize, &str)> {
+        self.nodes.iter().enumerate().filter_map(move |(place, node)| match &node.work {
+            Work::Outlet { command, name } if *command == of => Some((place, name.as_str())),
+            _ => None,
+        })
+    }
+
+    /// What a command is connected to.
+    pub(crate) fn ends(&self, command: usize) -> Ends {
+        Ends {
+            has_input: !self.nodes[command].from.is_empty(),
+            has_output: self.fed_by(command).next().is_some(),
+            inputs: self.inlets(command).map(|(_, name)| name.into()).collect(),
+            outputs: self.outlets(command).map(|(_, name)| name.into()).collect(),
+        }
+    }
+
+    /// The nodes whose bytes reach a node directly: also from a command to its outputs, and from its inputs to it.
+    pub(crate) fn before(&self, place: usize) -> Vec<usize> {
+        let mut before = self.nodes[place].from.clone();
+        match &self.nodes[place].work {
+            Work::Outlet { command, .. } => before.push(*command),
+            Work::Transform(_) => before.extend(self.inlets(place).map(|(inlet, _)| inlet)),
+            Work::Read(_) | Work::Write(_) | Work::Inlet { .. } => {}
+        }
+        before
     }
 
     /// The nodes that a node feeds.

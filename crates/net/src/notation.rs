@@ -1,6 +1,7 @@
 //! The two notations of a network: a line, and TOML. Both are read to the same graph and printed back from it.
 
 mod line;
+pub mod names;
 mod table;
 pub mod words;
 
@@ -68,6 +69,8 @@ impl Work {
             Work::Write(Target::Append(file)) => path("append", file),
             Work::Read(None) => "read -".into(),
             Work::Write(Target::Stdout) => "write -".into(),
+            Work::Inlet { name, .. } => format!("input {name}"),
+            Work::Outlet { name, .. } => format!("output {name}"),
             Work::Transform(call) => {
                 let words = std::iter::once(&call.name).chain(&call.arguments);
                 words.map(|word| words::quoted(word)).collect::<Vec<_>>().join(" ")

@@ -53,6 +53,10 @@ pub enum Place {
     Kept,
     /// Outside of this program, with a thread that waits for what comes of it.
     Elsewhere,
+    /// Into a named input of what is outside.
+    Inlet,
+    /// Out of a named output of it, with a thread that waits for what comes.
+    Outlet,
     /// At the end.
     Sink,
 }
@@ -98,13 +102,19 @@ impl Plan {
     /// # Errors
     /// [`Failure::Unfit`] if the memory is not enough for the smallest buffers.
     pub fn of(checked: &Checked<'_>, options: &Options) -> Result<Plan, Failure> {
-        let mut threads = 1;
+        let mut threads = if checked.is_concurrent { 1 + checked.sources.len() } else { 1 };
+        threads += checked.is_spooled.iter().filter(|&&is_spooled| is_spooled).count();
         let mut places: Vec<Place> = Vec::new();
         // A stage that rewrites computes; so each gets a thread as long as there are any, the first ones first.
         for (node, stage) in checked.network.nodes.iter().zip(&checked.stages) {
             places.push(match (&node.work, stage) {
                 (Work::Read(_), _) => Place::Source,
                 (Work::Write(_), _) => Place::Sink,
+                (Work::Inlet { .. }, _) => Place::Inlet,
+                (Work::Outlet { .. }, _) => {
+                    threads += 1;
+                    Place::Outlet
+                }
                 (_, Some((_, stage))) if matches!(stage.kind, Kind::Rewrite(_)) => {
                     // Several inputs meet in it: it is reached from several threads already.
                     let can_be_apart = threads < options.threads && node.from.len() == 1;
@@ -129,6 +139,7 @@ impl Plan {
         let splits = (0..places.len()).map(|place| checked.network.fed_by(place).count().saturating_sub(1));
         let buffers = places.iter().map(|place| buffers_at(*place)).sum::<usize>()
             + splits.filter(|&more| more > 0).count()
+            + checked.is_spooled.iter().filter(|&&is_spooled| is_spooled).count()
             + extra;
         // What is held back is asked for in bytes, and rounded up to whole buffers.
         let held = checked.stages.iter().flatten().map(|(_, stage)| match stage.kind {
@@ -180,6 +191,7 @@ fn teams(checked: &Checked<'_>, left: usize) -> (Vec<Team>, usize) {
             continue;
         }
         let why_one = match (left, is_shareable(&checked.network.nodes[source].work)) {
+            _ if checked.is_concurrent => Some("the sources run at the same time"),
             (0, _) => Some("no thread is left"),
             (_, false) => Some("the source is no file of 1 MiB or more"),
             _ => None,
@@ -216,7 +228,7 @@ fn is_shareable(source: &Work) -> bool {
     let metadata = match source {
         Work::Read(Some(path)) => std::fs::metadata(path),
         Work::Read(None) => io::stdin().as_fd().try_clone_to_owned().and_then(|fd| File::from(fd).metadata()),
-        Work::Transform(_) | Work::Write(_) => return false,
+        _ => return false,
     };
     metadata.is_ok_and(|metadata| is_at_hand(&metadata) && metadata.len() >= SHARED_MIN)
 }
@@ -236,8 +248,8 @@ fn shared_out(keeps: &[RangeInclusive<usize>], left: usize) -> Vec<usize> {
 
 fn buffers_at(place: Place) -> usize {
     match place {
-        Place::Source | Place::SameThread | Place::Elsewhere | Place::Sink => 1,
-        Place::Fused | Place::Kept => 0,
+        Place::Source | Place::SameThread | Place::Elsewhere | Place::Outlet | Place::Sink => 1,
+        Place::Fused | Place::Kept | Place::Inlet => 0,
         Place::OwnThread => 1 + RELAYED,
     }
 }

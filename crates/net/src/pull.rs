@@ -5,11 +5,12 @@
 //! Only a transform outside of this program has a thread of its own, which feeds it.
 
 use std::io::{self, ErrorKind, Read};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use crate::catalogue::Catalogue;
 use crate::check::check;
-use crate::exported::{Drain, Feed, Halves};
+use crate::exported::{Control, Drain, Ends, Feed, Started};
 use crate::failure::{Failure, Fault};
 use crate::graph::{Network, Work};
 use crate::plan::Options;
@@ -138,8 +139,8 @@ fn stacked(
         // It only holds back what is pushed.
         Kind::Buffer(_) => above,
         Kind::Exported(transform) => {
-            let halves = transform.start().map_err(|fault| failure(&text, 0, fault))?;
-            Box::new(Fed::start(above, halves, text)?)
+            let started = transform.start(&Ends::plain()).map_err(|fault| failure(&text, 0, fault))?;
+            Box::new(Fed::start(above, started, text)?)
         }
     })
 }
@@ -263,20 +264,24 @@ impl Rewritten {
 /// A transform outside of this program, and the thread that feeds it.
 struct Fed {
     drain: Box<dyn Drain>,
+    control: Arc<dyn Control>,
     feeder: Option<JoinHandle<Result<(), Failure>>>,
     text: String,
     drained: u64,
 }
 
 impl Fed {
-    fn start(above: Box<dyn Upstream>, halves: Halves, text: String) -> Result<Fed, Failure> {
-        let Halves { feed, mut drain } = halves;
-        let name = text.clone();
-        let feeder = thread::Builder::new().name("feed".into()).spawn(move || feed_all(above, feed, &name));
+    fn start(above: Box<dyn Upstream>, started: Started, text: String) -> Result<Fed, Failure> {
+        let Started { mut feeds, mut drains, control } = started;
+        let (Some(feed), Some(drain)) = (feeds.pop(), drains.pop()) else {
+            return Err(Failure::Unfit(format!("{text}: has no input or no output")));
+        };
+        let (name, stopped) = (text.clone(), Arc::clone(&control));
+        let feeder = thread::Builder::new().name("feed".into()).spawn(move || feed_all(above, feed, &*stopped, &name));
         match feeder {
-            Ok(feeder) => Ok(Fed { drain, feeder: Some(feeder), text, drained: 0 }),
+            Ok(feeder) => Ok(Fed { drain, control, feeder: Some(feeder), text, drained: 0 }),
             Err(error) => {
-                drain.break_off();
+                control.stop();
                 Err(Failure::Unfit(format!("cannot start a thread: {error}")))
             }
         }
@@ -306,32 +311,38 @@ impl Upstream for Fed {
 impl Drop for Fed {
     fn drop(&mut self) {
         // It wakes the feeder, whose next write finds no reader.
-        self.drain.break_off();
+        self.control.stop();
         let _ = self.fed();
     }
 }
 
-fn feed_all(mut above: Box<dyn Upstream>, mut feed: Box<dyn Feed>, text: &str) -> Result<(), Failure> {
-    let outcome = feed_until_end(&mut *above, &mut *feed, text);
-    match &outcome {
-        Ok(()) => feed.end(),
-        Err(_) => feed.break_off(),
+fn feed_all(
+    mut above: Box<dyn Upstream>,
+    mut feed: Box<dyn Feed>,
+    control: &dyn Control,
+    text: &str,
+) -> Result<(), Failure> {
+    let fed = feed_until_end(&mut *above, &mut *feed, text);
+    let outcome = fed.and_then(|fed| feed.end().map_err(|fault| failure(text, fed, fault)));
+    if outcome.is_err() {
+        control.stop();
     }
     outcome
 }
 
-fn feed_until_end(above: &mut dyn Upstream, feed: &mut dyn Feed, text: &str) -> Result<(), Failure> {
+/// Returns how many bytes were fed.
+fn feed_until_end(above: &mut dyn Upstream, feed: &mut dyn Feed, text: &str) -> Result<u64, Failure> {
     let mut buffer = vec![0; BUFFER];
     let mut fed_before = 0;
     loop {
         let count = above.pull(&mut buffer)?;
         if count == 0 {
-            return Ok(());
+            return Ok(fed_before);
         }
         let mut rest = &buffer[..count];
         while !rest.is_empty() {
             match feed.feed(rest).map_err(|fault| failure(text, fed_before, fault))? {
-                0 => return Ok(()),
+                0 => return Ok(fed_before),
                 fed => {
                     fed_before += fed as u64;
                     rest = &rest[fed..];

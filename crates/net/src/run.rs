@@ -4,6 +4,7 @@
 //! back-pressure is a function that has not returned yet. Who has been told `Flow::Enough` pushes no more, and has been
 //! told only after everything below was finished.
 
+mod abort;
 mod bell;
 mod build;
 mod count;
@@ -17,29 +18,36 @@ mod rewriter;
 mod sink;
 mod source;
 mod split;
+mod spool;
 mod team;
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use millstream_sys::inherited;
 
 use crate::catalogue::Catalogue;
-use crate::check::check;
+use crate::check::{Checked, check};
 use crate::chunk::Chunk;
 use crate::failure::Failure;
 use crate::files::check_standard;
 use crate::graph::{Case, Network, Target, Work};
 use crate::plan::{BUFFER_MIN, Options, Place, Plan};
 
+use abort::Abort;
 use bell::Bell;
-use build::Builder;
+use build::{Builder, First};
 use count::Counter;
 pub use count::StageCount;
 pub use pour::Pour;
 use sink::Files;
 use source::{Found, Source};
+use spool::Spools;
 
 /// Room that a rewriting transform always finds at the start of its output.
 pub const OUTPUT_MIN: usize = BUFFER_MIN;
@@ -68,6 +76,8 @@ trait Push: Send {
 pub struct Outcome {
     /// In the order of the nodes.
     pub stages: Vec<StageCount>,
+    /// From the first byte to the last.
+    pub wall: Duration,
 }
 
 /// What a network reads and writes in place of the files that it names.
@@ -94,14 +104,14 @@ pub fn run(network: &Network, catalogue: Catalogue<'_>, options: &Options) -> Re
 /// `millstream run` their bytes go through shared memory, on the strength of that.
 ///
 /// # Errors
-/// As [`run`].
+/// As [`run`]; and what every stage did until then, if the network had begun.
 pub fn run_as_process(
     network: &Network,
     catalogue: Catalogue<'_>,
     options: &Options,
     watch: &mut dyn FnMut(u64),
-) -> Result<Outcome, Failure> {
-    run_with(network, catalogue, options, &Ends { has_process: true, ..Ends::default() }, watch)
+) -> Result<Outcome, (Failure, Option<Outcome>)> {
+    counted(network, catalogue, options, &Ends { has_process: true, ..Ends::default() }, watch)
 }
 
 /// Runs a line over bytes in memory.
@@ -145,7 +155,7 @@ pub fn test(network: &Network, catalogue: Catalogue<'_>, case: &Case) -> Result<
                 ends.inputs.push((name, input.map(|(_, bytes)| bytes.clone()).unwrap_or_default()));
             }
             Work::Write(_) => outputs.push((name, Arc::default())),
-            Work::Transform(_) => {}
+            Work::Transform(_) | Work::Inlet { .. } | Work::Outlet { .. } => {}
         }
     }
     ends.outputs = outputs.iter().map(|(name, output)| (name.clone(), output.clone() as _)).collect();
@@ -171,7 +181,7 @@ fn excerpt(bytes: &[u8], from: usize) -> String {
 }
 
 fn taken(output: &Mutex<Vec<u8>>) -> Vec<u8> {
-    std::mem::take(&mut output.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    std::mem::take(&mut output.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 fn run_with(
@@ -181,55 +191,198 @@ fn run_with(
     ends: &Ends,
     watch: &mut dyn FnMut(u64),
 ) -> Result<Outcome, Failure> {
-    let mut checked = check(network, catalogue)?;
-    let plan = Plan::of(&checked, options)?;
+    counted(network, catalogue, options, ends, watch).map_err(|(failure, _)| failure)
+}
+
+/// The same, with what every stage did up to a failure of a network that had begun.
+fn counted(
+    network: &Network,
+    catalogue: Catalogue<'_>,
+    options: &Options,
+    ends: &Ends,
+    watch: &mut dyn FnMut(u64),
+) -> Result<Outcome, (Failure, Option<Outcome>)> {
+    let unfit = |failure| (failure, None);
+    let mut checked = check(network, catalogue).map_err(unfit)?;
+    let plan = Plan::of(&checked, options).map_err(unfit)?;
     if ends.inputs.is_empty() && ends.outputs.is_empty() {
-        check_standard(network)?;
+        check_standard(network).map_err(unfit)?;
     }
     let counters: Vec<Arc<Counter>> = network.nodes.iter().map(|_| Arc::default()).collect();
-    // The thread that reads must not take the locks of the pipe's library then, as it does to feed a command or a FIFO.
-    let may_promise_input = ends.has_process && !plan.places.contains(&Place::Elsewhere) && !pipes::are_in(network);
-    // Every file is opened before the first byte moves.
-    let mut sources = Vec::new();
-    for &place in &checked.sources {
-        sources.push((place, Source::open(&network.nodes[place], ends, may_promise_input, &counters[place])?));
+    let start = Instant::now();
+    let run = Run { network, catalogue, ends, plan: &plan, counters: &counters };
+    let moved = run.all(&mut checked, watch);
+    let wall = start.elapsed();
+    let stages = counters.iter().enumerate().map(|(place, counter)| {
+        let is_command = plan.places[place] == Place::Elsewhere;
+        counter.of(network, place, is_command)
+    });
+    let stages = stages.collect();
+    let outcome = Outcome { stages, wall };
+    match moved {
+        Ok(()) => Ok(outcome),
+        Err(failure) => Err((failure, Some(outcome))),
     }
-    // Between a source that may sleep for ever and threads that may want no more.
-    let is_bell_needed = plan.threads > 1 && sources.iter().any(|(_, source)| source.is_slow());
-    let mut bell = is_bell_needed.then(Bell::new).transpose().map_err(no_bell)?;
-    let files = Files::default();
-    let mut builder = Builder {
-        plan: &plan,
-        catalogue,
-        counters: &counters,
-        ends,
-        files: &files,
-        rope: bell.as_ref().map(Bell::rope),
-        shared: Vec::new(),
-    };
-    let mut firsts = Vec::new();
-    for (place, source) in &sources {
-        let is_shareable = source.regular().is_some();
-        firsts.push(builder.first(*place, is_shareable, &mut checked)?);
-    }
-    drop(builder);
-    files.make_missing()?;
-    let (mut chunk, mut read) = (Chunk::of(plan.buffer_bytes), 0);
-    for ((_, source), (groups, first)) in sources.iter_mut().zip(&mut firsts) {
-        if let (false, Some(file)) = (groups.is_empty(), source.regular()) {
-            let before = read;
-            team::run(&file, std::mem::take(groups), &mut **first, plan.buffer_bytes, &mut |bytes| {
-                read = before + bytes;
-                watch(read);
-            })?;
-            continue;
+}
+
+/// What a run is made of.
+struct Run<'a> {
+    network: &'a Network,
+    catalogue: Catalogue<'a>,
+    ends: &'a Ends,
+    plan: &'a Plan,
+    counters: &'a [Arc<Counter>],
+}
+
+/// A source with what it feeds.
+struct Lane {
+    source: Source,
+    first: First,
+    bell: Option<Bell>,
+}
+
+impl<'a> Run<'a> {
+    fn all(&self, checked: &mut Checked<'_>, watch: &mut dyn FnMut(u64)) -> Result<(), Failure> {
+        let Run { network, ends, plan, counters, .. } = self;
+        // The thread that reads must not take the locks of the pipe's library then, as it does to feed a command or a FIFO.
+        let may_promise_input = ends.has_process && !plan.places.contains(&Place::Elsewhere) && !pipes::are_in(network);
+        // Every file is opened before the first byte moves.
+        let mut sources = Vec::new();
+        for &place in &checked.sources {
+            sources.push((place, Source::open(&network.nodes[place], ends, may_promise_input, &counters[place])?));
         }
-        let mut flow = Flow::More;
+        // Between a source that may sleep for ever and threads that may want no more.
+        let is_bell_needed = plan.threads > 1 && sources.iter().any(|(_, source)| source.is_slow());
+        let (mut bells, rope) = match is_bell_needed {
+            true => bell::bells(sources.len()).map(|(bells, rope)| (bells, Some(rope))).map_err(no_bell)?,
+            false => (Vec::new(), None),
+        };
+        let (files, abort, spools) = (Files::default(), Abort::new(rope), Spools::default());
+        let lanes = self.lanes(sources, &mut bells, &files, &abort, &spools, checked);
+        let moved = lanes.and_then(|lanes| match checked.is_concurrent {
+            true => at_the_same_time(lanes, plan.buffer_bytes, &abort, watch),
+            false => one_after_the_other(lanes, plan.buffer_bytes, &abort, watch),
+        });
+        // What was started has ended then.
+        spools.join();
+        moved.map_err(|failure| abort.first(failure))?;
+        abort.outcome()?;
+        files.keep()
+    }
+
+    fn lanes(
+        &self,
+        sources: Vec<(usize, Source)>,
+        bells: &mut Vec<Bell>,
+        files: &Files,
+        abort: &Abort,
+        spools: &Spools,
+        checked: &mut Checked<'_>,
+    ) -> Result<Vec<Lane>, Failure> {
+        let Run { catalogue, ends, plan, counters, .. } = *self;
+        let (shared, inputs) = (Vec::new(), Vec::new());
+        let mut builder = Builder { plan, catalogue, counters, ends, files, abort, spools, shared, inputs };
+        let mut lanes = Vec::new();
+        for (place, source) in sources {
+            let is_shareable = source.regular().is_some();
+            // Told before what was built is dropped: it may wait for what was not.
+            let first = builder.first(place, is_shareable, checked).map_err(|failure| abort.fail(failure))?;
+            lanes.push(Lane { source, first, bell: bells.pop() });
+        }
+        drop(builder);
+        files.make_missing().map_err(|failure| abort.fail(failure))?;
+        Ok(lanes)
+    }
+}
+
+/// Each source runs to its end before the next begins.
+fn one_after_the_other(
+    mut lanes: Vec<Lane>,
+    buffer_bytes: usize,
+    abort: &Abort,
+    watch: &mut dyn FnMut(u64),
+) -> Result<(), Failure> {
+    let (mut chunk, mut read) = (Chunk::of(buffer_bytes), 0);
+    for lane in &mut lanes {
+        let before = read;
+        let driven = lane.drive(&mut chunk, buffer_bytes, abort, &mut |bytes| {
+            read = before + bytes;
+            watch(read);
+        });
+        // Before what has not ended is stopped, which must not seem to have failed by itself.
+        driven.map_err(|failure| abort.fail(failure))?;
+    }
+    Ok(())
+}
+
+/// How often bytes are told of that other threads have read.
+const WATCHED: Duration = Duration::from_millis(50);
+
+/// Each source in a thread of its own.
+fn at_the_same_time(
+    lanes: Vec<Lane>,
+    buffer_bytes: usize,
+    abort: &Abort,
+    watch: &mut dyn FnMut(u64),
+) -> Result<(), Failure> {
+    let lanes: Vec<(Mutex<Option<Lane>>, AtomicU64)> =
+        lanes.into_iter().map(|lane| (Mutex::new(Some(lane)), AtomicU64::new(0))).collect();
+    let all_read = || lanes.iter().map(|(_, read)| read.load(Relaxed)).sum();
+    let (done, is_done) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        for (lane, read) in &lanes {
+            let done = done.clone();
+            let thread = thread::Builder::new().spawn_scoped(scope, move || {
+                // Hangs up when this thread is at its end.
+                let _done = done;
+                let Some(mut lane) = lane.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+                let driven = lane.drive(&mut Chunk::of(buffer_bytes), buffer_bytes, abort, &mut |bytes| {
+                    read.store(bytes, Relaxed);
+                });
+                // Before what has not ended is stopped, which must not seem to have failed by itself.
+                if let Err(failure) = driven {
+                    abort.fail(failure);
+                }
+            });
+            if let Err(error) = thread {
+                abort.fail(Failure::Unfit(format!("cannot start a thread: {error}; allow fewer")));
+            }
+        }
+        drop(done);
+        let mut told = 0;
+        while is_done.recv_timeout(WATCHED) == Err(RecvTimeoutError::Timeout) {
+            let bytes = all_read();
+            if std::mem::replace(&mut told, bytes) != bytes {
+                watch(bytes);
+            }
+        }
+    });
+    watch(all_read());
+    abort.outcome()
+}
+
+impl Lane {
+    /// Brings all of the source into what it feeds. `watch` gets the number of bytes read.
+    fn drive(
+        &mut self,
+        chunk: &mut Chunk,
+        buffer_bytes: usize,
+        abort: &Abort,
+        watch: &mut dyn FnMut(u64),
+    ) -> Result<(), Failure> {
+        let Lane { source, first: (groups, first), bell } = self;
+        if let (false, Some(file)) = (groups.is_empty(), source.regular()) {
+            return team::run(&file, std::mem::take(groups), &mut **first, buffer_bytes, watch);
+        }
+        let (mut flow, mut read) = (Flow::More, 0);
         while flow == Flow::More {
-            flow = match source.fill(&mut chunk, bell.as_mut())? {
+            if abort.is_set() {
+                return abort.outcome();
+            }
+            flow = match source.fill(chunk, bell.as_mut())? {
                 Found::Bytes => {
                     read += chunk.len() as u64;
-                    let flow = first.push(&mut chunk)?;
+                    let flow = first.push(chunk)?;
                     watch(read);
                     flow
                 }
@@ -237,15 +390,8 @@ fn run_with(
                 Found::End => break,
             };
         }
-        if flow == Flow::More {
-            first.finish()?;
-        }
+        if flow == Flow::More { first.finish() } else { Ok(()) }
     }
-    // Threads that nobody waits for any more have ended then.
-    drop(firsts);
-    files.keep()?;
-    let stages = network.nodes.iter().zip(&counters).map(|(node, counter)| counter.of(node)).collect();
-    Ok(Outcome { stages })
 }
 
 fn no_bell(error: std::io::Error) -> Failure {

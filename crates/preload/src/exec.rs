@@ -18,7 +18,7 @@ use millstream_sys::{raw, settings};
 use crate::descriptor::borrow;
 use crate::glibc::{self, Behind};
 use crate::start::rest_of;
-use crate::{counted, joined, pipes, tools};
+use crate::{counted, joined, lines, pipes, tools};
 
 type Strings = *const *const c_char;
 
@@ -229,12 +229,17 @@ unsafe fn is_better_off_in_path(name: *const c_char, arguments: Strings, descrip
     path.is_some_and(|path| unsafe { is_better_off(path.as_ptr(), arguments, descriptors) })
 }
 
-/// Whether its name alone tells that. A run that counts wants the library in every program.
+/// Whether the run has a use for the library in every program that can load it.
+pub(crate) fn wants_every_program() -> bool {
+    counted::is_wanted() || lines::are_wanted()
+}
+
+/// Whether its name alone tells that.
 ///
 /// # Safety
 /// `path` is a C string, `arguments` null or a null-terminated list of such.
 unsafe fn is_known_to_be_better_off(path: *const c_char, arguments: Strings, descriptors: Descriptors) -> bool {
-    if counted::is_wanted() {
+    if wants_every_program() {
         return false;
     }
     // SAFETY: the caller's promise.
@@ -261,8 +266,8 @@ fn prepare_for(kind: Kind, descriptors: Descriptors) -> bool {
 fn is_better_off_as(kind: Kind, descriptors: Descriptors) -> bool {
     match kind {
         Kind::Foreign => true,
-        // The library counts what it moves, or moves it.
-        Kind::Leaf if counted::is_wanted() => false,
+        // The library counts what it moves, has it flush, or moves the bytes itself.
+        Kind::Leaf if wants_every_program() => false,
         Kind::Leaf if joined::is_wanted() => descriptors == Descriptors::Ours && !(0..2).any(tools::is_pipe),
         Kind::Leaf => true,
         Kind::Threaded | Kind::Other => false,

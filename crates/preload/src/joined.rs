@@ -17,6 +17,7 @@ mod brief;
 mod calls;
 mod confined;
 mod contention;
+mod decoded;
 mod end;
 mod faults;
 mod guard;
@@ -121,6 +122,13 @@ pub(crate) fn has_pipe() {
     }
 }
 
+/// The process has made a pipe, but as shells do, which give both ends to others.
+pub(crate) fn has_pipe_for_others() {
+    if IS_WANTED.load(Relaxed) {
+        calls::expect();
+    }
+}
+
 /// Whether less than a page waits in a pipe, but something: a shell has written a line into it, and is about to leave. A program that
 /// writes much cannot have begun so early, or has written whole pages.
 pub(crate) fn has_some_bytes(fd: c_int) -> bool {
@@ -210,9 +218,12 @@ fn leave_if_not_alone(end: &End) {
 
 fn begin_as_child() {
     let _held = Held::all();
-    forget_parents();
-    // What it begins from now on is its own.
-    mark_own_process();
+    // Another thread may have been here.
+    if !is_own_process() {
+        forget_parents();
+        // What it begins from now on is its own.
+        mark_own_process();
+    }
 }
 
 /// In a forked child: the memory of its parent's pipes is not there.
@@ -233,7 +244,7 @@ fn forget_parents() {
 /// With a bell, of a promised end, it may return [`promised::RUNG`] instead of sleeping.
 #[inline(never)]
 fn read_input(fd: c_int, buffer: *mut u8, len: usize, bell: Option<c_int>) -> isize {
-    match READER.uses.during(|| read_joined(fd, buffer, len, bell)) {
+    match READER.call(|| read_joined(fd, buffer, len, bell)) {
         Some(moved) => moved,
         None if leave_to_threads(&READER) => read_from_kernel(fd, buffer, len),
         None => kernel::EMFILE,
@@ -247,7 +258,9 @@ fn leave_to_threads(end: &'static End) -> bool {
         begin_as_child();
         return true;
     }
-    retreat::because_of(end, Fate::Threads);
+    if end.slot().is_some() {
+        retreat::because_of(end, Fate::Threads);
+    }
     let is_left = retreat::follow(end);
     let _held = Held::all();
     if is_left && end.stage() != Stage::Ring {
@@ -284,7 +297,7 @@ fn read_joined(fd: c_int, buffer: *mut u8, len: usize, bell: Option<c_int>) -> i
 
 #[inline(never)]
 fn write_output(fd: c_int, buffer: *const u8, len: usize) -> isize {
-    match WRITER.uses.during(|| write_joined(fd, buffer, len)) {
+    match WRITER.call(|| write_joined(fd, buffer, len)) {
         Some(moved) => moved,
         None if leave_to_threads(&WRITER) => write_to_kernel(fd, buffer, len),
         None => kernel::EMFILE,
@@ -299,7 +312,7 @@ fn advance_writer(len: usize) {
         // Of no bytes: it tells nothing of what is to come, and Perl ends each of its writes with one.
         _ if len == 0 => {}
         (Stage::Counted, _) if WRITER.is_due() => meet::offer(),
-        (Stage::Offers, Some(slot)) if meet::is_accepted(slot) => meet::want(slot),
+        (Stage::Offers, Some(slot)) if meet::is_accepted(slot) && WRITER.may_try() => meet::want(slot),
         (Stage::Offers, _) if WRITER.is_due() => meet::look_after_offer(),
         (Stage::Wants, Some(slot)) if WRITER.is_due() => meet::prove(&WRITER, slot),
         _ => {}

@@ -1,9 +1,10 @@
 //! The library that `millstream run` puts into every dynamically linked program of its tree.
 //!
 //! It stands in front of a few functions of the C library. It makes pipes large as they are created ([`pipes`]) and
-//! keeps itself out of programs that have no use for it ([`exec`]). Two more parts are switched on by the run's settings:
-//! one counts what passes through pipes ([`counted`]), one moves bytes through shared memory (`joined`). Nothing else about
-//! the program may change: return values, errno, cancellation and signals are those of the function behind.
+//! keeps itself out of programs that have no use for it ([`exec`]). Three more parts are switched on by the run's settings:
+//! one counts what passes through pipes ([`counted`]), one moves bytes through shared memory (`joined`), one has stdio
+//! flush at line ends ([`lines`]). Nothing else about the program may change: return values, errno, cancellation and
+//! signals are those of the function behind.
 //!
 //! The rules for code in here:
 //!
@@ -30,6 +31,7 @@ mod exec;
 mod glibc;
 #[cfg_attr(not(target_arch = "x86_64"), path = "kernel_only.rs")]
 mod joined;
+mod lines;
 mod memory;
 mod names;
 mod pipes;

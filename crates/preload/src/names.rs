@@ -173,28 +173,38 @@ pub(crate) struct CLibrary {
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn c_library() -> Option<CLibrary> {
-    const PT_LOAD: u64 = 1;
-    const EXECUTABLE: u64 = 1 << 32;
     const PT_GNU_RELRO: u64 = 0x6474_e552;
     const PAGE: usize = 4096;
     // A program may have a copy, which glibc does not use: only the libraries behind this one are looked at.
     let (base, table) =
         libraries_from(own_entry()?.next).find_map(|names| Some((names.base, names.place(c"_IO_file_jumps")?)))?;
-    // SAFETY: the file header of glibc, which is mapped at its beginning, and the table of its segments (`elf(5)`).
-    let word = |at: usize| unsafe { (at as *const u64).read_unaligned() };
-    let (headers, count) = (base + word(base + 32) as usize, (word(base + 56) & 0xffff) as usize);
-    // Type in the lower half, access in the upper.
-    let segment = |kind: u64| {
-        let at = (0..count)
-            .map(|index| headers + index * 56)
-            .find(|&at| word(at) & kind == kind && word(at) as u32 == kind as u32)?;
-        let start = base + word(at + 16) as usize;
-        Some(start..start + word(at + 40) as usize)
-    };
-    let (protected, code) = (segment(PT_GNU_RELRO)?, segment(PT_LOAD | EXECUTABLE)?);
+    let (protected, code) = (segment(base, PT_GNU_RELRO)?, segment(base, CODE)?);
     // As the loader rounds it.
     let protected = protected.start & !(PAGE - 1)..protected.end & !(PAGE - 1);
     protected.contains(&table).then_some(CLibrary { table, protected, code })
+}
+
+/// Where the code of this library is.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn own_code() -> Option<Range<usize>> {
+    segment(own_entry()?.base, CODE)
+}
+
+/// Kind and access of a segment: `PT_LOAD`, executable.
+#[cfg(target_arch = "x86_64")]
+const CODE: u64 = 1 | 1 << 32;
+
+/// A segment of the library at `base`; access in the upper half of the kind.
+#[cfg(target_arch = "x86_64")]
+fn segment(base: usize, kind: u64) -> Option<Range<usize>> {
+    // SAFETY: the file header of a library, which is mapped at its beginning, and the table of its segments (`elf(5)`).
+    let word = |at: usize| unsafe { (at as *const u64).read_unaligned() };
+    let (headers, count) = (base + word(base + 32) as usize, (word(base + 56) & 0xffff) as usize);
+    let at = (0..count)
+        .map(|index| headers + index * 56)
+        .find(|&at| word(at) & kind == kind && word(at) as u32 == kind as u32)?;
+    let start = base + word(at + 16) as usize;
+    Some(start..start + word(at + 40) as usize)
 }
 
 /// Whether an address is in the program itself, and in no library.

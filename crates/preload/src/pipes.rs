@@ -16,7 +16,7 @@ use millstream_sys::{pipe, raw};
 
 use crate::descriptor::borrow;
 use crate::glibc::{self, Behind};
-use crate::{counted, joined, quota};
+use crate::{counted, joined, lines, quota};
 
 /// [`Sizing::bytes`]; 0, that is hands off, until the start and when there are no settings.
 static PIPE_BYTES: AtomicU64 = AtomicU64::new(0);
@@ -59,6 +59,8 @@ pub unsafe extern "C" fn pipe2(ends: *mut [c_int; 2], flags: c_int) -> c_int {
         joined::expect_starts();
         if is_for_itself(flags) {
             joined::has_pipe();
+        } else {
+            joined::has_pipe_for_others();
         }
         // Where the user has said how large pipes are to be, all are.
         if !is_for_itself(flags) || IS_CHOSEN.load(Relaxed) {
@@ -86,6 +88,8 @@ pub unsafe extern "C-unwind" fn popen(command: *const c_char, mode: *const c_cha
         let fd = unsafe { glibc::fileno(stream) };
         enlarge_new(fd);
         record(fd, Origin::Popen);
+        // SAFETY: glibc has read the same string.
+        unsafe { lines::flush_new(stream, mode) };
         joined::has_pipe();
     }
     stream

@@ -4,7 +4,7 @@ use core::ffi::{CStr, c_char};
 
 use millstream_sys::settings::{self, Settings};
 
-use crate::{counted, glibc, joined, names, pipes};
+use crate::{counted, glibc, joined, lines, names, pipes};
 
 // SAFETY: the loader calls the functions of this section once, before the program's own code. The function takes no
 // arguments, because only glibc passes any.
@@ -19,6 +19,7 @@ extern "C" fn start() {
     let Some(settings) = (unsafe { settings_in(glibc::environment()) }) else { return };
     names::start();
     counted::start(&settings);
+    lines::start(&settings);
     pipes::start(&settings.sizing);
     joined::start(&settings);
 }

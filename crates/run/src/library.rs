@@ -10,7 +10,7 @@ pub fn gets_library(kind: Kind, settings: &Settings<'_>) -> bool {
     let has_pipe = || machine::standing_ends().into_iter().any(|end| pipe::identity(end).is_some());
     match kind {
         Kind::Foreign => false,
-        Kind::Leaf => settings.ledger.is_some() || settings.ring.is_some() && has_pipe(),
+        Kind::Leaf => settings.ledger.is_some() || settings.flushes_lines || settings.ring.is_some() && has_pipe(),
         Kind::Threaded | Kind::Other => true,
     }
 }

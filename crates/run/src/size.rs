@@ -49,7 +49,7 @@ impl Plan {
 
     /// What the programs of the run are told.
     pub fn settings<'a>(&self, ledger: Option<LedgerAddress<'a>>, ring: Option<Ring>) -> Settings<'a> {
-        Settings { sizing: self.0, ledger, ring }
+        Settings { sizing: self.0, flushes_lines: false, ledger, ring }
     }
 
     /// Pipes that were on the standard input and output before us. Others may have chosen their size: then it stays.

@@ -2,9 +2,11 @@
 #![allow(unsafe_code)]
 
 use std::process::Command;
+use std::vec::Vec;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fd::BorrowedFd;
+use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::io::FdFlags;
 
 use crate::Errno;
 use crate::transfer::Access;
@@ -21,6 +23,22 @@ pub fn die_with_this_thread(command: &mut Command) {
     // SAFETY: two system calls; nothing is allocated, no lock is taken.
     unsafe {
         command.pre_exec(ask);
+    }
+}
+
+/// Has the program that `command` starts inherit these descriptors under their numbers, and no other program. They are closed here
+/// with `command`.
+pub fn inherit(command: &mut Command, descriptors: Vec<OwnedFd>) {
+    use std::os::unix::process::CommandExt;
+    let keep = move || {
+        for descriptor in &descriptors {
+            rustix::io::fcntl_setfd(descriptor, FdFlags::empty())?;
+        }
+        Ok(())
+    };
+    // SAFETY: system calls; nothing is allocated, no lock is taken.
+    unsafe {
+        command.pre_exec(keep);
     }
 }
 
@@ -58,6 +76,25 @@ mod tests {
         // Ends when the child is gone, whose output this is.
         held.read_to_string(&mut String::new()).unwrap();
         assert!(!child.wait().unwrap().success());
+    }
+
+    #[test]
+    fn only_the_child_inherits_a_descriptor() {
+        use rustix::fd::AsRawFd;
+        let _guard = crate::children::some();
+        let (reader, given) = std::io::pipe().unwrap();
+        let number = given.as_raw_fd();
+        let script = std::format!("[ -e /dev/fd/{number} ] && echo there >/dev/fd/{number}");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]);
+        inherit(&mut command, std::vec![given.into()]);
+        assert!(command.status().unwrap().success());
+        // The same number leads nowhere in a program that was started without it.
+        assert!(!Command::new("sh").args(["-c", &script]).stderr(Stdio::null()).status().unwrap().success());
+        drop(command);
+        let mut said = String::new();
+        { reader }.read_to_string(&mut said).unwrap();
+        assert_eq!(said, "there\n");
     }
 
     #[test]

@@ -235,6 +235,12 @@ mod trial {
             allowed(k::__NR_rt_sigtimedwait, [time_at, 0, time_at, 8, 0, 0])?;
             let own = crate::own_pid() as usize;
             let thread = allowed(k::__NR_gettid, [0; 6])? as usize;
+            // Of processes with threads only, and where it is refused such a process is not attached.
+            let piece = [at, 8];
+            // SAFETY: from a variable onto itself.
+            unsafe {
+                any(k::__NR_process_vm_readv, [own, piece.as_ptr() as usize, 1, piece.as_ptr() as usize, 1, 0]);
+            }
             // Signal 0 is none.
             allowed(k::__NR_rt_tgsigqueueinfo, [own, thread, 0, at, 0, 0])?;
             allowed(k::__NR_kill, [own, 0, 0, 0, 0, 0])?;

@@ -95,6 +95,8 @@ pub mod signals;
 #[cfg(feature = "std")]
 pub mod socket;
 #[cfg(feature = "std")]
+pub mod terminal;
+#[cfg(feature = "std")]
 pub mod transfer;
 #[cfg(feature = "std")]
 pub mod tripwire;

@@ -10,7 +10,7 @@ use core::mem::MaybeUninit;
 
 use linux_raw_sys::general::{
     __NR_execve, __NR_exit_group, __NR_fcntl, __NR_getpid, __NR_newfstatat, __NR_openat, __NR_pipe2,
-    __NR_rt_sigprocmask, AT_EMPTY_PATH, AT_FDCWD, S_IFCHR, S_IFMT, S_IFREG, SIG_BLOCK, SIG_SETMASK, stat,
+    __NR_rt_sigprocmask, AT_EMPTY_PATH, AT_FDCWD, S_IFCHR, S_IFMT, S_IFREG, SIG_BLOCK, SIG_SETMASK, SIG_UNBLOCK, stat,
 };
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::fs::OFlags;
@@ -180,6 +180,11 @@ pub fn process() -> u32 {
 /// Blocks the signals in `set` for this thread and returns what was blocked.
 pub fn block_signals(set: u64) -> u64 {
     change_mask(SIG_BLOCK, set)
+}
+
+/// Lets these signals of this thread in. Returns what was blocked before.
+pub fn unblock_signals(set: u64) -> u64 {
+    change_mask(SIG_UNBLOCK, set)
 }
 
 /// Blocks these signals for this thread and no others.

@@ -1,7 +1,7 @@
 //! What `millstream run` tells every program of its tree, in one environment variable.
 //!
 //! The variable is read by the library inside each program as it starts, so its form is part of the agreement between
-//! the two: `3:SIZE:CHOSEN:RESERVE:EXEMPT`; then `:TOKEN:LEDGER` in a run that counts; then
+//! the two: `4:SIZE:CHOSEN:RESERVE:EXEMPT:LINES`; then `:TOKEN:LEDGER` in a run that counts; then
 //! `:AFTER:FIRST:NAMESPACE:TICKS:BIRTH:FILTERS` and six times `:OLDER` in one whose pipes may go through shared memory, see
 //! [`Ring`] (it counts if LEDGER is not empty). The token is in hexadecimal, LEDGER a path, all else numbers in decimal. The first field is the version; a
 //! library that does not know it leaves every pipe alone.
@@ -20,7 +20,7 @@ pub const ENTRY: &[u8] = b"MILLSTREAM_RUN=";
 /// The file name of the library that a run preloads.
 pub const LIBRARY: &str = "libmillstream_preload.so";
 
-const VERSION: u64 = 3;
+const VERSION: u64 = 4;
 
 /// Whether a path ends in the name of a library of ours. Other builds, which an outer run may have, call theirs
 /// `libmillstream_ring.so` and the like.
@@ -34,6 +34,8 @@ pub fn is_library(path: &[u8]) -> bool {
 pub struct Settings<'a> {
     /// How large they are.
     pub sizing: Sizing,
+    /// Streams of stdio are flushed at line ends.
+    pub flushes_lines: bool,
     /// Where to count what passes, if the run counts.
     pub ledger: Option<LedgerAddress<'a>>,
     /// What programs must know that move the bytes of pipes through shared memory, if the run has such. With a ledger both have
@@ -104,9 +106,9 @@ impl<'a> Settings<'a> {
     /// Reads what [`Display`](fmt::Display) wrote; `None` if it is anything else.
     pub fn parse(value: &'a CStr) -> Option<Settings<'a>> {
         let (version, rest) = number(value.to_bytes(), 10)?;
-        let ([bytes, is_chosen, reserve, is_exempt], rest) = numbers(rest)?;
+        let ([bytes, is_chosen, reserve, is_exempt, flushes_lines], rest) = numbers(rest)?;
         let sizing = Sizing { bytes, is_chosen: is_chosen != 0, reserve, is_exempt: is_exempt != 0 };
-        let mut settings = Settings { sizing, ledger: None, ring: None };
+        let mut settings = Settings { sizing, flushes_lines: flushes_lines != 0, ledger: None, ring: None };
         if !rest.is_empty() {
             let (token, rest) = number(after_colon(rest)?, 16)?;
             let rest = after_colon(rest)?;
@@ -122,7 +124,8 @@ impl<'a> Settings<'a> {
 impl fmt::Display for Settings<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Sizing { bytes, is_chosen, reserve, is_exempt } = self.sizing;
-        write!(f, "{VERSION}:{bytes}:{}:{reserve}:{}", u8::from(is_chosen), u8::from(is_exempt))?;
+        let [is_chosen, is_exempt, flushes_lines] = [is_chosen, is_exempt, self.flushes_lines].map(u8::from);
+        write!(f, "{VERSION}:{bytes}:{is_chosen}:{reserve}:{is_exempt}:{flushes_lines}")?;
         let token = self.ledger.map(|ledger| ledger.token).or(self.ring.map(|ring| ring.token));
         let Some(token) = token else { return Ok(()) };
         write!(f, ":{token:x}:")?;
@@ -203,16 +206,23 @@ mod tests {
     #[test]
     fn what_is_written_is_read_back() {
         for settings in [
-            Settings { sizing: SIZING, ledger: None, ring: None },
-            Settings { sizing: Sizing { is_exempt: true, reserve: u64::MAX, ..SIZING }, ledger: None, ring: None },
+            Settings { sizing: SIZING, flushes_lines: false, ledger: None, ring: None },
+            Settings {
+                sizing: Sizing { is_exempt: true, reserve: u64::MAX, ..SIZING },
+                flushes_lines: true,
+                ledger: None,
+                ring: None,
+            },
             Settings {
                 sizing: Sizing::default(),
+                flushes_lines: false,
                 ledger: Some(LedgerAddress { token: u64::MAX, path: b"/proc/1/fd/3" }),
                 ring: None,
             },
-            Settings { sizing: SIZING, ledger: None, ring: Some(RING) },
+            Settings { sizing: SIZING, flushes_lines: true, ledger: None, ring: Some(RING) },
             Settings {
                 sizing: SIZING,
+                flushes_lines: false,
                 ledger: Some(LedgerAddress { token: 0xabc, path: b"/proc/12/fd/3" }),
                 ring: Some(RING),
             },
@@ -243,25 +253,27 @@ mod tests {
         for text in [
             c"",
             c"2",
-            c"3:",
-            c"3:5",
-            c"3:5:0:6",
+            c"3:5:0:6:0",
+            c"4:",
+            c"4:5",
+            c"4:5:0:6",
+            c"4:5:0:6:0",
             c"1:5:0:6:0",
             c"1:5:6",
-            c"3:5:0:6:0:",
-            c"3:5:0:6:0:7",
-            c"3:5:0:6:0:x:/p",
-            c"3:5:0:6:0:r",
-            c"3:5:0:6:0:r:",
-            c"3:5:0:6:0:r7:/p",
-            c"3:5:0:6:0:7:/p:1:2:3",
-            c"3:5:0:6:0:7:/p:1:2:3:4:5:6:7:8:9:10:x",
-            c"3:5:0:6:0:7:/p:1:2:3:4:99999999999:6:7:8:9:10:11",
-            c"3:-5:0:6:0",
-            c"3:5:0:6:0 ",
-            c"3::0:6:0",
-            c"3:5:0:6:0:11111111111111111:/p",
-            c"3:99999999999999999999:0:6:0",
+            c"4:5:0:6:0:1:",
+            c"4:5:0:6:0:1:7",
+            c"4:5:0:6:0:1:x:/p",
+            c"4:5:0:6:0:1:r",
+            c"4:5:0:6:0:1:r:",
+            c"4:5:0:6:0:1:r7:/p",
+            c"4:5:0:6:0:1:7:/p:1:2:3",
+            c"4:5:0:6:0:1:7:/p:1:2:3:4:5:6:7:8:9:10:x",
+            c"4:5:0:6:0:1:7:/p:1:2:3:4:99999999999:6:7:8:9:10:11",
+            c"4:-5:0:6:0:1",
+            c"4:5:0:6:0:1 ",
+            c"4::0:6:0",
+            c"4:5:0:6:0:1:11111111111111111:/p",
+            c"4:99999999999999999999:0:6:0",
         ] {
             assert_eq!(Settings::parse(text), None, "{text:?}");
         }

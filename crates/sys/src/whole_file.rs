@@ -26,6 +26,19 @@ pub struct WholeFile {
     permissions: Permissions,
 }
 
+/// A file without a name in this directory, to read and write, that goes with its last descriptor.
+///
+/// # Errors
+/// Those of `open(2)` and, where the file system cannot make a file without a name, of `unlink(2)`.
+pub fn nameless_in(directory: &Path) -> io::Result<File> {
+    let made = new_file().read(true).custom_flags(libc::O_TMPFILE).open(directory);
+    made.or_else(|_| {
+        let temporary = temporary_name(&directory.join("spool"))?;
+        let file = new_file().read(true).create_new(true).open(&temporary)?;
+        std::fs::remove_file(&temporary).map(|()| file)
+    })
+}
+
 impl WholeFile {
     /// Begins a new content for the file at `path`, which may not exist yet. Of a symbolic link the file that it leads to is
     /// meant. A file that exists keeps its owner, group, permissions, access control list and attributes, but not set-user-id and its

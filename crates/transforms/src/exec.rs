@@ -1,4 +1,4 @@
-//! A command as a transform: another process, between two pipes.
+//! A command as a transform: another process, between pipes.
 //!
 //! ```text
 //!   the stage before ──▶ feed ──▶ pipe ──▶ command ──▶ pipe ──▶ drain ──▶ the stage behind
@@ -6,17 +6,21 @@
 //!                                            ╰──▶ our stderr, and its last words for the error
 //! ```
 //!
-//! Feed and drain run in threads of their own, so neither waits for the other, however the command reads and writes. The
-//! command is reaped by the drain, which sees its end; whichever half learns first that the network has failed kills it.
+//! Feeds and drains run in threads of their own, so none waits for another, however the command reads and writes. The command is
+//! reaped by the drain that sees its end; a thread that learns that the network has failed kills it.
+//!
+//! A named input or output is a further pipe that the command inherits, and its name in the command's words is replaced by
+//! `/dev/fd/N`. No other process inherits it, and nothing has to be removed.
 
 mod running;
 
 use std::io::{ErrorKind, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::AcqRel, Ordering::Acquire};
 
-use millstream_net::{Data, Drain, Entry, Export, Fault, Feed, Halves, Stage};
+use millstream_net::{Data, Drain, Ends, Entry, Export, Fault, Feed, Stage, Started, names};
 use millstream_pipe::{Builder, Reader, Writer};
 use millstream_sys::child;
 use millstream_sys::transfer::Access;
@@ -34,19 +38,22 @@ pub(crate) static EXEC: Entry = Entry {
     build: |arguments| match arguments {
         [] => Err("COMMAND is missing".into()),
         [name, ..] if name.is_empty() => Err("the name of the command is empty".into()),
-        words => Ok(Stage::exported(Exec::new(words.to_vec(), in_words))),
+        words => Ok(Stage::exported(Exec { names_ends: true, ..Exec::new(words.to_vec(), in_words) })),
     },
 };
 
+#[derive(Clone)]
 pub(crate) struct Exec {
     words: Vec<String>,
     told: Told,
+    /// Whether the words may have names of inputs and outputs.
+    names_ends: bool,
 }
 
 impl Exec {
     /// The words of the command, of which there is at least one.
     pub(crate) fn new(words: Vec<String>, told: Told) -> Exec {
-        Exec { words, told }
+        Exec { words, told, names_ends: false }
     }
 }
 
@@ -54,25 +61,84 @@ impl Exec {
 const CAPACITY: usize = 512 << 10;
 
 impl Export for Exec {
-    fn start(self: Box<Self>) -> Result<Halves, Fault> {
-        let no_pipe = |error: std::io::Error| Fault::new(format!("cannot make a pipe: {error}"));
-        let (stdin, writer) = Builder::new().capacity(CAPACITY).create().map_err(no_pipe)?;
-        let (reader, stdout) = Builder::new().capacity(CAPACITY).create().map_err(no_pipe)?;
-        // Only our end: the command gets a description of its own.
-        writer.set_nonblocking(true).map_err(no_pipe)?;
-        let mut command = Command::new(&self.words[0]);
-        command.args(&self.words[1..]).stderr(Stdio::piped());
-        command.stdin(stdin.into_fd().map_err(no_pipe)?).stdout(stdout.into_fd().map_err(no_pipe)?);
+    fn has_named_ends(&self) -> bool {
+        self.names_ends
+    }
+
+    fn start(self: Box<Self>, ends: &Ends) -> Result<Started, Fault> {
+        let pipes = Pipes::of(ends).map_err(|error| Fault::new(format!("cannot make a pipe: {error}")))?;
+        let Pipes { stdin, stdout, named, writers, readers } = pipes;
+        let path = |name: &str| {
+            let (_, end) = named.iter().find(|(other, _)| other == name)?;
+            Some(format!("/dev/fd/{}", end.as_raw_fd()))
+        };
+        let words =
+            self.words.iter().map(|word| if ends.are_named() { names::replaced(word, path) } else { word.clone() });
+        let words: Vec<String> = words.collect();
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).stdin(stdin.map_or_else(Stdio::null, Stdio::from));
+        child::inherit(&mut command, named.into_iter().map(|(_, end)| end).collect());
         child::die_with_this_thread(&mut command);
-        let running = Arc::new(Running::spawn(&mut command, self.told)?);
+        let running = Arc::new(Running::spawn(&mut command, stdout, self.told)?);
         // It has the other ends of the pipes, which would never end.
         drop(command);
-        let feed = Input { writer: Some(writer), running: Arc::clone(&running) };
-        Ok(Halves { feed: Box::new(feed), drain: Box::new(Output { reader: Some(reader), running }) })
+        let wanted = Arc::new(AtomicUsize::new(readers.len()));
+        let feed = |writer| Box::new(Input { writer: Some(writer), running: Arc::clone(&running) }) as Box<dyn Feed>;
+        let drain = |reader| {
+            let (running, wanted) = (Arc::clone(&running), Arc::clone(&wanted));
+            Box::new(Output { reader: Some(reader), running, wanted }) as Box<dyn Drain>
+        };
+        let (feeds, drains) = (writers.into_iter().map(feed).collect(), readers.into_iter().map(drain).collect());
+        Ok(Started { feeds, drains, control: running })
     }
 }
 
-/// Its standard input.
+/// The pipes of a command: its ends, and ours in the order of [`Ends`].
+#[derive(Default)]
+struct Pipes {
+    stdin: Option<OwnedFd>,
+    stdout: Option<OwnedFd>,
+    named: Vec<(String, OwnedFd)>,
+    writers: Vec<Writer>,
+    readers: Vec<Reader>,
+}
+
+impl Pipes {
+    fn of(ends: &Ends) -> std::io::Result<Pipes> {
+        let mut pipes = Pipes::default();
+        if ends.has_input {
+            pipes.stdin = Some(pipes.input()?);
+        }
+        for name in &ends.inputs {
+            let end = pipes.input()?;
+            pipes.named.push((name.clone(), end));
+        }
+        if ends.has_output {
+            pipes.stdout = Some(pipes.output()?);
+        }
+        for name in &ends.outputs {
+            let end = pipes.output()?;
+            pipes.named.push((name.clone(), end));
+        }
+        Ok(pipes)
+    }
+
+    fn input(&mut self) -> std::io::Result<OwnedFd> {
+        let (reader, writer) = Builder::new().capacity(CAPACITY).create()?;
+        // Only our end: the command gets a description of its own.
+        writer.set_nonblocking(true)?;
+        self.writers.push(writer);
+        reader.into_fd()
+    }
+
+    fn output(&mut self) -> std::io::Result<OwnedFd> {
+        let (reader, writer) = Builder::new().capacity(CAPACITY).create()?;
+        self.readers.push(reader);
+        writer.into_fd()
+    }
+}
+
+/// One of its inputs.
 struct Input {
     /// `None` once it is closed on either side.
     writer: Option<Writer>,
@@ -109,22 +175,23 @@ impl Feed for Input {
         Ok(count)
     }
 
-    fn end(&mut self) {
+    fn end(&mut self) -> Result<(), Fault> {
         self.writer = None;
-    }
-
-    fn break_off(&mut self) {
-        self.running.kill();
-        self.writer = None;
+        Ok(())
     }
 }
 
-/// Its standard output.
+/// One of its outputs.
 struct Output {
     /// `None` once it has ended, or no more is wanted.
     reader: Option<Reader>,
     running: Arc<Running>,
+    /// Outputs of the command that are wanted and have not ended.
+    wanted: Arc<AtomicUsize>,
 }
+
+/// Bytes of an output that nothing wants any more, read at once.
+const UNWANTED: usize = 64 << 10;
 
 impl Output {
     /// 0 also when the command was stopped.
@@ -148,19 +215,20 @@ impl Drain for Output {
         let count = count.map_err(|error| Fault::new(format!("cannot read from the command: {error}")))?;
         if count == 0 {
             self.reader = None;
+            self.wanted.fetch_sub(1, AcqRel);
             self.running.outcome()?;
         }
         Ok(count)
     }
 
     fn has_enough(&mut self) {
+        // While another output is wanted the command must not get SIGPIPE for this one.
+        if self.wanted.fetch_sub(1, AcqRel) > 1 {
+            let mut unwanted = vec![0; UNWANTED];
+            while self.wanted.load(Acquire) > 0 && self.read(&mut unwanted).is_ok_and(|count| count > 0) {}
+        }
         self.reader = None;
         // As in a shell: how it ends says nothing about what it has written before.
         let _ = self.running.outcome();
-    }
-
-    fn break_off(&mut self) {
-        self.reader = None;
-        self.running.kill();
     }
 }

@@ -33,6 +33,7 @@ mod kept;
 mod letters;
 mod lines;
 mod lz4;
+mod parallel;
 mod pending;
 mod python;
 mod radix64;
@@ -85,6 +86,7 @@ pub static ALL: &[&dyn Transform] = &[
     &flow::PROGRESS,
     &wasm::WASM,
     &exec::EXEC,
+    &parallel::PARALLEL,
     &python::PYTHON,
     &faults::ERROR,
     &faults::SHORT,

@@ -50,6 +50,7 @@ const USES: &[(&str, &str)] = &[
     ("age -i BOTH", "unage -i BOTH"),
     ("age -w 5 -p PASSPHRASE", "unage -p PASSPHRASE"),
     ("", "exec cat"),
+    ("", "parallel 1 records=1 block=4K exec cat"),
     ("", "iconv latin1 utf-8"),
     ("", "iconv koi8-r utf-16"),
     ("", "iconv latin1 utf-32be"),

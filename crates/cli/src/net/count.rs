@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use millstream_net::Outcome;
+use millstream_net::{Ending, Failure, Outcome, StageCount};
 
 /// Nobody reads faster.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -61,33 +61,94 @@ impl Drop for Meter {
 
 /// For people.
 pub(super) fn table(outcome: &Outcome) -> String {
-    let mut rows = vec![["stage", "read", "written", "copied", "ms"].map(String::from)];
-    rows.extend(outcome.stages.iter().map(|stage| {
-        let milliseconds = format!("{:.1}", stage.nanoseconds as f64 / 1e6);
+    let row = |stage: &StageCount| {
         let [read, written, copied] =
             [stage.bytes_in, stage.bytes_out, stage.bytes_copied].map(|bytes| bytes.to_string());
-        [stage.work.clone(), read, written, copied, milliseconds]
-    }));
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..5).map(width).collect();
-    let line = |row: &[String; 5]| {
-        let numbers: String =
-            (1..5).map(|column| format!("  {:>width$}", row[column], width = widths[column])).collect();
-        format!("{:width$}{numbers}\n", row[0], width = widths[0])
+        vec![called(stage), read, written, copied, milliseconds(Duration::from_nanos(stage.nanoseconds))]
     };
-    let mut text: String = rows.iter().map(line).collect();
+    let mut text = aligned(&["stage", "read", "written", "copied", "ms"], outcome.stages.iter().map(row));
     for stage in outcome.stages.iter().filter(|stage| stage.bytes_in_memory > 0) {
         text += &format!("{}: {} bytes through shared memory\n", stage.work, stage.bytes_in_memory);
+    }
+    if outcome.stages.iter().any(|stage| stage.is_command) {
+        let commands = outcome.stages.iter().filter(|stage| stage.is_command).map(|stage| {
+            let wall = stage.ending.map_or("-".into(), |ending| milliseconds(ending.wall));
+            let [bytes_in, bytes_out] = total(outcome, stage).map(|bytes| bytes.to_string());
+            vec![called(stage), status(stage.ending.as_ref()), wall, bytes_in, bytes_out]
+        });
+        text += "\n";
+        text += &aligned(&["command", "status", "wall ms", "in", "out"], commands);
     }
     text
 }
 
+fn milliseconds(time: Duration) -> String {
+    format!("{:.1}", time.as_secs_f64() * 1e3)
+}
+
+/// The stage as in a line; a named input or output, and its command, with the name of the command's node.
+fn called(stage: &StageCount) -> String {
+    match &stage.command {
+        Some(command) => format!("{command}: {}", stage.work),
+        None => stage.work.clone(),
+    }
+}
+
+/// Columns of numbers behind one of words.
+fn aligned(heads: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let mut all: Vec<Vec<String>> = vec![heads.iter().map(|&head| head.into()).collect()];
+    all.extend(rows);
+    let width = |column: usize| all.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let numbers: String =
+            (1..row.len()).map(|column| format!("  {:>width$}", row[column], width = widths[column])).collect();
+        format!("{:width$}{numbers}\n", row[0], width = widths[0])
+    };
+    all.iter().map(line).collect()
+}
+
+/// How a command ended, in a few words.
+fn status(ending: Option<&Ending>) -> String {
+    match ending {
+        None => "not started".into(),
+        Some(Ending { is_stopped: true, .. }) => "stopped".into(),
+        Some(Ending { signal: Some(signal), .. }) => format!("signal {signal}"),
+        Some(Ending { status: Some(status), .. }) => status.to_string(),
+        Some(_) => "unknown".into(),
+    }
+}
+
+/// Bytes into all inputs of a command, and out of all outputs.
+fn total(outcome: &Outcome, command: &StageCount) -> [u64; 2] {
+    let is_end = |stage: &&StageCount| !stage.is_command && stage.command.as_ref() == Some(&command.name);
+    let ends = outcome.stages.iter().filter(is_end);
+    let mut total = [command.bytes_in, command.bytes_out];
+    ends.for_each(|end| total = [total[0] + end.bytes_in, total[1] + end.bytes_out]);
+    total
+}
+
 /// One object.
-pub(super) fn json(outcome: &Outcome) -> serde_json::Value {
+pub(super) fn json(outcome: &Outcome, failure: Option<&Failure>) -> serde_json::Value {
     let stages = outcome.stages.iter().map(|stage| {
         serde_json::json!({ "name": stage.name, "stage": stage.work, "bytes_in": stage.bytes_in, "bytes_out": stage.bytes_out,
                             "bytes_copied": stage.bytes_copied, "bytes_in_memory": stage.bytes_in_memory,
                             "nanoseconds": stage.nanoseconds })
     });
-    serde_json::json!({ "stages": stages.collect::<Vec<_>>() })
+    let commands = outcome.stages.iter().filter(|stage| stage.is_command).map(|stage| {
+        let [bytes_in, bytes_out] = total(outcome, stage);
+        let ending = stage.ending.as_ref();
+        serde_json::json!({ "name": stage.name, "command": stage.work, "is_started": ending.is_some(),
+                            "status": ending.and_then(|ending| ending.status), "signal": ending.and_then(|ending| ending.signal),
+                            "is_stopped": ending.is_some_and(|ending| ending.is_stopped),
+                            "processes": ending.map_or(0, |ending| ending.processes),
+                            "wall_nanoseconds": ending.map(|ending| nanoseconds(ending.wall)),
+                            "bytes_in": bytes_in, "bytes_out": bytes_out })
+    });
+    serde_json::json!({ "stages": stages.collect::<Vec<_>>(), "commands": commands.collect::<Vec<_>>(),
+                        "wall_nanoseconds": nanoseconds(outcome.wall), "error": failure.map(ToString::to_string) })
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

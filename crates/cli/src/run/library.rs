@@ -24,6 +24,12 @@ pub(super) fn preload_value() -> Result<OsString, Failure> {
     })
 }
 
+/// A file that is installed beside the library.
+pub(super) fn beside(name: &str) -> Option<PathBuf> {
+    let file = path().ok()?.with_file_name(name);
+    file.is_file().then_some(file)
+}
+
 /// What is in `LD_PRELOAD` now, without a library of ours: this may be a run inside a run.
 pub(super) fn preloads_of_others() -> Option<OsString> {
     let present = std::env::var_os(LD_PRELOAD)?;

@@ -2,9 +2,6 @@
 
 mod pipes;
 
-use std::fs::{File, Metadata};
-use std::io::Write;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use comfy_table::{CellAlignment, Table, presets};
@@ -16,6 +13,7 @@ use super::supervise::Outcome;
 use crate::args::StatsFormat;
 use crate::bytes;
 use crate::failure::Failure;
+use crate::stats_file::StatsFile;
 use crate::watch::Seen;
 use crate::watch::reach::NotReached;
 use millstream_run::Plan;
@@ -24,19 +22,13 @@ use pipes::{Pipe, PipeEnd};
 /// Where the statistics go and in which form.
 pub(super) struct Output {
     format: StatsFormat,
-    file: Option<(File, std::path::PathBuf)>,
+    file: StatsFile,
 }
 
 impl Output {
     /// Opens the file before the run, so that a mistake in its name costs nothing.
     pub(super) fn open(format: Option<StatsFormat>, path: Option<&Path>) -> Result<Output, Failure> {
-        let open = |path: &Path| {
-            let opened = create_or_append(path).map_err(|error| {
-                Failure::usage(format!("cannot write the statistics to '{}': {error}", path.display()))
-            })?;
-            Ok((opened, path.to_owned()))
-        };
-        Ok(Output { format: format.unwrap_or(StatsFormat::Table), file: path.map(open).transpose()? })
+        Ok(Output { format: format.unwrap_or(StatsFormat::Table), file: StatsFile::open(path)? })
     }
 
     /// Writes the summary; the error is a sentence.
@@ -45,26 +37,7 @@ impl Output {
             StatsFormat::Table => summary.to_string(),
             StatsFormat::Json => serde_json::to_string_pretty(summary).map_err(|error| error.to_string())? + "\n",
         };
-        match &mut self.file {
-            None => std::io::stderr().write_all(text.as_bytes()).map_err(|error| error.to_string()),
-            Some((file, path)) => file
-                .write_all(text.as_bytes())
-                .map_err(|error| format!("cannot write the statistics to '{}': {error}", path.display())),
-        }
-    }
-}
-
-/// An empty file, unless it is one that this process has open already, as `/dev/stderr` is: what others wrote stays.
-fn create_or_append(path: &Path) -> std::io::Result<File> {
-    let is_open_here = |metadata: &Metadata| {
-        [1, 2]
-            .iter()
-            .filter_map(|fd| std::fs::metadata(format!("/proc/self/fd/{fd}")).ok())
-            .any(|standard| (standard.dev(), standard.ino()) == (metadata.dev(), metadata.ino()))
-    };
-    match std::fs::metadata(path) {
-        Ok(metadata) if is_open_here(&metadata) => File::options().append(true).open(path),
-        _ => File::create(path),
+        self.file.write(&text)
     }
 }
 
@@ -129,7 +102,7 @@ impl std::fmt::Display for Summary {
             count => format!("{count} pipes"),
         };
         writeln!(f, "millstream: {count}, {:.3} s, {ending}", self.seconds)?;
-        if let Some(why) = self.ring_off.filter(|why| *why != "asked") {
+        if let Some(why) = self.ring_off.filter(|why| !["asked", "buffer"].contains(why)) {
             writeln!(f, "no pipe through shared memory: {why}")?;
         }
         if !self.pipes.is_empty() {

@@ -45,11 +45,16 @@ pub(crate) struct Pipeline {
     pub(crate) pipes: Vec<u64>,
 }
 
-/// Looks for so long, at the pipelines of these processes and all below them, or at all that can be seen.
+/// Looks for so long, at the pipelines of these processes and all below them, or at all that can be seen. `pause` waits between
+/// looks; `None` if it says that this is to end.
 ///
 /// # Errors
 /// There is no `/proc`.
-pub(crate) fn sample(roots: &[u32], length: Duration) -> Result<Sample, Errno> {
+pub(crate) fn sample(
+    roots: &[u32],
+    length: Duration,
+    mut pause: impl FnMut(Duration) -> bool,
+) -> Result<Option<Sample>, Errno> {
     let mut sample = Sample { seen: Seen::default(), left_out: pipes_above(roots), transfers: BTreeMap::new() };
     let (begun, mut found) = (Instant::now(), Instant::now());
     let mut members = members(roots, &sample.left_out)?;
@@ -66,11 +71,13 @@ pub(crate) fn sample(roots: &[u32], length: Duration) -> Result<Sample, Errno> {
                 sample.transfers.entry(pid).or_insert([now, now])[1] = now;
             }
         }
-        let pause = PAUSE.max(start.elapsed() * SHARE);
+        let length_of_pause = PAUSE.max(start.elapsed() * SHARE);
         if begun.elapsed() >= length {
-            return Ok(sample);
+            return Ok(Some(sample));
         }
-        std::thread::sleep(pause.min(length.saturating_sub(begun.elapsed())));
+        if !pause(length_of_pause.min(length.saturating_sub(begun.elapsed()))) {
+            return Ok(None);
+        }
     }
 }
 

@@ -81,69 +81,103 @@ impl Stage {
     }
 }
 
+/// What bounded a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Bound {
+    /// These programs, by computing (places in [`Evidence::stages`]).
+    Computing(Vec<usize>),
+    Cpus,
+    /// This program, by waiting for something that is no pipe; or it cannot be told for what.
+    Waiting(usize),
+    Polling(usize),
+    /// What is at the other end of a pipe, and is not seen.
+    Outside,
+    Unclear,
+}
+
+/// What bounded a run, and the sentence that says so.
+pub(crate) struct Verdict {
+    pub(crate) bound: Bound,
+    pub(crate) sentence: String,
+}
+
+impl Verdict {
+    fn new(bound: Bound, sentence: impl Into<String>) -> Verdict {
+        Verdict { bound, sentence: sentence.into() }
+    }
+
+    fn unclear(sentence: impl Into<String>) -> Verdict {
+        Verdict::new(Bound::Unclear, sentence)
+    }
+}
+
 /// The sentence.
 pub(crate) fn of(evidence: &Evidence) -> String {
+    judge(evidence).sentence
+}
+
+/// The same with what it says.
+pub(crate) fn judge(evidence: &Evidence) -> Verdict {
     if evidence.looks < LOOKS {
-        return format!("looked at {} times: too short a run to tell what bounded it", evidence.looks);
+        let looks = evidence.looks;
+        return Verdict::unclear(format!("looked at {looks} times: too short a run to tell what bounded it"));
     }
     let is_present =
         |stage: &&Stage| stage.looks >= LOOKS && f64::from(stage.looks) >= PRESENT * f64::from(evidence.looks);
     let stages: Vec<&Stage> = evidence.stages.iter().filter(is_present).collect();
     if stages.is_empty() {
-        return "unclear: no program lived long enough to tell".into();
+        return Verdict::unclear("unclear: no program lived long enough to tell");
     }
-    let wanting: Vec<&Stage> = stages.iter().copied().filter(|stage| stage.is_busy()).collect();
+    let is_busy = |(_, stage): &(usize, &Stage)| is_present(stage) && stage.is_busy();
+    let (places, wanting): (Vec<usize>, Vec<&Stage>) = evidence.stages.iter().enumerate().filter(is_busy).unzip();
     match wanting.as_slice() {
         [] => of_the_cpus(evidence, &stages).or_else(|| of_waiting(evidence)).unwrap_or_else(nothing_decisive),
-        wanting => of_wanting(wanting, evidence.cpus),
+        wanting => of_wanting(wanting, places, evidence.cpus),
     }
 }
 
-fn nothing_decisive() -> String {
-    "unclear: no program wanted a CPU, and no pipe was full or empty, most of the time".into()
+fn nothing_decisive() -> Verdict {
+    Verdict::unclear("unclear: no program wanted a CPU, and no pipe was full or empty, most of the time")
 }
 
 /// There are programs that waited for nobody.
-fn of_wanting(wanting: &[&Stage], cpus: usize) -> String {
+fn of_wanting(wanting: &[&Stage], places: Vec<usize>, cpus: usize) -> Verdict {
     let names = listed(wanting.iter().map(|stage| stage.name.as_str()));
     let queues: Option<Vec<f64>> = wanting.iter().map(|stage| stage.queue()).collect();
     let Some(most) = queues.map(|queues| queues.into_iter().fold(0.0, f64::max)) else {
         return match wanting.len() < cpus {
-            true => format!("{names} bounded it: always busy"),
-            false => {
-                format!("unclear: {names} always wanted a CPU; whether they waited for one the kernel does not tell")
-            }
+            true => Verdict::new(Bound::Computing(places), format!("{names} bounded it: always busy")),
+            false => Verdict::unclear(format!(
+                "unclear: {names} always wanted a CPU; whether they waited for one the kernel does not tell"
+            )),
         };
     };
     if most >= QUEUED {
-        return format!(
-            "the CPUs bounded it: {names} always wanted one and queued for up to {:.0} % of that",
-            most * 100.0
-        );
+        let queued = format!("{names} always wanted one and queued for up to {:.0} % of that", most * 100.0);
+        return Verdict::new(Bound::Cpus, format!("the CPUs bounded it: {queued}"));
     }
-    format!("{names} bounded it: always busy, and with a CPU; faster pipes or more CPUs do not help")
+    let why = "always busy, and with a CPU; faster pipes or more CPUs do not help";
+    Verdict::new(Bound::Computing(places), format!("{names} bounded it: {why}"))
 }
 
 /// Nobody wanted a CPU all the time, but together they may have.
-fn of_the_cpus(evidence: &Evidence, stages: &[&Stage]) -> Option<String> {
+fn of_the_cpus(evidence: &Evidence, stages: &[&Stage]) -> Option<Verdict> {
+    let by_cpus = |why: String| Verdict::new(Bound::Cpus, format!("the CPUs bounded it: {why}"));
     let cpus = evidence.cpus as f64;
     let sum = |of: fn(&Stage) -> Option<f64>| stages.iter().map(|stage| of(stage)).sum::<Option<f64>>();
     let computed = sum(|stage| stage.computed)?;
     if computed >= ALL_BUSY * cpus {
-        return Some(format!("the CPUs bounded it: its programs had {computed:.1} of {} all the time", evidence.cpus));
+        return Some(by_cpus(format!("its programs had {computed:.1} of {} all the time", evidence.cpus)));
     }
     // Others have the rest.
     let queued = sum(|stage| stage.queued)?;
     (queued >= QUEUED * (computed + queued) && computed + queued >= MOST * cpus).then(|| {
-        format!(
-            "the CPUs bounded it: its programs had {computed:.1} of {} and waited for {queued:.1} more",
-            evidence.cpus
-        )
+        by_cpus(format!("its programs had {computed:.1} of {} and waited for {queued:.1} more", evidence.cpus))
     })
 }
 
 /// The pipes say on which side it was held up.
-fn of_waiting(evidence: &Evidence) -> Option<String> {
+fn of_waiting(evidence: &Evidence) -> Option<Verdict> {
     let (mut found, mut undecided) = (Vec::new(), Vec::new());
     for pipe in evidence.pipes.iter().filter(|pipe| pipe.looks >= LOOKS) {
         let share = |part: u32| f64::from(part) / f64::from(pipe.looks);
@@ -153,47 +187,56 @@ fn of_waiting(evidence: &Evidence) -> Option<String> {
             () => continue,
         };
         if side.is_empty() {
-            found.push(format!(
-                "something outside of the run, or not seen in it, bounded it: the {where_from} of pipe {}, which was {how}",
-                pipe.id
-            ));
+            let place = format!("the {where_from} of pipe {}, which was {how}", pipe.id);
+            let sentence = format!("something outside of the run, or not seen in it, bounded it: {place}");
+            found.push(Verdict::new(Bound::Outside, sentence));
             continue;
         }
         undecided.push(format!(
             "pipe {} was {how} most of the time, and no {where_from} waited for one thing alone",
             pipe.id
         ));
-        let slow = side.iter().filter_map(|&place| evidence.stages.get(place));
-        found.extend(slow.filter_map(|stage| held_up(stage).map(|why| (stage, why))).map(|(stage, why)| {
-            format!("{} bounded it: it waited {why}, while pipe {} was {how}", stage.name, pipe.id)
+        let slow = side.iter().filter_map(|&place| Some((place, evidence.stages.get(place)?)));
+        found.extend(slow.filter_map(|(place, stage)| {
+            let (bound, why) = held_up(stage, place)?;
+            let how = format!("it waited {why}, while pipe {} was {how}", pipe.id);
+            Some(Verdict::new(bound, format!("{} bounded it: {how}", stage.name)))
         }));
     }
     // A program between a full and an empty pipe is found twice, and says the same.
-    let who = |text: &str| text.split(':').next().unwrap_or_default().to_owned();
-    match found.as_slice() {
-        [first, rest @ ..] if rest.iter().all(|other| who(other) == who(first)) => Some(first.clone()),
-        [] if !undecided.is_empty() => Some(format!("unclear: {}", undecided.join("; "))),
-        [] => alone(evidence),
-        several => Some(format!("unclear: {}", several.join("; "))),
+    let subject = |verdict: &Verdict| verdict.sentence.split(':').next().unwrap_or_default().to_owned();
+    if found.is_empty() && undecided.is_empty() {
+        return alone(evidence);
     }
+    if !found.is_empty() && found.iter().all(|other| subject(other) == subject(&found[0])) {
+        return found.into_iter().next();
+    }
+    let reasons: Vec<String> = found.into_iter().map(|verdict| verdict.sentence).collect();
+    let reasons = if reasons.is_empty() { undecided } else { reasons };
+    Some(Verdict::unclear(format!("unclear: {}", reasons.join("; "))))
 }
 
 /// What a program waited for that no pipe of the run tells.
-fn held_up(stage: &Stage) -> Option<&'static str> {
+fn held_up(stage: &Stage, place: usize) -> Option<(Bound, &'static str)> {
     let did = stage.did;
     match () {
         () if stage.looks < LOOKS => None,
-        () if stage.share(did.other) >= MOST => Some("for a time, a disk, a network or a lock"),
-        () if stage.share(did.several) >= MOST => Some("in poll or its like, which does not tell for what"),
+        () if stage.share(did.other) >= MOST => {
+            Some((Bound::Waiting(place), "for a time, a disk, a network or a lock"))
+        }
+        () if stage.share(did.several) >= MOST => {
+            Some((Bound::Polling(place), "in poll or its like, which does not tell for what"))
+        }
         () => None,
     }
 }
 
 /// A run without pipes that tell anything.
-fn alone(evidence: &Evidence) -> Option<String> {
-    let mut waiting = evidence.stages.iter().filter(|stage| f64::from(stage.looks) >= MOST * f64::from(evidence.looks));
-    let (stage, why) = waiting.find_map(|stage| Some((stage, held_up(stage)?)))?;
-    Some(format!("{} bounded it: it waited {why}", stage.name))
+fn alone(evidence: &Evidence) -> Option<Verdict> {
+    let is_long = |(_, stage): &(usize, &Stage)| f64::from(stage.looks) >= MOST * f64::from(evidence.looks);
+    let mut waiting = evidence.stages.iter().enumerate().filter(is_long);
+    let (stage, (bound, why)) = waiting.find_map(|(place, stage)| Some((stage, held_up(stage, place)?)))?;
+    Some(Verdict::new(bound, format!("{} bounded it: it waited {why}", stage.name)))
 }
 
 fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {

@@ -513,7 +513,7 @@ static void own_exec(void) {
     X("own-unknown", "code", CHECK(own(9999, 0, 0, 0) == -ENOSYS)) \
     X("own-exec", "anew", own_exec())
 #else
-// Each: its name; the guarded function that is told (a reader's/a writer's), "stays" if the pipe stays, "stays-reading" if a reader's does, or "anew" after an exec.
+// Each: its name; the guarded function that is told (a reader's/a writer's), "stays" if the pipe stays, "stays" if a reader's does, or "anew" after an exec.
 #define CALLS(X) \
     X("none", "stays", (void)0) \
     X("readv", "stays", READS_OR_WRITES(readv(fd, pieces, 2), writev(fd, pieces, 2))) \
@@ -625,12 +625,12 @@ static void own_exec(void) {
     X("swapcontext", "swapcontext", other_context(0)) \
     X("pthread_cancel", "pthread_cancel", cancelled()) \
     X("pthread_mutexattr_setrobust", "pthread_mutexattr_setrobust", robust()) \
-    X("poll", "stays-reading", ASKED; CHECK(poll(&asked, 1, -1) == 1 && asked.revents)) \
-    X("__poll_chk", "stays-reading", ASKED; CHECK(__poll_chk(&asked, 1, -1, sizeof asked) == 1 && asked.revents)) \
-    X("ppoll", "stays-reading", ASKED; CHECK(ppoll(&asked, 1, 0, 0) == 1 && asked.revents)) \
-    X("__ppoll_chk", "stays-reading", ASKED; CHECK(__ppoll_chk(&asked, 1, 0, 0, sizeof asked) == 1 && asked.revents)) \
-    X("select", "stays-reading", CHECK(one_set(0) == 1)) \
-    X("pselect", "stays-reading", CHECK(one_set(1) == 1)) \
+    X("poll", "stays", ASKED; CHECK(poll(&asked, 1, -1) == 1 && asked.revents)) \
+    X("__poll_chk", "stays", ASKED; CHECK(__poll_chk(&asked, 1, -1, sizeof asked) == 1 && asked.revents)) \
+    X("ppoll", "stays", ASKED; CHECK(ppoll(&asked, 1, 0, 0) == 1 && asked.revents)) \
+    X("__ppoll_chk", "stays", ASKED; CHECK(__ppoll_chk(&asked, 1, 0, 0, sizeof asked) == 1 && asked.revents)) \
+    X("select", "stays", CHECK(one_set(0) == 1)) \
+    X("pselect", "stays", CHECK(one_set(1) == 1)) \
     X("FIONREAD", "ioctl", unread()) \
     X("FIONBIO", "ioctl", not_blocking()) \
     X("TCGETS", "stays", CHECK(!isatty(fd))) \

@@ -18,7 +18,7 @@ pub(super) fn parse(text: &str) -> Result<Network, BadNotation> {
         let is_misplaced = match work {
             Work::Read(_) => place != 0,
             Work::Write(_) => place + 1 != count,
-            Work::Transform(_) => false,
+            Work::Transform(_) | Work::Inlet { .. } | Work::Outlet { .. } => false,
         };
         if is_misplaced {
             let place = if matches!(work, Work::Read(_)) { "first" } else { "last" };
@@ -43,6 +43,7 @@ fn named(works: Vec<Work>) -> Vec<Node> {
             Work::Read(_) => "in",
             Work::Write(_) => "out",
             Work::Transform(call) => &call.name,
+            Work::Inlet { name, .. } | Work::Outlet { name, .. } => name,
         };
         let is_taken = |name: &str| nodes.iter().any(|node| node.name == name);
         let numbered = (2..).map(|number| format!("{plain}-{number}"));

@@ -4,14 +4,25 @@ use std::fmt::Write as _;
 
 use toml::{Table, Value};
 
-use super::{BadNotation, NODES_MAX, words};
+use super::{BadNotation, NODES_MAX, names, words};
 use crate::graph::{Case, Network, Node, Target, Work};
 
 /// A node as the file has it: names instead of places.
+#[derive(Default)]
 struct Draft {
     name: String,
-    work: Work,
+    /// Whatever it is replaced by, until it is known.
+    work: Option<Work>,
     from: Vec<String>,
+    /// Named inputs of a command, and what goes into each.
+    inputs: Vec<(String, Vec<String>)>,
+    /// Named outputs.
+    outputs: Vec<String>,
+}
+
+/// How the node of a named input or output is called.
+fn end_name(command: &str, end: &str) -> String {
+    format!("{command}.{end}")
 }
 
 pub(super) fn parse(text: &str) -> Result<Network, BadNotation> {
@@ -35,8 +46,9 @@ pub(super) fn parse(text: &str) -> Result<Network, BadNotation> {
     for (name, node) in nodes {
         drafts.extend(node_of(&name, node).map_err(|what| BadNotation(format!("node '{name}': {what}")))?);
     }
-    if drafts.len() > NODES_MAX {
-        return Err(BadNotation(format!("a network has at most {NODES_MAX} nodes, not {}", drafts.len())));
+    let count = drafts.iter().map(|draft| 1 + draft.inputs.len() + draft.outputs.len()).sum::<usize>();
+    if count > NODES_MAX {
+        return Err(BadNotation(format!("a network has at most {NODES_MAX} nodes, not {count}")));
     }
     let nodes = in_order(drafts)?;
     let tests = tests
@@ -50,12 +62,8 @@ pub(super) fn parse(text: &str) -> Result<Network, BadNotation> {
 /// The node, and before it those of the chain that it ends.
 fn node_of(name: &str, node: Value) -> Result<Vec<Draft>, String> {
     let Value::Table(mut node) = node else { return Err("is not a table".into()) };
-    let mut from = match node.remove("from") {
-        None => Vec::new(),
-        Some(Value::String(one)) => vec![one],
-        Some(Value::Array(several)) => several.into_iter().map(|one| text_of("from", one)).collect::<Result<_, _>>()?,
-        Some(_) => return Err("'from' is the name of a node, or a list of names".into()),
-    };
+    let mut from = node.remove("from").map(|from| names_of("from", from)).transpose()?.unwrap_or_default();
+    let (inputs, outputs) = named_ends(&mut node)?;
     let mut works = Vec::new();
     for key in ["read", "do", "write", "append"] {
         let Some(value) = node.remove(key).map(|value| text_of(key, value)).transpose()? else { continue };
@@ -76,19 +84,73 @@ fn node_of(name: &str, node: Value) -> Result<Vec<Draft>, String> {
     }
     if let Some(key) = node.keys().next() {
         return Err(format!(
-            "'{key}' means nothing here; a node has one of 'read', 'do', 'write', 'append', and 'from'"
+            "'{key}' means nothing here; a node has one of 'read', 'do', 'write', 'append', and 'from', 'inputs', 'outputs'"
         ));
     }
     if works.is_empty() {
         return Err("says nothing of what it does: 'read', 'do', 'write' or 'append'".into());
     }
     let last = works.len() - 1;
+    if !inputs.is_empty() || !outputs.is_empty() {
+        return match (last, works.pop()) {
+            (0, work @ Some(Work::Transform(_))) => Ok(vec![Draft { name: name.into(), work, from, inputs, outputs }]),
+            (0, _) => Err("only a command has 'inputs' and 'outputs', not a file".into()),
+            _ => {
+                Err("only one command can have 'inputs' and 'outputs'; give each stage of 'do' a node of its own"
+                    .into())
+            }
+        };
+    }
     let mut drafts = Vec::new();
     for (place, work) in works.into_iter().enumerate() {
         let name = if place == last { name.to_owned() } else { format!("{name}/{}", place + 1) };
-        drafts.push(Draft { name: name.clone(), work, from: std::mem::replace(&mut from, vec![name]) });
+        let from = std::mem::replace(&mut from, vec![name.clone()]);
+        drafts.push(Draft { name, work: Some(work), from, ..Draft::default() });
     }
     Ok(drafts)
+}
+
+/// The name of a node, or several.
+fn names_of(key: &str, value: Value) -> Result<Vec<String>, String> {
+    match value {
+        Value::String(one) => Ok(vec![one]),
+        Value::Array(several) => several.into_iter().map(|one| text_of(key, one)).collect(),
+        _ => Err(format!("'{key}' is the name of a node, or a list of names")),
+    }
+}
+
+/// Named inputs with what goes into them, and named outputs.
+type NamedEnds = (Vec<(String, Vec<String>)>, Vec<String>);
+
+fn named_ends(node: &mut Table) -> Result<NamedEnds, String> {
+    let inputs = match node.remove("inputs") {
+        None => Vec::new(),
+        Some(Value::Table(inputs)) => {
+            let input = |(name, from)| names_of(&format!("inputs.{name}"), from).map(|from| (name, from));
+            inputs.into_iter().map(input).collect::<Result<Vec<_>, _>>()?
+        }
+        Some(_) => return Err("'inputs' is written as inputs.NAME = \"NODE\", a line for each".into()),
+    };
+    let outputs = match node.remove("outputs") {
+        None => Vec::new(),
+        Some(Value::Array(names)) => {
+            names.into_iter().map(|name| text_of("outputs", name)).collect::<Result<Vec<_>, _>>()?
+        }
+        Some(_) => return Err("'outputs' is a list of names, such as [\"rest\"]".into()),
+    };
+    let mut seen: Vec<&str> = Vec::new();
+    for name in inputs.iter().map(|(name, _)| name).chain(&outputs) {
+        if !names::is_name(name) {
+            return Err(format!(
+                "'{name}' cannot be the name of an input or output; use letters, digits, '_' and '-', and begin with a letter or '_'"
+            ));
+        }
+        if seen.contains(&name.as_str()) {
+            return Err(format!("two of its inputs and outputs are called '{name}'; give each a name of its own"));
+        }
+        seen.push(name);
+    }
+    Ok((inputs, outputs))
 }
 
 fn text_of(key: &str, value: Value) -> Result<String, String> {
@@ -98,35 +160,70 @@ fn text_of(key: &str, value: Value) -> Result<String, String> {
     }
 }
 
-/// Each node after all that feed it (Kahn 1962), otherwise in the order of the file.
+/// Each node after all that feed it (Kahn 1962), otherwise in the order of the file. The inputs of a command stand directly before
+/// it, and its outputs directly behind it.
 fn in_order(mut drafts: Vec<Draft>) -> Result<Vec<Node>, BadNotation> {
-    let names: Vec<String> = drafts.iter().map(|draft| draft.name.clone()).collect();
-    for (place, draft) in drafts.iter().enumerate() {
-        if names[..place].contains(&draft.name) {
-            return Err(BadNotation(format!("two nodes are called '{}'", draft.name)));
-        }
-        if let Some(missing) = draft.from.iter().find(|from| !names.contains(from)) {
-            return Err(BadNotation(format!(
-                "node '{}': there is no node '{missing}' that it could come from",
-                draft.name
-            )));
-        }
-    }
+    check_names(&drafts)?;
     let mut nodes: Vec<Node> = Vec::new();
     while !drafts.is_empty() {
         let place_of = |name: &String| nodes.iter().position(|node| node.name == *name);
         let ready = drafts.iter().enumerate().find_map(|(place, draft)| {
             let from: Option<Vec<usize>> = draft.from.iter().map(place_of).collect();
-            from.map(|from| (place, from))
+            let inputs = draft.inputs.iter().map(|(_, from)| from.iter().map(place_of).collect());
+            let inputs: Option<Vec<Vec<usize>>> = inputs.collect();
+            Some((place, from?, inputs?))
         });
-        let Some((place, from)) = ready else {
+        let Some((place, from, inputs)) = ready else {
             let names: Vec<&str> = drafts.iter().map(|draft| draft.name.as_str()).collect();
             return Err(BadNotation(format!("these nodes go round in a circle: {}", names.join(", "))));
         };
-        let Draft { name, work, .. } = drafts.remove(place);
-        nodes.push(Node { name, work, from });
+        let draft = drafts.remove(place);
+        let command = nodes.len() + inputs.len();
+        for ((name, _), from) in draft.inputs.into_iter().zip(inputs) {
+            nodes.push(Node { name: end_name(&draft.name, &name), work: Work::Inlet { command, name }, from });
+        }
+        let outlets = draft.outputs.into_iter().map(|name| {
+            let work = Work::Outlet { command, name: name.clone() };
+            Node { name: end_name(&draft.name, &name), work, from: Vec::new() }
+        });
+        let outlets: Vec<Node> = outlets.collect();
+        let work = draft.work.expect("every node does something");
+        nodes.push(Node { name: draft.name, work, from });
+        nodes.extend(outlets);
     }
     Ok(nodes)
+}
+
+/// No two nodes have one name, and each comes from nodes that are there.
+fn check_names(drafts: &[Draft]) -> Result<(), BadNotation> {
+    // Each name, and whether bytes come from it.
+    let mut known: Vec<(String, bool)> = Vec::new();
+    for draft in drafts {
+        let inputs = draft.inputs.iter().map(|(name, _)| (end_name(&draft.name, name), false));
+        let outputs = draft.outputs.iter().map(|name| (end_name(&draft.name, name), true));
+        for (name, is_from) in [(draft.name.clone(), true)].into_iter().chain(inputs).chain(outputs) {
+            if known.iter().any(|(other, _)| *other == name) {
+                return Err(BadNotation(format!("two nodes are called '{name}'")));
+            }
+            known.push((name, is_from));
+        }
+    }
+    for draft in drafts {
+        let inputs = draft.inputs.iter().flat_map(|(_, from)| from);
+        for from in draft.from.iter().chain(inputs) {
+            let what = match known.iter().find(|(name, _)| name == from) {
+                Some((_, true)) => continue,
+                Some((_, false)) => "is an input of a command, which nothing can come from",
+                None => "",
+            };
+            let node = &draft.name;
+            return Err(BadNotation(match what {
+                "" => format!("node '{node}': there is no node '{from}' that it could come from"),
+                _ => format!("node '{node}': '{from}' {what}"),
+            }));
+        }
+    }
+    Ok(())
 }
 
 fn case_of(test: Value, nodes: &[Node]) -> Result<Case, String> {
@@ -181,25 +278,29 @@ fn byte_of(value: &Value) -> Option<u8> {
 
 pub(super) fn print(network: &Network) -> String {
     let mut text = String::new();
-    for node in &network.nodes {
-        let from: Vec<&str> = node.from.iter().map(|&from| network.nodes[from].name.as_str()).collect();
+    for (place, node) in network.nodes.iter().enumerate() {
         let (key, value) = match &node.work {
             Work::Read(path) => ("read", path.as_ref().map_or("-".into(), |path| path.to_string_lossy().into_owned())),
             Work::Write(Target::Stdout) => ("write", "-".into()),
             Work::Write(Target::File(path)) => ("write", path.to_string_lossy().into_owned()),
             Work::Write(Target::Append(path)) => ("append", path.to_string_lossy().into_owned()),
             transform @ Work::Transform(_) => ("do", transform.to_line()),
+            // Printed with its command.
+            Work::Inlet { .. } | Work::Outlet { .. } => continue,
         };
         let separator = if text.is_empty() { "" } else { "\n" };
         // Writing to a text cannot fail.
         let _ = writeln!(text, "{separator}[nodes.{}]", key_of(&node.name));
-        let _ = match &from[..] {
-            [] => Ok(()),
-            [one] => writeln!(text, "from = {}", literal(one)),
-            several => {
-                writeln!(text, "from = [{}]", several.iter().map(|one| literal(one)).collect::<Vec<_>>().join(", "))
-            }
-        };
+        if !node.from.is_empty() {
+            let _ = writeln!(text, "from = {}", list_of(network, &node.from));
+        }
+        for (inlet, name) in network.inlets(place) {
+            let _ = writeln!(text, "inputs.{} = {}", key_of(name), list_of(network, &network.nodes[inlet].from));
+        }
+        let outputs: Vec<String> = network.outlets(place).map(|(_, name)| literal(name)).collect();
+        if !outputs.is_empty() {
+            let _ = writeln!(text, "outputs = [{}]", outputs.join(", "));
+        }
         let _ = writeln!(text, "{key} = {}", literal(&value));
     }
     for test in &network.tests {
@@ -215,6 +316,15 @@ pub(super) fn print(network: &Network) -> String {
         }
     }
     text
+}
+
+/// The names of nodes: one as a text, several as a list.
+fn list_of(network: &Network, places: &[usize]) -> String {
+    let names: Vec<String> = places.iter().map(|&place| literal(&network.nodes[place].name)).collect();
+    match &names[..] {
+        [one] => one.clone(),
+        several => format!("[{}]", several.join(", ")),
+    }
 }
 
 /// A text as a TOML key, which has to stand on one line.
@@ -278,6 +388,62 @@ output.both = ""
         assert!(!network.is_line());
         assert_eq!(parse(&print(&network)).unwrap(), network, "{}", print(&network));
         assert_eq!(network.to_string(), print(&network));
+    }
+
+    const ENDS: &str = r#"
+[nodes.a]
+read = "1"
+
+[nodes.paired]
+inputs.r1 = "a"
+inputs."r-2" = ["b", "c"]
+outputs = ["rest", "log"]
+do = "exec pair {r1} {r-2} --rest={rest} {log}"
+
+[nodes.b]
+read = "2"
+
+[nodes.c]
+read = "3"
+
+[nodes.end]
+from = ["paired.log", "paired.rest"]
+write = "-"
+"#;
+
+    #[test]
+    fn named_ends_stand_around_their_command_and_are_printed_back() {
+        let network = parse(ENDS).unwrap();
+        let names: Vec<_> = network.nodes.iter().map(|node| node.name.as_str()).collect();
+        let expected = ["a", "b", "c", "paired.r1", "paired.r-2", "paired", "paired.rest", "paired.log", "end"];
+        assert_eq!(names, expected);
+        assert_eq!(network.nodes[4].from, [1, 2]);
+        assert_eq!(network.nodes[8].from, [7, 6]);
+        assert_eq!(network.nodes[6].work, Work::Outlet { command: 5, name: "rest".into() });
+        assert!(!network.is_line());
+        assert_eq!(parse(&print(&network)).unwrap(), network, "{}", print(&network));
+    }
+
+    #[test]
+    fn wrong_named_ends_are_named() {
+        let with = |node: &str| format!("[nodes.a]\nread = 'x'\n[nodes.b]\n{node}");
+        for (node, error) in [
+            ("inputs = 'a'\ndo = 'x'", "node 'b': 'inputs' is written as inputs.NAME"),
+            ("inputs.r = 1\ndo = 'x'", "node 'b': 'inputs.r' is the name of a node, or a list of names"),
+            ("outputs = 'a'\ndo = 'x'", "node 'b': 'outputs' is a list of names"),
+            ("inputs.1 = 'a'\ndo = 'x'", "node 'b': '1' cannot be the name of an input or output"),
+            ("inputs.r = 'a'\noutputs = ['r']\ndo = 'x'", "node 'b': two of its inputs and outputs are called 'r'"),
+            ("inputs.r = 'n'\ndo = 'x'", "node 'b': there is no node 'n' that it could come from"),
+            ("inputs.r = 'b.r'\ndo = 'x'", "node 'b': 'b.r' is an input of a command, which nothing can come from"),
+            ("inputs.r = 'b'\ndo = 'x'", "these nodes go round in a circle: b"),
+            ("inputs.r = 'b.o'\noutputs = ['o']\ndo = 'x'", "these nodes go round in a circle: b"),
+            ("inputs.r = 'a'\nread = 'x'", "node 'b': only a command has 'inputs' and 'outputs', not a file"),
+            ("inputs.r = 'a'\ndo = 'x | x'", "node 'b': only one command can have 'inputs' and 'outputs'"),
+            ("outputs = ['o']\ndo = 'x'\n[nodes.'b.o']\nread = 'x'", "two nodes are called 'b.o'"),
+        ] {
+            let found = parse(&with(node)).unwrap_err().to_string();
+            assert!(found.starts_with(error), "{node}\n{found}");
+        }
     }
 
     #[test]

@@ -11,15 +11,25 @@ use std::sync::Arc;
 
 use millstream_sys::ready;
 
-/// The source's side.
+/// A source's side.
 pub(super) struct Bell {
     heard: PipeReader,
-    rope: Rope,
 }
 
-/// A thread's side.
+/// A thread's side, of the bells of all sources.
 #[derive(Clone)]
-pub(super) struct Rope(Arc<PipeWriter>);
+pub(super) struct Rope(Arc<[PipeWriter]>);
+
+/// A bell for each of so many sources.
+pub(super) fn bells(sources: usize) -> io::Result<(Vec<Bell>, Rope)> {
+    let (mut bells, mut ropes) = (Vec::new(), Vec::new());
+    for _ in 0..sources {
+        let (heard, rope) = io::pipe()?;
+        bells.push(Bell { heard });
+        ropes.push(rope);
+    }
+    Ok((bells, Rope(ropes.into())))
+}
 
 /// Why [`Bell::or_readable`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,16 +39,6 @@ pub(super) enum Woken {
 }
 
 impl Bell {
-    pub(super) fn new() -> io::Result<Bell> {
-        let (heard, rope) = io::pipe()?;
-        Ok(Bell { heard, rope: Rope(Arc::new(rope)) })
-    }
-
-    /// For another thread.
-    pub(super) fn rope(&self) -> Rope {
-        self.rope.clone()
-    }
-
     /// Sleeps until the file can be read, or is at its end, or the bell was rung.
     pub(super) fn or_readable(&mut self, file: &File) -> io::Result<Woken> {
         let [_, is_rung] = ready::either_readable(file.as_fd(), self.heard.as_fd())?;
@@ -62,7 +62,9 @@ impl Bell {
 
 impl Rope {
     pub(super) fn ring(&self) {
-        // One byte for each thread: there is always room. And who does not listen need not be told.
-        let _ = (&*self.0).write(&[1]);
+        // One byte for each thread: there is always room. And a source that has ended need not be told.
+        for mut rope in &*self.0 {
+            let _ = rope.write(&[1]);
+        }
     }
 }

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use super::bell::Rope;
+use super::abort::Abort;
 use super::count::Counter;
-use super::elsewhere::Elsewhere;
+use super::elsewhere::{self, Around, Below, Elsewhere};
 use super::fused::{Fused, Group, Member, Untouched};
 use super::rewriter::Rewriter;
 use super::sink::{Files, Sink};
+use super::spool::Spools;
 use super::{Ends, Push, join, relay, split};
 use crate::catalogue::Catalogue;
 use crate::check::{Checked, build};
@@ -24,9 +25,12 @@ pub(super) struct Builder<'a> {
     pub(super) counters: &'a [Arc<Counter>],
     pub(super) ends: &'a Ends,
     pub(super) files: &'a Files,
-    pub(super) rope: Option<Rope>,
+    pub(super) abort: &'a Abort,
+    pub(super) spools: &'a Spools,
     /// Nodes that several others feed, for those that come later.
-    pub(super) shared: Vec<(usize, join::Joined)>,
+    pub(super) shared: Vec<(usize, join::Merge)>,
+    /// The inputs of commands that were started, for what has not been built yet: each with its node.
+    pub(super) inputs: Vec<(usize, Elsewhere)>,
 }
 
 /// What a source pushes into, and the stages before that of which several threads have one each: none if there is one thread.
@@ -92,26 +96,28 @@ impl Builder<'_> {
     /// Everything that a node feeds.
     fn below(&mut self, place: usize, checked: &mut Checked<'_>) -> Result<Box<dyn Push>, Failure> {
         let fed: Vec<usize> = checked.network.fed_by(place).collect();
-        let mut branches = fed.into_iter().map(|node| self.at(node, checked)).collect::<Result<Vec<_>, _>>()?;
+        let mut branches = fed.into_iter().map(|node| self.at(node, place, checked)).collect::<Result<Vec<_>, _>>()?;
         match branches.len() {
             1 => Ok(branches.remove(0)),
             _ => Ok(Box::new(split::Split::new(branches, self.plan.buffer_bytes, &self.counters[place]))),
         }
     }
 
-    /// A node and everything below it.
-    fn at(&mut self, place: usize, checked: &mut Checked<'_>) -> Result<Box<dyn Push>, Failure> {
+    /// A node and everything below it, for one of those that feed it.
+    fn at(&mut self, place: usize, from: usize, checked: &mut Checked<'_>) -> Result<Box<dyn Push>, Failure> {
         let node = &checked.network.nodes[place];
         if node.from.len() == 1 {
             return self.alone(place, checked);
         }
-        if let Some((_, joined)) = self.shared.iter().find(|(shared, _)| *shared == place) {
-            return Ok(Box::new(joined.clone()));
+        let number = node.from.iter().position(|&other| other == from).unwrap_or(0);
+        if let Some((_, merge)) = self.shared.iter().find(|(shared, _)| *shared == place) {
+            return Ok(Box::new(merge.input(number)));
         }
         let inputs = node.from.len();
-        let joined = join::Joined::new(self.alone(place, checked)?, inputs);
-        self.shared.push((place, joined.clone()));
-        Ok(Box::new(joined))
+        let merge = join::Merge::new(self.alone(place, checked)?, inputs, self.abort);
+        let input = merge.input(number);
+        self.shared.push((place, merge));
+        Ok(Box::new(input))
     }
 
     fn alone(&mut self, place: usize, checked: &mut Checked<'_>) -> Result<Box<dyn Push>, Failure> {
@@ -123,15 +129,17 @@ impl Builder<'_> {
             };
             return Ok(Box::new(sink));
         }
+        if matches!(self.plan.places[place], Place::Elsewhere | Place::Inlet) {
+            return self.input(place, checked);
+        }
         if self.plan.places[place] == Place::Fused {
             return self.fused(place, checked);
         }
         let text = node.work.to_line();
         let (stage, next) = (taken(checked, place), self.below(place, checked)?);
         let buffer_bytes = self.plan.buffer_bytes;
-        let relayed = |node, buffers| {
-            Ok(Box::new(relay::Relay::new(node, buffers, buffer_bytes, self.rope.clone())?) as Box<dyn Push>)
-        };
+        let relayed =
+            |node, buffers| Ok(Box::new(relay::Relay::new(node, buffers, buffer_bytes, self.abort)?) as Box<dyn Push>);
         match stage.kind {
             Kind::Rewrite(mut transform) => {
                 if stage.keeps != (0..=0) {
@@ -148,12 +156,55 @@ impl Builder<'_> {
                 let member = Member { transform: Box::new(Untouched), text, counter, beside: None };
                 relayed(Box::new(Fused::new(Group::new(vec![member]), next)), self.plan.buffers_for(bytes))
             }
-            Kind::Exported(transform) => {
-                let rope = self.rope.clone();
-                Ok(Box::new(Elsewhere::start(transform, text, counter, Chunk::of(buffer_bytes), next, rope)?))
-            }
-            Kind::InPlace(..) => unreachable!("the plan fuses what works in place"),
+            Kind::InPlace(..) | Kind::Exported(_) => unreachable!("the plan has another place for it"),
         }
+    }
+
+    /// An input of what works outside, which is started with its first one.
+    fn input(&mut self, place: usize, checked: &mut Checked<'_>) -> Result<Box<dyn Push>, Failure> {
+        let command = match &checked.network.nodes[place].work {
+            Work::Inlet { command, .. } => *command,
+            _ => place,
+        };
+        if checked.stages[command].is_some() {
+            self.start(command, checked)?;
+        }
+        let taken = self.inputs.iter().position(|(of, _)| *of == place).expect("every input is taken once");
+        let (_, input) = self.inputs.swap_remove(taken);
+        if !checked.is_spooled[place] {
+            return Ok(Box::new(input));
+        }
+        let name = &checked.network.nodes[place].name;
+        let spool = self.spools.before(Box::new(input), name, self.plan.buffer_bytes, self.abort)?;
+        Ok(Box::new(spool))
+    }
+
+    /// Starts what works outside, when everything below it is there.
+    fn start(&mut self, command: usize, checked: &mut Checked<'_>) -> Result<(), Failure> {
+        let network = checked.network;
+        let (node, ends) = (&network.nodes[command], network.ends(command));
+        let Kind::Exported(transform) = taken(checked, command).kind else {
+            unreachable!("only it has a place outside")
+        };
+        let counters = self.counters;
+        let counter = |place: usize| Arc::clone(&counters[place]);
+        let outputs =
+            ends.has_output.then_some(command).into_iter().chain(network.outlets(command).map(|(place, _)| place));
+        let mut below = Vec::new();
+        for place in outputs {
+            let (counter, out) = (counter(place), Chunk::of(self.plan.buffer_bytes));
+            below.push(Below { counter, out, next: self.below(place, checked)? });
+        }
+        let inputs =
+            ends.has_input.then_some(command).into_iter().chain(network.inlets(command).map(|(place, _)| place));
+        let inputs: Vec<usize> = inputs.collect();
+        let line = node.work.to_line();
+        let text = if ends.are_named() { format!("{}: {line}", node.name) } else { line };
+        let counters = inputs.iter().map(|&place| counter(place)).collect();
+        let around = Around { text, abort: self.abort.clone(), counter: counter(command) };
+        let started = elsewhere::start(transform, &ends, counters, below, around)?;
+        self.inputs.extend(inputs.into_iter().zip(started));
+        Ok(())
     }
 }
 

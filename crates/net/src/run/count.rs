@@ -1,18 +1,22 @@
 //! What went through each node.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use crate::graph::Node;
+use crate::exported::{Control, Ending};
+use crate::graph::{Network, Work};
 
 /// Shared between the thread that runs a node and the one that reports.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Counter {
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
     bytes_copied: AtomicU64,
     bytes_in_memory: AtomicU64,
     nanoseconds: AtomicU64,
+    /// Of what works outside of this program.
+    control: OnceLock<Arc<dyn Control>>,
 }
 
 /// What went through a node.
@@ -33,6 +37,12 @@ pub struct StageCount {
     pub bytes_in_memory: u64,
     /// Time spent in it, by all threads; of several stages in place behind each other an estimate from an eighth of the bytes.
     pub nanoseconds: u64,
+    /// Whether it works outside of this program.
+    pub is_command: bool,
+    /// How it ended, if it was started.
+    pub ending: Option<Ending>,
+    /// For a command with named inputs or outputs, and for each of these: the name of its node.
+    pub command: Option<String>,
 }
 
 impl Counter {
@@ -71,7 +81,19 @@ impl Counter {
         self.bytes_out.load(Relaxed)
     }
 
-    pub(super) fn of(&self, node: &Node) -> StageCount {
+    /// It works outside of this program.
+    pub(super) fn set_control(&self, control: &Arc<dyn Control>) {
+        let _ = self.control.set(Arc::clone(control));
+    }
+
+    pub(super) fn of(&self, network: &Network, place: usize, is_command: bool) -> StageCount {
+        let node = &network.nodes[place];
+        let is_named = is_command && network.ends(place).are_named();
+        let command = match &node.work {
+            Work::Inlet { command, .. } | Work::Outlet { command, .. } => Some(network.nodes[*command].name.clone()),
+            Work::Transform(_) if is_named => Some(node.name.clone()),
+            Work::Read(_) | Work::Write(_) | Work::Transform(_) => None,
+        };
         StageCount {
             name: node.name.clone(),
             work: node.work.to_line(),
@@ -80,6 +102,9 @@ impl Counter {
             bytes_copied: self.bytes_copied.load(Relaxed),
             bytes_in_memory: self.bytes_in_memory.load(Relaxed),
             nanoseconds: self.nanoseconds.load(Relaxed),
+            is_command,
+            ending: self.control.get().and_then(|control| control.ending()),
+            command,
         }
     }
 }

@@ -1,54 +1,179 @@
 //! Several streams into one node, one after the other.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 
+use super::abort::Abort;
 use super::{Flow, Push};
 use crate::chunk::Chunk;
 use crate::failure::Failure;
 
-/// The node, for each of those that feed it. They run one after the other; the lock is for the threads in which they do.
+/// The node, for all that feed it.
 #[derive(Clone)]
-pub(super) struct Joined(Arc<Mutex<Inputs>>);
-
-struct Inputs {
-    node: Box<dyn Push>,
-    /// That have not ended.
-    left: usize,
-    has_enough: bool,
+pub(super) struct Merge {
+    /// Locked only in turn, but for a look.
+    node: Arc<Mutex<Box<dyn Push>>>,
+    turns: Arc<Turns>,
 }
 
-impl Joined {
-    pub(super) fn new(node: Box<dyn Push>, inputs: usize) -> Joined {
-        Joined(Arc::new(Mutex::new(Inputs { node, left: inputs, has_enough: false })))
+struct Turns {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    /// Of each input, in their order.
+    has_ended: Vec<bool>,
+    has_enough: bool,
+    /// The network has failed: no further turn comes.
+    is_broken_off: bool,
+}
+
+impl State {
+    /// The first input that has not ended.
+    fn turn(&self) -> Option<usize> {
+        self.has_ended.iter().position(|has_ended| !has_ended)
     }
 
-    fn inputs(&self) -> MutexGuard<'_, Inputs> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn wants_none(&self) -> bool {
+        self.has_enough || self.is_broken_off
     }
+}
+
+impl Turns {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether the turn of this input has come; otherwise no more is wanted.
+    fn comes(&self, number: usize) -> bool {
+        let mut state = self.state();
+        while state.turn() != Some(number) && !state.wants_none() {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        !state.wants_none()
+    }
+
+    fn has_enough(&self) {
+        self.state().has_enough = true;
+        self.changed.notify_all();
+    }
+}
+
+impl Merge {
+    pub(super) fn new(node: Box<dyn Push>, inputs: usize, abort: &Abort) -> Merge {
+        let state = State { has_ended: vec![false; inputs], has_enough: false, is_broken_off: false };
+        let turns = Arc::new(Turns { state: Mutex::new(state), changed: Condvar::new() });
+        let stopped = Arc::clone(&turns);
+        abort.add(move || {
+            stopped.state().is_broken_off = true;
+            stopped.changed.notify_all();
+        });
+        Merge { node: Arc::new(Mutex::new(node)), turns }
+    }
+
+    /// What its input of this number is pushed into.
+    pub(super) fn input(&self, number: usize) -> Joined {
+        Joined { merge: self.clone(), number }
+    }
+
+    fn node(&self) -> MutexGuard<'_, Box<dyn Push>> {
+        self.node.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One input. A command behind a later source may write before an earlier source has ended: it waits for its turn.
+pub(super) struct Joined {
+    merge: Merge,
+    number: usize,
 }
 
 impl Push for Joined {
     fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, Failure> {
-        let mut inputs = self.inputs();
-        if inputs.has_enough {
-            return Ok(Flow::Enough);
+        let turns = &self.merge.turns;
+        if turns.comes(self.number) && self.merge.node().push(chunk)? == Flow::More {
+            return Ok(Flow::More);
         }
-        let flow = inputs.node.push(chunk)?;
-        inputs.has_enough = flow == Flow::Enough;
-        Ok(flow)
+        turns.has_enough();
+        Ok(Flow::Enough)
     }
 
     fn look(&mut self) -> Result<Flow, Failure> {
-        let mut inputs = self.inputs();
-        if !inputs.has_enough {
-            inputs.has_enough = inputs.node.look()? == Flow::Enough;
+        if self.merge.turns.state().wants_none() {
+            return Ok(Flow::Enough);
         }
-        Ok(if inputs.has_enough { Flow::Enough } else { Flow::More })
+        let flow = match self.merge.node.try_lock() {
+            Ok(mut node) => node.look()?,
+            Err(TryLockError::Poisoned(node)) => node.into_inner().look()?,
+            // A thread pushes into the node, and finds out by itself.
+            Err(TryLockError::WouldBlock) => Flow::More,
+        };
+        if flow == Flow::Enough {
+            self.merge.turns.has_enough();
+        }
+        Ok(flow)
     }
 
     fn finish(&mut self) -> Result<(), Failure> {
-        let mut inputs = self.inputs();
-        inputs.left -= 1;
-        if inputs.left == 0 && !inputs.has_enough { inputs.node.finish() } else { Ok(()) }
+        let mut state = self.merge.turns.state();
+        state.has_ended[self.number] = true;
+        let is_last = state.turn().is_none() && !state.wants_none();
+        drop(state);
+        self.merge.turns.changed.notify_all();
+        if is_last { self.merge.node().finish() } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    /// Keeps what it gets, and a bar at its end.
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl Push for Kept {
+        fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, Failure> {
+            self.0.lock().unwrap().extend_from_slice(chunk.bytes());
+            Ok(Flow::More)
+        }
+
+        fn look(&mut self) -> Result<Flow, Failure> {
+            Ok(Flow::More)
+        }
+
+        fn finish(&mut self) -> Result<(), Failure> {
+            self.0.lock().unwrap().push(b'|');
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn inputs_come_in_their_order_whichever_is_pushed_first() {
+        let kept = Arc::default();
+        let merge = Merge::new(Box::new(Kept(Arc::clone(&kept))), 3, &Abort::default());
+        thread::scope(|scope| {
+            for number in [2, 1, 0] {
+                let mut input = merge.input(number);
+                scope.spawn(move || {
+                    for _ in 0..3 {
+                        assert_eq!(input.push(&mut Chunk::from(&[b'0' + number as u8][..])).unwrap(), Flow::More);
+                    }
+                    input.finish().unwrap();
+                });
+            }
+        });
+        assert_eq!(kept.lock().unwrap().as_slice(), b"000111222|");
+    }
+
+    #[test]
+    fn failure_ends_waiting_for_a_turn() {
+        let (kept, abort) = (Arc::default(), Abort::default());
+        let merge = Merge::new(Box::new(Kept(Arc::clone(&kept))), 2, &abort);
+        let mut input = merge.input(1);
+        let waits = thread::spawn(move || input.push(&mut Chunk::from(&b"x"[..])).unwrap());
+        abort.fail(Failure::Unfit("a reason".into()));
+        assert_eq!(waits.join().unwrap(), Flow::Enough);
+        assert!(kept.lock().unwrap().is_empty());
+        assert_eq!(abort.outcome().unwrap_err().to_string(), "a reason");
     }
 }

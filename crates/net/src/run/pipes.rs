@@ -20,7 +20,7 @@ pub(super) fn is_fifo(path: &Path) -> bool {
 pub(super) fn are_in(network: &Network) -> bool {
     network.nodes.iter().any(|node| match &node.work {
         Work::Read(Some(path)) | Work::Write(Target::File(path) | Target::Append(path)) => is_fifo(path),
-        Work::Read(None) | Work::Write(Target::Stdout) | Work::Transform(_) => false,
+        _ => false,
     })
 }
 

@@ -3,9 +3,11 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
+use super::abort::Abort;
 use super::build::Builder;
 use super::count::Counter;
 use super::sink::Files;
+use super::spool::Spools;
 use super::{Ends, Flow, Push};
 use crate::catalogue::Catalogue;
 use crate::check::check;
@@ -19,6 +21,7 @@ pub struct Pour {
     /// `None` once everything below was finished.
     first: Option<Box<dyn Push>>,
     chunk: Chunk,
+    abort: Abort,
 }
 
 impl Pour {
@@ -41,19 +44,21 @@ impl Pour {
         let mut checked = check(network, catalogue)?;
         let plan = Plan::of(&checked, options)?;
         let counters: Vec<Arc<Counter>> = network.nodes.iter().map(|_| Arc::default()).collect();
-        let files = Files::default();
+        let (files, abort) = (Files::default(), Abort::default());
         let mut builder = Builder {
             plan: &plan,
             catalogue,
             counters: &counters,
             ends: &ends,
             files: &files,
-            rope: None,
+            abort: &abort,
+            spools: &Spools::default(),
             shared: Vec::new(),
+            inputs: Vec::new(),
         };
         // No file is read, so there is one group, which is part of what follows.
         let (_, first) = builder.first(0, false, &mut checked)?;
-        Ok(Pour { first: Some(first), chunk: Chunk::of(plan.buffer_bytes) })
+        Ok(Pour { first: Some(first), chunk: Chunk::of(plan.buffer_bytes), abort })
     }
 
     /// Writes all of `bytes` into the network. What follows the point from which it wants no more is dropped, as by `head`.
@@ -70,7 +75,7 @@ impl Pour {
             room[..count].copy_from_slice(&bytes[..count]);
             self.chunk.grow(count);
             bytes = &bytes[count..];
-            if first.push(&mut self.chunk)? == Flow::Enough {
+            if first.push(&mut self.chunk).map_err(|failure| self.abort.first(failure))? == Flow::Enough {
                 self.first = None;
             }
         }
@@ -82,7 +87,8 @@ impl Pour {
     /// # Errors
     /// As [`Pour::write_all`].
     pub fn finish(mut self) -> Result<(), Failure> {
-        self.first.take().map_or(Ok(()), |mut first| first.finish())
+        let finished = self.first.take().map_or(Ok(()), |mut first| first.finish());
+        finished.map_err(|failure| self.abort.first(failure))
     }
 }
 

@@ -4,7 +4,7 @@
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use super::bell::Rope;
+use super::abort::Abort;
 use super::{Flow, Push};
 use crate::chunk::Chunk;
 use crate::failure::Failure;
@@ -30,12 +30,11 @@ enum Order {
 }
 
 impl Relay {
-    /// `rope`: to tell the source when the thread has ended, if it may be asleep.
     pub(super) fn new(
         node: Box<dyn Push>,
         buffers: usize,
         buffer_bytes: usize,
-        rope: Option<Rope>,
+        abort: &Abort,
     ) -> Result<Relay, Failure> {
         let (orders, received) = sync_channel(buffers);
         let (back, free) = channel();
@@ -43,10 +42,11 @@ impl Relay {
             // The receiver is in this function.
             let _ = back.send(Chunk::of(buffer_bytes));
         }
+        let abort = abort.clone();
         let thread = thread::Builder::new().spawn(move || {
-            // Dropped last: who hears the bell finds that nobody takes orders here any more.
-            let _rung = Ringing(rope);
-            work(node, received, back)
+            // Dropped last: a source that is woken finds that no thread takes orders here any more.
+            let rung = Ringing(abort);
+            work(node, received, back).map_err(|failure| rung.0.fail(failure))
         });
         let thread = thread.map_err(|error| Failure::Unfit(format!("cannot start a thread: {error}; allow fewer")))?;
         Ok(Relay { other: Some(Other { orders, free, thread }) })
@@ -98,14 +98,12 @@ impl Drop for Relay {
     }
 }
 
-/// Rings when it is dropped: at the end of the thread, whatever it was.
-struct Ringing(Option<Rope>);
+/// Wakes the sources when it is dropped: at the end of the thread, whatever it was.
+struct Ringing(Abort);
 
 impl Drop for Ringing {
     fn drop(&mut self) {
-        if let Some(rope) = &self.0 {
-            rope.ring();
-        }
+        self.0.wake();
     }
 }
 

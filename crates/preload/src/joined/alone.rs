@@ -6,8 +6,9 @@ use core::ops::Range;
 use millstream_sys::{descriptors, directory};
 
 use super::end::End;
-use super::{has_one_thread, kernel, offer};
+use super::{decoded, has_one_thread, kernel, offer};
 use crate::descriptor::borrow;
+use crate::names;
 
 const PAGE: usize = 4096;
 
@@ -168,12 +169,21 @@ fn each_other(end: &End) -> Option<bool> {
     let own = descriptors::status_of(end.fd().unsigned_abs())?;
     let is_harmless = |number: u32, other: &descriptors::Stat| {
         let is_same = (other.st_dev, other.st_ino) == (own.st_dev, own.st_ino);
-        number == end.fd().unsigned_abs() || !(number > DESCRIPTORS_MAX || is_same || descriptors::is_no_file(other))
+        let watches = || descriptors::is_no_file(other) && !watches_nothing(number);
+        number == end.fd().unsigned_abs() || !(number > DESCRIPTORS_MAX || is_same || watches())
     };
     match has_one_thread() {
         true => descriptors::each_of_one_thread(offer::descriptor(), is_harmless),
         false => descriptors::each(is_harmless),
     }
+}
+
+/// Whether a descriptor that stands for no file is of a kind that watches no other descriptor.
+fn watches_nothing(number: u32) -> bool {
+    const KINDS: [&[u8]; 4] = [b"[eventfd]", b"[timerfd]", b"[signalfd]", b"inotify"];
+    let mut room = [0; 64];
+    let name = usize::try_from(kernel::link_of(number.cast_signed(), &mut room)).ok().and_then(|len| room.get(..len));
+    name.and_then(|name| name.strip_prefix(b"anon_inode:")).is_some_and(|kind| KINDS.contains(&kind))
 }
 
 /// Makes sure that nobody shares the open file of `fd`, an end of a pipe, whether that was inherited, sent, or is on its
@@ -226,20 +236,13 @@ pub(super) fn range_of_calls(glibc: &Range<usize>, own_code: usize) -> Option<Op
     if only_glibc_calls_the_kernel(glibc, own_code, &(0..usize::MAX)) {
         return Some(None);
     }
-    let allowed = allowed_range(glibc, own_code)?;
+    let allowed = allowed_range(glibc, &names::own_code()?);
     only_glibc_calls_the_kernel(glibc, own_code, &allowed).then_some(Some(allowed))
 }
 
 /// The shortest range that holds glibc and this library, whose own calls are never to be trapped.
-pub(super) fn allowed_range(glibc: &Range<usize>, own_code: usize) -> Option<Range<usize>> {
-    let mut allowed = glibc.start..glibc.end.next_multiple_of(PAGE);
-    each_mapping(|mapping, _| {
-        if (mapping.start..mapping.end).contains(&own_code) {
-            allowed = allowed.start.min(mapping.start)..allowed.end.max(mapping.end);
-        }
-        true
-    });
-    Some(allowed).filter(|allowed| allowed.contains(&own_code))
+pub(super) fn allowed_range(glibc: &Range<usize>, own: &Range<usize>) -> Range<usize> {
+    glibc.start.min(own.start)..glibc.end.max(own.end).next_multiple_of(PAGE)
 }
 
 /// The same for code in these addresses.
@@ -340,7 +343,11 @@ fn calls_the_kernel(mapping: &Mapping<'_>, module: &Module) -> bool {
         let mut found = calls_in_block(at, at + BLOCK < mapping.end);
         while found != 0 {
             let here = at + found.trailing_zeros() as usize;
-            if !points_inside(here) && !points_inside(here - 1) && !returns_from_handler(mapping.start, here) {
+            if !points_inside(here)
+                && !points_inside(here - 1)
+                && !returns_from_handler(mapping.start, here)
+                && !(here + decoded::LONGEST < mapping.end && decoded::is_inside_another(mapping.start, here))
+            {
                 return true;
             }
             found &= found - 1;

@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 
 use super::confined::has_untried_filter;
 use super::{IS_WANTED, after, kernel};
-use crate::counted;
+use crate::exec;
 
 /// So many ticks after its start (about 5 milliseconds) a brief program has ended.
 const BRIEF: u64 = 12_500_000;
@@ -39,8 +39,8 @@ static PIPES: AtomicU32 = AtomicU32::new(0);
 
 /// This process makes a pipe, and so will start programs at it. One that makes a single pipe need not learn anything.
 pub(crate) fn expect_starts() {
-    // Statistics need the library in every program, and '--ring-after' is an order.
-    let is_asked = IS_WANTED.load(Relaxed) && after().is_none() && !counted::is_wanted();
+    // Statistics and flushed lines need the library in every program, and '--ring-after' is an order.
+    let is_asked = IS_WANTED.load(Relaxed) && after().is_none() && !exec::wants_every_program();
     if is_asked && PIPES.fetch_add(1, Relaxed) == 1 && PAGE.load(Relaxed).is_null() && !has_untried_filter() {
         let page = kernel::page_of_children(size_of::<[Starts; PROGRAMS]>());
         PAGE.store(page.unwrap_or(core::ptr::null_mut()).cast(), Relaxed);

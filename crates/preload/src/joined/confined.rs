@@ -40,7 +40,7 @@ pub(crate) fn leaves(confines: bool, called: &CStr, number: usize, first: usize)
     } else if trapped::concerns_no_descriptor(number, first) {
         return true;
     }
-    if threads::are_there() && !guard::are_up() {
+    if threads::are_there() {
         threads::note_any(Fate::called(called));
     }
     !(confines || guard::are_up()) || retreat::before_a_call(Fate::called(called))

@@ -5,8 +5,8 @@
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
-use super::{kernel, threads};
 use super::wait::is_before;
+use super::{kernel, threads};
 
 /// Cycles between two questions, about 2 milliseconds: a question takes 3 microseconds.
 const ASK_EVERY: u64 = 5_000_000;

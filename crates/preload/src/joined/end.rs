@@ -10,7 +10,7 @@ use millstream_sys::pipe;
 use super::mapping::Uses;
 use super::own_word::OwnFlag;
 use super::slot::Slot;
-use super::{tally, wait};
+use super::{kernel, tally, wait};
 use crate::descriptor::borrow;
 
 /// What an end of this process is.
@@ -59,6 +59,8 @@ pub(super) struct End {
     pub(super) uses: Uses,
     /// It is used only as [`super::promised`] says.
     pub(super) is_promised: AtomicBool,
+    /// Another descriptor of its file, for the call of one thread while another closes the number; -1: none.
+    kept: AtomicI32,
     /// A copy to or from its ring goes on.
     pub(super) is_copying: OwnFlag,
     /// The last thread whose copies were found to be safe where memory is not there ([`super::faults::would_catch`]).
@@ -88,6 +90,7 @@ impl End {
             is_in_kernel: OwnFlag::new(),
             uses: Uses::new(),
             is_promised: AtomicBool::new(false),
+            kept: AtomicI32::new(-1),
             is_copying: OwnFlag::new(),
             checked_thread: AtomicUsize::new(0),
             patience: wait::Patience::new(),
@@ -100,6 +103,35 @@ impl End {
     /// Whether this end is what `fd` stands for, as far as anybody has looked.
     pub(super) fn is_at(&self, fd: c_int) -> bool {
         self.fd.load(Relaxed) == fd && self.stage() != Stage::Kernel
+    }
+
+    /// Before this thread closes the number, or has it stand for something else: the call of another thread goes on with the file, as in
+    /// the kernel.
+    pub(super) fn keep_for_other_thread(&self) {
+        const F_DUPFD_CLOEXEC: u32 = 1030;
+        /// Programs do not choose such numbers.
+        const FROM: usize = 240;
+        if self.uses.are_of_another_thread() && self.kept.load(SeqCst) < 0 {
+            let kept = kernel::fcntl(self.fd(), F_DUPFD_CLOEXEC, FROM) as c_int;
+            self.kept.store(kept.max(-1), SeqCst);
+        }
+    }
+
+    /// Where a call of this end goes on that began with the number `fd`.
+    pub(super) fn file(&self, fd: c_int) -> c_int {
+        let kept = self.kept.load(SeqCst);
+        if kept >= 0 { kept } else { fd }
+    }
+
+    /// Does a read or a write of this end. `None`: another thread has it.
+    pub(super) fn call(&self, call: impl FnOnce() -> isize) -> Option<isize> {
+        self.uses.during(|| {
+            let moved = call();
+            if self.kept.load(SeqCst) >= 0 && self.uses.is_outermost() {
+                kernel::close(self.kept.swap(-1, SeqCst));
+            }
+            moved
+        })
     }
 
     /// Its number. That of the end before as long as there is none.
@@ -142,6 +174,7 @@ impl End {
         }
         self.tries.store(0, Relaxed);
         self.turns.store(0, Relaxed);
+        self.checked_thread.store(0, Relaxed);
         // A call that was left by a jump is not coming back.
         self.is_in_kernel.set(false);
         self.fd.store(fd, Relaxed);
@@ -217,6 +250,11 @@ impl End {
 
     pub(super) fn is_due(&self) -> bool {
         self.passed.load(Relaxed) >= self.try_at.load(Relaxed)
+    }
+
+    /// Whether no attempt before was in vain, or enough has passed since.
+    pub(super) fn may_try(&self) -> bool {
+        self.tries.load(Relaxed) == 0 || self.is_due()
     }
 
     /// Of the calls since it is ready, every second, fourth, eighth...

@@ -10,13 +10,16 @@
 
 use core::arch::global_asm;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
 
 use millstream_sys::fate::Fate;
 use millstream_sys::raw;
 
-use super::kernel::{self, Action};
 use super::end::End;
+use super::kernel::{self, Action};
 use super::{retreat, threads, trapped};
 
 const SIGBUS: usize = 7;
@@ -107,7 +110,7 @@ pub(super) unsafe fn are_left_alone(signal: usize, action: *const [u64; 2]) -> b
     if let Some(&[_, mask]) = unsafe { action.as_ref() }
         && mask & CAUGHT != 0
     {
-        MASK_CHANGES.store(true, Relaxed);
+        MASK_CHANGES.store(true, SeqCst);
     }
     !SIGNALS.contains(&(signal as u32 as usize))
 }
@@ -125,8 +128,7 @@ pub(super) fn caught<T>(end: &End, copy: impl FnOnce() -> T) -> T {
     if would_catch(end) {
         return copy();
     }
-    let before = raw::block_signals(0);
-    raw::set_signal_mask(before & !CAUGHT);
+    let before = raw::unblock_signals(CAUGHT);
     let outcome = copy();
     raw::set_signal_mask(before);
     outcome
@@ -134,15 +136,24 @@ pub(super) fn caught<T>(end: &End, copy: impl FnOnce() -> T) -> T {
 
 /// Whether a copy of the calling thread at memory that is not there would be caught.
 pub(super) fn would_catch(end: &End) -> bool {
+    /// Set in the address of a thread that holds them back.
+    const HOLDS: usize = 1;
     let changes = MASK_CHANGES.load(Relaxed);
-    if !changes && (!threads::are_there() || end.checked_thread.load(Relaxed) == threads::this()) {
+    if !changes && !threads::are_there() {
         return true;
     }
-    let is_caught = are_let_in();
-    if is_caught {
-        end.checked_thread.store(threads::this(), Relaxed);
+    let (this, checked) = (threads::this(), end.checked_thread.load(Relaxed));
+    if !changes && checked & !HOLDS == this {
+        return checked == this;
     }
+    let is_caught = are_let_in();
+    end.checked_thread.store(this | if is_caught { 0 } else { HOLDS }, Relaxed);
     is_caught
+}
+
+/// Whether a handler may hold them back.
+pub(super) fn mask_changes() -> bool {
+    MASK_CHANGES.load(SeqCst)
 }
 
 /// Whether a change of the mask leaves these signals as they are, which are let through.
@@ -201,7 +212,9 @@ pub(super) fn stand_in_front() -> bool {
 pub(super) fn step_aside() {
     if IS_IN_FRONT.swap(false, Relaxed) {
         for (signal, own) in SIGNALS.into_iter().zip(&OWN) {
-            if signal != SIGSYS || !threads::are_there() {
+            // Another thread may have replaced it, past its hook before the guards went up.
+            let is_ours = kernel::action_of(signal).handler == on_fault as *const () as u64;
+            if is_ours && (signal != SIGSYS || !threads::are_there()) {
                 kernel::set_action(signal, &own.action());
             }
         }

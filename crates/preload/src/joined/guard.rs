@@ -12,7 +12,9 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use millstream_sys::fate::{Fate, place_of};
 
 use super::end::{End, READER, Stage, WRITER};
-use super::{alone, faults, interposed, is_alone, kernel, meet, other_names, polled, retreat, threads, trapped, watched};
+use super::{
+    alone, faults, interposed, is_alone, kernel, meet, other_names, polled, retreat, threads, trapped, watched,
+};
 use crate::{glibc, names};
 
 /// Which calls the entries of [`interposed`] bring here: none, or all. [`UP`] and [`WITH_THREADS`].
@@ -46,7 +48,8 @@ pub(super) fn raise() -> Result<(), Fate> {
         lift();
         return Err(Fate::Signals);
     }
-    if trapped_outside.is_some_and(|allowed| !trapped::begin(&allowed)) {
+    // A call that is trapped where SIGSYS is held back is the program's end.
+    if trapped_outside.is_some_and(|allowed| faults::mask_changes() || !trapped::begin(&allowed)) {
         lift();
         return Err(Fate::Code);
     }
@@ -105,7 +108,17 @@ const PSELECT: usize = place_of("pselect");
 const ANSWERED: [usize; 9] =
     [CLOSE[0], FCNTL[0], IOCTL, SIGPROCMASK, PTHREAD_SIGMASK, POLL[0], PPOLL, SELECT[0], PSELECT];
 
-const LONGJMP: [usize; 4] =
+/// Those after which numbers stand for something else.
+const REPLACE: [usize; 7] = [
+    place_of("dup2"),
+    place_of("__dup2"),
+    place_of("dup3"),
+    place_of("close_range"),
+    place_of("closefrom"),
+    place_of("freopen"),
+    place_of("freopen64"),
+];
+pub(super) const LONGJMP: [usize; 4] =
     [place_of("longjmp"), place_of("_longjmp"), place_of("siglongjmp"), place_of("__longjmp_chk")];
 
 /// Whether a function changes nothing but what its thread does next, or which signals it takes.
@@ -135,14 +148,22 @@ pub(super) fn before_call(place: usize, first: usize, second: usize) -> Option<u
     if let Some(here) = threads::before_call(place, second) {
         return Some(here);
     }
-    if has_threads() && !are_up() {
-        if threads::loads_here(place, first) {
+    if has_threads() {
+        if !are_up() && threads::loads_here(place, first) {
             return Some(threads::load as *const () as usize);
         }
+        // In any case: before such a call is in the kernel the guards may go down, and up again for another pipe.
         threads::note(place, first, second);
     }
+    if !are_up() {
+        return None;
+    }
+    if !super::is_own_process() {
+        super::begin_as_child();
+        return None;
+    }
     // A thread that has raised them meanwhile may not have read the note.
-    if are_up() { goes_on_at(place, first, second) } else { None }
+    goes_on_at(place, first, second)
 }
 
 fn goes_on_at(place: usize, first: usize, second: usize) -> Option<usize> {
@@ -178,7 +199,7 @@ fn goes_on_at(place: usize, first: usize, second: usize) -> Option<usize> {
         }
         // SAFETY: what `setjmp` has filled.
         _ if LONGJMP.contains(&place) && unsafe { faults::are_let_through_by_jump(first) } => return None,
-        _ if is_of_other_signal(place, first, second) => return None,
+        _ if is_of_other_signal(place, first, second) && !(trapped::is_on() && faults::mask_changes()) => return None,
         _ if OF_DESCRIPTOR.contains(&place) && !concerns_an_end => {
             // `mq_close` closes it.
             other_names::forget(fd);
@@ -192,6 +213,9 @@ fn goes_on_at(place: usize, first: usize, second: usize) -> Option<usize> {
             }
         }
         _ => {}
+    }
+    if REPLACE.contains(&place) && has_threads() {
+        [&READER, &WRITER].into_iter().for_each(End::keep_for_other_thread);
     }
     let is_given_back = retreat::before_a_call(u16::try_from(place).map_or(Fate::Untold, Fate::Called));
     (!is_given_back).then_some(refuse as *const () as usize)
@@ -251,14 +275,19 @@ pub(super) extern "C" fn close(fd: c_int) -> c_int {
     let ends = [&READER, &WRITER].map(|end| end.is_at(fd).then_some(end));
     let ends = || ends.into_iter().flatten();
     // Whoever else has the number next is not taken for this end.
+    // A call of another thread that goes on in the kernel goes on with the file.
+    if ends().any(|end| end.uses.are_of_another_thread()) {
+        ends().for_each(End::keep_for_other_thread);
+        if !retreat::before_a_call(Fate::Threads) {
+            return refuse() as c_int;
+        }
+    }
     let _held = ends().next().map(|_| super::signals::Held::all());
     if ends().any(|end| end.stage() == Stage::Ring && alone::has_other_name(end)) {
         retreat::all(Fate::Renamed);
     }
-    if ends().any(|end| end.uses.are_of_another_thread()) {
-        // A call that goes on in the kernel goes on with the file.
-        retreat::all(Fate::Threads);
-    }
+    // Before: another thread may get the number at once.
+    other_names::forget(fd);
     let result = kernel::close(fd);
     other_names::forget(fd);
     if result == 0 {

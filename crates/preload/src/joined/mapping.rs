@@ -5,8 +5,8 @@
 //! jump out of a call, which then never ends: its stack frame tells, because a later call has its own in the same place or further up.
 
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicPtr, AtomicUsize};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::{AtomicPtr, AtomicUsize};
 
 use millstream_sys::joint;
 
@@ -41,27 +41,42 @@ impl Uses {
 
     /// Does a call that may use the memory of this end. `None`: a call of another thread goes on, and this one is not done.
     pub(super) fn during<T>(&self, call: impl FnOnce() -> T) -> Option<T> {
-        if threads::are_there() && !self.is_taken() {
-            return None;
-        }
-        self.begin();
+        let took = threads::are_there() && self.take()?;
+        let has_jumped = self.begin();
         let outcome = call();
-        let others = self.calls.get() - 1;
+        let others = self.calls.get().saturating_sub(1);
         self.calls.set(others);
         if others == 0 {
-            if threads::are_there() {
-                // Before the look at what was left: a thread that leaves memory then, finds that no call uses it.
-                self.thread.store(0, SeqCst);
-            }
             self.unmap_left();
+        }
+        if took || (has_jumped && threads::are_there()) {
+            self.release();
         }
         Some(outcome)
     }
 
-    /// Whether the end is this thread's now.
-    fn is_taken(&self) -> bool {
+    /// Has the end be this thread's: whether it was not before, as it is in a signal handler. `None`: it is another's.
+    fn take(&self) -> Option<bool> {
         let this = threads::this();
-        !matches!(self.thread.compare_exchange(0, this, SeqCst, SeqCst), Err(other) if other != this)
+        match self.thread.compare_exchange(0, this, SeqCst, SeqCst) {
+            Ok(_) => Some(true),
+            Err(other) => (other == this).then_some(false),
+        }
+    }
+
+    fn release(&self) {
+        let this = threads::this();
+        let _ = self.thread.compare_exchange(this, 0, SeqCst, SeqCst);
+        // What another thread has left in the meantime, if none has the end by now that could be using it.
+        while self.left.iter().any(|place| !place.load(SeqCst).is_null()) && self.take() == Some(true) {
+            self.unmap_left();
+            let _ = self.thread.compare_exchange(this, 0, SeqCst, SeqCst);
+        }
+    }
+
+    /// Whether this is no call of a handler that has interrupted one.
+    pub(super) fn is_outermost(&self) -> bool {
+        self.calls.get() == 1
     }
 
     /// Whether a call of another thread goes on.
@@ -74,18 +89,19 @@ impl Uses {
         if threads::are_there() { self.thread.load(SeqCst) != 0 } else { self.calls.get() > 0 }
     }
 
-    fn begin(&self) {
+    /// Whether a call before this one was left by a jump.
+    fn begin(&self) -> bool {
         let here = stack_address();
-        let before = match self.calls.get() {
-            calls if calls > 0 && !has_jumped(self.outermost.get(), here) => calls,
-            _ => 0,
-        };
+        let calls = self.calls.get();
+        let has_jumped = calls > 0 && has_jumped(self.outermost.get(), here);
+        let before = if has_jumped { 0 } else { calls };
         self.calls.set(before + 1);
         if before == 0 {
             self.outermost.set(here);
             // A handler that came before the line above took this call for one that was left.
             self.calls.set(1);
         }
+        has_jumped
     }
 
     /// The end has left this memory. If a call may be using it and no place is free it stays until the process ends.
@@ -124,6 +140,7 @@ impl Uses {
         self.left.iter().for_each(|place| place.store(core::ptr::null_mut(), SeqCst));
         // The thread whose call it was may not be there.
         self.thread.store(0, SeqCst);
+        self.calls.set(0);
     }
 }
 

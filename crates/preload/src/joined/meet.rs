@@ -20,7 +20,9 @@ use millstream_sys::fate::Fate;
 use super::end::{End, READER, Stage, WRITER};
 use super::signals::{self, Held};
 use super::slot::{READER_GONE, RING_LIMIT, Slot, Taken, WRITER_WAITS, carrier, meeting};
-use super::{alone, confined, faults, guard, kernel, newer, offer, other_names, retreat, threads, worth_a_long_look, worth_it};
+use super::{
+    alone, confined, faults, guard, kernel, newer, offer, other_names, retreat, threads, worth_a_long_look, worth_it,
+};
 
 /// A writer waits this long for its reader to come, and a reader for its writer.
 const MEETING_NS: u64 = 2_000_000;
@@ -28,8 +30,10 @@ const MEETING_NS: u64 = 2_000_000;
 const ASK_AGAIN: u64 = 256 << 10;
 /// A writer whose input may still join looks again after so many bytes.
 const LOOK_AGAIN: u64 = 512 << 10;
-/// So often it waits after one write.
-const MEETINGS: u32 = 3;
+/// So often it waits in vain after one write; as long as the reader empties the pipe no wait is in vain. A reader that is the slower side
+/// never finds the pipe empty while the writer adds to it, and the writer would have had to wait for room anyway.
+const MEETINGS: u32 = 2;
+const MEETINGS_MOST: u32 = 100;
 /// What the write before it is at most: it fits into a pipe of the usual size, and so mostly ends without the reader.
 pub(super) const LAST_BYTES: usize = 64 << 10;
 /// So often a look that found too much is repeated, each time after twice as many bytes.
@@ -125,8 +129,10 @@ pub(super) fn want(slot: &'static Slot) {
             prove(&WRITER, slot);
         }
         Err(why_not) => {
-            offer::withdraw();
-            WRITER.give_up();
+            if !(threads::may_pass(why_not) && later(&WRITER, why_not)) {
+                offer::withdraw();
+                WRITER.give_up();
+            }
             WRITER.tally.tell(why_not);
             guard::lift_if_unused();
         }
@@ -166,7 +172,9 @@ pub(super) fn accept() {
             READER.tally.tell(Fate::Waits);
         }
         Err(why_not) => {
-            READER.give_up();
+            if !(threads::may_pass(why_not) && later(&READER, why_not)) {
+                READER.give_up();
+            }
             READER.tally.tell(why_not);
             guard::lift_if_unused();
         }
@@ -346,16 +354,21 @@ pub(super) fn announce(slot: &Slot) -> bool {
 
 /// After that write: waits for the reader to find the shadow empty.
 pub(super) fn await_reader(slot: &Slot, has_written: bool) {
-    let agreement = &slot.agreement.0;
-    let _held = Held::all();
-    // A handler may have given the pipe back while the call was in the kernel.
-    if has_written && WRITER.stage() == Stage::Ready {
-        let _ = (0..MEETINGS).any(|_| meets_reader(slot));
+    let (mut left, mut bytes) = (MEETINGS, usize::MAX);
+    for _ in 0..MEETINGS_MOST {
+        let _held = Held::all();
+        // A handler may have given the pipe back.
+        if !has_written || WRITER.stage() != Stage::Ready || left == 0 || meets_reader(slot) {
+            break;
+        }
+        let bytes_left = kernel::bytes_in(WRITER.fd());
+        left = if bytes_left < bytes { MEETINGS } else { left - 1 };
+        bytes = bytes_left;
     }
-    agreement.writer_waits.store(0, SeqCst);
+    slot.agreement.0.writer_waits.store(0, SeqCst);
 }
 
-/// Whether that is decided.
+/// Whether the reader came, and the pipe was empty.
 fn meets_reader(slot: &Slot) -> bool {
     let agreement = &slot.agreement.0;
     let word = &agreement.meeting;
@@ -363,7 +376,7 @@ fn meets_reader(slot: &Slot) -> bool {
         kernel::wait(word, meeting::NONE, Some(MEETING_NS));
     }
     if word.load(SeqCst) != meeting::READER_WAITS {
-        return true;
+        return false;
     }
     // It may have looked before the last bytes were written. It is not kept waiting, and comes again when it has them.
     if kernel::bytes_in(WRITER.fd()) != 0 {

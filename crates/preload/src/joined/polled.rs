@@ -1,4 +1,4 @@
-//! `poll`, `ppoll`, `select` and `pselect` while the guards are up. A reader keeps its pipe; so does a writer that has room.
+//! `poll`, `ppoll`, `select` and `pselect` while the guards are up. Reader and writer keep their pipes.
 //!
 //! ```text
 //!   look at the ring ── bytes ─────────────────────────▶ ask the kernel for the others, without waiting ──┐
@@ -19,6 +19,9 @@
 //!
 //! If the stream has gone back meanwhile all is asked once more, of the kernel's pipe, for what is left of the time.
 //!
+//! A writer whose ring is full waits for room on the word of which its reader knows, and asks the kernel for everything else again every
+//! two milliseconds: the kernel's pipe behind a full ring has room.
+//!
 //! A reader that polls finds bytes whenever it reads. So it is here that it finds the shadow empty and meets its writer.
 
 use core::ffi::{c_int, c_ulong};
@@ -30,7 +33,7 @@ use millstream_sys::fate::Fate;
 use super::end::{READER, Stage, WRITER};
 use super::faults::{self, copy};
 use super::kernel::{self, Asked, Time};
-use super::slot::{Slot, sleep};
+use super::slot::{READER_GONE, Slot, WRITER_WAITS, sleep};
 use super::wait::{self, Found};
 use super::{guard, meet, nap, other_names, retreat};
 use crate::glibc;
@@ -40,6 +43,10 @@ const MOST: usize = 1024;
 const WORDS: usize = MOST / 64;
 /// Who waits for less than this does not wait for a writer to meet it.
 const SHORT_NS: i64 = 10_000_000;
+/// So long a wait for room lasts before the kernel is asked for the other descriptors again; and where there are none, for the reader.
+const OTHERS_NS: u64 = 2_000_000;
+const ROOM_NS: u64 = 500_000_000;
+const SECOND_NS: u64 = 1_000_000_000;
 /// So often it is looked whether a byte that wakes, which nobody waits for any more, has come.
 const LOOKS: u32 = 20;
 
@@ -59,8 +66,7 @@ pub(super) fn concerns_an_end(list: usize, len: usize) -> bool {
         || (0..len).any(|at| {
             let mut entry = Asked { fd: 0, events: 0, answer: 0 };
             let place = (list as *const Asked).wrapping_add(at);
-            // SAFETY: to a variable of its own.
-            !unsafe { copy(place.cast(), (&raw mut entry).cast(), size_of::<Asked>()) }
+            !kernel::read_own_memory(place.cast(), (&raw mut entry).cast(), size_of::<Asked>())
                 || READER.is_at(entry.fd)
                 || WRITER.is_at(entry.fd)
                 || !other_names::leave_if_one(entry.fd)
@@ -158,6 +164,18 @@ impl Sets {
     fn new(numbers: c_int, programs: [*mut u64; 3]) -> Sets {
         Sets { numbers, programs, asked: [[0; WORDS]; 3], answer: [[0; WORDS]; 3] }
     }
+
+    /// Changes the answer for one descriptor, if it is asked for, and returns by how much there are more.
+    fn replace(&mut self, set: usize, fd: c_int, is_ready: impl FnOnce(bool) -> bool) -> isize {
+        let (at, bit) = (fd as usize / 64, 1 << (fd % 64));
+        if self.asked[set][at] & bit == 0 {
+            return 0;
+        }
+        let was_ready = self.answer[set][at] & bit != 0;
+        let is_ready = is_ready(was_ready);
+        self.answer[set][at] = self.answer[set][at] & !bit | if is_ready { bit } else { 0 };
+        isize::from(is_ready) - isize::from(was_ready)
+    }
 }
 
 /// What is asked of the two ends.
@@ -185,9 +203,6 @@ fn wait(call: &mut Call<'_>) -> Result<isize, isize> {
             Wanted::default()
         }
     };
-    if wanted.room && WRITER.stage() == Stage::Ring && !WRITER.slot().is_some_and(Slot::has_room) {
-        give_back(Fate::called(c"poll"))?;
-    }
     if let (Stage::Ready, Some(slot)) = (READER.stage(), READER.slot())
         && wanted.bytes
         && !READER.is_in_kernel()
@@ -196,6 +211,12 @@ fn wait(call: &mut Call<'_>) -> Result<isize, isize> {
         meet::meet_writer(slot);
     }
     loop {
+        if let Some(slot) = WRITER.slot().filter(|slot| wanted.room && WRITER.is_in(slot) && !slot.has_room()) {
+            match wait_at_full_ring(call, slot, &wanted)? {
+                Some(result) => return Ok(result),
+                None => continue,
+            }
+        }
         let joined = || READER.slot().filter(|slot| wanted.bytes && READER.is_in(slot));
         // A handler must not begin the ring between the look at it and the call.
         let in_kernel = READER.without_beginning(|| joined().is_none().then(|| call.kernel_for_program()));
@@ -220,7 +241,7 @@ fn wait_for_ring(call: &mut Call<'_>, slot: &Slot, has_others: bool) -> Result<O
         if found > 0
             && let Some(has_bytes) = slot.has_bytes()
         {
-            let told = call.put_right(found, has_bytes);
+            let told = call.put_right(found, Some(has_bytes), false);
             if told > 0 {
                 return Ok(Some(call.tell(told)));
             }
@@ -239,7 +260,7 @@ fn wait_for_ring(call: &mut Call<'_>, slot: &Slot, has_others: bool) -> Result<O
     let Some(has_bytes) = slot.has_bytes() else {
         return if retreat::follow(&READER) { Ok(None) } else { Err(kernel::EMFILE) };
     };
-    let told = call.put_right(found, has_bytes);
+    let told = call.put_right(found, Some(has_bytes), false);
     // Where there were bytes nobody has waited: if a handler has read them, that was no answer.
     let is_over = told != 0 || (found == 0 && !is_ready) || !call.can_wait();
     if !is_over && sleeps && !was_rung {
@@ -248,6 +269,40 @@ fn wait_for_ring(call: &mut Call<'_>, slot: &Slot, has_others: bool) -> Result<O
     }
     // Otherwise only a byte that wakes has come, for bytes that a handler has read.
     Ok(is_over.then(|| call.tell(told)))
+}
+
+/// Asks for everything but room, and waits for a moment, if there is nothing. `None`: once more.
+fn wait_at_full_ring(call: &mut Call<'_>, full: &Slot, wanted: &Wanted) -> Result<Option<isize>, isize> {
+    if !call.mask.is_null() {
+        // What waits for room cannot wait under another mask.
+        give_back(Fate::called(c"poll"))?;
+        return Ok(None);
+    }
+    let found = call.kernel(false);
+    if found < 0 {
+        return Err(found);
+    }
+    let reader = READER.slot().filter(|slot| wanted.bytes && READER.is_in(slot));
+    let has_bytes = reader.map(Slot::has_bytes);
+    if has_bytes == Some(None) {
+        return if retreat::follow(&READER) { Ok(None) } else { Err(kernel::EMFILE) };
+    }
+    let told = call.put_right(found, has_bytes.flatten(), true);
+    if told != 0 || !call.can_wait() {
+        return Ok(Some(call.tell(told)));
+    }
+    let word = &full.space.0;
+    let value = word.fetch_or(WRITER_WAITS, SeqCst) | WRITER_WAITS;
+    if value & READER_GONE != 0 || full.is_frozen() || full.has_room() {
+        return Ok(None);
+    }
+    WRITER.tally.slept();
+    let has_others = wanted.others || wanted.bytes;
+    match call.spend(if has_others { OTHERS_NS } else { ROOM_NS }, |limit_ns| kernel::wait(word, value, Some(limit_ns)))
+    {
+        kernel::EINTR => Err(kernel::EINTR),
+        _ => Ok(None),
+    }
 }
 
 /// `false`: it need not, or the pipe is the kernel's again.
@@ -261,7 +316,8 @@ fn falls_asleep(slot: &Slot) -> Result<bool, isize> {
         give_back(Fate::Handler)?;
         return Ok(false);
     }
-    let was_rung = slot.sleep.0.compare_exchange(sleep::AWAKE, sleep::ASLEEP, SeqCst, Relaxed) == Err(sleep::RUNG);
+    let was_rung =
+        slot.sleep.0.compare_exchange(sleep::AWAKE, sleep::ASLEEP, SeqCst, Relaxed).is_err_and(sleep::is_rung);
     let is_empty = slot.bytes_waiting() == Found::Nothing;
     if is_empty && !was_rung {
         READER.tally.slept();
@@ -276,7 +332,8 @@ fn falls_asleep(slot: &Slot) -> Result<bool, isize> {
 
 /// Whether it was rung.
 fn wakes_up(slot: &Slot) -> bool {
-    let was_rung = slot.sleep.0.compare_exchange(sleep::ASLEEP, sleep::AWAKE, SeqCst, Relaxed) == Err(sleep::RUNG);
+    let was_rung =
+        slot.sleep.0.compare_exchange(sleep::ASLEEP, sleep::AWAKE, SeqCst, Relaxed).is_err_and(sleep::is_rung);
     if was_rung {
         // So that the read that comes can take it.
         for _ in 0..LOOKS {
@@ -297,6 +354,20 @@ fn give_back(why: Fate) -> Result<(), isize> {
 impl Call<'_> {
     fn can_wait(&self) -> bool {
         self.left.is_none_or(|left| left.seconds != 0 || left.nanoseconds != 0)
+    }
+
+    /// Waits for so long at most, of the time that is left.
+    fn spend(&mut self, limit_ns: u64, wait: impl FnOnce(u64) -> isize) -> isize {
+        let in_ns =
+            |time: Time| (time.seconds as u64).saturating_mul(SECOND_NS).saturating_add(time.nanoseconds as u64);
+        let left = self.left.map(in_ns);
+        let before = kernel::monotonic_ns();
+        let outcome = wait(left.map_or(limit_ns, |left| left.min(limit_ns)));
+        self.left = left.map(|left| {
+            let left = left.saturating_sub(kernel::monotonic_ns() - before);
+            Time { seconds: (left / SECOND_NS) as i64, nanoseconds: (left % SECOND_NS) as i64 }
+        });
+        outcome
     }
 
     /// Copies sets, and looks for the ends. `None`: that cannot be done, or the kernel has something to say against the call.
@@ -384,27 +455,35 @@ impl Call<'_> {
         }
     }
 
-    /// Replaces what the kernel has said of the shadow: how many are ready then.
-    fn put_right(&mut self, mut found: isize, has_bytes: bool) -> isize {
-        let fd = READER.fd();
+    /// Replaces what the kernel has said of the backing pipes: of the reader's, if it is attached, and of the writer's, if its ring is
+    /// full. Returns how many are ready then.
+    fn put_right(&mut self, mut found: isize, has_bytes: Option<bool>, is_full: bool) -> isize {
         match &mut self.list {
             &mut List::Poll(list, len) => {
                 for at in 0..len {
                     // SAFETY: the kernel has just read and written these entries.
                     let entry = unsafe { &mut *list.wrapping_add(at) };
-                    if entry.fd == fd {
-                        let before = entry.answer;
+                    let before = entry.answer;
+                    if let Some(has_bytes) = has_bytes
+                        && entry.fd == READER.fd()
+                    {
                         entry.answer = before & !BYTES | if has_bytes { entry.events & BYTES } else { 0 };
-                        found += isize::from(entry.answer != 0) - isize::from(before != 0);
+                    } else if is_full && entry.fd == WRITER.fd() {
+                        entry.answer &= !ROOM;
                     }
+                    found += isize::from(entry.answer != 0) - isize::from(before != 0);
                 }
             }
             List::Select(sets) => {
-                let (at, bit) = (fd as usize / 64, 1 << (fd % 64));
-                let was_ready = sets.answer[0][at] & bit != 0;
-                let is_ready = has_bytes || (was_ready && kernel::poll(fd, 0, 0) & kernel::POLLHUP != 0);
-                sets.answer[0][at] = sets.answer[0][at] & !bit | if is_ready { bit } else { 0 };
-                found += isize::from(is_ready) - isize::from(was_ready);
+                if let Some(has_bytes) = has_bytes {
+                    let fd = READER.fd();
+                    let hangs = || kernel::poll(fd, 0, 0) & kernel::POLLHUP != 0;
+                    found += sets.replace(0, fd, |was_ready| has_bytes || (was_ready && hangs()));
+                }
+                if is_full {
+                    let fd = WRITER.fd();
+                    found += sets.replace(1, fd, |was_ready| was_ready && kernel::has_no_reader(fd));
+                }
             }
         }
         found

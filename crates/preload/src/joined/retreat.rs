@@ -14,7 +14,7 @@ use millstream_sys::fate::Fate;
 
 use super::end::{End, READER, Stage, WRITER};
 use super::signals::Held;
-use super::slot::{Agreement, READER_GONE, Slot, Taken, WRITER_WAITS, carrier, sleep};
+use super::slot::{Agreement, Slot, Taken, WRITER_WAITS, carrier, sleep};
 use super::{guard, kernel, nap, offer};
 
 /// So often this side tries again, each time after a millisecond, when the system has no file left.
@@ -53,6 +53,8 @@ pub(super) fn before_a_call(why: Fate) -> bool {
         if let Some(is_done) = try_before_a_call(why) {
             return is_done;
         }
+        // Other threads want the lock.
+        pause();
     }
 }
 
@@ -73,7 +75,7 @@ pub(super) fn try_before_a_call(why: Fate) -> Option<bool> {
 fn can_give_back(end: &End) -> bool {
     match end.slot() {
         Some(slot) if end.stage() == Stage::Ring && !end.is_promised() && !slot.is_frozen() => {
-            let has_nobody_to_move_for = !end.is_reader() && is_gone(slot, end);
+            let has_nobody_to_move_for = !end.is_reader() && is_gone(end);
             has_nobody_to_move_for || with_other_end(end, |_| ())
         }
         _ => true,
@@ -129,9 +131,21 @@ fn of(end: &End, why: Fate) -> Outcome {
     if end.is_reader() {
         super::meet::leave_robust();
     }
-    end.give_up();
+    if may_come_again(why) {
+        end.release()
+    } else {
+        end.give_up()
+    }
     end.tally.tell(why);
     Outcome::Done
+}
+
+/// Whether the pipe may be attached again, when it has gone on to carry much: a program that makes a process, or a call that only the
+/// kernel can serve, may do so once. Each attempt in vain makes the next one later ([`End::price`]). Where the user has said when pipes are
+/// attached, that is once.
+fn may_come_again(why: Fate) -> bool {
+    super::after().is_none()
+        && matches!(why, Fate::Called(_) | Fate::Peer | Fate::Company | Fate::Handler | Fate::Nowhere)
 }
 
 /// This end has not joined and never will.
@@ -157,7 +171,7 @@ pub(super) fn follow(end: &End) -> bool {
     while end.stage() == Stage::Ring {
         match try_because_of(end, Fate::Peer) {
             Outcome::Done => break,
-            Outcome::Busy => {}
+            Outcome::Busy => pause(),
             Outcome::NoFile => {
                 attempts += 1;
                 if attempts == ATTEMPTS {
@@ -190,7 +204,7 @@ fn give_back(slot: &Slot, end: &End) -> Outcome {
     loop {
         match word.compare_exchange(carrier::RING, ours, SeqCst, SeqCst) {
             Err(carrier::SHADOW) => return Outcome::Done,
-            Err(now) if now != ours && !is_gone(slot, end) => {
+            Err(now) if now != ours && !is_gone(end) => {
                 if waited_ms == HELD_MS {
                     return Outcome::Busy;
                 }
@@ -214,12 +228,12 @@ fn give_back(slot: &Slot, end: &End) -> Outcome {
     outcome
 }
 
-/// Whether the other side is gone, as the kernel has it: a writer looks at the word that is marked when the reader's thread ends, and
-/// asks for the reader's end in case that mark was lost; a reader asks whether its end hangs.
-fn is_gone(slot: &Slot, end: &End) -> bool {
+/// Whether the other side is gone, as the kernel has it.
+fn is_gone(end: &End) -> bool {
     match end.is_reader() {
         true => kernel::poll(end.fd(), 0, 0) & kernel::POLLHUP != 0,
-        false => slot.space.0.load(SeqCst) & READER_GONE != 0 || kernel::has_no_reader(end.fd()),
+        // The mark is of a thread, and the process may go on.
+        false => kernel::has_no_reader(end.fd()),
     }
 }
 
@@ -233,7 +247,7 @@ enum Moving {
 
 fn move_content(slot: &Slot, end: &End) -> Moving {
     let agreement = &slot.agreement.0;
-    if !end.is_reader() && is_gone(slot, end) {
+    if !end.is_reader() && is_gone(end) {
         return Moving::Ended(Outcome::Done);
     }
     let mut moved = 0;
@@ -318,14 +332,17 @@ fn settle(slot: &Slot, end: &End) -> Outcome {
     let mut waited_ms = 0;
     let state = &slot.sleep.0;
     let fd = end.fd();
-    while state.compare_exchange(sleep::ASLEEP, sleep::STREAM, SeqCst, SeqCst) == Err(sleep::RUNG) {
-        // One byte is on its way, or there, or was just taken by the reader, which knows what it was.
+    while let Err(now @ (sleep::RUNG | sleep::RINGING)) =
+        state.compare_exchange(sleep::ASLEEP, sleep::STREAM, SeqCst, SeqCst)
+    {
+        // A token is on its way, or there, or was just taken by the reader, which knows what it was.
         match (kernel::bytes_in(fd), end.is_reader()) {
-            (0, true) if nap::has_bell() => {
+            (0, true) if now == sleep::RUNG => {
+                nap::note_taken();
                 let _ = state.compare_exchange(sleep::RUNG, sleep::STREAM, SeqCst, SeqCst);
                 break;
             }
-            (0, true) if is_gone(slot, end) && kernel::bytes_in(fd) == 0 => break,
+            (0, true) if is_gone(end) && kernel::bytes_in(fd) == 0 => break,
             // The writer has been stopped before it could ring.
             (0, true) if waited_ms == HELD_MS => return Outcome::Busy,
             (0, true) => {
@@ -343,6 +360,7 @@ fn settle(slot: &Slot, end: &End) -> Outcome {
                     pause();
                 }
                 Some(true) => {
+                    let _ = state.compare_exchange(now, sleep::STREAM, SeqCst, SeqCst);
                     let _ = state.compare_exchange(sleep::RUNG, sleep::STREAM, SeqCst, SeqCst);
                     break;
                 }

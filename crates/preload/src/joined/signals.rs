@@ -74,14 +74,52 @@ pub(super) fn may_be_in_handler() -> bool {
     }
     let here = (&raw const returns) as usize;
     let Some(stack) = stack_around(here) else { return true };
-    has_handlers
-        && (here..stack.end).step_by(8).any(|at| {
-            // SAFETY: the stack of this thread, from a variable of this function to where its first frame began, or to the end of
-            // the mapping that it is in.
-            let word = unsafe { (at as *const usize).read_volatile() };
-            word != 0 && returns.contains(&!word)
-        })
+    has_handlers && has_frame(here, stack.end, &returns)
 }
+
+/// Whether the frame of a signal begins between two addresses of a stack. Of another thread's the end is that of a mapping, in which other
+/// things may come and go.
+#[inline(never)] // its room is below the frames that are looked at
+fn has_frame(start: usize, end: usize, returns: &[usize; 2]) -> bool {
+    const WORDS: usize = 128;
+    let mut room = [0_usize; WORDS];
+    let is_first = first_stack().contains(&start);
+    let mut at = start;
+    while at + FRAME <= end {
+        let bytes = (end - at).min(size_of_val(&room));
+        if is_first {
+            for (place, word) in room.iter_mut().take(bytes / 8).enumerate() {
+                // SAFETY: the stack of this thread, from a variable of a function that goes on to where its first frame began.
+                *word = unsafe { ((at + place * 8) as *const usize).read_volatile() };
+            }
+        } else if !kernel::read_own_memory(at as *const u8, room.as_mut_ptr().cast(), bytes) {
+            return true;
+        }
+        let starts = (bytes - FRAME) / 8 + 1;
+        let is_frame = |word: &[usize]| {
+            word[0] != 0
+                && returns.contains(&!word[0])
+                && word[FLAGS] < 16
+                && word[LINK] == 0
+                && word[SEGMENTS] & 0xffff == CODE
+        };
+        if room.get(..bytes / 8).is_some_and(|words| words.windows(FRAME / 8).any(is_frame)) {
+            return true;
+        }
+        at += starts * 8;
+    }
+    false
+}
+
+/// In the frame that the kernel makes for a handler (`struct rt_sigframe` of x86-64), in words: flags and link of the context, which are small and
+/// null, and the segments of the interrupted code. A call of `sigaction(2)` leaves the same address on the stack, without these.
+const FLAGS: usize = 1;
+const LINK: usize = 2;
+const SEGMENTS: usize = 24;
+/// Bytes that are looked at.
+const FRAME: usize = (SEGMENTS + 1) * 8;
+/// The segment of 64-bit code.
+const CODE: usize = 0x33;
 
 /// By which code the handler of a signal returns, with its bits turned over. `None`: it has none, or is ignored.
 #[inline(never)] // its frame is below that of the caller

@@ -41,10 +41,16 @@ pub(super) mod sleep {
     pub(in crate::joined) const AWAKE: u32 = 0;
     /// It sleeps, or is about to; nobody has rung.
     pub(in crate::joined) const ASLEEP: u32 = 1;
-    /// One byte that means nothing but "wake up" is in the shadow, or on its way.
+    /// One byte that means nothing but "wake up", a token, is in the backing pipe, or has been taken out of it.
     pub(in crate::joined) const RUNG: u32 = 2;
     /// Bytes of the stream.
     pub(in crate::joined) const STREAM: u32 = 3;
+    /// A token is on its way.
+    pub(in crate::joined) const RINGING: u32 = 4;
+
+    pub(in crate::joined) fn is_rung(state: u32) -> bool {
+        state == RUNG || state == RINGING
+    }
 }
 
 /// How the two meet: [`Slot::meeting`].

@@ -59,7 +59,7 @@ pub(super) fn write(slot: &Slot, fd: c_int, source: *const u8, len: usize) -> is
                     retreat::all(Fate::Nowhere);
                 }
                 let moved = match retreat::follow(&WRITER) {
-                    true => write_to_kernel(fd, from, rest),
+                    true => write_to_kernel(WRITER.file(fd), from, rest),
                     false => kernel::EMFILE,
                 };
                 return match usize::try_from(moved) {
@@ -78,11 +78,13 @@ fn ring(slot: &Slot, fd: c_int) {
     let state = &slot.sleep.0;
     if state.load(SeqCst) == sleep::ASLEEP {
         let _held = Held::all();
-        if WRITER.is_in(slot) && state.compare_exchange(sleep::ASLEEP, sleep::RUNG, SeqCst, Relaxed).is_ok() {
+        if WRITER.is_in(slot) && state.compare_exchange(sleep::ASLEEP, sleep::RINGING, SeqCst, Relaxed).is_ok() {
             // A byte that is there wakes the reader as well, and a backing pipe that a foreign process has filled would take none.
             if kernel::bytes_in(fd) == 0 {
-                kernel::write(fd, [nap::BELL].as_ptr(), 1);
+                kernel::write(fd, [nap::TOKEN].as_ptr(), 1);
             }
+            // The reader may have it by now.
+            let _ = state.compare_exchange(sleep::RINGING, sleep::RUNG, SeqCst, Relaxed);
             WRITER.tally.woke();
         }
     }
@@ -148,7 +150,7 @@ pub(super) fn read(slot: &Slot, fd: c_int, target: *mut u8, len: usize, bell: Op
             if promised::is_only_rung(fd, bell) {
                 return promised::RUNG;
             }
-            return read_from_kernel(fd, target, len);
+            return read_from_kernel(READER.file(fd), target, len);
         }
         match wait_for_bytes(slot, fd, target, len, bell) {
             None => {}
@@ -164,6 +166,7 @@ fn read_in_vain(fd: c_int, target: *mut u8, len: usize, done: usize) -> isize {
     if !retreat::follow(&READER) {
         return if done > 0 { done as isize } else { kernel::EMFILE };
     }
+    let fd = READER.file(fd);
     if done > 0 && kernel::bytes_in(fd) == 0 {
         return done as isize;
     }
@@ -238,14 +241,16 @@ fn fetch(slot: &Slot, fd: c_int, target: *mut u8, len: usize, how: Fetch) -> Opt
         // What was there a moment ago may be gone: a writer that moves the stream takes its own token out.
         Fetch::WithBell(_) | Fetch::Now => kernel::read_now(fd, target, len),
     };
-    nap::with_buffer(target, || fetched(slot, fd, read())).unwrap_or_else(|| fetched(slot, fd, kernel::EFAULT))
+    let waits = matches!(how, Fetch::Asleep);
+    nap::with_buffer(target, || fetched(slot, fd, read(), waits))
+        .unwrap_or_else(|| fetched(slot, fd, kernel::EFAULT, waits))
 }
 
-fn fetched(slot: &Slot, fd: c_int, result: isize) -> Option<isize> {
+fn fetched(slot: &Slot, fd: c_int, result: isize, waits: bool) -> Option<isize> {
     let state = &slot.sleep.0;
     // The state is looked at before the note is: a handler makes the note first.
     match (result, state.load(SeqCst)) {
-        (1, sleep::RUNG) => {
+        (1, sleep::RUNG | sleep::RINGING) => {
             state.store(sleep::AWAKE, SeqCst);
             None
         }
@@ -263,7 +268,7 @@ fn fetched(slot: &Slot, fd: c_int, result: isize) -> Option<isize> {
             match result {
                 // Whatever the handler has done.
                 kernel::EINTR => Some(result),
-                kernel::EAGAIN => None,
+                kernel::EAGAIN if !waits => None,
                 // Its last bytes, and the writer was gone before it rang.
                 _ if is_more => None,
                 _ => Some(result),

@@ -17,10 +17,11 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 
 use millstream_sys::fate::{Fate, place_of};
+use millstream_sys::raw;
 
-use super::end::{End, READER, WRITER};
+use super::end::{End, READER, Stage, WRITER};
 use super::notice::NUMBERS;
-use super::{alone, calls, guard, kernel, own_page, retreat, trapped};
+use super::{IS_WANTED, alone, calls, confined, faults, guard, kernel, own_page, retreat, trapped};
 use crate::glibc::Behind;
 use crate::names;
 
@@ -36,6 +37,9 @@ pub(super) struct OwnPage {
     depth: AtomicU32,
     /// What a thread has called that could concern any end, as [`Fate::word`]; 0: nothing.
     called: AtomicU32,
+    /// Calls that wait for descriptors, of even and odd times ([`Waits`]), and which time it is.
+    waits: [AtomicU32; 2],
+    time: AtomicU32,
     /// Calls that load a library.
     loads: AtomicU32,
     /// Threads that are in a read or a write of each descriptor.
@@ -101,7 +105,7 @@ pub(super) fn before_call(place: usize, second: usize) -> Option<usize> {
     // The new thread may have the address of one that was checked, and has this thread's mask.
     READER.checked_thread.store(0, Relaxed);
     WRITER.checked_thread.store(0, Relaxed);
-    if place == PTHREAD_CREATE && are_armed() {
+    if place == PTHREAD_CREATE && are_armed() && IS_WANTED.load(Relaxed) {
         return Some(create as *const () as usize);
     }
     expect_unarmed();
@@ -120,7 +124,7 @@ fn expect_unarmed() {
 
 /// From now on there are several threads, in a process whose calls are ours.
 fn begin() -> bool {
-    if !calls::are_ours() {
+    if !calls::are_ours() || !may_attach() {
         return false;
     }
     let Some(page) = own_page() else {
@@ -128,8 +132,9 @@ fn begin() -> bool {
         calls::stop();
         return false;
     };
-    let allowed = || alone::allowed_range(&names::c_library()?.code, guard::own_code());
+    let allowed = || Some(alone::allowed_range(&names::c_library()?.code, &names::own_code()?));
     if let Some(allowed) = allowed()
+        && lets_sigsys_in()
         && (trapped::is_on() || trapped::arm(&allowed))
     {
         page.allowed[0].store(allowed.start, Relaxed);
@@ -138,6 +143,16 @@ fn begin() -> bool {
     }
     guard::expect_threads();
     true
+}
+
+/// Whether this process may attach a pipe, and so make calls that it does not make by itself.
+fn may_attach() -> bool {
+    IS_WANTED.load(Relaxed) && !confined::may_not_join()
+}
+
+/// Whether a call of this thread can be trapped: a SIGSYS that is held back is the program's end.
+fn lets_sigsys_in() -> bool {
+    raw::block_signals(0) & faults::CAUGHT == 0
 }
 
 /// Whether the calls of every thread are trapped, as soon as any are ([`trapped::begin`]).
@@ -204,14 +219,23 @@ extern "C" fn begin_thread(place: &[AtomicUsize; 2]) -> Beginning {
     place[0].store(0, SeqCst);
     if let Some(page) = own_page() {
         let [start, end] = [0, 1].map(|at| page.allowed[at].load(Relaxed));
-        page.are_armed.fetch_and(trapped::arm(&(start..end)).into(), SeqCst);
+        let is_armed = IS_WANTED.load(Relaxed) && lets_sigsys_in() && trapped::arm(&(start..end));
+        if !is_armed {
+            expect_unarmed();
+        }
     }
     beginning
 }
 
-/// Before a guarded call of a process with threads, while the guards are down.
+/// Before a guarded call of a process with threads.
 pub(super) fn note(place: usize, first: usize, second: usize) {
-    if USED_BY_NUMBER.contains(&place) {
+    if !IS_WANTED.load(Relaxed) {
+        return;
+    }
+    if may_hold_sigsys(place, first, second) {
+        expect_unarmed();
+    }
+    if USED_BY_NUMBER.contains(&place) || changes_number(place, second) {
         note_number(first as c_int);
     } else if !is_harmless(place, first, second) {
         note_any(u16::try_from(place).map_or(Fate::Threads, Fate::Called));
@@ -256,6 +280,29 @@ const USED_BY_NUMBER: [usize; 17] = [
     place_of("__vdprintf_chk"),
 ];
 
+/// Calls that change how the descriptor that is their first argument behaves.
+fn changes_number(place: usize, second: usize) -> bool {
+    const F_SETFL: u32 = 4;
+    const F_SETOWN: u32 = 8;
+    const FIONBIO: u32 = 0x5421;
+    const FIOASYNC: u32 = 0x5452;
+    let command = second as u32;
+    (guard::FCNTL.contains(&place) && [F_SETFL, F_SETOWN].contains(&command))
+        || (place == guard::IOCTL && [FIONBIO, FIOASYNC, kernel::FIONREAD as u32].contains(&command))
+}
+
+/// Calls after which a thread may hold back SIGSYS.
+fn may_hold_sigsys(place: usize, first: usize, second: usize) -> bool {
+    // SAFETY: what the program passes as a set, or what `setjmp` has filled.
+    unsafe {
+        if [guard::SIGPROCMASK, guard::PTHREAD_SIGMASK].contains(&place) {
+            !faults::are_let_through(first, second)
+        } else {
+            guard::LONGJMP.contains(&place) && !faults::are_let_through_by_jump(first)
+        }
+    }
+}
+
 /// Calls that leave every end as it is, whichever descriptor stands for it: they pass nothing on, and watch nothing.
 fn is_harmless(place: usize, first: usize, second: usize) -> bool {
     const F_DUPFD: u32 = 0;
@@ -291,7 +338,7 @@ pub(super) fn leaves_ends_alone(place: usize, first: usize, second: usize) -> bo
         PTHREAD_CREATE | THRD_CREATE => true,
         PTHREAD_EXIT => !is_first(),
         TIMER_CREATE => !begins_thread(second),
-        guard::SIGPROCMASK | guard::PTHREAD_SIGMASK => {
+        guard::SIGPROCMASK | guard::PTHREAD_SIGMASK if !trapped::is_on() => {
             // Its next copy asks for the mask again.
             for end in [&READER, &WRITER] {
                 let _ = end.checked_thread.compare_exchange(this(), 0, Relaxed, Relaxed);
@@ -324,11 +371,18 @@ pub(super) fn allow(end: &End) -> Result<(), Fate> {
     let is_in_one_call = page.in_call.get(number).is_some_and(|calls| calls.load(SeqCst) == 1);
     let is_used_otherwise =
         page.used_otherwise.get(number / 64).is_none_or(|word| word.load(SeqCst) >> (number % 64) & 1 != 0);
+    let earlier = (page.time.load(SeqCst) as usize + 1) % 2;
     match page.called.load(SeqCst) {
+        0 if page.waits[earlier].load(SeqCst) != 0 => Err(Fate::called(c"poll")),
         0 if is_in_one_call && !is_used_otherwise => Ok(()),
         0 => Err(Fate::Threads),
         called => Err(Fate::from_word(called)),
     }
+}
+
+/// Whether what has kept an end from being attached may be over in a while.
+pub(super) fn may_pass(why_not: Fate) -> bool {
+    why_not == Fate::Threads || [c"poll", c"dlopen"].iter().any(|called| why_not == Fate::called(called))
 }
 
 /// Why this process attaches no further pipe because of its threads, if that is so.
@@ -362,6 +416,58 @@ impl Drop for InCall {
             calls.fetch_sub(1, SeqCst);
         }
     }
+}
+
+/// A call that waits for descriptors, until this is dropped. It notes them only where an end has been found before: a wait that began
+/// earlier is of an earlier time, and must have ended when that end is attached.
+pub(super) struct Waits {
+    page: Option<(&'static OwnPage, usize)>,
+    pub(super) are_noted: bool,
+}
+
+impl Waits {
+    pub(super) fn begin() -> Waits {
+        if !are_there() || !IS_WANTED.load(Relaxed) {
+            return Waits { page: None, are_noted: false };
+        }
+        let page = own_page().map(|page| {
+            loop {
+                let time = page.time.load(SeqCst);
+                let waits = &page.waits[time as usize % 2];
+                waits.fetch_add(1, SeqCst);
+                if page.time.load(SeqCst) == time {
+                    break (page, time as usize % 2);
+                }
+                waits.fetch_sub(1, SeqCst);
+            }
+        });
+        let has_end = [&READER, &WRITER].into_iter().any(|end| end.stage() != Stage::Kernel);
+        Waits { page, are_noted: has_end }
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        if let Some((page, time)) = self.page {
+            page.waits[time].fetch_sub(1, SeqCst);
+        }
+    }
+}
+
+/// Before an end is adopted, from when on waits for descriptors are noted. `false`: some are going on that would not be told from later
+/// ones.
+pub(super) fn may_find_end() -> bool {
+    let are_noted = || [&READER, &WRITER].into_iter().any(|end| end.stage() != Stage::Kernel);
+    if !are_there() || are_noted() {
+        return true;
+    }
+    let Some(page) = own_page() else { return false };
+    let next = page.time.load(SeqCst).wrapping_add(1);
+    let may = page.waits[next as usize % 2].load(SeqCst) == 0;
+    if may {
+        page.time.store(next, SeqCst);
+    }
+    may
 }
 
 /// `dlopen(3)` of a path, for which it does not matter which library asks.

@@ -1,37 +1,17 @@
-//! Descriptors that the program waits for before it writes to them. Their pipes are left alone: the first wait for room, at a full
-//! pipe, would give them back to the kernel, and what joining had cost would be lost.
+//! `poll` and `select` in front of glibc's: a process with threads notes which descriptors they wait for. Another thread may be asleep in
+//! such a call when a pipe is to be attached, and would not learn of what happens in memory.
 
 use core::ffi::{c_int, c_ulong, c_void};
-use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::Relaxed;
 
 use millstream_sys::fate::Fate;
 
 use super::end::{READER, WRITER};
+use super::kernel;
 use super::notice::NUMBERS;
-use super::{kernel, threads};
+use super::threads::{self, Waits};
 use crate::glibc::{self, Behind};
 
 const WORDS: usize = NUMBERS / 64;
-/// A bit for each number that was waited for since it was last asked.
-static WAITED: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
-/// More descriptors than this are not looked at in one call.
-const LOOKED_AT: usize = 16;
-
-/// Whether the program has waited for this one since the last time.
-pub(super) fn was_waited_for(fd: c_int) -> bool {
-    let (at, bit) = place_of(fd);
-    WAITED.get(at).is_some_and(|word| word.fetch_and(!bit, Relaxed) & bit != 0)
-}
-
-fn note(fd: c_int) {
-    let (at, bit) = place_of(fd);
-    if let Some(word) = WAITED.get(at)
-        && word.load(Relaxed) & bit == 0
-    {
-        word.fetch_or(bit, Relaxed);
-    }
-}
 
 fn place_of(fd: c_int) -> (usize, u64) {
     (fd as usize / 64, 1 << (fd & 63))
@@ -54,21 +34,15 @@ static SELECT: Behind = Behind::new("select");
 /// As for `poll(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn poll(asked: *mut Asked, len: c_ulong, limit_ms: c_int) -> c_int {
-    if threads::are_there() {
+    let waits = Waits::begin();
+    if waits.are_noted {
         note_list(asked, len as usize);
     }
     // SAFETY: the signature is that of the C library's function.
     let behind: unsafe extern "C-unwind" fn(*mut Asked, c_ulong, c_int) -> c_int =
         unsafe { POLL.function_for(asked as usize, len as usize) };
     // SAFETY: the caller's promise is the same.
-    let answer = unsafe { behind(asked, len, limit_ms) };
-    if answer > 0 {
-        for at in 0..(len as usize).min(LOOKED_AT) {
-            // SAFETY: the kernel has just read and written these entries.
-            note(unsafe { (*asked.wrapping_add(at)).fd });
-        }
-    }
-    answer
+    unsafe { behind(asked, len, limit_ms) }
 }
 
 /// The same function.
@@ -126,7 +100,7 @@ fn note_list(list: *const Asked, len: usize) {
     }
 }
 
-/// The same for all that stand in any of the program's sets. `None`: they cannot be read, or are too large.
+/// The same for all that stand in any of the program's sets. `None`: they cannot be read.
 fn note_sets(sets: [*mut u64; 3], numbers: c_int) -> Option<Set> {
     let set = asked_of(sets, numbers);
     match set {
@@ -137,7 +111,8 @@ fn note_sets(sets: [*mut u64; 3], numbers: c_int) -> Option<Set> {
 }
 
 fn asked_of(sets: [*mut u64; 3], numbers: c_int) -> Option<Set> {
-    let numbers = usize::try_from(numbers).ok().filter(|&numbers| numbers <= NUMBERS)?;
+    // Higher ones are never attached.
+    let numbers = usize::try_from(numbers).ok()?.min(NUMBERS);
     let mut all = Set([0; WORDS]);
     for set in sets.into_iter().filter(|set| !set.is_null()) {
         let mut words = [0; WORDS];
@@ -167,25 +142,13 @@ pub unsafe extern "C-unwind" fn select(
     other: *mut u64,
     limit: *mut c_void,
 ) -> c_int {
-    let asked = if threads::are_there() { note_sets([read, write, other], numbers) } else { None };
+    let waits = Waits::begin();
+    let asked = if waits.are_noted { note_sets([read, write, other], numbers) } else { None };
     let concerns_an_end = asked.is_none_or(|asked| [&READER, &WRITER].into_iter().any(|end| asked.has(end.fd())));
     // SAFETY: the signature is that of the C library's function.
     let behind: Select = unsafe { if concerns_an_end { SELECT.function() } else { SELECT.glibcs() } };
     // SAFETY: the caller's promise is the same.
-    let answer = unsafe { behind(numbers, read, write, other, limit) };
-    if answer > 0 {
-        let words = (numbers as usize).div_ceil(64).min(WORDS);
-        for (at, word) in WAITED.iter().enumerate().take(words) {
-            for set in [read, write] {
-                // SAFETY: the kernel has just read and written sets of at least so many bits, in words of 64.
-                let bits = if set.is_null() { 0 } else { unsafe { set.wrapping_add(at).read() } };
-                if word.load(Relaxed) & bits != bits {
-                    word.fetch_or(bits, Relaxed);
-                }
-            }
-        }
-    }
-    answer
+    unsafe { behind(numbers, read, write, other, limit) }
 }
 
 /// The same function.

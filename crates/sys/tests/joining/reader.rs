@@ -203,7 +203,7 @@ fn accesses(world: &World, without: Option<Without>) -> Next {
         },
         At::PollLook => go(if world.read.is_frozen || world.waiting() > 0 { At::PollAsk } else { At::PollSay }),
         At::PollSay => {
-            let was_rung = world.sleep == Sleep::Rung;
+            let was_rung = world.sleep.is_rung();
             go(if lacks(Without::LastLookBeforePoll) { At::PollAsleep } else { At::PollLastLook { was_rung } });
             if world.sleep == Sleep::Awake {
                 next.sleep = Sleep::Asleep;
@@ -294,7 +294,7 @@ fn accesses(world: &World, without: Option<Without>) -> Next {
             None if world.has_writer => return Vec::new(),
             byte => next.reader.at = At::Woken { byte },
         },
-        At::Woken { byte: Some(byte) } if world.sleep == Sleep::Rung => {
+        At::Woken { byte: Some(byte) } if world.sleep.is_rung() => {
             go(At::Look);
             next.sleep = Sleep::Awake;
             if byte != Byte::Bell {

@@ -92,7 +92,7 @@ pub(crate) fn step(
                 next.sleep = Sleep::Stream;
                 Retreat::MarkSettled
             }
-            Sleep::Rung => Retreat::BellCount,
+            Sleep::Rung | Sleep::Ringing => Retreat::BellCount,
             Sleep::Awake | Sleep::Stream => Retreat::MarkSettled,
         },
         Retreat::BellCount if !world.shadow.is_empty() => Retreat::BellTake,
@@ -108,7 +108,7 @@ pub(crate) fn step(
             None => Retreat::SleepChanges,
         },
         Retreat::BellMark => {
-            if world.sleep == Sleep::Rung {
+            if world.sleep.is_rung() {
                 next.sleep = Sleep::Stream;
             }
             Retreat::MarkSettled

@@ -112,8 +112,16 @@ pub(crate) enum Meeting {
 pub(crate) enum Sleep {
     Awake,
     Asleep,
+    /// The writer is about to put the byte that wakes into the kernel's pipe.
+    Ringing,
     Rung,
     Stream,
+}
+
+impl Sleep {
+    pub(crate) fn is_rung(self) -> bool {
+        matches!(self, Sleep::Ringing | Sleep::Rung)
+    }
 }
 
 /// A byte in the kernel's pipe.

@@ -38,6 +38,7 @@ pub(crate) enum At {
     BellWrite {
         is_counted: bool,
     },
+    BellSay { is_counted: bool },
     /// `wait_for_room`.
     SayWaits,
     LastLook,
@@ -157,14 +158,20 @@ pub(crate) fn step(world: &World, without: Option<Without>) -> Next {
         At::Bell { is_counted } => go(after_bell(world, is_counted, without)),
         At::BellCompare { is_counted } if world.sleep == Sleep::Asleep => {
             go(At::BellWrite { is_counted });
-            next.sleep = Sleep::Rung;
+            next.sleep = Sleep::Ringing;
         }
         At::BellCompare { is_counted } => go(after_bell(world, is_counted, without)),
         At::BellWrite { .. } if world.has_reader && world.shadow_is_full() => return Vec::new(),
         At::BellWrite { is_counted } => {
-            go(after_bell(world, is_counted, without));
+            go(At::BellSay { is_counted });
             if world.has_reader {
                 next.shadow.push(Byte::Bell);
+            }
+        }
+        At::BellSay { is_counted } => {
+            go(after_bell(world, is_counted, without));
+            if world.sleep == Sleep::Ringing {
+                next.sleep = Sleep::Rung;
             }
         }
         At::SayWaits if world.space_gone && !lacks(Without::ReaderGone) => go(At::Gone),

@@ -1,12 +1,14 @@
 //! A command that was started: how it ends, and what it says.
 
 use std::io::{ErrorKind, PipeReader, PipeWriter, Read, Write};
-use std::process::{Child, ChildStderr, Command, ExitStatus};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
-use millstream_net::Fault;
+use millstream_net::{Control, Ending, Fault};
 use millstream_sys::process::{self, Pid};
 
 /// Bytes of its stderr that are kept for the error.
@@ -18,6 +20,9 @@ const WORDS_WAIT: Duration = Duration::from_secs(1);
 /// What is told of a command that did not end well: from how it ended, and what it said last.
 pub(crate) type Told = fn(ExitStatus, &str) -> String;
 
+/// The signal of [`Running::kill`].
+const KILLED: i32 = 9;
+
 /// Killed and reaped, if it still runs when this is dropped.
 pub(super) struct Running {
     child: Mutex<Child>,
@@ -27,6 +32,8 @@ pub(super) struct Running {
     stopper: Mutex<Option<PipeWriter>>,
     words: Mutex<Words>,
     told: Told,
+    start: Instant,
+    ending: OnceLock<Ending>,
 }
 
 struct Words {
@@ -40,12 +47,21 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Running {
-    /// Starts it. Its stderr has to be a pipe.
-    pub(super) fn spawn(command: &mut Command, told: Told) -> Result<Running, Fault> {
-        let (stop, stopper) = std::io::pipe().map_err(|error| Fault::new(format!("cannot make a pipe: {error}")))?;
+    /// Starts it. Without an end of a pipe for its standard output, what it writes there is told as what it says on stderr.
+    pub(super) fn spawn(command: &mut Command, stdout: Option<OwnedFd>, told: Told) -> Result<Running, Fault> {
+        let pipe = || std::io::pipe().map_err(|error| Fault::new(format!("cannot make a pipe: {error}")));
+        let ((stop, stopper), (said, stderr)) = (pipe()?, pipe()?);
+        let stdout = match stdout {
+            Some(stdout) => stdout,
+            None => {
+                stderr.try_clone().map_err(|error| Fault::new(format!("cannot copy a descriptor: {error}")))?.into()
+            }
+        };
+        command.stdout(Stdio::from(stdout)).stderr(stderr);
+        let start = Instant::now();
         let name = command.get_program().display().to_string();
-        let mut child = command.spawn().map_err(|error| Fault::new(why_not(&name, &error)))?;
-        let (stderr, last) = (child.stderr.take(), Arc::default());
+        let child = command.spawn().map_err(|error| Fault::new(why_not(&name, &error)))?;
+        let last = Arc::default();
         let (until_read, all_read) = channel();
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let running = Running {
@@ -55,11 +71,11 @@ impl Running {
             stopper: Mutex::new(Some(stopper)),
             words: Mutex::new(Words { last: Arc::clone(&last), all_read }),
             told,
+            start,
+            ending: OnceLock::new(),
         };
-        if let Some(stderr) = stderr {
-            let thread = std::thread::Builder::new().spawn(move || listen(stderr, &last, until_read));
-            thread.map_err(|error| Fault::new(format!("cannot start a thread: {error}")))?;
-        }
+        let thread = std::thread::Builder::new().spawn(move || listen(said, &last, until_read));
+        thread.map_err(|error| Fault::new(format!("cannot start a thread: {error}")))?;
         Ok(running)
     }
 
@@ -84,11 +100,22 @@ impl Running {
         let _ = self.pid.map(process::wait_unreaped);
         let status = locked(&self.child).wait();
         let status = status.map_err(|error| Fault::new(format!("lost track of the command: {error}")))?;
+        self.has_ended(status);
         let words = self.last_words();
         match status.success() {
             true => Ok(()),
             false => Err(Fault::new((self.told)(status, &words))),
         }
+    }
+
+    fn has_ended(&self, status: ExitStatus) {
+        self.ending.get_or_init(|| Ending {
+            status: status.code(),
+            signal: status.signal(),
+            is_stopped: status.signal() == Some(KILLED) && locked(&self.stopper).is_none(),
+            wall: self.start.elapsed(),
+            processes: 1,
+        });
     }
 
     fn last_words(&self) -> String {
@@ -108,9 +135,28 @@ impl Drop for Running {
     }
 }
 
+impl Control for Running {
+    fn stop(&self) {
+        self.kill();
+    }
+
+    fn ending(&self) -> Option<Ending> {
+        if self.ending.get().is_none() {
+            let is_stopped = locked(&self.stopper).is_none();
+            let mut child = locked(&self.child);
+            let status = if is_stopped { child.wait().map(Some) } else { child.try_wait() };
+            drop(child);
+            if let Ok(Some(status)) = status {
+                self.has_ended(status);
+            }
+        }
+        self.ending.get().copied()
+    }
+}
+
 /// Hands on what the command says, and keeps the end of it.
 #[allow(clippy::needless_pass_by_value, reason = "dropping the sender says that all was read")]
-fn listen(mut stderr: ChildStderr, last: &Mutex<Vec<u8>>, _until_read: Sender<()>) {
+fn listen(mut stderr: PipeReader, last: &Mutex<Vec<u8>>, _until_read: Sender<()>) {
     let mut buffer = [0; WORDS_MAX];
     loop {
         match stderr.read(&mut buffer) {

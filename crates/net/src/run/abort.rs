@@ -1,0 +1,82 @@
+//! How what fails in one thread of a network ends all others.
+
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::bell::Rope;
+use crate::failure::Failure;
+
+type Stop = Arc<dyn Fn() + Send + Sync>;
+
+/// Known to every thread of a network.
+#[derive(Clone, Default)]
+pub(super) struct Abort(Arc<State>);
+
+#[derive(Default)]
+struct State {
+    is_set: AtomicBool,
+    known: Mutex<Known>,
+    /// To the sources that may sleep for ever.
+    rope: Option<Rope>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// What failed first. All that fails afterwards may be a consequence.
+    first: Option<Failure>,
+    /// What else ends then: all that works outside of this program, and all waiting for a turn.
+    stops: Vec<Stop>,
+}
+
+impl Abort {
+    pub(super) fn new(rope: Option<Rope>) -> Abort {
+        Abort(Arc::new(State { rope, ..State::default() }))
+    }
+
+    /// Has this called when the network fails, or now if it has.
+    pub(super) fn add(&self, stop: impl Fn() + Send + Sync + 'static) {
+        let stop: Stop = Arc::new(stop);
+        self.known().stops.push(Arc::clone(&stop));
+        if self.is_set() {
+            stop();
+        }
+    }
+
+    /// The network has failed. Only the first failure counts; a copy of this one is handed back.
+    pub(super) fn fail(&self, failure: Failure) -> Failure {
+        let copy = failure.copy();
+        let mut known = self.known();
+        known.first.get_or_insert(failure);
+        self.0.is_set.store(true, SeqCst);
+        let stops = known.stops.clone();
+        drop(known);
+        stops.iter().for_each(|stop| stop());
+        self.wake();
+        copy
+    }
+
+    /// Has the sources look whether more is wanted.
+    pub(super) fn wake(&self) {
+        if let Some(rope) = &self.0.rope {
+            rope.ring();
+        }
+    }
+
+    /// What has failed first, or this if nothing has.
+    pub(super) fn first(&self, failure: Failure) -> Failure {
+        self.outcome().err().unwrap_or(failure)
+    }
+
+    pub(super) fn is_set(&self) -> bool {
+        self.0.is_set.load(SeqCst)
+    }
+
+    /// What has failed first, if anything has.
+    pub(super) fn outcome(&self) -> Result<(), Failure> {
+        self.known().first.as_ref().map_or(Ok(()), |failure| Err(failure.copy()))
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
