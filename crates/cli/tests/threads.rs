@@ -32,19 +32,25 @@ struct Programs {
     threads: String,
     own_code: String,
     asleep: String,
+    asleep_own: String,
     lives: String,
+    lives_own: String,
 }
 
 static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| {
     let scratch = Scratch::new();
     let shared = format!("-I{}", Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/threads").display());
     let options = ["-pthread", "-w", &shared];
-    let threads = include_str!("threads/threads.c");
+    let own = [&options[..], &["-DOWN_CODE"]].concat();
+    let [threads, asleep, lives] =
+        [include_str!("threads/threads.c"), include_str!("threads/asleep.c"), include_str!("threads/lives.c")];
     Programs {
         threads: scratch.c_program("threads", threads, &options),
-        own_code: scratch.c_program("own_code", threads, &[&options[..], &["-DOWN_CODE"]].concat()),
-        asleep: scratch.c_program("asleep", include_str!("threads/asleep.c"), &options),
-        lives: scratch.c_program("lives", include_str!("threads/lives.c"), &options),
+        own_code: scratch.c_program("own_code", threads, &own),
+        asleep: scratch.c_program("asleep", asleep, &options),
+        asleep_own: scratch.c_program("asleep_own", asleep, &own),
+        lives: scratch.c_program("lives", lives, &options),
+        lives_own: scratch.c_program("lives_own", lives, &own),
         _scratch: scratch,
     }
 });
@@ -75,11 +81,13 @@ impl Case {
     }
 
     fn seen(&self, mut command: Command, prefix: &str) -> Result<(), String> {
-        let Programs { threads, own_code, asleep, .. } = &*PROGRAMS;
+        let Programs { threads, own_code, asleep, asleep_own, .. } = &*PROGRAMS;
         let scratch = Scratch::new();
         let script = format!("{}; echo ${{PIPESTATUS[@]}}", self.script);
-        command.args(["-c", &script]).env("T", format!("{prefix}{threads}")).env("O", format!("{prefix}{own_code}"));
-        command.env("A", format!("{prefix}{asleep}")).env("DIR", scratch.path("")).stdin(Stdio::null());
+        for (name, program) in [("T", threads), ("O", own_code), ("A", asleep), ("B", asleep_own)] {
+            command.env(name, format!("{prefix}{program}"));
+        }
+        command.args(["-c", &script]).env("DIR", scratch.path("")).stdin(Stdio::null());
         let seen = output(command.envs(self.variables.iter().map(|(name, value)| (name, value))));
         let is_whole = seen.stdout.split_whitespace().all(|status| status == "0") && seen.code == Some(0);
         let is_counted = !self.is_counted || (count(&seen, "wrote ") == count(&seen, "read "));
@@ -196,7 +204,7 @@ const NEED_NOT_ATTACH: [&str; 2] = ["first_ends", "ticks"];
 #[test]
 fn threads_move_every_byte_between_attached_pipes() {
     let ways = ways(&PROGRAMS.threads, "move");
-    assert!(ways.len() >= 18, "{ways:?}");
+    assert!(ways.len() >= 20, "{ways:?}");
     let case = |way: &String| {
         let case = Case::new(format!("$T write plain | $T move {way} | $T read plain"));
         case.attached(u64::from(!NEED_NOT_ATTACH.contains(&way.as_str())))
@@ -242,19 +250,28 @@ fn memory_that_is_not_there_is_refused_in_every_thread() {
             }
         }
     }
-    assert_eq!(cases.len(), 30);
+    assert_eq!(cases.len(), 40);
     check_all(cases);
 }
 
 #[test]
 fn calls_beside_a_sleeping_thread_lose_no_byte() {
+    check_beside_sleeper("$A");
+}
+
+#[test]
+fn calls_beside_a_sleeping_thread_of_own_code_lose_no_byte() {
+    check_beside_sleeper("$B");
+}
+
+fn check_beside_sleeper(program: &str) {
     let things = list(&PROGRAMS.asleep);
-    assert!(things.len() >= 80, "{}", things.len());
+    assert!(things.len() >= 110, "{}", things.len());
     let case = |words: &Vec<String>| {
         let [side, thing, peer] = &words[..] else { panic!("{words:?}") };
         let script = match side.as_str() {
-            "read" => format!("$T write {peer} | $A read {thing}"),
-            _ => format!("$A {side} {thing} | $T read {peer}"),
+            "read" => format!("$T write {peer} | {program} read {thing}"),
+            _ => format!("{program} {side} {thing} | $T read {peer}"),
         };
         let is_counted = side == "write" && ["dup2_over", "close"].contains(&thing.as_str());
         Case { is_counted, ..Case::new(script).attached(LONG_BEFORE) }
@@ -292,16 +309,17 @@ fn random_lives_of_threads_lose_no_byte() {
     let (before, began) = (left_behind(), Instant::now());
     let (mut seed, mut attached, mut lives) = (first, 0, 0);
     while lives == 0 || began.elapsed() < Duration::from_secs(seconds) {
+        let program = if seed / LIVES % 2 == 0 { &PROGRAMS.lives } else { &PROGRAMS.lives_own };
         let mut bare = with_limit();
-        bare.arg(&PROGRAMS.lives);
+        bare.arg(program);
         // The same of them that live over shared memory.
         live(bare, seed, LIVES / 5);
         let scratch = Scratch::new();
         let stats = scratch.path("stats.json");
-        let (after, prefix) = [("1", ""), ("20000", ""), ("300000", ""), ("1", "taskset -c 0")][seed / LIVES % 4];
+        let (after, prefix) = [("1", ""), ("20000", ""), ("300000", ""), ("1", "taskset -c 0")][seed / LIVES / 2 % 4];
         let mut command =
             run_with_limit(&["--ring-after", after, "--stats=json", "--stats-file", stats.to_str().unwrap(), "--"]);
-        command.args(prefix.split_whitespace()).arg(&PROGRAMS.lives);
+        command.args(prefix.split_whitespace()).arg(program);
         lives += live(command, seed, LIVES);
         let stats = statistics(&stats);
         attached += stats["pipes"].as_array().unwrap().iter().filter(|pipe| pipe["path"] == "ring").count();

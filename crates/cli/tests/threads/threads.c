@@ -330,6 +330,43 @@ static void move_ticks(void) {
     CHECK(timer_settime(timer, 0, &every, 0) == 0 && sem_wait(&ended) == 0);
 }
 
+static void move_ticks_late(void) {
+    move_until(SOME);
+    move_ticks();
+}
+
+// A handler of the program's own lets a thread go on that writes to pages without rights, as collectors of garbage do.
+static unsigned char *barrier;
+static atomic_int faults;
+
+static void lifts_barrier(int signal, siginfo_t *info, void *context) {
+    unsigned char *page = (unsigned char *)((uintptr_t)info->si_addr & ~4095ul);
+    (void)signal;
+    (void)context;
+    if (page < barrier || page >= barrier + 16 * 4096 || mprotect(page, 4096, PROT_READ | PROT_WRITE)) _exit(7);
+    faults++;
+}
+
+static void *touches(void *unused) {
+    while (moved < SOME) usleep(100);
+    for (int turns = 0; turns < 20 && !stops; turns++) {
+        for (int page = 0; page < 16; page++) barrier[page * 4096] = turns;
+        CHECK(mprotect(barrier, 16 * 4096, PROT_READ) == 0);
+    }
+    return unused;
+}
+
+static void move_beside_barrier(void) {
+    struct sigaction action = {.sa_sigaction = lifts_barrier, .sa_flags = SA_SIGINFO};
+    barrier = mmap(0, 16 * 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(barrier != MAP_FAILED && sigaction(SIGSEGV, &action, 0) == 0);
+    pthread_t one = begin_thread(touches, 0), other = begin_thread(touches, 0);
+    move_until(SIZE_MAX);
+    end_thread(one);
+    end_thread(other);
+    CHECK(faults >= 16);
+}
+
 #if OWN
 // Calls of the kernel by instructions of the program's own.
 static long own_call(long number, long first, long second, long third, long fourth) {
@@ -361,6 +398,36 @@ static void move_beside_own_calls(void) {
     end_thread(before);
     end_thread(meanwhile);
 }
+
+// The same in a thread that holds back all signals: from its beginning or later, before the pipes are attached or afterwards.
+static void *masked_own_calls(void *unused) {
+    sigset_t all;
+    sigfillset(&all);
+    CHECK((errno = pthread_sigmask(SIG_SETMASK, &all, 0)) == 0);
+    return own_calls(unused);
+}
+
+static void move_beside_masked(size_t begins_at, int how) {
+    pthread_t thread;
+    pthread_attr_t attributes;
+    sigset_t all, before;
+    sigfillset(&all);
+    move_until(begins_at);
+    CHECK(pthread_attr_init(&attributes) == 0 && (how != 1 || pthread_attr_setsigmask_np(&attributes, &all) == 0));
+    if (how == 2) CHECK((errno = pthread_sigmask(SIG_SETMASK, &all, &before)) == 0);
+    CHECK((errno = pthread_create(&thread, &attributes, how ? own_calls : masked_own_calls, 0)) == 0);
+    if (how == 2) CHECK((errno = pthread_sigmask(SIG_SETMASK, &before, 0)) == 0);
+    move_until(SIZE_MAX);
+    stops = 1;
+    end_thread(thread);
+}
+
+static void move_own_masked(void) { move_beside_masked(0, 0); }
+static void move_own_masked_late(void) { move_beside_masked(SOME, 0); }
+static void move_own_masked_attr(void) { move_beside_masked(0, 1); }
+static void move_own_masked_attr_late(void) { move_beside_masked(SOME, 1); }
+static void move_own_masked_inherited(void) { move_beside_masked(0, 2); }
+static void move_own_masked_inherited_late(void) { move_beside_masked(SOME, 2); }
 
 // Threads that move bytes so, in turns with the others.
 static void *own_moves(void *unused) {
@@ -566,6 +633,14 @@ static void bad_calls(int holds_all, int handler) {
 }
 
 static void bad_masked(void) { bad_calls(1, 0); }
+
+// The program's own handlers are not called for it.
+static void is_called(int signal) { _exit(signal); }
+static void bad_caught(void) {
+    CHECK(signal(SIGSEGV, is_called) != SIG_ERR && signal(SIGBUS, is_called) != SIG_ERR);
+    bad_calls(0, 0);
+}
+
 static void bad_plain(void) { bad_calls(0, 0); }
 static void bad_in_handler(void) { bad_calls(0, 1); }
 
@@ -576,14 +651,18 @@ static const struct { const char *name, *sides; void (*function)(void); } ways[]
     {"c11", "m", move_c11}, {"attacher", "m", move_attacher}, {"turns", "m", move_turns}, {"order", "m", move_order},
     {"first_ends", "m", move_first_ends}, {"first_ends_late", "m", move_first_ends_late},
     {"beside_idle", "m", move_beside_idle}, {"beside_lives", "m", move_beside_lives}, {"stdio", "m", move_stdio},
-    {"ticks", "m", move_ticks},
+    {"ticks", "m", move_ticks}, {"ticks_late", "m", move_ticks_late}, {"beside_barrier", "m", move_beside_barrier},
 #if OWN
     {"beside_own_calls", "m", move_beside_own_calls}, {"by_own_calls", "m", move_by_own_calls},
-    {"own_fork", "m", move_own_fork},
+    {"own_fork", "m", move_own_fork}, {"own_masked", "m", move_own_masked}, {"own_masked_late", "m", move_own_masked_late},
+    {"own_masked_attr", "m", move_own_masked_attr}, {"own_masked_attr_late", "m", move_own_masked_attr_late},
+    {"own_masked_inherited", "m", move_own_masked_inherited},
+    {"own_masked_inherited_late", "m", move_own_masked_inherited_late},
 #endif
     {"two", "r", read_two}, {"two_later", "r", read_two_later}, {"records", "w", write_records},
     {"two", "w", write_two}, {"two_later", "w", write_two_later}, {"three", "w", write_three},
-    {"bad_plain", "rw", bad_plain}, {"bad_masked", "rw", bad_masked}, {"bad_in_handler", "rw", bad_in_handler},
+    {"bad_plain", "rw", bad_plain}, {"bad_masked", "rw", bad_masked},
+    {"bad_caught", "rw", bad_caught}, {"bad_in_handler", "rw", bad_in_handler},
 };
 
 int main(int count, char **arguments) {
