@@ -21,6 +21,7 @@
 # make deb      Debian packages, in target/packages: millstream, libmillstream0, libmillstream-dev
 # make dist     an archive with an installer, for other systems with the same or a later glibc, in target/packages
 # make check-packages  both of them in clean roots, as a newcomer; a part of make test. SUITE=trixie: of another suite of this archive
+# make site     these documents as a site, in target/site, each link checked; not part of make test
 # make install  PREFIX=/usr/local by default, DESTDIR for packages; uninstall takes it away
 # make install-lib  the same for libmillstream: header, libraries, manual pages, pkg-config; uninstall-lib takes it away
 
@@ -55,8 +56,8 @@ LOWER = $(addprefix -p millstream-,capi conformance pattern pipe ring run sys)
 
 .PHONY: all build lib install-lib uninstall-lib demo corpus rivals test install uninstall clean setup-build setup-test setup-rivals check-rivals
 .PHONY: soak storm fuzz-formats check-models check-asan check-tsan check-fuzz check-miri
-.PHONY: wheel setup-wheel check-python check-cpython check-mount deb dist check-packages
-.PHONY: check-format check-words check-lints check-licences check-docs check-tests
+.PHONY: site setup-site wheel setup-wheel check-python check-cpython check-mount deb dist check-packages
+.PHONY: check-format check-words check-publish check-lints check-licences check-docs check-tests
 
 all: build
 
@@ -105,6 +106,12 @@ wheel: build setup-wheel
 	target/maturin/bin/maturin build --release --quiet --manifest-path crates/python/Cargo.toml --out $(WHEELS)
 	@ls $(WHEELS)/*.whl
 
+setup-site:
+	@scripts/setup site
+
+site: setup-site
+	scripts/make-site target/mdbook/bin/mdbook
+
 # Status 3: a cell failed its checks, on a machine with one CPU for instance. The table says which, and why.
 demo: build
 	$(BUILD)/millstream bench --quick --no-history --json $(BUILD)/demo.json --html $(BUILD)/demo.html || [ $$? -eq 3 ]
@@ -122,7 +129,7 @@ rivals: setup-rivals
 	@echo "All samples: target/rivals/rivals.json. More: target/rivals/release/millstream-rivals --help"
 
 # The last ones use one CPU each, and measure nothing.
-test: check-format check-words check-lints check-licences check-docs check-tests check-python
+test: check-format check-words check-publish check-lints check-licences check-docs check-tests check-python
 	+$(MAKE) --no-print-directory -j 2 --output-sync=target check-packages check-models check-asan check-tsan check-fuzz
 	@echo "All checks and tests passed."
 
@@ -132,6 +139,10 @@ check-format: setup-test
 # English, not Markdown: lines, sentences and words that the glossary has replaced.
 check-words: setup-test
 	scripts/check-words
+
+# Manifests, and whether cargo packs each crate that is published; nothing is compiled.
+check-publish: setup-test
+	scripts/check-publish $(CARGO)
 
 # Of the profile that the tests are built with, whose libraries in C are compiled once for all three.
 check-lints: setup-test
@@ -154,9 +165,9 @@ check-python: setup-test wheel
 check-packages: setup-test deb dist
 	scripts/check-packages $(VERSION) $(SUITE)
 
-# Four networks, 150 seconds each.
+# Five networks, 120 seconds each: none, identity, in place, and two that change the length.
 check-mount: setup-test build
-	MILLSTREAM_RANDOM_SECONDS=150 MILLSTREAM_LIVES=1000 $(CARGO) test --release -p millstream \
+	MILLSTREAM_RANDOM_SECONDS=120 MILLSTREAM_LIVES=1000 $(CARGO) test --release -p millstream \
 		--test mount_random --test mount_kills -- --test-threads 1 --nocapture
 
 check-cpython: wheel

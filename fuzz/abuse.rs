@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use millstream_ring::{
-    Broken, Bytes, Geometry, Header, LARGEST_OFFER, Parked, Parking, Ring, Route, Shadow, Standing, Terms, Whose,
+    Bytes, Geometry, Header, LARGEST_OFFER, Parked, Parking, Ring, RingError, Route, Shadow, Standing, Terms, Whose,
 };
 
 /// Nobody else is there: a lock that is not free will not become so.
@@ -91,10 +91,10 @@ fn whose(number: usize) -> Whose {
     Whose { device: number as u64, inode: 1, pid_namespace: 2 }
 }
 
-fn one_call(ring: Ring<'_>, what: u8, len: usize) -> Result<(), Broken> {
+fn one_call(ring: Ring<'_>, what: u8, len: usize) -> Result<(), RingError> {
     let (mut buffer, parking, shadow) = (vec![7; len + 1], Alone, Agreeable);
     match what % 20 {
-        0 => ring.check(whose(len)).map_err(|_| Broken),
+        0 => ring.check(whose(len)).map_err(|_| RingError),
         1 => ring.readable().map(|bytes| assert!(bytes <= BANK)),
         2 => ring.level().map(drop),
         3 => ring.capacity().map(|bytes| assert!(bytes <= BANK)),
@@ -127,7 +127,7 @@ fn one_call(ring: Ring<'_>, what: u8, len: usize) -> Result<(), Broken> {
         9 => {
             let (writers, readers) = (ring.lock_writers(&parking)?, ring.lock_readers(&parking)?);
             writers.set_route(&readers, [Route::Ring, Route::Shadow, Route::Moving][len % 3]);
-            writers.resize(&readers, 4096 << (len % 4)).map_err(|_| Broken)
+            writers.resize(&readers, 4096 << (len % 4)).map_err(|_| RingError)
         }
         10 => ring.bell().raise(&parking, &shadow).map(drop),
         11 => ring.bell().lower(&parking, &shadow).map(drop),
@@ -150,7 +150,7 @@ fn one_call(ring: Ring<'_>, what: u8, len: usize) -> Result<(), Broken> {
         }
         15 => match ring.try_lock_both(&parking) {
             Some((writers, readers)) => writers.disown_pages(&readers).map(drop),
-            None => Err(Broken),
+            None => Err(RingError),
         },
         16 => {
             let offered = ring.next_offer()?;

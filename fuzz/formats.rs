@@ -29,7 +29,7 @@ pub(crate) fn format(data: &[u8], pack: &str, unpack: &str) {
 
 fn run(line: &str, input: &[u8]) -> Result<Vec<u8>, String> {
     let network = Network::from_line(line).unwrap_or_else(|error| panic!("{line}: {error}"));
-    let options = Options { memory: 32 << 12, threads: 1 };
+    let options = Options { memory: 32 << 12, threads: 1, timeout: None };
     run::in_memory(&network, ALL, input, &options).map_err(|failure| failure.to_string())
 }
 

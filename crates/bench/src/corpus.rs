@@ -15,7 +15,9 @@ mod report;
 mod trial;
 
 pub use data::Store;
+pub(crate) use data::write_text;
 pub use keeper::Keeper;
+pub(crate) use list::installed;
 pub use list::{Corpus, Pipeline};
 pub use report::{Outcome, Placed, Report, Row, SCHEMA};
 pub use trial::{Progress, Trial};

@@ -10,6 +10,7 @@ pub mod bw_unix;
 pub mod cache_to_cache;
 mod cached_file;
 pub mod fifo_grid;
+pub mod file;
 pub mod grep;
 pub mod increment;
 pub mod lat_fifo;

@@ -74,6 +74,18 @@ pub struct StreamError {
     pub error: io::Error,
 }
 
+impl StreamError {
+    /// Of which kind the system's error is.
+    pub fn kind(&self) -> io::ErrorKind {
+        self.error.kind()
+    }
+
+    /// The system's number for it, if it has one.
+    pub fn raw_os_error(&self) -> Option<i32> {
+        self.error.raw_os_error()
+    }
+}
+
 impl fmt::Display for StreamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verb = if self.is_input { "read" } else { "write to" };

@@ -50,6 +50,11 @@
 #define MS_SHARE 8
 
 /**
+ * Of a broadcast: a slow reader loses bytes, instead of holding up the writer.
+ */
+#define MS_LOSSY 16
+
+/**
  * Waiting as the user's settings say (the default).
  */
 #define MS_WAIT_DEFAULT 0
@@ -86,6 +91,33 @@ typedef struct ms_reader ms_reader;
  * own. A handle is inherited by fork(); parent and child each close theirs.
  */
 typedef struct ms_writer ms_writer;
+
+/**
+ * What a pipe is made with. Start from MS_OPTIONS_INIT, so that members which later versions add are 0.
+ */
+typedef struct ms_options {
+  /**
+   * sizeof(ms_options)
+   */
+  size_t size;
+  /**
+   * Bytes that the pipe holds when full, 1 to 2 GiB; rounded up to a power of two of at least 4096. 0: the default, 512 KiB
+   * unless the user's settings say otherwise. A FIFO has the kernel's capacity.
+   */
+  size_t capacity;
+  /**
+   * MS_NONBLOCK and others, combined with |.
+   */
+  uint32_t flags;
+  /**
+   * How the ends wait: MS_WAIT_DEFAULT or another.
+   */
+  uint32_t wait;
+  /**
+   * Bytes that each end works on in place at most. 0: the default, 16 MiB.
+   */
+  size_t in_place_max;
+} ms_options;
 
 /**
  * Either an ms_reader or an ms_writer.
@@ -143,36 +175,76 @@ typedef struct ms_statistics {
   uint64_t wakes;
 } ms_statistics;
 
-/**
- * What a pipe is made with. Start from MS_OPTIONS_INIT, so that members which later versions add are 0.
- */
-typedef struct ms_options {
-  /**
-   * sizeof(ms_options)
-   */
-  size_t size;
-  /**
-   * Bytes that the pipe holds when full, 1 to 2 GiB; rounded up to a power of two of at least 4096. 0: the default, 512 KiB
-   * unless the user's settings say otherwise. A FIFO has the kernel's capacity.
-   */
-  size_t capacity;
-  /**
-   * MS_NONBLOCK and others, combined with |.
-   */
-  uint32_t flags;
-  /**
-   * How the ends wait: MS_WAIT_DEFAULT or another.
-   */
-  uint32_t wait;
-  /**
-   * Bytes that each end works on in place at most. 0: the default, 16 MiB.
-   */
-  size_t in_place_max;
-} ms_options;
-
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+/**
+ * Makes a broadcast: one writer, and reader_count readers (1 to 64) that each see every byte, which is copied once for all. The
+ * slowest reader decides how fast the writer is. With MS_LOSSY the writer never waits for a reader: one that is behind by more
+ * than the capacity gets ENOBUFS from ms_read(), and ms_lost() says how many bytes it will never see. MS_NONBLOCK is the only other
+ * flag that is allowed.
+ *
+ * The handles are closed by ms_close(), read and written by ms_read(), ms_readv(), ms_write() and ms_writev(), and asked and told
+ * by ms_set_nonblock(), ms_capacity() and ms_stats(). Readers also have ms_fileno(), which may be ready once in vain, ms_readable()
+ * and ms_export(), for ms_attach_broadcast(). Functions that only pipes have fail with EBADF or EOPNOTSUPP. Only one thread at a
+ * time may use the writer: a second gets EBUSY. A reader that is closed or killed frees its place. When none is left, writing
+ * fails with EPIPE; when the writer is gone, readers read 0 after all bytes.
+ *
+ * Returns 0, or -1 with errno: EINVAL for another number of readers or options that make no sense; those of ms_pipe().
+ *
+ * Requires:
+ * `writer` leads to room for a pointer, `readers` to room for `reader_count`; `options` as for ms_pipe().
+ */
+int ms_broadcast(struct ms_writer **writer,
+                 struct ms_reader **readers,
+                 size_t reader_count,
+                 const struct ms_options *options);
+
+/**
+ * One more reader of a broadcast, which sees what is written from now on.
+ *
+ * Returns 0, or -1 with errno: EUSERS if there are 64; EBUSY if another thread uses the writer; ESTALE in a process whose copy of
+ * the writer, from before a fork, does not know a reader that another copy has added; EBADF, EMFILE, ENFILE.
+ *
+ * Requires:
+ * `writer` is null or a handle; `reader` leads to room for a pointer.
+ */
+int ms_add_reader(struct ms_writer *writer,
+                  struct ms_reader **reader);
+
+/**
+ * Readers of a broadcast that are left.
+ *
+ * Returns their number, or -1 with errno: EBADF; EBUSY if another thread uses the writer.
+ *
+ * Requires:
+ * `writer` is null or a handle.
+ */
+ssize_t ms_reader_count(struct ms_writer *writer);
+
+/**
+ * All bytes that a reader of a lossy broadcast has lost so far, as far as ms_read() and ms_readv() have told it by ENOBUFS.
+ *
+ * Returns 0, or -1 with errno: EBADF, EINVAL for NULL.
+ *
+ * Requires:
+ * `reader` is null or a handle; `bytes` leads to room for a number.
+ */
+int ms_lost(const struct ms_reader *reader,
+            uint64_t *bytes);
+
+/**
+ * Takes over a reader of a broadcast, from ms_export() of a process of the same user, while that process or the writer lives.
+ *
+ * Returns 0; the descriptor then belongs to the handle. Or -1 with errno: EINVAL if it is no such reader, EBADF; EMFILE and its
+ * like. The descriptor is closed then, unless errno is EBADF or it is no read end of a pipe.
+ *
+ * Requires:
+ * `reader` leads to room for a pointer; nothing else uses the descriptor.
+ */
+int ms_attach_broadcast(struct ms_reader **reader,
+                        int fd);
 
 /**
  * A descriptor for poll(2), select(2), epoll(7) and what is built on them: ready exactly when that end of a kernel pipe would be.
@@ -404,10 +476,11 @@ int ms_attach_writer(struct ms_writer **writer, int fd);
 /**
  * Gives an end away as a plain descriptor of a kernel pipe, closed on exec, for a program that need not know millstream: bytes
  * that wait were put into that pipe first. The handle is not used again. While the descriptor is open anywhere the kernel
- * carries the bytes; ms_attach_reader() and ms_attach_writer() change that.
+ * carries the bytes; ms_attach_reader() and ms_attach_writer() change that. The descriptor of a broadcast's reader is for
+ * ms_attach_broadcast() only.
  *
  * Returns the descriptor, or -1 with errno: EBUSY if bytes of the handle are shown, reserved or read ahead; the handle can be
- * used on then. After other errors it is closed: ENOBUFS if more bytes wait than this user may have in a kernel pipe, EMFILE.
+ * used on then, and after EOPNOTSUPP, for the writer of a broadcast. After other errors it is closed: ENOBUFS if more bytes wait than this user may have in a kernel pipe, EMFILE.
  *
  * Requires:
  * `end` is null or a handle, and no other thread uses it.
@@ -419,7 +492,7 @@ int ms_export(ms_end *end);
  *
  * Returns the number of bytes; 0 at the end of the stream, when no writer is left, and for a size of 0. Or -1 with errno:
  * EAGAIN if nothing waits and the end is non-blocking; EINTR; EBADF; EFAULT for NULL; EBUSY between ms_peek() and ms_consume(); EIO if another
- * process has damaged the shared memory. No error has taken a byte.
+ * process has damaged the shared memory; ENOBUFS if this reader of a lossy broadcast was too slow. No error has taken a byte.
  *
  * Requires:
  * `reader` is null or a handle; `buffer` leads to `size` bytes that can be written.
@@ -445,7 +518,8 @@ ssize_t ms_readv(struct ms_reader *reader,
  * written, unless the end is non-blocking.
  *
  * Returns the number of bytes: fewer than size only if the end is non-blocking or a signal handler ran. Or -1 with errno:
- * EPIPE, after SIGPIPE, if no reader is left; EAGAIN; EINTR; EBADF; EBUSY between ms_reserve() and ms_commit(); EIO.
+ * EPIPE, after SIGPIPE, if no reader is left; EAGAIN; EINTR; EBADF; EBUSY between ms_reserve() and ms_commit(), or at a
+ * broadcast that another thread writes to; EIO; ESTALE as ms_add_reader().
  *
  * Requires:
  * `writer` is null or a handle; `buffer` leads to `size` bytes.

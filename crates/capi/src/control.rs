@@ -7,12 +7,13 @@ use std::os::fd::AsRawFd;
 use libc::{size_t, ssize_t};
 use millstream_pipe::Statistics;
 
+use crate::broadcast::NOT_THERE;
 use crate::errors::{IN_PLACE, INVALID, NO_END, count, number, status};
 use crate::handle::{AnyEnd, any, ms_end};
 
-/// Calls a method that both kinds of ends have.
+/// Calls a method that both ends of a pipe have, or one that those of a broadcast have.
 macro_rules! either {
-    ($end:expr, $name:ident => $call:expr) => {
+    ($end:expr, $name:ident => $call:expr, $reader:ident => $read:expr, $writer:ident => $write:expr) => {
         // SAFETY: the caller's promise.
         match unsafe { any($end) }.ok_or(NO_END)? {
             AnyEnd::Reader(handle) => {
@@ -22,6 +23,14 @@ macro_rules! either {
             AnyEnd::Writer(handle) => {
                 let $name = handle.end();
                 $call
+            }
+            AnyEnd::BroadcastReader(handle) => {
+                let $reader = handle.end();
+                $read
+            }
+            AnyEnd::BroadcastWriter(handle) => {
+                let $writer = handle.end();
+                $write
             }
         }
     };
@@ -38,7 +47,10 @@ macro_rules! either {
 /// `end` is null or a handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ms_fileno(end: *mut ms_end) -> c_int {
-    number((|| either!(end, end => Ok(end.readiness()?.as_raw_fd())))())
+    number(
+        (|| either!(end, end => Ok(end.readiness()?.as_raw_fd()), reader => Ok(reader.fileno()?), _writer => Err(NOT_THERE)))(
+        ),
+    )
 }
 
 /// Whether calls on this end return EAGAIN instead of sleeping; also those of its other handles, and of other processes that have
@@ -50,7 +62,16 @@ pub unsafe extern "C" fn ms_fileno(end: *mut ms_end) -> c_int {
 /// `end` is null or a handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ms_set_nonblock(end: *mut ms_end, nonblocking: c_int) -> c_int {
-    status((|| either!(end, end => Ok(end.set_nonblocking(nonblocking != 0)?)))())
+    status((|| {
+        let yes = nonblocking != 0;
+        either!(
+            end,
+            end => end.set_nonblocking(yes)?,
+            reader => reader.set_nonblocking(yes),
+            writer => writer.alone()?.set_nonblocking(yes)
+        );
+        Ok(())
+    })())
 }
 
 /// Bytes that the pipe holds when full.
@@ -61,7 +82,14 @@ pub unsafe extern "C" fn ms_set_nonblock(end: *mut ms_end, nonblocking: c_int) -
 /// `end` is null or a handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ms_capacity(end: *mut ms_end) -> ssize_t {
-    count((|| either!(end, end => Ok(end.capacity()?)))())
+    count((|| {
+        either!(
+            end,
+            end => Ok(end.capacity()?),
+            reader => Ok(reader.capacity()),
+            writer => Ok(writer.alone()?.capacity())
+        )
+    })())
 }
 
 /// Makes the pipe larger or smaller while it is in use (`F_SETPIPE_SZ`): size is rounded up to a power of two of at least 4096.
@@ -79,6 +107,7 @@ pub unsafe extern "C" fn ms_set_capacity(end: *mut ms_end, size: size_t) -> ssiz
         match unsafe { any(end) }.ok_or(NO_END)? {
             AnyEnd::Reader(handle) => Ok(handle.idle().ok_or(IN_PLACE)?.set_capacity(size)?),
             AnyEnd::Writer(handle) => Ok(handle.idle().ok_or(IN_PLACE)?.set_capacity(size)?),
+            AnyEnd::BroadcastReader(_) | AnyEnd::BroadcastWriter(_) => Err(NOT_THERE),
         }
     })())
 }
@@ -91,7 +120,14 @@ pub unsafe extern "C" fn ms_set_capacity(end: *mut ms_end, size: size_t) -> ssiz
 /// `end` is null or a handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ms_readable(end: *mut ms_end) -> ssize_t {
-    count((|| either!(end, end => Ok(end.bytes_readable()?)))())
+    count((|| {
+        either!(
+            end,
+            end => Ok(end.bytes_readable()?),
+            reader => Ok(reader.bytes_readable()),
+            _writer => Err(NOT_THERE)
+        )
+    })())
 }
 
 /// What a handle has done since it was made. Other handles to the same end, and children of a fork, count for themselves. Start
@@ -158,7 +194,13 @@ pub unsafe extern "C" fn ms_stats(end: *mut ms_end, statistics: *mut ms_statisti
         if size < size_of::<ms_statistics>() {
             return Err(INVALID);
         }
-        let counted = either!(end, end => ms_statistics { size, ..end.statistics().into() });
+        let counted = either!(
+            end,
+            end => end.statistics(),
+            reader => reader.statistics(),
+            writer => writer.alone()?.statistics()
+        );
+        let counted = ms_statistics { size, ..counted.into() };
         // SAFETY: the caller's promise.
         unsafe {
             statistics.write_unaligned(counted);

@@ -4,7 +4,8 @@ use std::ffi::{CStr, c_char, c_int};
 use std::io;
 
 use libc::ssize_t;
-use millstream_pipe::Refusal;
+use millstream_pipe::PipeError;
+use millstream_pipe::broadcast::Lost;
 
 /// What a function could not do, as `errno` has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,9 +20,11 @@ pub(crate) const IN_PLACE: Errno = Errno(libc::EBUSY);
 
 impl From<io::Error> for Errno {
     fn from(error: io::Error) -> Errno {
-        let refusal = || error.get_ref().and_then(|inner| inner.downcast_ref::<Refusal>()).map(Refusal::raw_os_error);
+        let refusal =
+            || error.get_ref().and_then(|inner| inner.downcast_ref::<PipeError>()).map(PipeError::raw_os_error);
+        let lost = || Lost::of(&error).map(|lost| lost.raw_os_error());
         // Without a number: another process has damaged the shared memory, or a FIFO could not take the last bytes.
-        Errno(error.raw_os_error().or_else(refusal).unwrap_or(libc::EIO))
+        Errno(error.raw_os_error().or_else(refusal).or_else(lost).unwrap_or(libc::EIO))
     }
 }
 
@@ -73,7 +76,7 @@ pub extern "C" fn ms_strerror(error: c_int) -> *const c_char {
         libc::EAGAIN => c"the end is non-blocking, and nothing can be moved now; wait until ms_fileno() is ready",
         libc::EBADF => c"no such end: NULL, or a writer where a reader is wanted, or the other way round",
         libc::EBUSY => {
-            c"bytes of this handle are shown or reserved, or more wait than the pipe would hold; ms_consume(), ms_commit() or read first"
+            c"bytes of this handle are shown or reserved, or more wait than the pipe would hold; ms_consume(), ms_commit() or read first; of a broadcast: another thread uses the writer"
         }
         libc::E2BIG => c"an option is set that this version of libmillstream does not know; install a newer one",
         libc::EFAULT => c"a buffer is NULL, and is not empty",
@@ -85,7 +88,7 @@ pub extern "C" fn ms_strerror(error: c_int) -> *const c_char {
         libc::EMFILE => c"this process has too many open files; a pipe needs three descriptors, see 'ulimit -n'",
         libc::ENFILE => c"the system has too many open files",
         libc::ENOBUFS => {
-            c"more bytes wait than the kernel lets this user have in a pipe; read some first, or raise /proc/sys/fs/pipe-max-size"
+            c"this reader of a lossy broadcast was too slow, and ms_lost() says what it has lost; of ms_export(): more bytes wait than the kernel lets this user have in a pipe, so read some first, or raise /proc/sys/fs/pipe-max-size"
         }
         libc::ENOLCK => c"524288 write ends of this pipe have been given away and are still open; close some",
         libc::ENOMEM => c"no memory",
@@ -95,6 +98,9 @@ pub extern "C" fn ms_strerror(error: c_int) -> *const c_char {
             c"a capacity above what this user may have, or the child of a fork commits what its parent has reserved"
         }
         libc::EPIPE => c"no reader is left: what is written would never be read",
+        libc::EOPNOTSUPP => c"an end of a broadcast does not have this function; see ms_broadcast()",
+        libc::ESTALE => c"another copy of this writer, from before a fork, has added a reader; write through that copy",
+        libc::EUSERS => c"the broadcast has 64 readers, which is the most; close one first",
         libc::EACCES => c"no permission for this FIFO, or for a directory on the way to it",
         libc::ENOENT => c"there is nothing at this path; make the FIFO with mkfifo()",
         _ => c"an error of the kernel; see errno(3)",

@@ -6,6 +6,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use millstream_pipe::{Reader, Writer};
 
+use crate::broadcast::{BroadcastReader, BroadcastWriter};
+
 /// The read end of a pipe.
 ///
 /// Any number of threads may use one handle at the same time, with one exception: from the call of ms_peek() until
@@ -29,12 +31,14 @@ pub struct ms_writer {
 /// Either an ms_reader or an ms_writer.
 pub type ms_end = c_void;
 
-/// Which of the two a pointer to an end leads to. Large numbers, so that other memory is rarely taken for a handle.
+/// Which of them a pointer to an end leads to. Large numbers, so that other memory is rarely taken for a handle.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Reader = 0x6d73_7265,
     Writer = 0x6d73_7772,
+    BroadcastReader = 0x6d73_6272,
+    BroadcastWriter = 0x6d73_6277,
 }
 
 /// An end in the heap.
@@ -64,10 +68,22 @@ impl Sided for Writer {
     const SIDE: u32 = Side::Writer as u32;
 }
 
-/// Either of the two.
+impl Sided for BroadcastReader {
+    type Opaque = ms_reader;
+    const SIDE: u32 = Side::BroadcastReader as u32;
+}
+
+impl Sided for BroadcastWriter {
+    type Opaque = ms_writer;
+    const SIDE: u32 = Side::BroadcastWriter as u32;
+}
+
+/// Any of them.
 pub(crate) enum AnyEnd<'h> {
     Reader(&'h Handle<Reader>),
     Writer(&'h Handle<Writer>),
+    BroadcastReader(&'h Handle<BroadcastReader>),
+    BroadcastWriter(&'h Handle<BroadcastWriter>),
 }
 
 impl<E: Sided> Handle<E> {
@@ -82,7 +98,7 @@ impl<E: Sided> Handle<E> {
     /// The pointer is null or from [`Handle::give`] and was not taken back.
     pub(crate) unsafe fn of<'h>(handle: *const E::Opaque) -> Option<&'h Handle<E>> {
         let handle = handle.cast::<Handle<E>>();
-        // SAFETY: the caller's promise. The first field is the same for both kinds of ends.
+        // SAFETY: the caller's promise. The first field is the same for all kinds of ends.
         unsafe { (!handle.is_null() && (*handle).side == E::SIDE).then(|| &*handle) }
     }
 
@@ -131,7 +147,7 @@ impl<E: Sided> Handle<E> {
     }
 }
 
-/// What the pointer leads to, if it is one of the two.
+/// What the pointer leads to, if it is one of them.
 ///
 /// # Safety
 /// As for [`Handle::of`].
@@ -141,6 +157,12 @@ pub(crate) unsafe fn any<'h>(end: *const ms_end) -> Option<AnyEnd<'h>> {
         if let Some(reader) = Handle::<Reader>::of(end.cast()) {
             return Some(AnyEnd::Reader(reader));
         }
-        Handle::<Writer>::of(end.cast()).map(AnyEnd::Writer)
+        if let Some(writer) = Handle::<Writer>::of(end.cast()) {
+            return Some(AnyEnd::Writer(writer));
+        }
+        if let Some(reader) = Handle::<BroadcastReader>::of(end.cast()) {
+            return Some(AnyEnd::BroadcastReader(reader));
+        }
+        Handle::<BroadcastWriter>::of(end.cast()).map(AnyEnd::BroadcastWriter)
     }
 }

@@ -5,11 +5,12 @@
 //! state but that of the handles.
 //!
 //! In reading order: `handle` is what a pointer to a reader or writer leads to, `options` what `ms_pipe` is told, `make`
-//! makes and opens pipes, `transfer` reads and writes, `in_place` does so without a copy, `control` is the rest.
+//! makes and opens pipes, `transfer` reads and writes, `in_place` does so without a copy, `broadcast` is for several readers that see the same, `control` is the rest.
 #![allow(non_camel_case_types, reason = "the names of C")]
 #![allow(unsafe_code, reason = "pointers from C")]
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod broadcast;
 mod control;
 mod errors;
 mod handle;
@@ -18,6 +19,7 @@ mod make;
 mod options;
 mod transfer;
 
+pub use broadcast::{ms_add_reader, ms_attach_broadcast, ms_broadcast, ms_lost, ms_reader_count};
 pub use control::*;
 pub use errors::*;
 pub use handle::{ms_end, ms_reader, ms_writer};

@@ -6,9 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 
 use millstream_pipe::{Fifo, Reader, Writer};
 
+use crate::broadcast::{BroadcastReader, BroadcastWriter, NOT_THERE};
 use crate::errors::{Errno, IN_PLACE, INVALID, NO_END, number, status};
 use crate::handle::{AnyEnd, Handle, any, ms_end, ms_reader, ms_writer};
-use crate::options::{MS_TRUST_PEERS, ms_options};
+use crate::options::{FOR_PIPES, MS_TRUST_PEERS, ms_options};
 
 /// Makes a pipe, as pipe2(2) does: blocking, both ends closed on exec, unless the options say otherwise. NULL for the options
 /// means the defaults. A pipe takes three descriptors.
@@ -29,7 +30,7 @@ pub unsafe extern "C" fn ms_pipe(
             return Err(INVALID);
         }
         // SAFETY: the caller's promise.
-        let options = unsafe { ms_options::read(options) }?;
+        let options = unsafe { ms_options::read(options) }?.with_at_most(FOR_PIPES)?;
         let (read_end, write_end) = options.for_pipe().create()?;
         // SAFETY: the caller's promise.
         unsafe {
@@ -60,7 +61,7 @@ pub unsafe extern "C" fn ms_fifo_open(
             return Err(INVALID);
         }
         // SAFETY: the caller's promise.
-        let (options, path) = unsafe { (ms_options::read(options)?, CStr::from_ptr(path)) };
+        let (options, path) = unsafe { (ms_options::read(options)?.with_at_most(FOR_PIPES)?, CStr::from_ptr(path)) };
         let sides = options.for_fifo().read(!reader.is_null()).write(!writer.is_null());
         let ends = Fifo::open(OsStr::from_bytes(path.to_bytes()), &sides)?;
         // SAFETY: the promise of MS_TRUST_PEERS; where an end was asked for there is room for a pointer.
@@ -140,6 +141,8 @@ pub unsafe extern "C" fn ms_close(end: *mut ms_end) -> c_int {
             match any(end).ok_or(NO_END)? {
                 AnyEnd::Reader(_) => drop(Handle::<Reader>::take_back(end.cast())),
                 AnyEnd::Writer(_) => Handle::<Writer>::take_back(end.cast()).ok_or(NO_END)?.close()?,
+                AnyEnd::BroadcastReader(_) => drop(Handle::<BroadcastReader>::take_back(end.cast())),
+                AnyEnd::BroadcastWriter(_) => drop(Handle::<BroadcastWriter>::take_back(end.cast())),
             }
         }
         Ok(())
@@ -183,7 +186,7 @@ pub unsafe extern "C" fn ms_attach_writer(writer: *mut *mut ms_writer, fd: c_int
 
 /// The descriptor, which is the program's as long as it cannot be an end of the wanted kind: `unwanted` is the access mode of
 /// one that is not.
-fn to_take_over(fd: c_int, has_room: bool, unwanted: c_int) -> Result<OwnedFd, Errno> {
+pub(crate) fn to_take_over(fd: c_int, has_room: bool, unwanted: c_int) -> Result<OwnedFd, Errno> {
     // SAFETY: all integers; fstat fills the structure or fails.
     let (flags, mode) = unsafe {
         let mut status: libc::stat = std::mem::zeroed();
@@ -201,10 +204,11 @@ fn to_take_over(fd: c_int, has_room: bool, unwanted: c_int) -> Result<OwnedFd, E
 
 /// Gives an end away as a plain descriptor of a kernel pipe, closed on exec, for a program that need not know millstream: bytes
 /// that wait were put into that pipe first. The handle is not used again. While the descriptor is open anywhere the kernel
-/// carries the bytes; ms_attach_reader() and ms_attach_writer() change that.
+/// carries the bytes; ms_attach_reader() and ms_attach_writer() change that. The descriptor of a broadcast's reader is for
+/// ms_attach_broadcast() only.
 ///
 /// Returns the descriptor, or -1 with errno: EBUSY if bytes of the handle are shown, reserved or read ahead; the handle can be
-/// used on then. After other errors it is closed: ENOBUFS if more bytes wait than this user may have in a kernel pipe, EMFILE.
+/// used on then, and after EOPNOTSUPP, for the writer of a broadcast. After other errors it is closed: ENOBUFS if more bytes wait than this user may have in a kernel pipe, EMFILE.
 ///
 /// # Safety
 /// `end` is null or a handle, and no other thread uses it.
@@ -224,6 +228,10 @@ pub unsafe extern "C" fn ms_export(end: *mut ms_end) -> c_int {
                     writer.idle().ok_or(IN_PLACE)?;
                     Handle::<Writer>::take_back(end.cast()).ok_or(NO_END)?.into_fd()?
                 }
+                AnyEnd::BroadcastReader(_) => {
+                    Handle::<BroadcastReader>::take_back(end.cast()).ok_or(NO_END)?.into_fd()?
+                }
+                AnyEnd::BroadcastWriter(_) => return Err(NOT_THERE),
             }
         };
         Ok(exported.into_raw_fd())

@@ -3,7 +3,7 @@
 use std::mem::{offset_of, size_of};
 
 use libc::size_t;
-use millstream_pipe::{Builder, FifoOptions, WaitPolicy};
+use millstream_pipe::{Builder, FifoOptions, WaitPolicy, broadcast};
 
 use crate::errors::{Errno, INVALID};
 
@@ -18,6 +18,8 @@ pub const MS_TRUST_PEERS: u32 = 4;
 /// Of a FIFO: its bytes may go through shared memory where both ends are of this library and ask for it. A reader that asks
 /// may read ahead up to a FIFO full, which no other process can then read.
 pub const MS_SHARE: u32 = 8;
+/// Of a broadcast: a slow reader loses bytes, instead of holding up the writer.
+pub const MS_LOSSY: u32 = 16;
 
 /// Waiting as the user's settings say (the default).
 pub const MS_WAIT_DEFAULT: u32 = 0;
@@ -45,7 +47,10 @@ pub struct ms_options {
     pub in_place_max: size_t,
 }
 
-const KNOWN_FLAGS: u32 = MS_NONBLOCK | MS_INHERIT | MS_TRUST_PEERS | MS_SHARE;
+/// Flags that pipes and FIFOs may have.
+pub(crate) const FOR_PIPES: u32 = MS_NONBLOCK | MS_INHERIT | MS_TRUST_PEERS | MS_SHARE;
+
+const KNOWN_FLAGS: u32 = FOR_PIPES | MS_LOSSY;
 
 impl ms_options {
     const DEFAULT: ms_options =
@@ -81,6 +86,11 @@ impl ms_options {
         Ok(read)
     }
 
+    /// These options, if none of the flags is for something else.
+    pub(crate) fn with_at_most(self, flags: u32) -> Result<ms_options, Errno> {
+        if self.flags & !flags == 0 { Ok(self) } else { Err(INVALID) }
+    }
+
     pub(crate) fn has(&self, flag: u32) -> bool {
         self.flags & flag != 0
     }
@@ -108,6 +118,17 @@ impl ms_options {
         if self.has(MS_TRUST_PEERS) {
             // SAFETY: the program has made this promise by setting the flag, whose description says what it is.
             builder = unsafe { builder.trust_peers() };
+        }
+        builder
+    }
+
+    pub(crate) fn for_broadcast(&self) -> broadcast::Builder {
+        let mut builder = broadcast::Builder::new().nonblocking(self.has(MS_NONBLOCK)).lossy(self.has(MS_LOSSY));
+        if self.capacity > 0 {
+            builder = builder.capacity(self.capacity);
+        }
+        if let Some(policy) = self.wait_policy() {
+            builder = builder.wait(policy);
         }
         builder
     }

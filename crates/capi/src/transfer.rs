@@ -8,6 +8,7 @@ use std::slice;
 use libc::{iovec, size_t, ssize_t};
 use millstream_pipe::{Reader, Writer};
 
+use crate::broadcast::{BroadcastReader, BroadcastWriter};
 use crate::errors::{Errno, IN_PLACE, INVALID, NO_END, count};
 use crate::handle::{Handle, ms_reader, ms_writer};
 
@@ -18,7 +19,7 @@ const MOST_BUFFERS: usize = 1024;
 ///
 /// Returns the number of bytes; 0 at the end of the stream, when no writer is left, and for a size of 0. Or -1 with errno:
 /// EAGAIN if nothing waits and the end is non-blocking; EINTR; EBADF; EFAULT for NULL; EBUSY between ms_peek() and ms_consume(); EIO if another
-/// process has damaged the shared memory. No error has taken a byte.
+/// process has damaged the shared memory; ENOBUFS if this reader of a lossy broadcast was too slow. No error has taken a byte.
 ///
 /// # Safety
 /// `reader` is null or a handle; `buffer` leads to `size` bytes that can be written.
@@ -26,8 +27,12 @@ const MOST_BUFFERS: usize = 1024;
 pub unsafe extern "C" fn ms_read(reader: *mut ms_reader, buffer: *mut c_void, size: size_t) -> ssize_t {
     count((|| {
         // SAFETY: the caller's promise.
-        let (reader, buffer) = unsafe { (Handle::<Reader>::of(reader), bytes_mut(buffer, size)?) };
-        let mut reader = reader.ok_or(NO_END)?.idle().ok_or(IN_PLACE)?;
+        let (pipe, buffer) = unsafe { (Handle::<Reader>::of(reader), bytes_mut(buffer, size)?) };
+        let Some(pipe) = pipe else {
+            // SAFETY: the caller's promise.
+            return unsafe { read_broadcast(reader, &mut [IoSliceMut::new(buffer)]) };
+        };
+        let mut reader = pipe.idle().ok_or(IN_PLACE)?;
         Ok(reader.read(buffer)?)
     })())
 }
@@ -42,13 +47,17 @@ pub unsafe extern "C" fn ms_read(reader: *mut ms_reader, buffer: *mut c_void, si
 pub unsafe extern "C" fn ms_readv(reader: *mut ms_reader, buffers: *const iovec, buffer_count: c_int) -> ssize_t {
     count((|| {
         // SAFETY: the caller's promise.
-        let (reader, buffers) = unsafe { (Handle::<Reader>::of(reader), vector(buffers, buffer_count)?) };
-        let mut reader = reader.ok_or(NO_END)?.idle().ok_or(IN_PLACE)?;
+        let (pipe, buffers) = unsafe { (Handle::<Reader>::of(reader), vector(buffers, buffer_count)?) };
         let mut slices = Vec::with_capacity(buffers.len());
         for buffer in buffers {
             // SAFETY: the caller's promise.
             slices.push(IoSliceMut::new(unsafe { bytes_mut(buffer.iov_base, buffer.iov_len) }?));
         }
+        let Some(pipe) = pipe else {
+            // SAFETY: the caller's promise.
+            return unsafe { read_broadcast(reader, &mut slices) };
+        };
+        let mut reader = pipe.idle().ok_or(IN_PLACE)?;
         Ok(reader.read_vectored(&mut slices)?)
     })())
 }
@@ -57,7 +66,8 @@ pub unsafe extern "C" fn ms_readv(reader: *mut ms_reader, buffers: *const iovec,
 /// written, unless the end is non-blocking.
 ///
 /// Returns the number of bytes: fewer than size only if the end is non-blocking or a signal handler ran. Or -1 with errno:
-/// EPIPE, after SIGPIPE, if no reader is left; EAGAIN; EINTR; EBADF; EBUSY between ms_reserve() and ms_commit(); EIO.
+/// EPIPE, after SIGPIPE, if no reader is left; EAGAIN; EINTR; EBADF; EBUSY between ms_reserve() and ms_commit(), or at a
+/// broadcast that another thread writes to; EIO; ESTALE as ms_add_reader().
 ///
 /// # Safety
 /// `writer` is null or a handle; `buffer` leads to `size` bytes.
@@ -65,8 +75,12 @@ pub unsafe extern "C" fn ms_readv(reader: *mut ms_reader, buffers: *const iovec,
 pub unsafe extern "C" fn ms_write(writer: *mut ms_writer, buffer: *const c_void, size: size_t) -> ssize_t {
     count((|| {
         // SAFETY: the caller's promise.
-        let (writer, buffer) = unsafe { (Handle::<Writer>::of(writer), bytes(buffer, size)?) };
-        let mut writer = writer.ok_or(NO_END)?.idle().ok_or(IN_PLACE)?;
+        let (pipe, buffer) = unsafe { (Handle::<Writer>::of(writer), bytes(buffer, size)?) };
+        let Some(pipe) = pipe else {
+            // SAFETY: the caller's promise.
+            return unsafe { write_broadcast(writer, &[IoSlice::new(buffer)]) };
+        };
+        let mut writer = pipe.idle().ok_or(IN_PLACE)?;
         Ok(writer.write(buffer)?)
     })())
 }
@@ -81,13 +95,17 @@ pub unsafe extern "C" fn ms_write(writer: *mut ms_writer, buffer: *const c_void,
 pub unsafe extern "C" fn ms_writev(writer: *mut ms_writer, buffers: *const iovec, buffer_count: c_int) -> ssize_t {
     count((|| {
         // SAFETY: the caller's promise.
-        let (writer, buffers) = unsafe { (Handle::<Writer>::of(writer), vector(buffers, buffer_count)?) };
-        let mut writer = writer.ok_or(NO_END)?.idle().ok_or(IN_PLACE)?;
+        let (pipe, buffers) = unsafe { (Handle::<Writer>::of(writer), vector(buffers, buffer_count)?) };
         let mut slices = Vec::with_capacity(buffers.len());
         for buffer in buffers {
             // SAFETY: the caller's promise.
             slices.push(IoSlice::new(unsafe { bytes(buffer.iov_base, buffer.iov_len) }?));
         }
+        let Some(pipe) = pipe else {
+            // SAFETY: the caller's promise.
+            return unsafe { write_broadcast(writer, &slices) };
+        };
+        let mut writer = pipe.idle().ok_or(IN_PLACE)?;
         Ok(writer.write_vectored(&slices)?)
     })())
 }
@@ -126,6 +144,22 @@ pub unsafe extern "C" fn ms_copy_from(writer: *mut ms_writer, fd: c_int, size: s
         let writer = unsafe { Handle::<Writer>::of(writer) }.ok_or(NO_END)?.idle().ok_or(IN_PLACE)?;
         Ok(writer.copy_from(open(&fd)?, at_most(size))? as usize)
     })())
+}
+
+/// # Safety
+/// `reader` is null or a handle.
+#[cold]
+unsafe fn read_broadcast(reader: *mut ms_reader, buffers: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
+    // SAFETY: the caller's promise.
+    unsafe { Handle::<BroadcastReader>::of(reader) }.ok_or(NO_END)?.end().read(buffers)
+}
+
+/// # Safety
+/// `writer` is null or a handle.
+#[cold]
+unsafe fn write_broadcast(writer: *mut ms_writer, buffers: &[IoSlice<'_>]) -> Result<usize, Errno> {
+    // SAFETY: the caller's promise.
+    unsafe { Handle::<BroadcastWriter>::of(writer) }.ok_or(NO_END)?.end().write(buffers)
 }
 
 /// A result must be told from an error.

@@ -147,6 +147,25 @@ fn zero_copy_example_copies_no_byte() {
 }
 
 #[test]
+fn broadcast_holds_for_c_programs() {
+    for linked in [Linked::Shared, Linked::Static, Linked::Sanitized] {
+        let scratch = Scratch::new(&format!("broadcast-{linked:?}"));
+        let said = text(&succeed(&mut limited(compile("tests/c/broadcast.c", &scratch, linked))));
+        let checks: u64 = said.split(' ').next().unwrap().parse().unwrap();
+        assert!(checks > 500, "{said}");
+    }
+}
+
+#[test]
+fn broadcast_example_has_three_processes_read_the_same() {
+    let scratch = Scratch::new("broadcast");
+    let said = text(&succeed(&mut limited(compile("examples/broadcast.c", &scratch, Linked::Shared))));
+    let mut lines: Vec<_> = said.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["count 1000000", "largest 999999", "sum 499999500000"]);
+}
+
+#[test]
 fn shared_library_has_a_name_and_symbol_versions() {
     let shared = library().join("libmillstream.so");
     let tags = text(&succeed(Command::new("readelf").arg("-dW").arg(&shared)));
@@ -155,7 +174,7 @@ fn shared_library_has_a_name_and_symbol_versions() {
         text(&succeed(Command::new("nm").args(["-D", "--defined-only", "--with-symbol-versions"]).arg(&shared)));
     let defined: Vec<_> = symbols.lines().filter_map(|line| line.split(' ').nth(2)).collect();
     let (functions, nodes): (Vec<&str>, Vec<&str>) = defined.iter().partition(|name| name.starts_with("ms_"));
-    assert!(functions.len() >= 26, "{defined:?}");
+    assert!(functions.len() >= 31, "{defined:?}");
     assert!(functions.iter().all(|name| name.ends_with("@@MILLSTREAM_0.1")), "{functions:?}");
     // The node itself; nothing of Rust.
     assert_eq!(nodes, ["MILLSTREAM_0.1"], "{defined:?}");

@@ -9,8 +9,8 @@ use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::bench::{
-    bandwidth, bw_file_rd, bw_mmap_rd, bw_tcp, cache_to_cache, compare, corpus, fifo_grid, grep, history, increment,
-    lat_mem_rd, memcpy, pipeflex, pipeline, report, round_trip, seeds, suite,
+    bandwidth, bw_file_rd, bw_mmap_rd, bw_tcp, cache_to_cache, compare, corpus, fifo_grid, file, grep, history,
+    increment, lat_mem_rd, memcpy, pipeflex, pipeline, report, round_trip, seeds, suite,
 };
 use crate::failure::Failure;
 use crate::{buffer, bytes, ctl, explain, fifo, gc, manual, mount, mounts, net, ps, top};
@@ -69,7 +69,7 @@ enum Command {
     /// Run programs over larger pipes, the programs unchanged
     #[command(after_help = RUN_EXAMPLES)]
     Run(Late<RunOptions>),
-    /// Make, open, read and write pipes with a name, which any program can share
+    /// Make, open, read and write FIFOs, which any program can share
     #[command(after_help = fifo::EXAMPLES)]
     Fifo(Late<fifo::Options>),
     /// Measure pipes on this machine
@@ -156,8 +156,8 @@ pub(crate) struct RunOptions {
         conflicts_with_all = ["pipe_size", "ring", "ring_after"])]
     pub(crate) buffer: Option<u64>,
 
-    /// Move the bytes of pipes between dynamic programs through shared memory, where one program writes and one reads and
-    /// nobody else holds the pipe (x86-64); this is the default
+    /// Move the bytes of pipes between dynamic programs through shared memory, where one program writes, one reads and no
+    /// other holds the pipe (x86-64); this is the default
     #[arg(long)]
     pub(crate) ring: bool,
 
@@ -174,8 +174,8 @@ pub(crate) struct RunOptions {
     #[arg(long)]
     pub(crate) unbuffered: bool,
 
-    /// Afterwards list every pipe of the run: who made it, who was at its ends, its size, the bytes that were seen to pass, how fast,
-    /// and whether it was joined
+    /// Afterwards list every pipe of the run: the programs that made it and were at its ends, its size, the bytes that were seen to
+    /// pass, how fast, and whether it was attached
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "table")]
     pub(crate) stats: Option<StatsFormat>,
 
@@ -198,7 +198,7 @@ pub(crate) struct RunOptions {
 }
 
 impl RunOptions {
-    /// Bytes after which pipes are joined, 0 for when it is worth it; `None` if they never are.
+    /// Bytes after which pipes are attached, 0 for when it is worth it; `None` if they never are.
     pub(crate) fn joins_after(&self) -> Option<u64> {
         (!self.no_ring).then_some(self.ring_after.unwrap_or(0))
     }
@@ -271,10 +271,13 @@ pub(crate) enum BenchCommand {
     /// Time for many small messages from a producer to a consumer: kernel FIFOs and pipes against millstream
     #[command(name = "fifo_grid", after_help = fifo_grid::EXAMPLES)]
     FifoGrid(fifo_grid::Options),
+    /// Files that a mount transforms, against the bare file system and against pipelines that do the same
+    #[command(after_help = file::EXAMPLES)]
+    File(file::Options),
     /// A hundred real pipelines, bare and under millstream run: whether any is slower
     #[command(after_help = corpus::EXAMPLES)]
     Corpus(corpus::Options),
-    /// The table of the pipe study of 2002: what each way gains over the kernel's pipe, beside what was gained then
+    /// The table of the pipe study of 2002: what each way gains over the kernel's pipe, and what was gained then
     #[command(after_help = seeds::EXAMPLES)]
     Seeds(seeds::Options),
     /// Draw the results of an earlier run as one page
@@ -289,6 +292,9 @@ pub(crate) enum BenchCommand {
     /// Runs one pipeline with a CPU for each stage and tells how it went; `bench grep` runs itself this way
     #[command(hide = true)]
     Pipeline(pipeline::Options),
+    /// Adds one to each byte of its input; a stage of the pipelines of `bench file`
+    #[command(hide = true)]
+    Add,
 }
 
 /// `millstream run` without the tables of the other subcommands: building those takes longer than starting the command.

@@ -26,6 +26,7 @@ pub(crate) mod cache_to_cache;
 pub(crate) mod compare;
 pub(crate) mod corpus;
 pub(crate) mod fifo_grid;
+pub(crate) mod file;
 pub(crate) mod grep;
 pub(crate) mod history;
 pub(crate) mod increment;
@@ -66,6 +67,8 @@ pub(crate) fn bench(options: BenchOptions) -> Result<ExitCode, Failure> {
         BenchCommand::CacheToCache(options) => cache_to_cache::run(options),
         BenchCommand::Pipeflex(options) => pipeflex::run(options),
         BenchCommand::FifoGrid(options) => fifo_grid::run(options),
+        BenchCommand::File(options) => file::run(options),
+        BenchCommand::Add => file::add(),
         BenchCommand::Corpus(options) => corpus::run(options),
         BenchCommand::Seeds(options) => seeds::run(options),
         BenchCommand::Report(options) => report::run(options),

@@ -146,7 +146,7 @@ fn ended(outcome: Outcome, is_only_output: bool) -> Result<ExitCode, Failure> {
     if outcome.counts.is_spill_full {
         failure::warn("the file system of the spill was full, so the input had to wait");
     }
-    let has_no_reader = |error: &StreamError| !error.is_input && error.error.kind() == ErrorKind::BrokenPipe;
+    let has_no_reader = |error: &StreamError| !error.is_input && error.kind() == ErrorKind::BrokenPipe;
     if is_only_output && outcome.errors.iter().any(has_no_reader) && !inherited::sigpipe_was_ignored() {
         signals::die_of(signals::PIPE);
     }

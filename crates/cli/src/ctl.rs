@@ -18,7 +18,7 @@ pub(crate) use edit::UNFINISHED;
 /// Shown below the options.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  millstream ctl                             every setting: its value, and who says so
+  millstream ctl                             every setting, its value and its source
   millstream ctl capacity                    one of them, at length
   millstream ctl capacity=1M wait=block      written to the user's file
   millstream ctl --unset wait
@@ -39,7 +39,7 @@ const COMPLAINTS: u8 = 1;
 /// Options of `millstream ctl`.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Settings to show, or to set; NAME.limit=VALUE, in the system's file, is the most that anybody can have
+    /// Settings to show, or to set; NAME.limit=VALUE, in the system's file, is the most that any user can have
     #[arg(value_name = "NAME[=VALUE]")]
     words: Vec<String>,
 
@@ -168,7 +168,7 @@ fn file(options: &Options) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Who has just set something and does not get it should learn why.
+/// Says why a value that the user has just set is not in force.
 fn warn_of_what_counts_more(report: &Report, names: &[Name], file: &std::path::Path) {
     for &name in names {
         let entry = report.entry(name);
@@ -180,7 +180,7 @@ fn warn_of_what_counts_more(report: &Report, names: &[Name], file: &std::path::P
         if counts_more {
             failure::warn(format!("for {}, {} counts more than {}", name.setting().name, entry.source, file.display()));
         }
-        let own = report.complaints.iter().filter(|complaint| complaint.source == entry.source);
+        let own = report.errors.iter().filter(|complaint| complaint.source == entry.source);
         own.for_each(failure::warn);
     }
 }

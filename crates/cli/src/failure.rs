@@ -82,7 +82,7 @@ pub(crate) fn report_bugs() {
 
 /// Says something on stderr that does not end the program.
 pub(crate) fn warn(sentence: impl Display) {
-    // Nobody to tell when even this fails.
+    // No way is left to report a failure of this.
     let _ = writeln!(std::io::stderr(), "millstream: {sentence}");
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn print(text: &str) -> Result<ExitCode, Failure> {
     print_or_stop(text).map(|_| ExitCode::SUCCESS)
 }
 
-/// The same; returns whether anybody is left to print for.
+/// The same; returns whether stdout still has a reader.
 pub(crate) fn print_or_stop(text: &str) -> Result<bool, Failure> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {

@@ -1,4 +1,4 @@
-//! `millstream fifo`: making, opening, reading and writing pipes with a name.
+//! `millstream fifo`: making, opening, reading and writing FIFOs.
 
 mod hold;
 mod stat;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use millstream_pipe::{Fifo, Refusal};
+use millstream_pipe::{Fifo, PipeError};
 
 use crate::failure::Failure;
 
@@ -108,13 +108,13 @@ fn parse_mode(text: &str) -> Result<u32, String> {
 
 /// What was tried, and how to go on where that is not plain.
 fn cannot(verb: &str, path: &Path, error: &io::Error) -> Failure {
-    let refusal = error.get_ref().is_some_and(|inner| inner.is::<Refusal>());
+    let refusal = error.get_ref().is_some_and(|inner| inner.is::<PipeError>());
     let advice = match error.kind() {
         io::ErrorKind::NotFound if verb != "make" => "; make it with 'millstream fifo create'",
         io::ErrorKind::AlreadyExists => "; 'millstream fifo stat' says what is there",
         _ if refusal => "; 'millstream fifo create' makes one",
         // ENXIO, for which the standard library has no word.
-        _ if error.raw_os_error() == Some(6) => "; nobody has it open for reading; leave --nonblock away to wait",
+        _ if error.raw_os_error() == Some(6) => "; it has no reader; leave --nonblock away to wait for one",
         _ => "",
     };
     Failure::own(format!("cannot {verb} '{}': {error}{advice}", path.display()))

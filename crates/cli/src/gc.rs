@@ -22,7 +22,7 @@ Examples:
 
 Nothing should ever be left: the memory of a pipe has no name and is gone with its last process,
 however that ends. This command looks for memory without a pipe, and for files of millstream that
-nobody has open, in /dev/shm, $XDG_RUNTIME_DIR, $TMPDIR and beside the settings. It removes nothing.
+no process has open, in /dev/shm, $XDG_RUNTIME_DIR, $TMPDIR and beside the settings. It removes nothing.
 
 Exit status: 0 if nothing is left behind, 1 if something is; 2 for wrong use;
   125 if /proc cannot be read.";
@@ -69,7 +69,7 @@ pub(crate) fn gc(options: &Options) -> Result<ExitCode, Failure> {
     let (second, second_files) = (ps::look()?, files());
     let before = segments(&first);
     let segments: Vec<_> = segments(&second).into_iter().filter(|segment| before.contains(segment)).collect();
-    // Whatever somebody has called a file: the terminal obeys nothing of it, and JSON is text.
+    // A file can have any name: the terminal obeys nothing of it, and JSON is text.
     let shown = |path: &PathBuf| path.to_string_lossy().escape_debug().to_string();
     let files: Vec<_> = second_files.intersection(&first_files).map(shown).collect();
     let found = Found {
@@ -105,7 +105,7 @@ fn files() -> BTreeSet<PathBuf> {
         places.extend(file.parent().map(|directory| (directory.to_owned(), crate::ctl::UNFINISHED)));
     }
     let called = places.iter().flat_map(|(directory, prefix)| open_files::files_called(directory, prefix));
-    // Directories are made by tests, and by who likes the name.
+    // Directories are made by tests, and by programs that like the name.
     let mut found: BTreeSet<_> = called.filter(|path| !is_directory(path)).collect();
     if !found.is_empty() {
         let open = open_files::names();

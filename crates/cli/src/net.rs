@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
 use millstream_net::{
-    Failure as NetFailure, Network, Options as RunOptions, Plan, Target, Work, check, data, doc, explain, list, run,
+    Network, NetworkError, Options as RunOptions, Plan, Target, Work, check, data, doc, explain, list, run,
 };
 use millstream_transforms::ALL;
 
@@ -27,7 +27,7 @@ Examples:
   millstream net explain 'gunzip | upper | rot13 | gzip'
   millstream net doc zstd
 
-Exit status: 0 done, or whoever reads the output wants no more; 1 bad data, or a file that cannot be read or written;
+Exit status: 0 done, or the reader of the output wants no more; 1 bad data, or a file that cannot be read or written;
   2 wrong use or a network that cannot work; 125 millstream itself failed. Output files appear whole or not at all.";
 
 /// Options of `millstream net`.
@@ -144,7 +144,7 @@ impl Limits {
         let memory = usize::try_from(self.memory).unwrap_or(usize::MAX);
         // To count the CPUs takes three files to read.
         let threads = self.threads.map_or_else(|| RunOptions::default().threads, usize::from);
-        RunOptions { memory, threads }
+        RunOptions { memory, threads, timeout: None }
     }
 }
 
@@ -183,7 +183,7 @@ fn from_either(text: &str) -> Result<Network, Failure> {
     if path.extension() == Some(OsStr::new("toml")) { from_file(path) } else { from_line(text) }
 }
 
-fn unfit(error: NetFailure) -> Failure {
+fn unfit(error: NetworkError) -> Failure {
     Failure::usage(error.to_string())
 }
 
@@ -220,7 +220,7 @@ fn run_network(mut network: Network, running: &Running) -> Result<ExitCode, Fail
     }
     match failure {
         None => Ok(ExitCode::SUCCESS),
-        Some(unfit @ NetFailure::Unfit(_)) => Err(self::unfit(unfit)),
+        Some(unfit @ NetworkError::Invalid(_)) => Err(self::unfit(unfit)),
         Some(other) => Err(Failure::data(other.to_string())),
     }
 }

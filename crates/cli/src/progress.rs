@@ -1,11 +1,11 @@
-//! One line on stderr that tells how far a measurement is, while somebody is looking.
+//! One line on stderr that tells how far a measurement is, on a terminal.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use millstream_bench::engine;
 
-/// Redrawing more often than this would disturb what is measured, and nobody reads faster.
+/// Redrawing more often than this would disturb what is measured, and people do not read faster.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// The line; erased when dropped.

@@ -19,7 +19,7 @@ Examples:
   millstream ps --watch             again every second, until it is interrupted
   millstream ps --json | jq '.pipes[] | select(.waiting == .capacity)'
 
-Looking takes no part in a pipe: no end is opened, and nobody waits. Rates are from two looks,
+Looking takes no part in a pipe: no end is opened, and no process waits. Rates are from two looks,
 --interval apart. Processes of other users are counted and not looked into; root sees all.
 
 Exit status: 0, also if there is no pipe; 2 for wrong use; 125 if /proc cannot be read.";

@@ -56,7 +56,7 @@ fn every_cell_has_its_figures_and_its_raw_samples() {
 }
 
 #[test]
-fn a_pattern_that_occurs_makes_its_cells_invalid_and_the_exit_status_3() {
+fn pattern_that_occurs_makes_its_cells_invalid() {
     let scratch = Scratch::new();
     let json = scratch.path("out.json");
     let seen = bench(&[
@@ -83,7 +83,7 @@ fn a_pattern_that_occurs_makes_its_cells_invalid_and_the_exit_status_3() {
 }
 
 #[test]
-fn two_cpus_that_are_not_there_are_not_measured() {
+fn missing_cpus_are_not_measured() {
     let scratch = Scratch::new();
     let text = text(&scratch);
     let arguments = ["bench", "grep", "--no-history", "--file", &text, "--pairs", "5", "--workload", "cat-wc"];
@@ -97,7 +97,7 @@ fn two_cpus_that_are_not_there_are_not_measured() {
 
 /// A `cat` that drops its last bytes must not become a fast cell.
 #[test]
-fn a_stage_that_loses_bytes_is_found_out() {
+fn lost_bytes_of_a_stage_are_found() {
     let scratch = Scratch::new();
     let text = text(&scratch);
     scratch.executable("cat", "#!/bin/sh\n[ $# = 0 ] && exec /bin/cat\nhead -c -500 -- \"$2\"\n");
@@ -111,7 +111,7 @@ fn a_stage_that_loses_bytes_is_found_out() {
 }
 
 #[test]
-fn anybody_can_measure() {
+fn unprivileged_user_can_measure() {
     let scratch = Scratch::new();
     let text = text(&scratch);
     let program = scratch.installed();
@@ -126,7 +126,7 @@ fn anybody_can_measure() {
 }
 
 #[test]
-fn the_text_is_gathered_once_and_kept() {
+fn text_is_collected_once_and_kept() {
     let scratch = Scratch::new();
     let cache = scratch.path("cache");
     let run = || {
@@ -144,7 +144,7 @@ fn the_text_is_gathered_once_and_kept() {
 }
 
 #[test]
-fn mistakes_are_one_sentence() {
+fn wrong_use_fails_with_one_sentence() {
     let scratch = Scratch::new();
     let empty = scratch.file("empty", "");
     for (arguments, code, says) in [
@@ -162,7 +162,7 @@ fn mistakes_are_one_sentence() {
 }
 
 #[test]
-fn a_full_disk_for_the_json_is_an_error() {
+fn full_disk_for_the_json_is_an_error() {
     let scratch = Scratch::new();
     let seen = bench(&[
         "--file",

@@ -63,7 +63,7 @@ fn quiet_machine(document: &mut Value) {
 }
 
 #[test]
-fn a_run_beside_itself_is_never_worse_and_two_real_ones_give_a_report() {
+fn run_compared_with_itself_is_never_worse() {
     let scratch = Scratch::new();
     let (a, b) = (measured(&scratch, "a.json", &[]), measured(&scratch, "b.json", &[]));
     let (itself, code) = report(&scratch, &[&a, &a]);
@@ -80,7 +80,7 @@ fn a_run_beside_itself_is_never_worse_and_two_real_ones_give_a_report() {
 }
 
 #[test]
-fn a_transport_that_lost_a_tenth_is_found() {
+fn loss_of_a_tenth_is_found() {
     let scratch = Scratch::new();
     let real = measured(&scratch, "real.json", &[]);
     let a = planted(&scratch, &real, "a.json", quiet_machine);
@@ -102,7 +102,7 @@ fn a_transport_that_lost_a_tenth_is_found() {
 }
 
 #[test]
-fn a_cell_that_failed_makes_it_invalid() {
+fn failed_cell_makes_comparison_invalid() {
     let scratch = Scratch::new();
     let real = measured(&scratch, "real.json", &[]);
     let broken = planted(&scratch, &real, "broken.json", |document| {
@@ -167,7 +167,7 @@ fn the_history_is_compared_by_number_and_by_word() {
 }
 
 #[test]
-fn what_cannot_be_read_is_one_sentence() {
+fn unreadable_results_fail_with_one_sentence() {
     let scratch = Scratch::new();
     let a = measured(&scratch, "a.json", &["--transport", "pipe,millstream", "--rounds=5"]);
     let old = planted(&scratch, &a, "old.json", |document| document["schema"] = "millstream bench 1".into());

@@ -60,7 +60,7 @@ fn over<'a>(arguments: &[&'a str], transport: &'a str, placement: &'a str) -> Ve
 }
 
 #[test]
-fn a_dead_writer_is_named_over_every_transport() {
+fn dead_writer_is_named_over_every_transport() {
     for transport in TRANSPORTS {
         let why = why_invalid(&over(&BW_PIPE, transport, "2cpu"), |[writer, _]| kill(writer));
         assert!(why.contains("the writer was killed by signal 9"), "{transport}: {why}");
@@ -68,7 +68,7 @@ fn a_dead_writer_is_named_over_every_transport() {
 }
 
 #[test]
-fn a_dead_process_is_named_by_every_method() {
+fn dead_process_is_named_by_every_method() {
     for (arguments, roles) in METHODS {
         for (index, role) in roles.into_iter().enumerate() {
             let why = why_invalid(&over(arguments, "millstream", "1cpu"), |processes| kill(processes[index]));
@@ -91,7 +91,7 @@ fn move_to(pid: u32, cpu: usize) {
 }
 
 #[test]
-fn a_process_that_is_moved_to_another_cpu_is_named_by_every_method() {
+fn moved_process_is_named_by_every_method() {
     let [here, there] = two_cpus();
     for (arguments, roles) in METHODS {
         for (index, role) in roles.into_iter().enumerate() {
@@ -103,7 +103,7 @@ fn a_process_that_is_moved_to_another_cpu_is_named_by_every_method() {
 }
 
 #[test]
-fn a_process_that_was_elsewhere_for_a_while_is_named() {
+fn process_that_left_its_cpu_for_a_while_is_named() {
     let [here, there] = two_cpus();
     // Long samples, so that there is time to come back.
     let arguments = ["pipeflex", "-r", "4k", "-t", "2"];
@@ -155,7 +155,7 @@ fn pages_like(memory: &File, start: u64, len: usize, head: &[u8]) -> Vec<u64> {
 }
 
 #[test]
-fn a_wrong_byte_is_found_over_every_transport() {
+fn wrong_byte_is_found_over_every_transport() {
     for transport in TRANSPORTS {
         for variant in ["hot", "summed"] {
             let arguments = [&BW_PIPE[..], &["--variant", variant]].concat();

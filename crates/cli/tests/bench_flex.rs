@@ -159,7 +159,7 @@ fn fifo_grid_leaves_no_name_behind() {
 }
 
 #[test]
-fn a_fifo_that_cannot_be_made_is_not_measured() {
+fn fifo_that_cannot_be_made_is_not_measured() {
     let mut command = millstream(["bench", "fifo_grid", "--size", "64", "--messages", "10", "--placement", "1cpu"]);
     let seen = output(command.args(["--rounds", "5"]).env("TMPDIR", "/nonexistent"));
     assert_eq!(seen.code, Some(3), "{seen:?}");
@@ -173,7 +173,7 @@ fn a_fifo_that_cannot_be_made_is_not_measured() {
 }
 
 #[test]
-fn two_cpus_that_are_not_there_are_not_measured() {
+fn missing_cpus_are_not_measured() {
     for arguments in
         [&["pipeflex", "--workload", "grep", "-t", "0.01"][..], &["fifo_grid", "--size", "64", "--messages", "9"]]
     {
@@ -192,7 +192,7 @@ fn two_cpus_that_are_not_there_are_not_measured() {
 }
 
 #[test]
-fn mistakes_are_one_sentence() {
+fn wrong_use_fails_with_one_sentence() {
     for (arguments, says) in [
         (&["pipeflex", "-c", "3"][..], "an even number from 2 to 64"),
         (&["pipeflex", "-c", "0"], "an even number from 2 to 64"),
@@ -239,7 +239,7 @@ const ENDLESS: [&[&str]; 2] = [
 ];
 
 #[test]
-fn nobody_outlives_a_measurement_that_is_killed() {
+fn killed_measurement_leaves_no_process() {
     for arguments in ENDLESS {
         let mut command = millstream(arguments);
         let mut bench = command.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn().unwrap();

@@ -48,7 +48,7 @@ fn sql(data: &Path, statement: &str) -> String {
 }
 
 #[test]
-fn a_run_is_kept_whole_and_listed() {
+fn run_is_kept_with_all_its_samples_and_listed() {
     let scratch = Scratch::new();
     let (data, json) = (scratch.path("data"), scratch.path("out.json"));
     assert_eq!(history(&data, &[]).stdout, "No run was kept yet.\n");
@@ -139,7 +139,7 @@ fn assert_only_warned(seen: &Seen, says: &str) {
 }
 
 #[test]
-fn a_history_that_cannot_be_written_costs_a_warning() {
+fn unwritable_history_causes_a_warning() {
     let scratch = Scratch::new();
     let no_home = output(millstream(SMALL).env_remove("XDG_DATA_HOME").env_remove("HOME"));
     assert_only_warned(&no_home, "neither XDG_DATA_HOME nor HOME is set");
@@ -177,7 +177,7 @@ fn a_history_that_cannot_be_written_costs_a_warning() {
 
 /// Another user, because root may write everywhere.
 #[test]
-fn a_directory_without_permission_costs_a_warning() {
+fn unreadable_directory_causes_a_warning() {
     let scratch = Scratch::new();
     let data = scratch.path("data");
     fs::create_dir(&data).unwrap();
@@ -193,7 +193,7 @@ fn a_directory_without_permission_costs_a_warning() {
 }
 
 #[test]
-fn a_history_of_a_newer_program_is_left_alone() {
+fn history_of_a_newer_program_is_left_alone() {
     let scratch = Scratch::new();
     let data = scratch.path("data");
     assert_eq!(measure(&data, &[]).code, Some(0));
@@ -206,7 +206,7 @@ fn a_history_of_a_newer_program_is_left_alone() {
 }
 
 #[test]
-fn a_writer_that_holds_the_file_for_a_while_is_waited_for() {
+fn history_waits_for_another_writer() {
     let scratch = Scratch::new();
     let data = scratch.path("data");
     assert_eq!(measure(&data, &[]).code, Some(0));

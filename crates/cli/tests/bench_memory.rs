@@ -45,7 +45,7 @@ fn every_pattern_and_stride_that_is_asked_for_is_walked() {
 
 /// Huge pages are a matter of the machine's settings and of free memory: either they are there, or the cell says why not.
 #[test]
-fn huge_pages_are_there_or_there_is_no_number() {
+fn missing_huge_pages_give_no_number() {
     let scratch = Scratch::new();
     let json = scratch.path("out.json");
     let arguments = ["lat_mem_rd", "--size", "8m", "--pattern", "random,tlb", "--pages", "2m", "--rounds", "5"];
@@ -72,7 +72,7 @@ fn the_study_is_repeated_with_its_parameters_and_its_averages() {
 }
 
 #[test]
-fn more_memory_than_there_is_makes_its_cell_invalid() {
+fn missing_memory_makes_its_cell_invalid() {
     // The limit of an address space is the same to a program as a machine without memory.
     let limited = format!(
         "ulimit -v 200000; exec {} bench lat_mem_rd --size 4k,256m --pattern random --pages 4k --rounds 5",
@@ -97,7 +97,7 @@ fn a_cached_file_is_read_and_mapped() {
 }
 
 #[test]
-fn a_file_of_ones_own_is_taken_and_nothing_is_left_in_the_directory_for_temporary_files() {
+fn own_file_is_measured_and_no_file_is_left() {
     let scratch = Scratch::new();
     let text = scratch.file("text", &"0123456\n".repeat(10_000));
     for method in ["bw_file_rd", "bw_mmap_rd"] {
@@ -129,7 +129,7 @@ fn a_line_needs_two_cpus() {
 }
 
 #[test]
-fn mistakes_are_one_sentence() {
+fn wrong_use_fails_with_one_sentence() {
     let scratch = Scratch::new();
     let short = scratch.file("short", "abc");
     for (arguments, code, says) in [

@@ -180,7 +180,7 @@ fn a_page_of_every_method_is_right_at_every_width_and_in_both_schemes() {
 }
 
 #[test]
-fn everything_is_there_without_scripts() {
+fn page_is_complete_without_scripts() {
     let scratch = Scratch::new();
     let mut browser = Browser::start(&scratch.path("profile"));
     let page = drawn(&scratch, "quiet", &document(every_method()));
@@ -234,7 +234,7 @@ fn a_chart_is_enlarged_and_put_back_with_the_keyboard() {
 }
 
 #[test]
-fn a_page_is_for_people_who_cannot_see_it_too() {
+fn page_describes_its_charts_in_words() {
     let scratch = Scratch::new();
     let mut browser = Browser::start(&scratch.path("profile"));
     let page = drawn(&scratch, "heard", &document(every_method()));
@@ -320,7 +320,7 @@ fn hostile_results_stay_text() {
 }
 
 #[test]
-fn few_cells_and_none_make_a_page_too() {
+fn few_cells_or_none_make_a_page() {
     let scratch = Scratch::new();
     let mut browser = Browser::start(&scratch.path("profile"));
     let one = cell("tomorrow", "somehow", "free", json!({"depth": 3}), "ns", 1e-9);

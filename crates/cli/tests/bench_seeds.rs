@@ -53,7 +53,7 @@ fn parts_of_the_table_can_be_chosen() {
 }
 
 #[test]
-fn mistakes_are_one_sentence() {
+fn wrong_use_fails_with_one_sentence() {
     for (arguments, says) in [
         (&["--method", "lat_pipe"][..], "lat_pipe"),
         (&["--transfer", "17M"], "at most 16M"),

@@ -73,7 +73,7 @@ fn bandwidth_of_sockets_with_every_variant() {
 }
 
 #[test]
-fn what_the_studies_measured_is_averaged_as_they_did() {
+fn figures_of_the_studies_are_averaged_as_there() {
     let scratch = Scratch::new();
     let json = scratch.path("out.json");
     let arguments = ["bw_pipe", "--seed-faithful", "--transfer", "64k,128k", "--placement", "2cpu", "--rounds", "5"];
@@ -88,7 +88,7 @@ fn what_the_studies_measured_is_averaged_as_they_did() {
 }
 
 #[test]
-fn a_fault_in_one_transport_spoils_no_other() {
+fn fault_in_one_transport_spoils_no_other() {
     // No message queue fits a limit of 1 byte; the others do not need one.
     let mut command = Command::new("prlimit");
     command.args(["--msgqueue=1", program(), "bench", "bw_pipe", "--transfer", "64k", "--placement", "1cpu"]);
@@ -140,7 +140,7 @@ fn round_trips_over_everything() {
 }
 
 #[test]
-fn two_cpus_that_are_not_there_are_not_measured() {
+fn missing_cpus_are_not_measured() {
     for (method, row) in [("bw_pipe", "bw_pipe 4k"), ("lat_pipe", "lat_pipe running")] {
         let mut arguments = vec!["bench", method, "--no-history", "--rounds", "5", "--transport", "pipe,millstream"];
         arguments.extend(if method == "bw_pipe" { ["--transfer", "4k"] } else { ["--waiting", "running"] });
@@ -153,7 +153,7 @@ fn two_cpus_that_are_not_there_are_not_measured() {
 }
 
 #[test]
-fn mistakes_are_one_sentence() {
+fn wrong_use_fails_with_one_sentence() {
     for (arguments, says) in [
         (&["bw_pipe", "--transfer", "0"][..], "invalid value '0' for '--transfer <BYTES>'"),
         (&["bw_pipe", "--transfer", "17M"], "a transfer is at most 16M"),
@@ -193,7 +193,7 @@ sys.exit(subprocess.run(sys.argv[1:]).returncode)
 "#;
 
 #[test]
-fn a_pipe_that_is_not_granted_is_not_measured() {
+fn refused_pipe_size_is_not_measured() {
     let scratch = Scratch::new();
     let seen = output(
         Command::new("setpriv")
@@ -215,7 +215,7 @@ fn endless(arguments: &[&str]) -> Child {
 }
 
 #[test]
-fn nobody_outlives_a_measurement_that_is_killed() {
+fn killed_measurement_leaves_no_process() {
     for transport in ["pipe", "millstream", "spsc-bare"] {
         let mut bench = endless(&["--transport", transport]);
         wait_for("both processes", || children(bench.id()).len() == 2);

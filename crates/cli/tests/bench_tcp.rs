@@ -125,7 +125,7 @@ fn bandwidth_between_two_hosts() {
 }
 
 #[test]
-fn a_server_that_dies_makes_the_cell_invalid() {
+fn dead_server_makes_the_cell_invalid() {
     let [one, two] = two_hosts();
     let mut command = one.command(program());
     command.args(["bench", "bw_tcp", "--server", "--listen", "192.0.2.1:0"]);
@@ -144,7 +144,7 @@ fn a_server_that_dies_makes_the_cell_invalid() {
 }
 
 #[test]
-fn a_host_that_cannot_be_reached_is_one_sentence() {
+fn unreachable_host_fails_with_one_sentence() {
     let [_one, two] = two_hosts();
     // 203.0.113.1 (RFC 5737 too) has no route; nobody listens on the first port.
     for address in ["203.0.113.1:7", "192.0.2.1:1"] {
@@ -166,7 +166,7 @@ fn a_loopback_interface_that_is_down_is_named() {
 }
 
 #[test]
-fn a_server_serves_one_client_after_the_other_and_strangers_not_at_all() {
+fn server_serves_one_client_at_a_time_and_refuses_other_programs() {
     let scratch = Scratch::new();
     let (mut running, port) = server(serving("127.0.0.1:0"));
     let address = format!("127.0.0.1:{port}");
@@ -187,7 +187,7 @@ fn a_server_serves_one_client_after_the_other_and_strangers_not_at_all() {
 }
 
 #[test]
-fn mistakes_are_one_sentence() {
+fn wrong_use_fails_with_one_sentence() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
     let listening_on_taken = ["--server", "--listen", &taken];

@@ -112,7 +112,7 @@ const OVER_RING: [&str; 17] = [
 const ATTEMPTS: usize = 5;
 
 #[test]
-fn scripts_do_the_same_with_pipes_that_are_joined_at_their_first_byte_or_never() {
+fn scripts_do_the_same_with_pipes_attached_at_once_or_never() {
     let mut scripts = script::all("corpus");
     scripts.retain(|script| {
         OVER_RING.iter().any(|name| script.name.split_once('.').is_some_and(|(stem, _)| stem == *name))
@@ -160,7 +160,7 @@ impl Killer {
 /// Each script of `corpus-kills` names a stage that is killed, or kills it itself after so many bytes as `BYTES` says,
 /// and ends in the same way wherever that happens.
 #[test]
-fn a_killed_stage_leaves_the_same_as_without_run() {
+fn killed_stage_leaves_the_same_as_without_run() {
     let scripts = script::all("corpus-kills");
     assert!(scripts.len() >= 10 || std::env::var_os("MILLSTREAM_SCRIPT").is_some(), "only {}", scripts.len());
     let (seed, rounds) = (seed(), number_from("MILLSTREAM_ROUNDS").unwrap_or(3));

@@ -87,12 +87,12 @@ fn every_setting_is_listed_with_its_value_and_what_is_allowed() {
         assert!(row.contains(&setting.kind.show(setting.default)) && row.contains("default"), "{row}");
         assert!(row.contains(&setting.kind.to_string()), "{row}");
     }
-    assert!(!seen.stdout.contains('\x1b'), "no colours where nobody looks");
+    assert!(!seen.stdout.contains('\x1b'), "no colours without a terminal");
     assert!(!home.0.path("millstream").exists(), "looking makes nothing");
 }
 
 #[test]
-fn json_is_json_and_says_where_from() {
+fn json_names_the_source_of_each_value() {
     let home = Home::with("\nwait = block\n");
     let seen = output(home.command(&["--json"]).env("MILLSTREAM_CAPACITY", "100000"));
     assert_eq!(said(&seen), (Some(0), ""), "{seen:?}");
@@ -139,7 +139,7 @@ fn each_source_goes_before_those_below_it_and_none_beyond_the_system_s_limit() {
 }
 
 #[test]
-fn a_program_with_more_rights_than_its_user_believes_the_system_alone() {
+fn setuid_program_reads_the_system_file_alone() {
     let home = Home::with("capacity = 128K\n");
     set_mode(&home.file(), 0o644);
     let installed = home.0.installed();
@@ -162,7 +162,7 @@ fn a_program_with_more_rights_than_its_user_believes_the_system_alone() {
 }
 
 #[test]
-fn what_cannot_be_used_is_named_with_file_and_line() {
+fn unusable_line_is_named_with_file_and_line() {
     let home = Home::with("capacity = much\n\nspeed = 9\nwait == spin\nwait\ncapacity = 32K\n");
     let seen = home.ctl(&["capacity"]);
     let file = home.file().display().to_string();
@@ -213,7 +213,7 @@ fn the_first_setting_makes_the_file_and_a_link_stays_a_link() {
 }
 
 #[test]
-fn many_who_write_at_once_lose_nothing() {
+fn concurrent_writers_lose_nothing() {
     let home = Home::with("# begin\n");
     let names = ["capacity=64K", "capacity_max=2M", "pipes_max=9", "wait=spin"];
     let children: Vec<_> = names.iter().map(|word| home.command(&[word]).spawn().unwrap()).collect();
@@ -227,7 +227,7 @@ fn many_who_write_at_once_lose_nothing() {
 }
 
 #[test]
-fn a_file_that_is_not_text_is_left_alone() {
+fn file_that_is_not_text_is_left_alone() {
     let home = Home::with("");
     fs::write(home.file(), b"\xff\xfe").unwrap();
     let seen = home.ctl(&["wait=block"]);
@@ -237,7 +237,7 @@ fn a_file_that_is_not_text_is_left_alone() {
 }
 
 #[test]
-fn wrong_use_changes_nothing_and_says_what_is_right() {
+fn wrong_use_changes_nothing_and_says_what_to_do() {
     let home = Home::with("wait = block\n");
     for (arguments, says) in [
         (&["speed=1"][..], "there is no setting 'speed'; there are capacity, "),
@@ -263,7 +263,7 @@ fn wrong_use_changes_nothing_and_says_what_is_right() {
 }
 
 #[test]
-fn who_sets_what_something_else_overrides_is_told() {
+fn overridden_setting_causes_a_warning() {
     let home = Home::new();
     let seen = output(home.command(&["wait=spin"]).env("MILLSTREAM_WAIT", "block"));
     let expected = format!("millstream: for wait, MILLSTREAM_WAIT counts more than {}\n", home.file().display());
@@ -283,7 +283,7 @@ fn the_system_s_file_is_changed_with_the_option_for_it() {
 }
 
 #[test]
-fn a_file_that_belongs_to_a_user_still_does_when_root_has_changed_it() {
+fn file_keeps_its_owner_when_root_changes_it() {
     let home = Home::with("wait = block\n");
     let chown = Command::new("chown").arg("65534:65534").arg(home.file()).status().unwrap();
     assert!(chown.success(), "this test has to run as root");
@@ -299,7 +299,7 @@ fn descriptor_of(reader: &millstream_pipe::Reader) -> String {
 }
 
 #[test]
-fn a_pipe_that_lives_is_made_larger_and_smaller_and_keeps_its_bytes() {
+fn resized_live_pipe_keeps_its_bytes() {
     let home = Home::new();
     let (mut reader, mut writer) = millstream_pipe::pipe().unwrap();
     writer.write_all(&[7; 100_000]).unwrap();

@@ -15,7 +15,7 @@ fn root() -> PathBuf {
 
 fn documents() -> Vec<(PathBuf, String)> {
     let (root, mut found) = (root(), Vec::new());
-    for directory in [root.clone(), root.join("docs")] {
+    for directory in [root.clone(), root.join("docs"), root.join("docs/design")] {
         for entry in fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|extension| extension == "md") {
@@ -24,7 +24,7 @@ fn documents() -> Vec<(PathBuf, String)> {
             }
         }
     }
-    assert!(found.len() >= 6, "{found:?}");
+    assert!(found.len() >= 24, "{found:?}");
     found
 }
 
@@ -64,6 +64,18 @@ fn every_link_leads_somewhere() {
         }
     }
     assert!(checked > 10, "only {checked} links were found");
+}
+
+#[test]
+fn site_has_every_page_once() {
+    let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
+    let mut listed: Vec<PathBuf> =
+        links(&summary).iter().map(|link| root().join("docs").join(link).canonicalize().unwrap()).collect();
+    let mut pages: Vec<PathBuf> = documents().into_iter().map(|(path, _)| path).collect();
+    pages.retain(|path| !path.ends_with("SUMMARY.md"));
+    listed.sort();
+    pages.sort();
+    assert_eq!(listed, pages);
 }
 
 /// Each `$ command` of a console block, with the lines that follow it.
@@ -153,6 +165,7 @@ fn every_option_is_described() {
         (&["bench", "pipeflex"], "docs/benchmarks.md"),
         (&["bench", "fifo_grid"], "docs/benchmarks.md"),
         (&["bench", "increment"], "docs/benchmarks.md"),
+        (&["bench", "file"], "docs/benchmarks.md"),
         (&["bench", "seeds"], "docs/benchmarks.md"),
         (&["bench", "history"], "docs/benchmarks.md"),
         (&["bench", "compare"], "docs/benchmarks.md"),
@@ -170,6 +183,19 @@ fn every_option_is_described() {
             assert!(words.clone().any(|word| word == option), "{document} does not mention {option}");
         }
     }
+}
+
+#[test]
+fn manual_pages_use_the_words_of_the_glossary() {
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.path("pages")).unwrap();
+    let seen = output(millstream(["man", "--all"]).arg(scratch.path("pages")));
+    assert_eq!(seen.code, Some(0), "{seen:?}");
+    let pages = fs::read_dir(scratch.path("pages")).unwrap().map(|page| page.unwrap().path());
+    let pages: Vec<PathBuf> = pages.collect();
+    assert!(pages.len() >= 16, "{pages:?}");
+    let seen = output(Command::new(root().join("scripts/check-words")).args(pages));
+    assert_eq!(seen.code, Some(0), "{seen:?}");
 }
 
 #[test]

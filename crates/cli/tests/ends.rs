@@ -101,7 +101,7 @@ const READERS: [(&str, &str); 5] = [
 ];
 
 #[test]
-fn what_a_python_parent_reads() {
+fn python_parent_reads_every_byte() {
     for (how, read) in READERS {
         let program = format!(
             "p = subprocess.Popen(['cat', B], stdout=subprocess.PIPE)\n{read}\n\
@@ -112,7 +112,7 @@ fn what_a_python_parent_reads() {
 }
 
 #[test]
-fn what_a_python_parent_writes() {
+fn python_parent_writes_every_byte() {
     for (how, write) in [
         ("in blocks", "for at in range(0, len(all), 50000): p.stdin.write(all[at:at + 50000])"),
         ("by calls", "at = 0\nwhile at < len(all): at += os.write(p.stdin.fileno(), all[at:at + 70000])"),
@@ -126,7 +126,7 @@ fn what_a_python_parent_writes() {
 }
 
 #[test]
-fn what_the_parent_does_in_mid_stream() {
+fn parent_that_acts_in_mid_stream_loses_no_byte() {
     for what in [
         "subprocess.run(['true'])",
         "os.waitpid(os.fork() or os._exit(0), 0)",
@@ -150,7 +150,7 @@ fn what_the_parent_does_in_mid_stream() {
 
 /// `communicate` and `run` poll before each call.
 #[test]
-fn what_communicate_reads() {
+fn communicate_reads_every_byte() {
     for program in [
         "got = subprocess.run(['cat', B], capture_output=True, check=True).stdout\nassert got == open(B, 'rb').read()",
         "all = open(B, 'rb').read()\np = subprocess.Popen(['cat', B], stdout=subprocess.PIPE, stderr=subprocess.PIPE)\n\
@@ -164,7 +164,7 @@ fn what_communicate_reads() {
 }
 
 #[test]
-fn what_communicate_writes_and_reads_from_two_pipes() {
+fn communicate_writes_and_reads_two_pipes() {
     let writes_both = "import os\nall = open(os.environ['B'], 'rb').read()\nfor at in range(0, len(all), 50000):\n \
         some = all[at:at + 50000]\n os.write(1, some)\n os.write(2, some[::-1] if at % 3 else some[:7])";
     let both = format!(
@@ -184,7 +184,7 @@ fn what_communicate_writes_and_reads_from_two_pipes() {
 
 /// The writer polls too, and gives its pipe back when it would have to wait.
 #[test]
-fn who_waits_in_any_way_reads_every_byte() {
+fn waiting_reader_gets_every_byte() {
     const BYTES: u64 = 6_000_000;
     let script = |words: String| ["bash".to_owned(), "-c".to_owned(), words];
     let run = |options: &[&str], words: &[String; 3]| {
@@ -220,7 +220,7 @@ fn who_waits_in_any_way_reads_every_byte() {
 }
 
 #[test]
-fn what_a_forked_child_writes() {
+fn forked_child_writes_every_byte() {
     for pipe in ["r, w = os.pipe()", "r, w = (os.dup2(fd, fd + 90) for fd in os.pipe())"] {
         let program = format!(
             "{pipe}\nall = open(B, 'rb').read()\nif os.fork() == 0:\n at = 0\n while at < len(all): at += os.write(w, all[at:at + 70000])\n \
@@ -238,7 +238,7 @@ fn what_a_forked_child_writes() {
 }
 
 #[test]
-fn what_perl_reads_and_writes() {
+fn perl_reads_and_writes_every_byte() {
     for program in [
         "open(F, '-|', 'cat', $ENV{B}) or die; while (read(F, $some, 65536)) { $n += length $some } close F or die; print $n",
         "$all = `cat $ENV{B}`; print length $all",

@@ -35,7 +35,7 @@ fn assert_refused(seen: &Seen, code: i32, says: &str) {
 }
 
 #[test]
-fn what_is_made_is_a_fifo_of_the_system_with_the_asked_permissions() {
+fn fifo_is_made_with_the_permissions_asked_for() {
     let scratch = Scratch::new();
     let (one, two) = (scratch.path("one"), scratch.path("two"));
     let seen = fifo(&["create", "--mode", "0620", one.to_str().unwrap(), two.to_str().unwrap()]);
@@ -48,7 +48,7 @@ fn what_is_made_is_a_fifo_of_the_system_with_the_asked_permissions() {
 }
 
 #[test]
-fn what_is_there_is_not_overwritten_and_the_way_out_is_named() {
+fn existing_file_is_not_overwritten() {
     let scratch = Scratch::new();
     let path = made(&scratch);
     assert_refused(&fifo(&["create", &path]), 125, "fifo stat");
@@ -58,7 +58,7 @@ fn what_is_there_is_not_overwritten_and_the_way_out_is_named() {
 }
 
 #[test]
-fn only_a_fifo_is_removed() {
+fn file_that_is_no_fifo_is_not_removed() {
     let scratch = Scratch::new();
     let (path, file) = (made(&scratch), scratch.file("file", "content"));
     assert_refused(&fifo(&["rm", &file]), 125, "no FIFO");
@@ -68,7 +68,7 @@ fn only_a_fifo_is_removed() {
 }
 
 #[test]
-fn stat_says_what_it_is_without_opening_it() {
+fn stat_does_not_open_the_fifo() {
     let scratch = Scratch::new();
     let path = made(&scratch);
     // Would let this one in, if it opened anything.
@@ -120,7 +120,7 @@ fn without_the_ring_the_kernel_carries_every_byte() {
 }
 
 #[test]
-fn beside_others_without_the_ring_every_byte_comes() {
+fn plain_participants_and_ours_lose_no_byte() {
     let scratch = Scratch::new();
     let path = made(&scratch);
     for (more_to_read, more_to_write) in [(&["--no-ring"][..], &[][..]), (&[], &["--no-ring"])] {
@@ -152,12 +152,12 @@ fn any_other_program_can_be_at_either_end() {
 }
 
 #[test]
-fn without_blocking_nobody_is_waited_for() {
+fn nonblocking_open_does_not_wait() {
     let scratch = Scratch::new();
     let path = made(&scratch);
     assert_eq!(fifo(&["read", "--nonblock", &path]).stdout, "");
-    assert_refused(&fifo(&["write", "--nonblock", &path]), 125, "nobody has it open for reading");
-    assert_refused(&fifo(&["open", "--write", "--nonblock", &path, "--", "true"]), 125, "nobody has it open");
+    assert_refused(&fifo(&["write", "--nonblock", &path]), 125, "it has no reader");
+    assert_refused(&fifo(&["open", "--write", "--nonblock", &path, "--", "true"]), 125, "it has no reader");
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn a_fifo_stays_open_while_a_command_runs_whose_status_counts() {
 }
 
 #[test]
-fn a_writer_whose_reader_leaves_says_so() {
+fn writer_reports_that_its_reader_left() {
     let scratch = Scratch::new();
     let path = made(&scratch);
     let mut writer = start(&["write", &path]);
@@ -226,5 +226,5 @@ fn a_writer_whose_reader_leaves_says_so() {
     assert!(reader.wait().unwrap().success());
     let seen = Seen::from(writer.wait_with_output().unwrap());
     feeder.join().unwrap();
-    assert_refused(&seen, 125, "nobody reads");
+    assert_refused(&seen, 125, "has no reader any longer");
 }

@@ -111,7 +111,7 @@ fn east_asian_text_is_that_of_iconv() {
 }
 
 #[test]
-fn what_is_wrong_is_said_where_iconv_says_it() {
+fn errors_are_found_where_iconv_finds_them() {
     let long = format!("{}é", "x".repeat(300_000));
     for (from, to, input) in [
         ("UTF-8", "UTF-16LE", &b"abc\xffdef"[..]),

@@ -20,7 +20,7 @@ fn make(arguments: &[&str]) -> Seen {
 }
 
 #[test]
-fn make_install_puts_both_where_they_find_each_other_and_uninstall_takes_them_away() {
+fn installed_programs_find_each_other_and_are_removed() {
     let scratch = Scratch::new();
     let prefix = format!("PREFIX={}", scratch.path("prefix").display());
     make(&["install", &prefix]);
@@ -56,7 +56,7 @@ fn files_below(directory: &Path) -> usize {
 }
 
 #[test]
-fn manual_page_of_no_command_is_told() {
+fn unknown_manual_page_is_an_error() {
     for (arguments, sentence) in [
         (&["man", "walk"][..], "there is no command 'walk': run, fifo, "),
         (&["man", "gc", "x"], "'gc' has no command 'x'"),
@@ -79,7 +79,7 @@ fn packages_are_staged_with_destdir() {
 }
 
 #[test]
-fn a_missing_library_is_said_and_nothing_runs() {
+fn missing_library_is_an_error_and_nothing_runs() {
     let scratch = Scratch::new();
     let program = scratch.installed();
     fs::remove_dir_all(scratch.path("lib")).unwrap();
@@ -89,7 +89,7 @@ fn a_missing_library_is_said_and_nothing_runs() {
 }
 
 #[test]
-fn a_path_that_the_loader_cannot_take_is_said() {
+fn path_that_the_loader_cannot_take_is_an_error() {
     let scratch = Scratch::new();
     scratch.installed();
     for name in ["with space", "with:colon", "with$dollar"] {

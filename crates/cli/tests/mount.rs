@@ -7,6 +7,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::process::Command;
+use std::time::Duration;
 
 use common::{millstream, output};
 use mounting::Mounted;
@@ -489,4 +490,113 @@ fn wrong_use_is_told_in_a_sentence() {
         assert!(seen.stderr.contains(told), "{arguments:?}: {}", seen.stderr);
         assert_eq!(seen.stderr.lines().count(), 1, "{arguments:?}: {}", seen.stderr);
     }
+}
+
+#[test]
+fn file_of_killed_daemon_is_removed_by_next_mount() {
+    if mounting::is_forbidden() {
+        return;
+    }
+    let mount = Mounted::new(&["gunzip"]);
+    fs::create_dir(mount.source("inner")).unwrap();
+    // No process has a number as large as that (`proc_sys_kernel(5)`, pid_max).
+    let (gone, living) = (".millstream-4194305-0", format!(".millstream-{}-0", std::process::id()));
+    for directory in ["", "inner/"] {
+        for name in [gone, &living, "file"] {
+            fs::write(mount.source(&format!("{directory}{name}")), "x").unwrap();
+        }
+    }
+    assert_eq!(mount.names("inner"), [&*living, "file"]);
+    assert_eq!(mount.names(""), [&*living, "file", "inner"]);
+    assert_eq!(mount.source_names(), [&*living, "file", "inner"]);
+}
+
+#[test]
+fn hanging_command_is_ended_after_its_timeout() {
+    if mounting::is_forbidden() {
+        return;
+    }
+    let rule = |name: &str, read: &str| {
+        format!("[[rule]]\nmatch = '{name}'\nread = \"exec {read}\"\nsize = 'unknown'\ntimeout = '300ms'\n")
+    };
+    let rules = [
+        rule("asleep", "sleep 1000"),
+        // It reads, and gives nothing.
+        rule("silent", "sh -c 'cat >/dev/null; exec sleep 1000'"),
+        // It has given everything, and does not end.
+        rule("endless", "sh -c 'cat; exec >&-; exec sleep 1000'"),
+        rule("fine", "cat"),
+    ];
+    let mount = Mounted::with_rules(&rules.concat());
+    let bytes = vec![b'x'; 3_000_000];
+    for name in ["asleep", "silent", "endless", "fine"] {
+        fs::write(mount.source(name), &bytes).unwrap();
+    }
+    for (count, name) in ["asleep", "silent", "endless"].into_iter().enumerate() {
+        let error = fs::read(mount.at(name)).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(5), "{name}: {error}");
+        let log = mount.log();
+        let line = log.lines().last().unwrap();
+        assert!(line.contains(name) && line.contains("gave nothing for 300ms"), "{log}");
+        assert_eq!(log.lines().count(), count + 1, "{log}");
+    }
+    // A program that reads slowly is not the command's fault.
+    let mut file = File::open(mount.at("fine")).unwrap();
+    let mut first = vec![0; 1000];
+    file.read_exact(&mut first).unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    let mut rest = Vec::new();
+    file.read_to_end(&mut rest).unwrap();
+    assert_eq!(first.len() + rest.len(), bytes.len());
+}
+
+#[test]
+fn hanging_command_fails_the_writer_that_closes() {
+    if mounting::is_forbidden() {
+        return;
+    }
+    let rules = "[[rule]]\nmatch = '*'\nread = 'identity'\nwrite = 'exec sleep 1000'\ntimeout = '300ms'\n";
+    let mount = Mounted::with_rules(rules);
+    fs::write(mount.source("file"), "old").unwrap();
+    let written = Command::new("sh").args(["-c", "echo new >\"$0\""]).arg(mount.at("file")).output().unwrap();
+    assert!(mount.log().contains("gave nothing for 300ms"), "{written:?}: {}", mount.log());
+    assert_eq!(fs::read(mount.source("file")).unwrap(), b"old");
+}
+
+#[test]
+fn digest_is_that_of_what_programs_see() {
+    if mounting::is_forbidden() {
+        return;
+    }
+    let rules = "[[rule]]\nmatch = '*.gz'\nas = '*'\nread = 'gunzip'\ndigest = true\n\
+                 [[rule]]\nmatch = '*.iso'\ndigest = true\n";
+    let mount = Mounted::with_rules(rules);
+    let sum =
+        |bytes: &[u8]| String::from_utf8(mounting::piped("sha256sum", &[], bytes)).unwrap()[..64].to_owned() + "\n";
+    let read = |name: &str| fs::read_to_string(mount.at(name)).unwrap();
+    let bytes = text(20_000);
+    fs::write(mount.source("text.gz"), gzip(&bytes)).unwrap();
+    fs::write(mount.source("disk.iso"), &bytes).unwrap();
+    fs::write(mount.source("none.gz"), "").unwrap();
+    fs::write(mount.source("corrupt.gz"), &gzip(&bytes)[..5000]).unwrap();
+    let all =
+        ["corrupt", "corrupt.digest", "disk.iso", "disk.iso.digest", "none", "none.digest", "text", "text.digest"];
+    assert_eq!(mount.names(""), all);
+    assert_eq!(fs::metadata(mount.at("text.digest")).unwrap().len(), 65);
+    assert_eq!(
+        (read("text.digest"), read("disk.iso.digest"), read("none.digest")),
+        (sum(&bytes), sum(&bytes), sum(b""))
+    );
+    assert_eq!(fs::read(mount.at("corrupt.digest")).unwrap_err().raw_os_error(), Some(5));
+    // It follows the file, a second later at most, and cannot be changed by itself.
+    fs::write(mount.at("text"), "other").unwrap();
+    std::thread::sleep(Duration::from_millis(1100));
+    assert_eq!((read("text.digest"), read("text")), (sum(b"other"), "other".into()));
+    assert!(fs::write(mount.at("text.digest"), "x").is_err() && fs::remove_file(mount.at("text.digest")).is_err());
+    assert!(fs::rename(mount.at("text.digest"), mount.at("moved.digest")).is_err());
+    fs::rename(mount.at("text"), mount.at("moved")).unwrap();
+    assert_eq!(read("moved.digest"), sum(b"other"));
+    fs::remove_file(mount.at("moved")).unwrap();
+    std::thread::sleep(Duration::from_millis(1100));
+    assert!(!mount.source("moved.gz").exists() && !mount.at("moved.digest").exists());
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use mounting::Mounted;
 
-/// For each network. `MILLSTREAM_RANDOM_SECONDS=150` makes ten minutes of four (`make check-mount`).
+/// For each network. `MILLSTREAM_RANDOM_SECONDS=120` makes ten minutes of five (`make check-mount`).
 fn length() -> Duration {
     let seconds = std::env::var("MILLSTREAM_RANDOM_SECONDS").ok().and_then(|text| text.parse().ok());
     Duration::from_secs_f64(seconds.unwrap_or(3.0))
@@ -125,6 +125,15 @@ fn unbound_file_does_what_a_file_does() {
         return;
     }
     compared(&[], "file", &|bytes| bytes.to_vec());
+}
+
+/// Every call goes through the daemon.
+#[test]
+fn identity_does_what_a_file_does() {
+    if mounting::is_forbidden() {
+        return;
+    }
+    compared(&["identity"], "file", &|bytes| bytes.to_vec());
 }
 
 #[test]

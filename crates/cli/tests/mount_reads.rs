@@ -221,3 +221,55 @@ fn full_disk_leaves_the_old_version() {
     assert_eq!(fs::read(mount.at("a")).unwrap(), b"old");
     assert_eq!(mount.source_names(), ["a.gz"]);
 }
+
+/// The protocol cannot raise it, and with the kernel's own 128 KiB a reader waits for each piece.
+#[test]
+fn kernel_reads_further_ahead_where_root_mounts() {
+    if mounting::is_forbidden() {
+        return;
+    }
+    let mount = Mounted::new(&["identity"]);
+    let device = std::os::unix::fs::MetadataExt::dev(&fs::metadata(mount.at("")).unwrap());
+    let setting = format!("/sys/class/bdi/{}:{}/read_ahead_kb", major(device), minor(device));
+    if fs::OpenOptions::new().write(true).open(&setting).is_err() {
+        return common::skip("mount: /sys cannot be written");
+    }
+    assert_eq!(fs::read_to_string(setting).unwrap().trim(), "512");
+}
+
+/// As the C library packs device numbers.
+fn major(device: u64) -> u64 {
+    (device >> 8) & 0xfff | (device >> 32) & !0xfff
+}
+
+fn minor(device: u64) -> u64 {
+    device & 0xff | (device >> 12) & !0xff
+}
+
+/// More than the kernel reads ahead at once, from programs at several places side by side.
+#[test]
+fn readers_at_several_places_get_their_own_bytes() {
+    if mounting::is_forbidden() {
+        return;
+    }
+    let bytes = [sample(), sample(), sample()].concat();
+    let mount = Mounted::new(&["unzstd"]);
+    fs::write(mount.source("text.zst"), mounting::piped("zstd", &["-qc"], &bytes)).unwrap();
+    let path = mount.at("text");
+    std::thread::scope(|scope| {
+        for reader in 0..4 {
+            let (path, bytes, mount) = (&path, &bytes, &mount);
+            scope.spawn(move || {
+                let file = File::open(path).unwrap();
+                let mut at = reader * bytes.len() / 5;
+                let mut piece = vec![0; 300_001];
+                while at < bytes.len() {
+                    let count = file.read_at(&mut piece, at as u64).unwrap();
+                    assert!(count > 0 && piece[..count] == bytes[at..at + count], "{count} at {at}: {}", mount.log());
+                    at += count;
+                }
+            });
+        }
+    });
+    assert_eq!(mount.log(), "");
+}

@@ -67,7 +67,7 @@ fn assert_could_join(end: &Value) {
 }
 
 #[test]
-fn input_and_output_are_joined() {
+fn input_and_output_are_attached() {
     for network in ["$M net identity", "$M net --threads 1 'short 70000'"] {
         let mut sides = [false; 2];
         let both_were = mostly(|| {
@@ -80,14 +80,14 @@ fn input_and_output_are_joined() {
 }
 
 #[test]
-fn with_several_threads_they_can_be() {
+fn input_and_output_are_attached_with_several_threads() {
     for network in ["$M net --threads 4 'gzip -1 | gunzip'", "$M net 'buffer 1M | identity'"] {
         ends_of_the_network(network).iter().for_each(assert_could_join);
     }
 }
 
 #[test]
-fn beside_a_command_the_output_can_be_and_the_input_stays_with_the_kernel() {
+fn input_stays_with_the_kernel_beside_a_command() {
     let [input, output] = ends_of_the_network("$M net 'exec cat'");
     assert_eq!(input["joined"], false, "{input}");
     assert_could_join(&output);
@@ -108,7 +108,7 @@ fn small_streams_pass() {
 }
 
 #[test]
-fn who_wants_no_more_ends_the_network_and_what_feeds_it() {
+fn reader_that_wants_no_more_ends_the_network() {
     for stages in ["head -c 8000000", "short 70000 | head -c 8000000", "zstd -1 | unzstd | head -c 8000000"] {
         let seen =
             seen(&format!("$E write 1000000000000 call | $M net '{stages}' | $E read 0 call; echo ${{PIPESTATUS[@]}}"));
@@ -119,7 +119,7 @@ fn who_wants_no_more_ends_the_network_and_what_feeds_it() {
 }
 
 #[test]
-fn a_source_that_sleeps_at_the_ring_is_woken_when_nothing_is_wanted_any_more() {
+fn source_asleep_at_the_ring_is_woken_when_the_network_ends() {
     // A little more than is wanted: where it is late the network may have ended before its last write.
     let writer = "import os, time\ntry:\n for _ in range(124): os.write(1, bytes(65536))\nexcept BrokenPipeError: pass\ntime.sleep(1000)";
     for stages in ["hex | unhex | head -c 8000000", "buffer 64K | head -c 8000000"] {
@@ -144,7 +144,7 @@ fn two_stages(run: &Child) -> [u32; 2] {
 }
 
 #[test]
-fn either_side_may_take_its_pipe_back() {
+fn either_side_may_detach_its_pipe() {
     for what in ["fork", "epoll", "dup", "readv", "signals"] {
         let writer = format!("$E write {MANY} call 12582912 {what} | $M net identity | $E read 0 call");
         let reader = format!("$E write {MANY} call | $M net 'zstd -1 | unzstd' | $E read 0 call 12582912 {what}");
@@ -172,7 +172,7 @@ fn killed(network: &str, delay: Duration, victim: usize) -> Seen {
 }
 
 #[test]
-fn whoever_is_killed_the_others_come_to_their_ends() {
+fn killed_process_does_not_hold_up_the_others() {
     for turn in 0..6 {
         let delay = Duration::from_micros(500 + turn * turn * 1500);
         let network = ["identity", "'buffer 1M'"][turn as usize % 2];
@@ -248,7 +248,7 @@ fn a_fifo_with_plain_programs_is_as_ever() {
 }
 
 #[test]
-fn a_source_that_sleeps_at_a_fifo_is_woken_when_nothing_is_wanted_any_more() {
+fn source_asleep_at_a_fifo_is_woken_when_the_network_ends() {
     let scratch = Scratch::new();
     let path = fifo(&scratch);
     for ring in [true, false] {

@@ -212,7 +212,7 @@ fn a_pipe_in_use_has_a_rate_and_is_not_held_up() {
 }
 
 #[test]
-fn watching_ends_when_nobody_reads() {
+fn watching_ends_without_a_reader() {
     let _turn = my_turn();
     let mut command = millstream(["ps", "--watch", "--interval=0.01"]);
     let mut watching = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -224,7 +224,7 @@ fn watching_ends_when_nobody_reads() {
 }
 
 #[test]
-fn what_is_no_segment_is_named_and_not_listed() {
+fn file_that_is_no_segment_is_named_and_not_listed() {
     let _turn = my_turn();
     const SIZE: usize = 128 << 10;
     let (reader, mut writer) = pipe(SIZE);
@@ -276,7 +276,7 @@ fn processes_of_other_users_are_counted_and_not_shown() {
 }
 
 #[test]
-fn wrong_use_is_a_sentence() {
+fn wrong_use_fails_with_one_sentence() {
     let _turn = my_turn();
     for (arguments, says) in [
         (&["ps", "--interval=0"][..], "an interval is 0.01 to 3600 seconds"),
@@ -307,7 +307,7 @@ fn gc_alone(scratch: &Scratch, before: &str) -> Seen {
 }
 
 #[test]
-fn where_nothing_is_left_gc_says_so_and_what_is_left_it_names() {
+fn gc_names_what_is_left() {
     let _turn = my_turn();
     let scratch = Scratch::new();
     let seen = gc_alone(&scratch, "");
@@ -364,7 +364,7 @@ fn memory_without_a_pipe_is_named_with_the_process_that_has_it() {
 }
 
 #[test]
-fn a_pipe_of_a_process_that_was_killed_is_gone_with_it() {
+fn pipe_of_a_killed_process_is_gone_with_it() {
     let _turn = my_turn();
     const SIZE: usize = 4 << 10;
     // SAFETY: as in `writer_that_stays`.
@@ -387,7 +387,7 @@ fn a_pipe_of_a_process_that_was_killed_is_gone_with_it() {
 }
 
 #[test]
-fn what_this_user_has_in_place_is_told() {
+fn bytes_in_place_of_this_user_are_listed() {
     let _turn = my_turn();
     // SAFETY: both ends stay with this process, which runs this crate.
     let (_reader, mut writer) = unsafe { Builder::new().capacity(1 << 17).trust_peers() }.create().unwrap();

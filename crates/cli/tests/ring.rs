@@ -216,7 +216,7 @@ fn after_the_reader_was_killed_the_writer_gets_sigpipe() {
 }
 
 #[test]
-fn who_is_stopped_keeps_nobody_from_the_truth() {
+fn stopped_peer_does_not_hide_epipe() {
     let stop = |pid: u32| drop(Command::new("kill").args(["-STOP", &pid.to_string()]).status());
     for delay in delays().step_by(3) {
         let seen = endless(delay, |writer, reader| {
@@ -302,6 +302,19 @@ fn pipe_of_an_old_run_joins_as_early_as_that_of_a_new_one() {
 }
 
 #[test]
+fn pipe_is_attached_again_after_a_call_that_detached_it() {
+    const BYTES: u64 = 128 << 20;
+    for what in ["fork", "dup"] {
+        let comes_again = mostly(|| {
+            let pipe = told(&format!("$E write {BYTES} call {} {what} | $E read 0 call", 16 << 20));
+            assert_eq!(pipe["bytes"], BYTES);
+            pipe["written"]["ring"]["bytes"].as_u64().is_some_and(|bytes| bytes > BYTES / 2)
+        });
+        assert_eq!(comes_again, can_join(), "{what}");
+    }
+}
+
+#[test]
 fn why_a_pipe_stays_with_the_kernel_is_told() {
     if !can_join() {
         assert_eq!(told(&format!("$E write {MANY} call | $E read 0 call"))["path"], "kernel");
@@ -332,11 +345,12 @@ fn why_a_pipe_stays_with_the_kernel_is_told() {
         assert_eq!((&pipe[end]["why_not"], &pipe["path"]), (&expected.into(), &"kernel".into()), "{script}: {pipe}");
         assert_eq!(pipe[end]["joined"], false, "{script}: {pipe}");
     }
+    // Where the user has said when pipes are attached, that is once.
     for what in ["fork", "dup"] {
-        // They join before that, or are about to, in one of many runs.
         let is_told = mostly(|| {
-            let pipe = told(&format!("$E write {MANY} call {} {what} | $E read 0 call", MANY / 2));
-            pipe["written"]["why_not"] == format!("called {what}")
+            let script = format!("$E write {MANY} call {} {what} | $E read 0 call", MANY / 2);
+            let pipe = &told_with(&["--ring-after", "1"], &script)[0];
+            pipe["path"] == "ring" && pipe["written"]["why_not"] == format!("called {what}")
         });
         assert!(is_told, "{what}");
     }

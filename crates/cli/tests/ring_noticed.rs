@@ -301,7 +301,7 @@ fn no_byte_is_lost_where_a_sleeping_reader_has_no_memory_for_it() {
 
 /// It ends each wait in the kernel, and the ring knows of no bytes: who stayed would ask again and again.
 #[test]
-fn a_byte_that_somebody_else_puts_into_the_pipe_gives_it_back() {
+fn byte_of_a_foreign_process_detaches_the_pipe() {
     let scratch = Scratch::new();
     let stats = scratch.path("stats.json");
     let mut turn = 0;

@@ -72,7 +72,7 @@ fn a_program_that_makes_threads_has_pipes_of_the_size_that_the_kernel_gives() {
 }
 
 #[test]
-fn a_size_that_a_program_chose_stays_whoever_starts_later() {
+fn chosen_size_stays_when_other_programs_start() {
     let sizes = Sizes::new();
     let large = sizes.said(&[], ": | PLAIN 0")[0];
     assert_eq!(sizes.said(&[], ": | (SET 0 THREADS 0; PLAIN 0)"), [large; 2], "the size that the pipe has already");

@@ -41,7 +41,7 @@ fn each_pipe_has_its_maker_its_size_and_its_bytes() {
 }
 
 #[test]
-fn bytes_that_nobody_counted_are_not_made_up() {
+fn uncounted_bytes_are_not_guessed() {
     let scratch = Scratch::new();
     let copy = scratch.c_program(
         "copy",
@@ -351,7 +351,7 @@ fn a_writer_that_sleeps_is_what_bounded_the_run() {
 }
 
 #[test]
-fn who_is_not_of_the_run_is_outside_of_it() {
+fn process_outside_of_the_run_is_named_as_such() {
     let script = |seconds: &str| format!("sleep {seconds} | {} run --explain -- cat", common::program());
     let run_for = |seconds: &str| output(Command::new("bash").args(["-c", &script(seconds)])).stderr;
     seen_in_time(run_for, |text| {
@@ -406,7 +406,7 @@ fn programs_without_the_library_are_told_with_the_reason() {
 }
 
 #[test]
-fn what_nobody_looked_at_is_null_and_pipes_of_a_run_without_ring_are_the_kernels() {
+fn unobserved_values_are_null() {
     let stats = json_of(&["--no-ring", "--shell", "dash", "-c", "head -c 3000000 /dev/zero | cat >/dev/null"]);
     let pipe = stats["pipes"].as_array().unwrap().iter().find(|pipe| pipe["bytes"] == 3_000_000).unwrap();
     assert_eq!((&stats["ring"], &stats["ring_off"]), (&false.into(), &"asked".into()));

@@ -73,9 +73,8 @@ pub mod refusals;
 
 mod suite;
 
-/// Writes of at most this many bytes are never mixed with those of others (`pipe(7)`); also the size of a page, and of
-/// the smallest pipe.
-pub const PIPE_BUF: usize = 4096;
+/// Also the size of a page, and of the smallest pipe.
+pub use millstream_pipe::PIPE_BUF;
 
 /// Something that makes pipes.
 pub trait Implementation: 'static {
@@ -206,7 +205,7 @@ pub trait Polled: End {
 #[track_caller]
 pub fn error_of<T: std::fmt::Debug>(result: io::Result<T>) -> rustix::io::Errno {
     let error = result.expect_err("this must be refused");
-    let refusal = error.get_ref().and_then(|inner| inner.downcast_ref::<millstream_pipe::Refusal>());
-    let number = error.raw_os_error().or(refusal.map(millstream_pipe::Refusal::raw_os_error));
+    let refusal = error.get_ref().and_then(|inner| inner.downcast_ref::<millstream_pipe::PipeError>());
+    let number = error.raw_os_error().or(refusal.map(millstream_pipe::PipeError::raw_os_error));
     rustix::io::Errno::from_raw_os_error(number.unwrap_or_else(|| panic!("not an error of the kernel: {error:?}")))
 }

@@ -13,7 +13,7 @@ use millstream_conformance::process::{Child, count_signals, end, end_this_thread
 use millstream_conformance::seed::{number, seed};
 use millstream_conformance::task::{start, start_and_wait_until_asleep, wait_until_asleep};
 use millstream_conformance::{PIPE_BUF, alone, error_of};
-use millstream_pipe::{Builder, Reader, Refusal, Reservation, WaitPolicy, Writer};
+use millstream_pipe::{Builder, PipeError, Reader, Reservation, WaitPolicy, Writer};
 use millstream_ring::layout::{layout, offset};
 use rustix::io::Errno;
 use rustix::process::{Signal, kill_process};
@@ -399,7 +399,7 @@ alone! {
         assert_eq!(writer.bytes_readable().unwrap(), 0, "they have left the pipe");
         let error = reader.into_fd().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ResourceBusy);
-        assert!(error.get_ref().unwrap().downcast_ref::<Refusal>().is_some());
+        assert!(error.get_ref().unwrap().downcast_ref::<PipeError>().is_some());
     }
 
     fn lines_are_read_whole_in_place_and_by_copy() {

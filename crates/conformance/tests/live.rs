@@ -14,8 +14,8 @@ use millstream_conformance::process::{Child, become_nobody, end, fork};
 use millstream_conformance::seed::seed;
 use millstream_conformance::task::{start_and_wait_until_asleep, wait_until_asleep};
 use millstream_conformance::{alone, error_of};
-use millstream_pipe::live::{self, Access, LivePipe, Path};
-use millstream_pipe::{Builder, DirectPolicy, Reader, Refusal, Writer, pipe};
+use millstream_pipe::live::{self, Access, LivePipe, Path, SegmentErrorKind};
+use millstream_pipe::{Builder, DirectPolicy, PipeError, Reader, Writer, pipe};
 use millstream_ring::layout::{layout, offset};
 use rustix::io::Errno;
 use rustix::process::Signal;
@@ -222,18 +222,19 @@ alone! {
             }
         }
         // Something impossible for certain.
+        segment.write_at(&millstream_ring::VERSION.to_le_bytes(), offset("identity", "version")).unwrap();
         for (at, word) in [(offset("identity", "magic"), b"mstream\n"), (offset("write_pos", "position"), &[0; 8]), (offset("read_pos", "position"), &[255; 8])] {
             segment.write_at(word, at).unwrap();
         }
         let census = live::look().unwrap();
         assert!(census.pipes.iter().all(|pipe| pipe.memory != memory));
-        assert!(census.unclear.iter().any(|unclear| unclear.process == std::process::id()), "{census:?}");
+        assert!(census.errors.iter().any(|error| error.process == std::process::id() && error.kind() == SegmentErrorKind::Corrupt), "{census:?}");
         drop((reader, writer));
     }
 
     fn a_file_that_only_has_the_name_is_told_from_a_segment() {
         let why = || {
-            let unclear = live::look().unwrap().unclear;
+            let unclear = live::look().unwrap().errors;
             let own = unclear.into_iter().find(|unclear| unclear.process == std::process::id());
             own.expect("this process has such a file").why
         };
@@ -346,7 +347,7 @@ alone! {
         let own = std::process::id();
         let refusal = |fd: u32| {
             let error = live::set_capacity(own, fd, 4096).unwrap_err();
-            error.get_ref().and_then(|inner| inner.downcast_ref::<Refusal>()).map(Refusal::raw_os_error)
+            error.get_ref().and_then(|inner| inner.downcast_ref::<PipeError>()).map(PipeError::raw_os_error)
         };
         let (plain, _other) = millstream_sys::pipe::create().unwrap();
         assert_eq!(refusal(plain.as_raw_fd().unsigned_abs()), Some(libc::EINVAL));

@@ -102,7 +102,7 @@ alone! {
         let (reader, writer) = pipe().unwrap();
         assert_eq!(reader.capacity().unwrap(), 32 << 10);
         carries_bytes((reader, writer));
-        assert_eq!(settings::report().complaints.len(), 5, "{:?}", settings::report().complaints);
+        assert_eq!(settings::report().errors.len(), 5, "{:?}", settings::report().errors);
     }
 
     fn the_settings_are_those_of_the_first_pipe() {

@@ -376,7 +376,7 @@ alone! {
         let (reader, writer) = acquainted(&name);
         let me = std::process::id();
         let census = live::look().unwrap();
-        assert!(census.unclear.iter().all(|unclear| unclear.process != me), "{:?}", census.unclear);
+        assert!(census.errors.iter().all(|error| error.process != me), "{:?}", census.errors);
         let inode = std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(name.path()).unwrap());
         let listed: Vec<_> = census.pipes.iter().filter(|pipe| pipe.fifo == Some(inode)).collect();
         assert_eq!(listed.len(), 1);

@@ -12,12 +12,13 @@ use crate::common::Common;
 use crate::decoder::Decoder;
 use crate::reading::{Inner, Shared};
 
-/// Blocks that are made before they are asked for, at most.
-const BLOCKS: u64 = 4;
+/// Blocks that are made before they are asked for, at most. The thread then sleeps until half of them are gone: to wake it for
+/// each would cost more than the block.
+const BLOCKS: u64 = 8;
 
-/// Blocks that stay behind the last one that was made, for pieces that the kernel asks for late. Then their memory is used again,
-/// and stays in the cache of a CPU: the kernel keeps what it has read.
-const BEHIND: u64 = 16;
+/// Blocks that stay behind the last one that was asked for, for pieces that the kernel asks for late: it reads two windows ahead,
+/// in any order. Then their memory is used again, and stays in the cache of a CPU: the kernel keeps what it has read.
+const BEHIND: u64 = 40;
 
 /// A block that is so far ahead is waited for. For one further on another decoder may be sooner there.
 const NEAR: u64 = 64;
@@ -39,6 +40,27 @@ struct Window {
     /// The last block that a program has asked for.
     reached: u64,
     is_stopped: bool,
+    /// The thread sleeps, because enough is made.
+    is_asleep: bool,
+}
+
+/// What wakes threads. Many wait at once, each for a block of its own: one that is made must not wake them all.
+#[derive(Debug, Default)]
+pub(crate) struct Changed {
+    /// A block is made. Those of one number, modulo how many there are, wait here.
+    made: [Condvar; 16],
+    /// A program has asked for a block, or the thread is to stop.
+    asked: Condvar,
+}
+
+impl Changed {
+    pub(crate) fn of_block(&self, block: u64) -> &Condvar {
+        &self.made[(block % self.made.len() as u64) as usize]
+    }
+
+    fn for_all(&self) {
+        self.made.iter().for_each(Condvar::notify_all);
+    }
 }
 
 impl Ahead {
@@ -48,20 +70,23 @@ impl Ahead {
     }
 
     /// A program has asked for a block.
-    pub(crate) fn reached(&mut self, block: u64, changed: &Condvar) {
+    pub(crate) fn reached(&mut self, block: u64, changed: &Changed) {
         if let Some(window) = &mut self.at_work
             && (window.reached + 1..=window.next + NEAR).contains(&block)
         {
             window.reached = block;
-            changed.notify_all();
+            if window.is_asleep && window.next <= window.reached + BLOCKS / 2 {
+                changed.asked.notify_all();
+            }
         }
     }
 
     /// No program wants more.
-    pub(crate) fn stop(&mut self, changed: &Condvar) {
+    pub(crate) fn stop(&mut self, changed: &Changed) {
         if let Some(window) = &mut self.at_work {
             window.is_stopped = true;
-            changed.notify_all();
+            changed.asked.notify_all();
+            changed.for_all();
         }
     }
 }
@@ -71,7 +96,7 @@ pub(crate) fn start(shared: &Arc<Shared>, common: &Arc<Common>, inner: &mut Inne
     if inner.ahead.at_work.is_some() {
         return inner.keep(decoder);
     }
-    inner.ahead.at_work = Some(Window { next: block + 1, reached: block, is_stopped: false });
+    inner.ahead.at_work = Some(Window { next: block + 1, reached: block, is_stopped: false, is_asleep: false });
     let content = inner.content;
     let (shared, common) = (Arc::clone(shared), Arc::clone(common));
     let work = move || run(&shared, &common, decoder, content);
@@ -90,13 +115,14 @@ fn run(shared: &Shared, common: &Common, mut decoder: Decoder, content: u64) {
         let is_last = match (&made, &mut inner.ahead.at_work) {
             (Some(bytes), Some(window)) => {
                 common.blocks.put(content, window.next, Arc::clone(bytes));
+                shared.changed.of_block(window.next).notify_all();
                 window.next += 1;
-                used = window.next.checked_sub(BEHIND).and_then(|behind| common.blocks.take(content, behind));
+                let behind = window.reached.min(window.next).checked_sub(BEHIND);
+                used = behind.and_then(|behind| common.blocks.take(content, behind));
                 bytes.len() < BLOCK
             }
             _ => true,
         };
-        shared.changed.notify_all();
         if !is_last {
             inner = wait_for_program(shared, inner, content);
         }
@@ -108,7 +134,7 @@ fn run(shared: &Shared, common: &Common, mut decoder: Decoder, content: u64) {
                     inner.keep(decoder);
                 }
             }
-            shared.changed.notify_all();
+            shared.changed.for_all();
             return;
         }
     }
@@ -116,13 +142,19 @@ fn run(shared: &Shared, common: &Common, mut decoder: Decoder, content: u64) {
 
 /// Waits while enough is made. If no program goes on, the thread is stopped.
 fn wait_for_program<'a>(shared: &'a Shared, mut inner: MutexGuard<'a, Inner>, content: u64) -> MutexGuard<'a, Inner> {
-    let is_enough = |window: Window| !window.is_stopped && window.next > window.reached + BLOCKS;
-    while inner.content == content && inner.ahead.at_work.is_some_and(is_enough) {
-        let waited = shared.changed.wait_timeout(inner, TIMEOUT).unwrap_or_else(PoisonError::into_inner);
+    let mut enough = BLOCKS;
+    loop {
+        let is_current = inner.content == content;
+        let Some(window) = inner.ahead.at_work.as_mut().filter(|_| is_current) else { return inner };
+        window.is_asleep = !window.is_stopped && window.next > window.reached + enough;
+        if !window.is_asleep {
+            return inner;
+        }
+        enough = BLOCKS / 2;
+        let waited = shared.changed.asked.wait_timeout(inner, TIMEOUT).unwrap_or_else(PoisonError::into_inner);
         inner = waited.0;
         if waited.1.timed_out() && inner.content == content {
             inner.ahead.stop(&shared.changed);
         }
     }
-    inner
 }

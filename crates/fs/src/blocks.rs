@@ -3,11 +3,12 @@
 //! The kernel asks for a file in pieces, ahead of the program and not always in order. A decoder gives them in order only. So
 //! what a decoder passes stays here for a while, and a piece that is asked for late needs no second decoder.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{Deref, Range};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use millstream_net::Failure;
+use millstream_net::NetworkError;
 
 use crate::decoder::Decoder;
 
@@ -19,12 +20,29 @@ pub(crate) type Block = Arc<Vec<u8>>;
 
 /// The next block of a decoder that stands at the beginning of one: shorter than others at the end. `used`: memory of a block
 /// that is not needed any more.
-pub(crate) fn next_block(decoder: &mut Decoder, used: Option<Block>) -> Result<Block, Failure> {
+pub(crate) fn next_block(decoder: &mut Decoder, used: Option<Block>) -> Result<Block, NetworkError> {
     let mut bytes = used.and_then(Arc::into_inner).unwrap_or_default();
     bytes.resize(BLOCK, 0);
     let count = decoder.fill(&mut bytes)?;
     bytes.truncate(count);
     Ok(Arc::new(bytes))
+}
+
+/// Memory of a reply that a thread keeps for its next one, at most. More is rare, and there are many threads.
+const SPARE_MOST: usize = 256 << 10;
+
+thread_local! {
+    /// The allocator would take the memory of each reply from the kernel anew, and zero it.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Memory of at least `len` bytes, with anything in it.
+pub(crate) fn spare(len: usize) -> Vec<u8> {
+    let mut bytes = SPARE.take();
+    if bytes.len() < len {
+        bytes.resize(len, 0);
+    }
+    bytes
 }
 
 /// Bytes that were read: a part of a block, which is not copied, or others.
@@ -36,6 +54,22 @@ pub(crate) struct Piece {
 impl Piece {
     pub(crate) fn of_block(block: Block, range: Range<usize>) -> Piece {
         Piece { block, range }
+    }
+
+    /// The first `len` bytes.
+    pub(crate) fn of_start(bytes: Vec<u8>, len: usize) -> Piece {
+        Piece { block: Arc::new(bytes), range: 0..len }
+    }
+}
+
+/// The thread that has replied needs the memory again for its next reply, unless the cache has it.
+impl Drop for Piece {
+    fn drop(&mut self) {
+        if let Some(bytes) = Arc::get_mut(&mut self.block)
+            && bytes.len() <= SPARE_MOST
+        {
+            SPARE.set(std::mem::take(bytes));
+        }
     }
 }
 
@@ -147,6 +181,22 @@ mod tests {
         assert_eq!(blocks.get(content, 0).unwrap()[..], [0; 10]);
         assert_eq!(blocks.get(content, 2).unwrap()[..], [2; 10]);
         assert_ne!(blocks.new_content(), content);
+    }
+
+    #[test]
+    fn reply_leaves_its_memory_to_the_next_one() {
+        let bytes = spare(1000);
+        let address = bytes.as_ptr();
+        drop(Piece::of_start(bytes, 10));
+        let again = spare(500);
+        assert_eq!((again.as_ptr(), again.len()), (address, 1000));
+    }
+
+    #[test]
+    fn reply_from_the_cache_takes_no_memory_from_it() {
+        let block: Block = Arc::new(vec![7; 10]);
+        drop(Piece::of_block(Arc::clone(&block), 0..5));
+        assert_eq!(block[..], [7; 10]);
     }
 
     #[test]

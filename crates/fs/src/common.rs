@@ -8,13 +8,14 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use millstream_net::Failure;
+use millstream_net::NetworkError;
 use rustix::io::Errno;
 
 use crate::blocks::Blocks;
 
 /// Where a daemon's messages go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Log {
     /// The standard error: it runs in the foreground.
     Stderr,
@@ -76,7 +77,7 @@ impl Common {
     }
 
     /// A network could not do its work on a file: one line in the log, and EIO for the program.
-    pub(crate) fn failed(&self, file: &Path, failure: &Failure) -> Errno {
+    pub(crate) fn failed(&self, file: &Path, failure: &NetworkError) -> Errno {
         self.report(file, failure);
         Errno::IO
     }

@@ -149,9 +149,7 @@ impl Content {
     /// `changes`: those when the program has opened it.
     pub(crate) fn read(&self, object: &Object, offset: u64, len: usize, changes: u64) -> Result<Piece> {
         match &self.how {
-            How::InPlace { bytes, file, .. } => {
-                bytes.read(&*opened_source(file, object)?, &self.name, offset, len).map(Piece::from)
-            }
+            How::InPlace { bytes, file, .. } => bytes.read(&*opened_source(file, object)?, &self.name, offset, len),
             How::Converted { reading, writing } => {
                 let written = locked(writing).read(&self.target(object, reading), offset, len)?;
                 match written {

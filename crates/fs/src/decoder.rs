@@ -5,8 +5,10 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use millstream_net::{Failure, Input, Pull};
+use millstream_net::{Input, NetworkError, Pull};
+use sha2::{Digest as _, Sha256};
 
+use crate::blocks::BLOCK;
 use crate::in_place;
 use crate::index::Index;
 use crate::index::gzip::{Checkpoints, Gunzip};
@@ -26,6 +28,42 @@ pub(crate) struct Decoder {
 enum Made {
     Line(Pull),
     Gunzip(Gunzip),
+    Digest(Box<Digest>),
+}
+
+/// The SHA-256 of what another decoder gives, as a line in hex.
+struct Digest {
+    /// `None`: the source is empty, or was read.
+    decoder: Option<Decoder>,
+    /// What was not given yet, once it was read.
+    line: Option<Vec<u8>>,
+}
+
+impl Digest {
+    fn read(&mut self, out: &mut [u8]) -> Result<usize, NetworkError> {
+        let line = match &mut self.line {
+            Some(line) => line,
+            none => {
+                let mut sum = Sha256::new();
+                if let Some(mut decoder) = self.decoder.take() {
+                    let mut bytes = vec![0; BLOCK];
+                    loop {
+                        match decoder.fill(&mut bytes)? {
+                            0 => break,
+                            count => sum.update(&bytes[..count]),
+                        }
+                    }
+                }
+                let mut line: String = sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+                line.push('\n');
+                none.insert(line.into_bytes())
+            }
+        };
+        let count = line.len().min(out.len());
+        out[..count].copy_from_slice(&line[..count]);
+        line.drain(..count);
+        Ok(count)
+    }
 }
 
 impl Decoder {
@@ -36,7 +74,13 @@ impl Decoder {
         index: &Index,
         checkpoints: &Checkpoints,
         plain: u64,
-    ) -> Result<Decoder, Failure> {
+    ) -> Result<Decoder, NetworkError> {
+        if let Some(view) = view.is_digest_of() {
+            let is_empty = view.is_empty_when_source_is() && in_place::len_of(file).is_ok_and(|len| len == 0);
+            let decoder = (!is_empty).then(|| Decoder::new(view, file, &Index::default(), &Checkpoints::default(), 0));
+            let digest = Digest { decoder: decoder.transpose()?, line: None };
+            return Ok(Decoder { made: Made::Digest(Box::new(digest)), behind: Vec::new(), position: 0, end: None });
+        }
         let source = |header: &[u8], offset, end| {
             let bytes = Box::new(Bytes { header: header.into(), file: Arc::clone(file), offset, end });
             Input { bytes, name: "the source".into(), offset }
@@ -67,7 +111,7 @@ impl Decoder {
     }
 
     /// Fills a buffer with what comes next. Fewer bytes: the end.
-    pub(crate) fn fill(&mut self, bytes: &mut [u8]) -> Result<usize, Failure> {
+    pub(crate) fn fill(&mut self, bytes: &mut [u8]) -> Result<usize, NetworkError> {
         let most = self.end.map_or(bytes.len() as u64, |end| (end - self.position.min(end)).min(bytes.len() as u64));
         let bytes = &mut bytes[..most as usize];
         let mut count = 0;
@@ -75,6 +119,7 @@ impl Decoder {
             let more = match &mut self.made {
                 Made::Line(pull) => pull.fill(&mut bytes[count..])?,
                 Made::Gunzip(gunzip) => gunzip.read(&mut bytes[count..])?,
+                Made::Digest(digest) => digest.read(&mut bytes[count..])?,
             };
             if more == 0 {
                 break;

@@ -5,9 +5,10 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use millstream_net::Failure;
+use millstream_net::NetworkError;
 use rustix::io::Errno;
 
+use crate::blocks::{Piece, spare};
 use crate::common::Common;
 use crate::source::Result;
 use crate::view::{Member, View};
@@ -33,13 +34,12 @@ impl Transformed {
     }
 
     /// Reads at most `len` bytes; fewer only at the end.
-    pub(crate) fn read(&self, file: &File, name: &Path, offset: u64, len: usize) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; len];
-        let count = read_at(file, &mut bytes, offset)?;
-        bytes.truncate(count);
+    pub(crate) fn read(&self, file: &File, name: &Path, offset: u64, len: usize) -> Result<Piece> {
+        let mut bytes = spare(len);
+        let count = read_at(file, &mut bytes[..len], offset)?;
         let made = || self.view.readers();
-        self.apply(&self.readers, made, name, offset, &mut bytes)?;
-        Ok(bytes)
+        self.apply(&self.readers, made, name, offset, &mut bytes[..count])?;
+        Ok(Piece::of_start(bytes, count))
     }
 
     pub(crate) fn write(&self, file: &File, name: &Path, offset: u64, bytes: &[u8]) -> Result<()> {
@@ -81,7 +81,7 @@ impl Transformed {
     fn apply(
         &self,
         free: &Mutex<Vec<Vec<Member>>>,
-        made: impl FnOnce() -> std::result::Result<Vec<Member>, Failure>,
+        made: impl FnOnce() -> std::result::Result<Vec<Member>, NetworkError>,
         name: &Path,
         offset: u64,
         bytes: &mut [u8],
@@ -95,10 +95,10 @@ impl Transformed {
 }
 
 /// Applies transforms in place, one after the other.
-pub(crate) fn apply(group: &mut [Member], offset: u64, bytes: &mut [u8]) -> std::result::Result<(), Failure> {
+pub(crate) fn apply(group: &mut [Member], offset: u64, bytes: &mut [u8]) -> std::result::Result<(), NetworkError> {
     for Member { text, transform } in group {
         let applied = transform.apply(offset, bytes);
-        applied.map_err(|fault| Failure::Stage { stage: text.clone(), offset, fault })?;
+        applied.map_err(|fault| NetworkError::Stage { stage: text.clone(), offset, fault })?;
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use rustix::fs::{FileType, Mode, OFlags, RenameFlags, Timestamps};
 use rustix::io::Errno;
 
 use crate::attributes::{attributes_of, timespec};
-use crate::blocks::Piece;
+use crate::blocks::{Piece, spare};
 use crate::common::{Common, add};
 use crate::content::{Content, Shown};
 use crate::handles::{Handle, Handles, OpenFile};
@@ -70,13 +70,13 @@ pub(crate) struct Maker {
 
 impl Mounted {
     /// `most`: files that are remembered, each of which takes a descriptor.
-    pub(crate) fn new(source: &Path, rules: Rules, common: Common, most: usize) -> Result<Mounted> {
+    pub(crate) fn new(source: &Path, rules: Rules, common: Common, most: usize, is_read_only: bool) -> Result<Mounted> {
         let root = Object::root(source)?;
         let stat = root.stat()?;
         let path = root.path()?;
         Ok(Mounted {
             source: path.clone(),
-            names: Names::new(rules, path),
+            names: Names::new(rules, path, is_read_only),
             nodes: Nodes::new(root, &stat, most),
             handles: Handles::default(),
             common: Arc::new(common),
@@ -451,10 +451,9 @@ impl Mounted {
         let bytes = match (node.content(), file) {
             (Some(content), _) => content.read(&node.source(), offset, len, *changes)?,
             (None, Some(file)) => {
-                let mut bytes = vec![0; len];
-                let count = read_at(file, &mut bytes, offset)?;
-                bytes.truncate(count);
-                bytes.into()
+                let mut bytes = spare(len);
+                let count = read_at(file, &mut bytes[..len], offset)?;
+                Piece::of_start(bytes, count)
             }
             (None, None) => return Err(Errno::STALE),
         };

@@ -2,10 +2,12 @@
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use millstream_sys::whole_file;
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
@@ -37,11 +39,12 @@ pub(crate) struct Names {
     rules: Rules,
     root: PathBuf,
     links: Links,
+    is_read_only: bool,
 }
 
 impl Names {
-    pub(crate) fn new(rules: Rules, root: PathBuf) -> Names {
-        Names { rules, root, links: Links::default() }
+    pub(crate) fn new(rules: Rules, root: PathBuf, is_read_only: bool) -> Names {
+        Names { rules, root, links: Links::default(), is_read_only }
     }
 
     pub(crate) fn links(&self) -> &Links {
@@ -113,16 +116,18 @@ impl Names {
     pub(crate) fn for_view(&self, directory: &Object, name: &OsStr, view: &Arc<View>) -> Result<Option<OsString>> {
         let relative = self.relative(directory)?;
         let mut sources = self.rules.sources_of(&relative, name.as_bytes());
-        let same = sources.find(|(_, rule)| Arc::ptr_eq(&rule.view, view));
+        // A digest goes with its file, and has no source of its own.
+        let same = sources.find(|(_, rule)| Arc::ptr_eq(&rule.view, view) && view.is_digest_of().is_none());
         Ok(same.map(|(source, _)| OsString::from_vec(source)))
     }
 
     /// Whether a source that appears under a name appears under no other, so that it goes with that name.
     pub(crate) fn is_only_name(&self, directory: &Object, named: &Named) -> Result<bool> {
         let (relative, source) = (self.relative(directory)?, named.source.as_bytes());
-        let views = self.rules.views_of(&relative, source).count();
+        let Some(view) = &named.view else { return Ok(true) };
+        let views = self.rules.views_of(&relative, source).filter(|(_, rule)| rule.view.is_digest_of().is_none());
         let is_shown_itself = self.rules.shows_source(&relative, source);
-        Ok(named.view.is_none() || (views == 1 && !is_shown_itself))
+        Ok(view.is_digest_of().is_none() && views.count() == 1 && !is_shown_itself)
     }
 
     /// Whether a source without a view would appear under this name.
@@ -133,7 +138,11 @@ impl Names {
     /// All names in a directory of the mount.
     pub(crate) fn entries(&self, directory: &Object) -> Result<Vec<Entry>> {
         let relative = self.relative(directory)?;
-        let sources = directory.names()?;
+        let mut sources = directory.names()?;
+        if !self.is_read_only {
+            // What a daemon has left that was killed.
+            sources.retain(|(name, ..)| !whole_file::remove_abandoned(directory.as_fd(), name));
+        }
         let mut entries = Vec::with_capacity(sources.len());
         let mut seen: HashSet<Vec<u8>> = HashSet::new();
         let mut add = |name: Vec<u8>, kind, inode| {

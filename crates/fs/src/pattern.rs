@@ -59,6 +59,11 @@ impl Shape {
         Ok(Shape { text: text.into(), regex: compiled(&in_regex(text, false))? })
     }
 
+    /// The same with an end behind it.
+    pub(crate) fn with_end(&self, end: &str) -> Result<Shape, String> {
+        Shape::new(&format!("{}{end}", self.text))
+    }
+
     /// Whether only stars and characters that stand for themselves are in it, so that [`Shape::filled`] makes a name.
     pub(crate) fn can_be_filled(&self) -> bool {
         !self.text.contains(['?', '['])

@@ -5,14 +5,14 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use millstream_net::Failure;
+use millstream_net::NetworkError;
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
-use crate::ahead::{self, Ahead};
-use crate::blocks::{BLOCK, Block, Piece, next_block};
+use crate::ahead::{self, Ahead, Changed};
+use crate::blocks::{BLOCK, Block, Piece, next_block, spare};
 use crate::common::{Common, add};
 use crate::decoder::Decoder;
 use crate::in_place;
@@ -52,8 +52,7 @@ pub(crate) struct Inner {
 /// What decoders that work ahead share with those that read.
 pub(crate) struct Shared {
     inner: Mutex<Inner>,
-    /// A decoder that works ahead has made a block, or a program has asked for one.
-    pub(crate) changed: Condvar,
+    pub(crate) changed: Changed,
 }
 
 impl Shared {
@@ -66,7 +65,7 @@ impl Reading {
     /// `changes`: how often the source was changed by others, for programs that have it open already.
     pub(crate) fn new(view: Arc<View>, common: Arc<Common>, changes: u64) -> Reading {
         let inner = Mutex::new(Inner { changes, ..Inner::new(common.blocks.new_content()) });
-        Reading { view, common, shared: Arc::new(Shared { inner, changed: Condvar::new() }) }
+        Reading { view, common, shared: Arc::new(Shared { inner, changed: Changed::default() }) }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -121,16 +120,17 @@ impl Reading {
             let end = (within + len).min(first.len()).max(start);
             return Ok(Piece::of_block(first, start..end));
         }
-        let mut bytes = Vec::with_capacity(len);
-        bytes.extend_from_slice(&first[start..]);
-        while bytes.len() < len {
-            let block = self.block(object, name, (offset + bytes.len() as u64) / BLOCK as u64)?;
-            bytes.extend_from_slice(&block[..block.len().min(len - bytes.len())]);
-            if block.len() < BLOCK {
-                break;
+        let (mut bytes, mut count) = (spare(len), 0);
+        let (mut block, mut start) = (first, start);
+        loop {
+            let more = (block.len() - start).min(len - count);
+            bytes[count..count + more].copy_from_slice(&block[start..start + more]);
+            count += more;
+            if count == len || block.len() < BLOCK {
+                return Ok(Piece::of_start(bytes, count));
             }
+            (block, start) = (self.block(object, name, (offset + count as u64) / BLOCK as u64)?, 0);
         }
-        Ok(bytes.into())
     }
 
     /// The size that programs are told; `None` where the rule says that it is not to be found out.
@@ -153,7 +153,7 @@ impl Reading {
         }
         let source = object.stat()?.st_size as u64;
         let told = match self.view.shape() {
-            _ if source == 0 && self.is_empty_when_source_is() => Some(0),
+            _ if source == 0 && self.view.is_empty_when_source_is() => Some(0),
             Shape::InPlace => Some(source),
             Shape::Computed(sizes) => Some(sizes.iter().fold(source, |size, computed| computed(size))),
             Shape::Format(format) => {
@@ -168,11 +168,6 @@ impl Reading {
             None => None,
         };
         Ok(inner.size)
-    }
-
-    /// A file of no bytes is one that a program has just made, and written nothing to. No format allows it.
-    fn is_empty_when_source_is(&self) -> bool {
-        self.view.can_be_written() || matches!(self.view.shape(), Shape::Format(_))
     }
 
     /// Reads to the end, and keeps the size in an attribute of the source where that is possible.
@@ -231,7 +226,8 @@ impl Reading {
                 inner.ahead.reached(block, &self.shared.changed);
                 return Ok(bytes);
             }
-            let is_empty = inner.version.is_some_and(|version| version.size == 0) && self.is_empty_when_source_is();
+            let is_empty =
+                inner.version.is_some_and(|version| version.size == 0) && self.view.is_empty_when_source_is();
             if is_empty || inner.size.is_some_and(|size| size <= wanted) {
                 return Ok(Block::default());
             }
@@ -239,7 +235,8 @@ impl Reading {
                 break;
             }
             inner.ahead.reached(block, &self.shared.changed);
-            inner = self.shared.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
+            let made = self.shared.changed.of_block(block);
+            inner = made.wait(inner).unwrap_or_else(PoisonError::into_inner);
         }
         add(&self.common.counts.misses, 1);
         inner.open(object)?;
@@ -268,7 +265,12 @@ impl Reading {
     }
 
     /// Has a decoder make blocks until it has made this one, or reached the end.
-    fn make_blocks(&self, inner: &mut Inner, decoder: &mut Decoder, block: u64) -> std::result::Result<Block, Failure> {
+    fn make_blocks(
+        &self,
+        inner: &mut Inner,
+        decoder: &mut Decoder,
+        block: u64,
+    ) -> std::result::Result<Block, NetworkError> {
         let begun = decoder.position() % BLOCK as u64;
         if begun > 0 {
             // A place within a block: its rest alone is of no use.

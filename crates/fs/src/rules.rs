@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use millstream_net::Network;
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,7 @@ use crate::view::View;
 /// How the size of a transformed file is found where neither the transforms nor the format tell it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum SizeFrom {
     /// By reading the whole file once; kept in an extended attribute of the source.
     #[default]
@@ -51,12 +53,15 @@ struct WrittenRule {
     pattern: String,
     #[serde(rename = "as")]
     shown_as: Option<String>,
-    read: String,
+    read: Option<String>,
     write: Option<WriteWith>,
     #[serde(default)]
     size: SizeFrom,
     #[serde(default)]
     show_source: bool,
+    timeout: Option<String>,
+    #[serde(default)]
+    digest: bool,
 }
 
 /// `write = "gzip -9"`, or `write = false`.
@@ -66,6 +71,9 @@ enum WriteWith {
     Network(String),
     Allowed(bool),
 }
+
+/// The end of the names of digests.
+const DIGEST_END: &str = ".digest";
 
 /// First transforms of a read network, and the ends of the names of files that they are for.
 const USUAL_ENDS: [(&str, &str); 6] =
@@ -94,8 +102,8 @@ impl Rules {
         let checked = |(place, rule): (usize, WrittenRule)| {
             rule.checked().map_err(|error| format!("rule {}: {error}", place + 1))
         };
-        let rules = written.rules.into_iter().enumerate().map(checked).collect::<Result<_, _>>()?;
-        Ok(Rules { rules })
+        let rules = written.rules.into_iter().enumerate().map(checked).collect::<Result<Vec<_>, _>>()?;
+        Ok(Rules { rules: rules.concat() })
     }
 
     /// One rule for the whole directory, from its read network: files with the usual end of the format's name appear without
@@ -109,12 +117,14 @@ impl Rules {
         let rule = WrittenRule {
             pattern: format!("*{}", end.unwrap_or_default()),
             shown_as: end.map(|_| "*".into()),
-            read: read.into(),
+            read: Some(read.into()),
             write: None,
             size: SizeFrom::default(),
             show_source: false,
+            timeout: None,
+            digest: false,
         };
-        Ok(Rules { rules: vec![rule.checked()?] })
+        Ok(Rules { rules: rule.checked()? })
     }
 
     /// Whether any pattern looks at directories.
@@ -160,7 +170,8 @@ impl Rules {
 }
 
 impl WrittenRule {
-    fn checked(self) -> Result<Rule, String> {
+    /// The rule for the files, and that for their digests, as far as both are asked for.
+    fn checked(self) -> Result<Vec<Rule>, String> {
         let pattern = Pattern::new(&self.pattern)?;
         let shown_as = self.shown_as.as_deref().map(Shape::new).transpose()?;
         if let Some(shape) = &shown_as {
@@ -181,8 +192,45 @@ impl WrittenRule {
             Some(WriteWith::Allowed(false)) => WriteNetwork::None,
             Some(WriteWith::Network(line)) => WriteNetwork::Given(network(line)?),
         };
-        let view = View::new(network(&self.read)?, write, self.size)?;
-        Ok(Rule { pattern, shown_as, view: Arc::new(view), shows_source: self.show_source })
+        let timeout = self.timeout.as_deref().map(duration).transpose()?;
+        let read = match &self.read {
+            Some(read) => network(read)?,
+            None if self.digest => network("identity")?,
+            None => return Err("'read' is missing: the network that the bytes go through".into()),
+        };
+        let view = Arc::new(View::new(read, write, self.size)?.limited(timeout)?);
+        let mut rules = Vec::new();
+        if self.digest {
+            let name = shown_as.as_ref().unwrap_or(pattern.name());
+            if !name.can_be_filled() {
+                return Err(format!("with 'digest', only stars can be in the pattern '{}'", self.pattern));
+            }
+            let shown_as = Some(name.with_end(DIGEST_END)?);
+            let view = Arc::new(View::digest_of(Arc::clone(&view)));
+            rules.push(Rule { pattern: pattern.clone(), shown_as, view, shows_source: true });
+        }
+        if self.read.is_some() {
+            rules.insert(0, Rule { pattern, shown_as, view, shows_source: self.show_source });
+        }
+        Ok(rules)
+    }
+}
+
+/// A time as it is written: `500ms`, `30s`, `5m`, `1h`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let milliseconds = match unit {
+        "ms" => 1,
+        "s" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => 0,
+    };
+    let total = number.parse::<u64>().ok().and_then(|number| number.checked_mul(milliseconds));
+    match total {
+        Some(total @ 1..) => Ok(Duration::from_millis(total)),
+        _ => Err(format!("timeout = '{text}' is no time; write it as '500ms', '30s', '5m' or '1h'")),
     }
 }
 
@@ -242,6 +290,17 @@ mod tests {
     }
 
     #[test]
+    fn digest_stands_beside_the_view_or_the_file() {
+        let rules = Rules::from_toml("[[rule]]\nmatch='*.gz'\nas='*'\nread='gunzip'\ndigest=true\n").unwrap();
+        assert_eq!(views(&rules, "a.gz"), ["a", "a.digest"]);
+        assert_eq!(sources(&rules, "a.digest"), ["a.digest.gz", "a.gz"]);
+        assert!(!rules.shows_source(b"", b"a.gz"));
+        let rules = Rules::from_toml("[[rule]]\nmatch='*.iso'\ndigest=true\n").unwrap();
+        assert_eq!(views(&rules, "a.iso"), ["a.iso.digest"]);
+        assert!(rules.shows_source(b"", b"a.iso"));
+    }
+
+    #[test]
     fn wrong_rules_are_told_with_their_number() {
         let wrong = |toml: &str| Rules::from_toml(toml).unwrap_err();
         assert!(wrong("").contains("no [[rule]]"));
@@ -251,5 +310,12 @@ mod tests {
         assert!(wrong("[[rule]]\nmatch='*'\nread='sha256 sum'\n").contains("writes a file of its own"));
         assert!(wrong("[[rule]]\nmatch='*'\nread='upper'\nzise='scan'\n").contains("zise"));
         assert!(wrong("[[rule]]\nmatch='*'\nread='upper'\nsize='never'\n").contains("never"));
+        assert!(wrong("[[rule]]\nmatch='*'\nread='upper'\ntimeout='1s'\n").contains("is for commands"));
+        assert!(wrong("[[rule]]\nmatch='*'\n").contains("'read' is missing"));
+        assert!(wrong("[[rule]]\nmatch='?'\ndigest=true\n").contains("only stars"));
+        for time in ["30", "s", "0s", "-1s", "1d", "99999999999999999999s"] {
+            let error = wrong(&format!("[[rule]]\nmatch='*'\nread='exec cat'\ntimeout='{time}'\n"));
+            assert!(error.contains(&format!("timeout = '{time}' is no time")), "{error}");
+        }
     }
 }

@@ -3,9 +3,11 @@
 use std::fmt;
 use std::io::Write;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use millstream_net::{
-    Call, Failure, InPlace, Input, Kind, Network, Options, Pull, Size, Stage, State, Target, Work, check, run::Pour,
+    Call, InPlace, Input, Kind, Network, NetworkError, Options, Pull, Size, Stage, State, Target, Work, check,
+    run::Pour,
 };
 use millstream_transforms::ALL;
 
@@ -18,7 +20,14 @@ pub(crate) struct View {
     write: Option<Network>,
     shape: Shape,
     size_from: SizeFrom,
+    /// How long a command may hang.
+    timeout: Option<Duration>,
+    /// It shows the SHA-256 of what this one shows.
+    digest_of: Option<Arc<View>>,
 }
+
+/// Bytes of a SHA-256 in hex, and the end of the line.
+const DIGEST_BYTES: u64 = 65;
 
 /// A transform in place.
 pub(crate) struct Member {
@@ -55,7 +64,7 @@ const FORMATS: [(&str, Format); 4] =
 const CONCATENABLE: [(&str, &str); 3] = [("gunzip", "gzip"), ("unzstd", "zstd"), ("unxz", "xz")];
 
 /// What one open file may use: the threads of a file system belong to all of its files.
-const OPTIONS: Options = Options { memory: 64 << 20, threads: 1 };
+const OPTIONS: Options = Options { memory: 64 << 20, threads: 1, timeout: None };
 
 impl View {
     pub(crate) fn new(read: Network, write: WriteNetwork, size_from: SizeFrom) -> Result<View, String> {
@@ -71,19 +80,62 @@ impl View {
         {
             shape = Shape::Computed(Vec::new());
         }
-        Ok(View { read, write, shape, size_from })
+        Ok(View { read, write, shape, size_from, timeout: None, digest_of: None })
+    }
+
+    /// The SHA-256 of what a view shows, as a line in hex. Its size is known before anything is read.
+    pub(crate) fn digest_of(view: Arc<View>) -> View {
+        View {
+            read: view.read.clone(),
+            write: None,
+            shape: Shape::Computed(vec![|_| DIGEST_BYTES]),
+            size_from: SizeFrom::Scan,
+            timeout: view.timeout,
+            digest_of: Some(view),
+        }
+    }
+
+    /// The view whose digest it shows.
+    pub(crate) fn is_digest_of(&self) -> Option<&Arc<View>> {
+        self.digest_of.as_ref()
+    }
+
+    /// Whether a source of no bytes is a file of no bytes: a program has just made it, and written nothing. No format allows it.
+    pub(crate) fn is_empty_when_source_is(&self) -> bool {
+        self.can_be_written() || matches!(self.shape, Shape::Format(_))
+    }
+
+    /// The same with a limit on how long its commands may hang.
+    pub(crate) fn limited(self, timeout: Option<Duration>) -> Result<View, String> {
+        let has_command = |network: &Network| {
+            stages(network).map(|stages| stages.iter().any(|stage| matches!(stage.kind, Kind::Exported(_))))
+        };
+        let is_of_use = timeout.is_none()
+            || has_command(&self.read)?
+            || self.write.as_ref().is_some_and(|write| has_command(write) == Ok(true));
+        if !is_of_use {
+            return Err("'timeout' is for commands, and neither 'read' nor 'write' has one ('exec', 'python')".into());
+        }
+        Ok(View { timeout, ..self })
+    }
+
+    fn options(&self, threads: usize) -> Options {
+        Options { threads, timeout: self.timeout, ..OPTIONS }
     }
 
     /// The same with a further stage between it and the programs.
     pub(crate) fn pushed(&self, stage: &str) -> Result<View, String> {
+        if self.digest_of.is_some() {
+            return Err("no stage can be pushed on a digest".into());
+        }
         let stage = rules::network(stage)?;
-        let read = joined(&self.read, &stage)?;
+        let read = concatenated(&self.read, &stage)?;
         let undone = inverse_of(&stage)?;
         let write = match (undone, &self.write) {
-            (Some(undone), Some(write)) => WriteNetwork::Given(joined(&undone, write)?),
+            (Some(undone), Some(write)) => WriteNetwork::Given(concatenated(&undone, write)?),
             _ => WriteNetwork::None,
         };
-        View::new(read, write, self.size_from)
+        Ok(View { timeout: self.timeout, ..View::new(read, write, self.size_from)? })
     }
 
     pub(crate) fn shape(&self) -> &Shape {
@@ -114,17 +166,17 @@ impl View {
     }
 
     /// The transforms of the read network, all in place.
-    pub(crate) fn readers(&self) -> Result<Vec<Member>, Failure> {
+    pub(crate) fn readers(&self) -> Result<Vec<Member>, NetworkError> {
         in_place(&self.read)
     }
 
     /// The transforms of the write network, all in place.
-    pub(crate) fn writers(&self) -> Result<Vec<Member>, Failure> {
+    pub(crate) fn writers(&self) -> Result<Vec<Member>, NetworkError> {
         self.write.as_ref().map_or(Ok(Vec::new()), in_place)
     }
 
     /// The transforms of the read network behind the format, all in place.
-    pub(crate) fn readers_behind_format(&self) -> Result<Vec<Member>, Failure> {
+    pub(crate) fn readers_behind_format(&self) -> Result<Vec<Member>, NetworkError> {
         let mut readers = Vec::new();
         for call in calls(&self.read).skip(1) {
             push_in_place(&mut readers, call)?;
@@ -133,26 +185,30 @@ impl View {
     }
 
     /// The first transform of the read network alone, over an input that begins where the format can be read from.
-    pub(crate) fn pull_format(&self, input: Input) -> Result<Pull, Failure> {
+    pub(crate) fn pull_format(&self, input: Input) -> Result<Pull, NetworkError> {
         let first = calls(&self.read).next().map(|call| Work::Transform(call.clone()).to_line()).unwrap_or_default();
-        let network = Network::from_line(&first).map_err(|error| Failure::Unfit(error.to_string()))?;
-        Pull::new(&network, ALL, &OPTIONS, input)
+        let network = Network::from_line(&first).map_err(|error| NetworkError::Invalid(error.to_string()))?;
+        Pull::new(&network, ALL, &self.options(OPTIONS.threads), input)
     }
 
     /// The whole read network over an input.
-    pub(crate) fn pull(&self, input: Input) -> Result<Pull, Failure> {
-        Pull::new(&self.read, ALL, &OPTIONS, input)
+    pub(crate) fn pull(&self, input: Input) -> Result<Pull, NetworkError> {
+        Pull::new(&self.read, ALL, &self.options(OPTIONS.threads), input)
     }
 
     /// The write network, into an output.
-    pub(crate) fn pour(&self, output: Arc<Mutex<dyn Write + Send>>) -> Result<Pour, Failure> {
-        let write = self.write.as_ref().ok_or_else(|| Failure::Unfit("nothing is known that undoes it".into()))?;
-        Pour::new(write, ALL, &Options { threads: Options::default().threads, ..OPTIONS }, output)
+    pub(crate) fn pour(&self, output: Arc<Mutex<dyn Write + Send>>) -> Result<Pour, NetworkError> {
+        let write =
+            self.write.as_ref().ok_or_else(|| NetworkError::Invalid("nothing is known that undoes it".into()))?;
+        Pour::new(write, ALL, &self.options(Options::default().threads), output)
     }
 
-    /// The read network as a line.
+    /// The read network as a line, by which views of one source are told apart.
     pub(crate) fn line(&self) -> String {
-        self.read.to_string()
+        match self.digest_of {
+            Some(_) => format!("{} | digest", self.read),
+            None => self.read.to_string(),
+        }
     }
 }
 
@@ -199,7 +255,7 @@ fn stages(network: &Network) -> Result<Vec<Stage>, String> {
 }
 
 /// One network behind the other.
-fn joined(first: &Network, second: &Network) -> Result<Network, String> {
+fn concatenated(first: &Network, second: &Network) -> Result<Network, String> {
     let lines = [first, second].map(|network| {
         let words = calls(network).map(|call| Work::Transform(call.clone()).to_line());
         words.collect::<Vec<_>>().join(" | ")
@@ -243,7 +299,7 @@ fn shape_of(network: &Network) -> Result<Shape, String> {
     Ok(Shape::Computed(sizes))
 }
 
-fn in_place(network: &Network) -> Result<Vec<Member>, Failure> {
+fn in_place(network: &Network) -> Result<Vec<Member>, NetworkError> {
     let mut transforms = Vec::new();
     for call in calls(network) {
         push_in_place(&mut transforms, call)?;
@@ -251,7 +307,7 @@ fn in_place(network: &Network) -> Result<Vec<Member>, Failure> {
     Ok(transforms)
 }
 
-fn push_in_place(transforms: &mut Vec<Member>, call: &Call) -> Result<(), Failure> {
+fn push_in_place(transforms: &mut Vec<Member>, call: &Call) -> Result<(), NetworkError> {
     let (_, stage) = check::build(call, ALL)?;
     match stage.kind {
         Kind::InPlace(_, transform) => {

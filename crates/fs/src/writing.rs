@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use millstream_net::Failure;
+use millstream_net::NetworkError;
 use millstream_net::run::Pour;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -255,7 +255,7 @@ impl Writing {
         }
     }
 
-    fn fail(&mut self, target: &Target<'_>, failure: &Failure) -> Errno {
+    fn fail(&mut self, target: &Target<'_>, failure: &NetworkError) -> Errno {
         self.state = State::Failed;
         target.common.failed(target.name, failure)
     }
@@ -276,7 +276,7 @@ impl Spool {
     }
 
     /// The content, through the write network.
-    fn version(&self, target: &Target<'_>) -> std::result::Result<Arc<Mutex<Version>>, Failure> {
+    fn version(&self, target: &Target<'_>) -> std::result::Result<Arc<Mutex<Version>>, NetworkError> {
         let made = new_version(target).map_err(|error| unreadable(error.into()))?;
         let version = Arc::new(Mutex::new(made));
         let mut pour = target.view.pour(version.clone())?;
@@ -295,12 +295,12 @@ impl Spool {
     }
 }
 
-fn unreadable(error: std::io::Error) -> Failure {
-    Failure::Source { name: "what was written".into(), offset: 0, error }
+fn unreadable(error: std::io::Error) -> NetworkError {
+    NetworkError::Source { name: "what was written".into(), offset: 0, error }
 }
 
 /// The content of a version that was not put in place.
-fn unpacked(target: &Target<'_>, version: &Mutex<Version>) -> std::result::Result<File, Failure> {
+fn unpacked(target: &Target<'_>, version: &Mutex<Version>) -> std::result::Result<File, NetworkError> {
     let mut packed = version.lock().unwrap_or_else(PoisonError::into_inner).reopen().map_err(unreadable)?;
     packed.seek(SeekFrom::Start(0)).map_err(unreadable)?;
     let is_empty = packed.metadata().map_err(unreadable)?.len() == 0;

@@ -6,7 +6,7 @@ use core::mem::MaybeUninit;
 
 use crate::entry::Text;
 
-/// As many as fit; who has more is served by the whole program.
+/// As many as fit; a run with more is served by the main binary.
 const ENTRIES: usize = 1024;
 
 pub(crate) struct List<'a> {

@@ -101,7 +101,7 @@ const RESERVED: [&str; 3] = ["read", "write", "append"];
 /// A catalogue that grows: transforms that come from elsewhere, and those of the program itself.
 ///
 /// ```
-/// use millstream_net::{Fault, InPlace, Network, Options, Registry, Stage, State, Transform, run};
+/// use millstream_net::{TransformError, InPlace, Network, Options, Registry, Stage, State, Transform, run};
 ///
 /// /// `mask LETTER`: digits replaced by a letter.
 /// struct Mask {
@@ -130,7 +130,7 @@ const RESERVED: [&str; 3] = ["read", "write", "append"];
 ///
 /// struct Masking(u8);
 /// impl InPlace for Masking {
-///     fn apply(&mut self, _offset: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+///     fn apply(&mut self, _offset: u64, bytes: &mut [u8]) -> Result<(), TransformError> {
 ///         bytes.iter_mut().filter(|byte| byte.is_ascii_digit()).for_each(|byte| *byte = self.0);
 ///         Ok(())
 ///     }
@@ -170,21 +170,21 @@ impl<'a> Registry<'a> {
     /// Adds one.
     ///
     /// # Errors
-    /// [`BadName`], if no network could name it: the name is empty, has to be quoted, means something else in a network, or is
+    /// [`NameError`], if no network could name it: the name is empty, has to be quoted, means something else in a network, or is
     /// that of another transform.
-    pub fn add(&mut self, transform: impl Transform + 'a) -> Result<(), BadName> {
+    pub fn add(&mut self, transform: impl Transform + 'a) -> Result<(), NameError> {
         let name = transform.name();
         let is_word = !name.is_empty() && crate::words::quoted(name) == name;
-        let what = match name {
-            _ if !is_word => "is no word that can stand in a line without quotes",
-            _ if RESERVED.contains(&name) => "means something else in a network",
-            _ if find(&self.catalogue(), name).is_some() => "is the name of another transform",
+        let (kind, what) = match name {
+            _ if !is_word => (NameErrorKind::NotAWord, "is no word that can stand in a line without quotes"),
+            _ if RESERVED.contains(&name) => (NameErrorKind::Reserved, "means something else in a network"),
+            _ if find(&self.catalogue(), name).is_some() => (NameErrorKind::Taken, "is the name of another transform"),
             _ => {
                 self.own.push(Box::new(transform));
                 return Ok(());
             }
         };
-        Err(BadName(format!("a transform cannot be called '{name}': it {what}")))
+        Err(NameError { says: format!("a transform cannot be called '{name}': it {what}"), kind })
     }
 
     /// All of them, in the order in which they were added.
@@ -202,15 +202,37 @@ impl fmt::Debug for Registry<'_> {
 
 /// Why a transform cannot be added, as a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadName(String);
+pub struct NameError {
+    says: String,
+    kind: NameErrorKind,
+}
 
-impl fmt::Display for BadName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+/// What is wrong with such a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum NameErrorKind {
+    /// It would have to be quoted in a line.
+    NotAWord,
+    /// It means something else in a network.
+    Reserved,
+    /// Another transform has it.
+    Taken,
+}
+
+impl NameError {
+    /// What is wrong.
+    pub fn kind(&self) -> NameErrorKind {
+        self.kind
     }
 }
 
-impl std::error::Error for BadName {}
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.says)
+    }
+}
+
+impl std::error::Error for NameError {}
 
 /// The name that was probably meant: no more than two letters differ.
 pub(crate) fn nearest<'a>(catalogue: Catalogue<'a>, name: &str) -> Option<&'a str> {
@@ -260,6 +282,11 @@ mod tests {
         for name in ["given", "own"] {
             assert!(error(name).ends_with("it is the name of another transform"), "{}", error(name));
         }
+        let mut kind = |name| registry.add(named(name)).unwrap_err().kind();
+        assert_eq!(
+            [kind("two words"), kind("read"), kind("own")],
+            [NameErrorKind::NotAWord, NameErrorKind::Reserved, NameErrorKind::Taken]
+        );
         assert_eq!(format!("{registry:?}"), "[Transform(given), Transform(own)]");
     }
 

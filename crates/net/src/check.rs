@@ -1,9 +1,10 @@
 //! Looks at a whole network before a byte moves.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use crate::catalogue::{self, Catalogue, Transform};
-use crate::failure::Failure;
+use crate::error::NetworkError;
 use crate::files;
 use crate::graph::{Call, Network, Node, Work};
 use crate::notation::names::{self, Piece};
@@ -28,8 +29,8 @@ pub struct Checked<'a> {
 /// Checks names, arguments, edges and files.
 ///
 /// # Errors
-/// [`Failure::Unfit`] with the first thing that is wrong, and where.
-pub fn check<'a>(network: &'a Network, catalogue: Catalogue<'a>) -> Result<Checked<'a>, Failure> {
+/// [`NetworkError::Invalid`] with the first thing that is wrong, and where.
+pub fn check<'a>(network: &'a Network, catalogue: Catalogue<'a>) -> Result<Checked<'a>, NetworkError> {
     let stages = network.nodes.iter().map(|node| stage_of(node, catalogue)).collect::<Result<Vec<_>, _>>()?;
     for (place, node) in network.nodes.iter().enumerate() {
         check_degree(network, place, node)?;
@@ -44,11 +45,22 @@ pub fn check<'a>(network: &'a Network, catalogue: Catalogue<'a>) -> Result<Check
     Ok(Checked { network, stages, sources, is_concurrent, is_spooled })
 }
 
+impl Checked<'_> {
+    /// Gives commands so much time, or all that they want.
+    pub(crate) fn limit(&mut self, timeout: Option<Duration>) {
+        for (_, stage) in self.stages.iter_mut().flatten() {
+            if let (Kind::Exported(transform), Some(timeout)) = (&mut stage.kind, timeout) {
+                transform.limit(timeout);
+            }
+        }
+    }
+}
+
 /// The transform that a call names, made with its arguments.
 ///
 /// # Errors
-/// [`Failure::Unfit`].
-pub fn build<'a>(call: &Call, catalogue: Catalogue<'a>) -> Result<(&'a dyn Transform, Stage), Failure> {
+/// [`NetworkError::Invalid`].
+pub fn build<'a>(call: &Call, catalogue: Catalogue<'a>) -> Result<(&'a dyn Transform, Stage), NetworkError> {
     let transform = catalogue::find(catalogue, &call.name).ok_or_else(|| {
         let meant = catalogue::nearest(catalogue, &call.name).map(|name| format!(" (did you mean '{name}'?)"));
         unfit(format!("there is no transform '{}'{}", call.name, meant.unwrap_or_default()))
@@ -59,11 +71,11 @@ pub fn build<'a>(call: &Call, catalogue: Catalogue<'a>) -> Result<(&'a dyn Trans
     Ok((transform, stage))
 }
 
-fn unfit(what: impl Into<String>) -> Failure {
-    Failure::Unfit(what.into())
+fn unfit(what: impl Into<String>) -> NetworkError {
+    NetworkError::Invalid(what.into())
 }
 
-fn stage_of<'a>(node: &Node, catalogue: Catalogue<'a>) -> Result<Option<(&'a dyn Transform, Stage)>, Failure> {
+fn stage_of<'a>(node: &Node, catalogue: Catalogue<'a>) -> Result<Option<(&'a dyn Transform, Stage)>, NetworkError> {
     match &node.work {
         Work::Transform(call) => build(call, catalogue).map(Some),
         Work::Read(_) | Work::Write(_) | Work::Inlet { .. } | Work::Outlet { .. } => Ok(None),
@@ -71,7 +83,7 @@ fn stage_of<'a>(node: &Node, catalogue: Catalogue<'a>) -> Result<Option<(&'a dyn
 }
 
 /// Every node but a source gets something, and every node but a sink feeds something.
-fn check_degree(network: &Network, place: usize, node: &Node) -> Result<(), Failure> {
+fn check_degree(network: &Network, place: usize, node: &Node) -> Result<(), NetworkError> {
     let Node { name, work, from } = node;
     let feeds = network.fed_by(place).count();
     match work {
@@ -91,7 +103,7 @@ fn check_degree(network: &Network, place: usize, node: &Node) -> Result<(), Fail
 }
 
 /// Something that is a source of bytes feeds a node, itself or through a named output.
-fn check_is_taken(network: &Network, place: usize, feeds: usize) -> Result<(), Failure> {
+fn check_is_taken(network: &Network, place: usize, feeds: usize) -> Result<(), NetworkError> {
     if feeds == 0 && network.outlets(place).next().is_none() {
         return Err(unfit(format!("what comes out of '{}' goes nowhere", network.nodes[place].name)));
     }
@@ -99,7 +111,7 @@ fn check_is_taken(network: &Network, place: usize, feeds: usize) -> Result<(), F
 }
 
 /// Only a command has named inputs and outputs, and its words name each of them and no others.
-fn check_ends(network: &Network, stage: Option<&Stage>, place: usize, node: &Node) -> Result<(), Failure> {
+fn check_ends(network: &Network, stage: Option<&Stage>, place: usize, node: &Node) -> Result<(), NetworkError> {
     let (Work::Transform(call), ends) = (&node.work, network.ends(place)) else { return Ok(()) };
     if !ends.are_named() {
         return Ok(());
@@ -143,7 +155,7 @@ fn check_edges(
     stages: &[Option<(&dyn Transform, Stage)>],
     place: usize,
     node: &Node,
-) -> Result<(), Failure> {
+) -> Result<(), NetworkError> {
     let Some((taker, _)) = &stages[place] else { return Ok(()) };
     for &from in &node.from {
         let Some((giver, _)) = &stages[from] else { continue };
@@ -176,7 +188,7 @@ fn in_words(data: Option<Data>) -> String {
 
 /// Where several edges meet, the bytes of the first come before those of the second. Each source runs to its end before the
 /// next begins, so the sources of the first have to run before those of the second, and none can feed both.
-fn sources_in_order(network: &Network) -> Result<Vec<usize>, Failure> {
+fn sources_in_order(network: &Network) -> Result<Vec<usize>, NetworkError> {
     let mut above: Vec<BTreeSet<usize>> = Vec::new();
     // Pairs of sources, of which the first has to run before the second.
     let mut orders: BTreeSet<(usize, usize)> = BTreeSet::new();

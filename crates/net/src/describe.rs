@@ -2,7 +2,7 @@
 
 use crate::catalogue::{Catalogue, find};
 use crate::check;
-use crate::failure::Failure;
+use crate::error::NetworkError;
 use crate::graph::Call;
 use crate::transform::{Data, Kind, Size, Stage, State};
 
@@ -15,18 +15,18 @@ pub fn list(catalogue: Catalogue<'_>) -> String {
 /// What the transform of this name does and how it is used.
 ///
 /// # Errors
-/// [`Failure::Unfit`] if there is none, with the name that may have been meant.
-pub fn doc(catalogue: Catalogue<'_>, name: &str) -> Result<String, Failure> {
+/// [`NetworkError::Invalid`] if there is none, with the name that may have been meant.
+pub fn doc(catalogue: Catalogue<'_>, name: &str) -> Result<String, NetworkError> {
     let without_arguments = check::build(&Call { name: name.into(), arguments: Vec::new() }, catalogue);
     let Some(transform) = find(catalogue, name) else {
         return without_arguments.map(|_| String::new());
     };
     let mut text = format!("{name}\n  {}\n\nused as:  {}\n", transform.summary(), transform.usage());
-    text += &format!("takes:    {}\ngives:    {}\n", data(transform.takes()), data(transform.gives()));
+    text += &format!("input:    {}\noutput:   {}\n", data(transform.takes()), data(transform.gives()));
     // One that needs arguments says nothing of itself before it has them.
     if let Ok((_, stage)) = without_arguments {
         text += &format!("works:    {}\n", nature(&stage));
-        text += &format!("undone by: {}\n", stage.inverse.as_deref().unwrap_or("nothing"));
+        text += &format!("inverse:  {}\n", stage.inverse.as_deref().unwrap_or("nothing"));
     }
     Ok(text)
 }

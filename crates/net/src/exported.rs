@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::failure::Fault;
+use crate::error::TransformError;
 
 /// What a network connects to a transform that works elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,8 +43,12 @@ pub trait Export: Send {
     /// Starts it, before the first byte moves.
     ///
     /// # Errors
-    /// [`Fault`]: why it cannot be started.
-    fn start(self: Box<Self>, ends: &Ends) -> Result<Started, Fault>;
+    /// [`TransformError`]: why it cannot be started.
+    fn start(self: Box<Self>, ends: &Ends) -> Result<Started, TransformError>;
+
+    /// Sets how long it may give nothing while bytes are waited for and there is input for it, before it is ended. What has no
+    /// limit goes on for ever.
+    fn limit(&mut self, _timeout: Duration) {}
 }
 
 /// A transform that was started.
@@ -69,14 +73,14 @@ pub trait Feed: Send {
     /// 0 if no more are wanted.
     ///
     /// # Errors
-    /// [`Fault`]: what keeps them from being handed over.
-    fn feed(&mut self, bytes: &[u8]) -> Result<usize, Fault>;
+    /// [`TransformError`]: what keeps them from being handed over.
+    fn feed(&mut self, bytes: &[u8]) -> Result<usize, TransformError>;
 
     /// No bytes follow. Does not wait for what comes of it.
     ///
     /// # Errors
-    /// [`Fault`]: what was fed is not complete.
-    fn end(&mut self) -> Result<(), Fault>;
+    /// [`TransformError`]: what was fed is not complete.
+    fn end(&mut self) -> Result<(), TransformError>;
 }
 
 /// Where bytes come out.
@@ -85,8 +89,8 @@ pub trait Drain: Send {
     /// work was done and all is well.
     ///
     /// # Errors
-    /// [`Fault`]: the work was not done.
-    fn drain(&mut self, output: &mut [u8]) -> Result<usize, Fault>;
+    /// [`TransformError`]: the work was not done.
+    fn drain(&mut self, output: &mut [u8]) -> Result<usize, TransformError>;
 
     /// No more bytes of this output are wanted. Sleeps until nothing of the work is left.
     fn has_enough(&mut self);

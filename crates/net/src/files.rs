@@ -8,16 +8,16 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::catalogue::Transform;
-use crate::failure::Failure;
+use crate::error::NetworkError;
 use crate::graph::{Network, Target, Work};
 use crate::transform::Stage;
 
 /// No file is written twice, and none is appended to while it is read, whatever names it has. The standard streams are each used once.
 ///
 /// # Errors
-/// [`Failure::Unfit`].
-pub(crate) fn check_named(network: &Network, stages: &[Option<(&dyn Transform, Stage)>]) -> Result<(), Failure> {
-    let unfit = |what: String| Err(Failure::Unfit(what));
+/// [`NetworkError::Invalid`].
+pub(crate) fn check_named(network: &Network, stages: &[Option<(&dyn Transform, Stage)>]) -> Result<(), NetworkError> {
+    let unfit = |what: String| Err(NetworkError::Invalid(what));
     let (mut replaced, mut stdins, mut stdouts) = (BTreeSet::new(), 0, 0);
     let (mut read, mut appended) = (BTreeSet::new(), BTreeSet::new());
     let beside = stages.iter().flatten().filter_map(|(_, stage)| stage.beside.as_deref());
@@ -64,8 +64,8 @@ pub(crate) fn check_named(network: &Network, stages: &[Option<(&dyn Transform, S
 /// The same for files that the standard streams lead to, once it is sure that these are used.
 ///
 /// # Errors
-/// [`Failure::Unfit`].
-pub(crate) fn check_standard(network: &Network) -> Result<(), Failure> {
+/// [`NetworkError::Invalid`].
+pub(crate) fn check_standard(network: &Network) -> Result<(), NetworkError> {
     let uses = |is_it: fn(&Work) -> bool| network.nodes.iter().any(|node| is_it(&node.work));
     let (mut read, mut grown) = (Vec::new(), Vec::new());
     for node in &network.nodes {
@@ -87,12 +87,12 @@ pub(crate) fn check_standard(network: &Network) -> Result<(), Failure> {
     grown.extend(stdout.map(|file| (file, "the standard output".into())));
     for (place, (file, to)) in grown.iter().enumerate() {
         if let Some((_, from)) = read.iter().find(|(other, _)| other == file) {
-            return Err(Failure::Unfit(format!(
+            return Err(NetworkError::Invalid(format!(
                 "{from} and {to} are one file, which would be written while it is read"
             )));
         }
         if place >= named && grown[..named].iter().any(|(other, _)| other == file) {
-            return Err(Failure::Unfit(format!("{to} is a file that is also appended to")));
+            return Err(NetworkError::Invalid(format!("{to} is a file that is also appended to")));
         }
     }
     Ok(())

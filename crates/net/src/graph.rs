@@ -40,6 +40,7 @@ pub enum Work {
 
 /// Where bytes go in the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Target {
     /// The standard output.
     Stdout,

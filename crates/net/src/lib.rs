@@ -5,7 +5,7 @@
 //!
 //! struct Rot13;
 //! impl InPlace for Rot13 {
-//!     fn apply(&mut self, _offset: u64, bytes: &mut [u8]) -> Result<(), millstream_net::Fault> {
+//!     fn apply(&mut self, _offset: u64, bytes: &mut [u8]) -> Result<(), millstream_net::TransformError> {
 //!         for byte in bytes.iter_mut().filter(|byte| byte.is_ascii_alphabetic()) {
 //!             let first = if byte.is_ascii_lowercase() { b'a' } else { b'A' };
 //!             *byte = first + (*byte - first + 13) % 26;
@@ -46,9 +46,9 @@ mod catalogue;
 pub mod check;
 mod chunk;
 mod describe;
+mod error;
 mod explain;
 mod exported;
-mod failure;
 mod files;
 mod graph;
 mod notation;
@@ -57,13 +57,13 @@ mod pull;
 pub mod run;
 mod transform;
 
-pub use catalogue::{BadName, Catalogue, Entry, Registry, Transform, find};
+pub use catalogue::{Catalogue, Entry, NameError, NameErrorKind, Registry, Transform, find};
 pub use describe::{data, doc, list};
+pub use error::{NetworkError, NetworkErrorKind, TransformError, TransformErrorKind};
 pub use explain::explain;
 pub use exported::{Control, Drain, Ending, Ends, Export, Feed, Started};
-pub use failure::{Failure, Fault};
 pub use graph::{Call, Case, Network, Node, Target, Work};
-pub use notation::{BadNotation, names, words};
+pub use notation::{NotationError, NotationErrorKind, names, words};
 pub use plan::{Options, Place, Plan, Team};
 pub use pull::{Input, Pull};
 pub use run::{Outcome, StageCount};

@@ -14,31 +14,59 @@ const NODES_MAX: usize = 1000;
 
 /// Why a text is no network, as a sentence that says where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadNotation(pub(crate) String);
+pub struct NotationError {
+    says: String,
+    kind: NotationErrorKind,
+}
 
-impl fmt::Display for BadNotation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+/// In which notation such a text is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum NotationErrorKind {
+    /// One line.
+    Line,
+    /// A file in TOML.
+    Toml,
+}
+
+impl NotationError {
+    pub(crate) fn line(says: String) -> NotationError {
+        NotationError { says, kind: NotationErrorKind::Line }
+    }
+
+    pub(crate) fn toml(says: String) -> NotationError {
+        NotationError { says, kind: NotationErrorKind::Toml }
+    }
+
+    /// In which notation the text is.
+    pub fn kind(&self) -> NotationErrorKind {
+        self.kind
     }
 }
 
-impl std::error::Error for BadNotation {}
+impl fmt::Display for NotationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.says)
+    }
+}
+
+impl std::error::Error for NotationError {}
 
 impl Network {
     /// Reads a line such as `read a.gz | gunzip | grep ERROR | write b`. Without `read` it begins with the standard input,
     /// without `write` it ends in the standard output.
     ///
     /// # Errors
-    /// [`BadNotation`].
-    pub fn from_line(text: &str) -> Result<Network, BadNotation> {
+    /// [`NotationError`].
+    pub fn from_line(text: &str) -> Result<Network, NotationError> {
         line::parse(text)
     }
 
     /// Reads a TOML file; `docs/networks.md` has its keys.
     ///
     /// # Errors
-    /// [`BadNotation`].
-    pub fn from_toml(text: &str) -> Result<Network, BadNotation> {
+    /// [`NotationError`].
+    pub fn from_toml(text: &str) -> Result<Network, NotationError> {
         table::parse(text)
     }
 

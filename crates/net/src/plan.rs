@@ -4,9 +4,10 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use crate::check::Checked;
-use crate::failure::Failure;
+use crate::error::NetworkError;
 use crate::graph::Work;
 use crate::transform::{Kind, State};
 
@@ -17,12 +18,15 @@ pub struct Options {
     pub memory: usize,
     /// Threads, at most.
     pub threads: usize,
+    /// How long a command may keep bytes waiting, in both directions, before it is ended. `None`: for ever.
+    pub timeout: Option<Duration>,
 }
 
 impl Default for Options {
     /// 64 MiB, and a thread for each CPU.
     fn default() -> Options {
-        Options { memory: 64 << 20, threads: std::thread::available_parallelism().map_or(1, usize::from) }
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Options { memory: 64 << 20, threads, timeout: None }
     }
 }
 
@@ -40,6 +44,7 @@ pub(crate) const RELAYED: usize = 4;
 
 /// Why a stage runs where it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Place {
     /// At the beginning.
     Source,
@@ -100,8 +105,8 @@ impl Plan {
     /// Plans a network that was checked.
     ///
     /// # Errors
-    /// [`Failure::Unfit`] if the memory is not enough for the smallest buffers.
-    pub fn of(checked: &Checked<'_>, options: &Options) -> Result<Plan, Failure> {
+    /// [`NetworkError::Invalid`] if the memory is not enough for the smallest buffers.
+    pub fn of(checked: &Checked<'_>, options: &Options) -> Result<Plan, NetworkError> {
         let mut threads = if checked.is_concurrent { 1 + checked.sources.len() } else { 1 };
         threads += checked.is_spooled.iter().filter(|&&is_spooled| is_spooled).count();
         let mut places: Vec<Place> = Vec::new();
@@ -156,7 +161,7 @@ impl Plan {
         let buffer_bytes = (left / buffers / BUFFER_MIN * BUFFER_MIN).min(BUFFER);
         if buffer_bytes < BUFFER_MIN {
             let kept = if needed > 0 { format!(", and {needed} bytes that its stages keep") } else { String::new() };
-            return Err(Failure::Unfit(format!(
+            return Err(NetworkError::Invalid(format!(
                 "the network needs {buffers} buffers of at least {BUFFER_MIN} bytes{}{kept}; give it more memory than {} bytes",
                 if held.is_empty() { "" } else { " and what is to be kept" },
                 options.memory

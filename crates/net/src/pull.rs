@@ -10,8 +10,8 @@ use std::thread::{self, JoinHandle};
 
 use crate::catalogue::Catalogue;
 use crate::check::check;
+use crate::error::{NetworkError, TransformError};
 use crate::exported::{Control, Drain, Ends, Feed, Started};
-use crate::failure::{Failure, Fault};
 use crate::graph::{Network, Work};
 use crate::plan::Options;
 use crate::run::OUTPUT_MIN;
@@ -48,13 +48,19 @@ impl Pull {
     /// Makes the transforms of a line. Its source and its sink are not looked at.
     ///
     /// # Errors
-    /// [`Failure::Unfit`]: not a line, a transform that does not exist or takes no such arguments, or one that writes a file
+    /// [`NetworkError::Invalid`]: not a line, a transform that does not exist or takes no such arguments, or one that writes a file
     /// of its own.
-    pub fn new(network: &Network, catalogue: Catalogue<'_>, options: &Options, input: Input) -> Result<Pull, Failure> {
+    pub fn new(
+        network: &Network,
+        catalogue: Catalogue<'_>,
+        options: &Options,
+        input: Input,
+    ) -> Result<Pull, NetworkError> {
         if !network.is_line() {
-            return Err(Failure::Unfit("only a network without splits and merges can be read from".into()));
+            return Err(NetworkError::Invalid("only a network without splits and merges can be read from".into()));
         }
         let mut checked = check(network, catalogue)?;
+        checked.limit(options.timeout);
         let offset = input.offset;
         let mut top: Box<dyn Upstream> = Box::new(Source { input, read: 0 });
         for (node, stage) in network.nodes.iter().zip(&mut checked.stages) {
@@ -67,8 +73,8 @@ impl Pull {
     /// Reads some bytes to the start of `out`. Returns how many; 0 at the end, when all stages have found their input complete.
     ///
     /// # Errors
-    /// [`Failure`]. Then no further bytes can be had.
-    pub fn read(&mut self, out: &mut [u8]) -> Result<usize, Failure> {
+    /// [`NetworkError`]. Then no further bytes can be had.
+    pub fn read(&mut self, out: &mut [u8]) -> Result<usize, NetworkError> {
         if self.taken == self.left.len() {
             if out.len() >= OUTPUT_MIN {
                 return self.top.pull(out);
@@ -89,7 +95,7 @@ impl Pull {
     ///
     /// # Errors
     /// As [`Pull::read`].
-    pub fn fill(&mut self, out: &mut [u8]) -> Result<usize, Failure> {
+    pub fn fill(&mut self, out: &mut [u8]) -> Result<usize, NetworkError> {
         let mut filled = 0;
         while filled < out.len() {
             match self.read(&mut out[filled..])? {
@@ -110,7 +116,7 @@ impl std::fmt::Debug for Pull {
 /// A stage with everything above it.
 trait Upstream: Send {
     /// Writes some bytes to the start of `out`, which has at least [`OUTPUT_MIN`]. Returns 0 at the end, again and again.
-    fn pull(&mut self, out: &mut [u8]) -> Result<usize, Failure>;
+    fn pull(&mut self, out: &mut [u8]) -> Result<usize, NetworkError>;
 }
 
 fn stacked(
@@ -119,9 +125,9 @@ fn stacked(
     text: String,
     offset: u64,
     options: &Options,
-) -> Result<Box<dyn Upstream>, Failure> {
+) -> Result<Box<dyn Upstream>, NetworkError> {
     if stage.beside.is_some() {
-        return Err(Failure::Unfit(format!(
+        return Err(NetworkError::Invalid(format!(
             "{text}: writes a file of its own, which nothing that is only read can do"
         )));
     }
@@ -145,8 +151,8 @@ fn stacked(
     })
 }
 
-fn failure(stage: &str, start: u64, fault: Fault) -> Failure {
-    Failure::Stage { stage: stage.into(), offset: fault.offset(start), fault }
+fn failure(stage: &str, start: u64, fault: TransformError) -> NetworkError {
+    NetworkError::Stage { stage: stage.into(), offset: fault.offset(start), fault }
 }
 
 struct Source {
@@ -155,7 +161,7 @@ struct Source {
 }
 
 impl Upstream for Source {
-    fn pull(&mut self, out: &mut [u8]) -> Result<usize, Failure> {
+    fn pull(&mut self, out: &mut [u8]) -> Result<usize, NetworkError> {
         loop {
             match self.input.bytes.read(out) {
                 Ok(count) => {
@@ -170,8 +176,8 @@ impl Upstream for Source {
 }
 
 impl Source {
-    fn failure(&self, error: io::Error) -> Failure {
-        Failure::Source { name: self.input.name.clone(), offset: self.input.offset + self.read, error }
+    fn failure(&self, error: io::Error) -> NetworkError {
+        NetworkError::Source { name: self.input.name.clone(), offset: self.input.offset + self.read, error }
     }
 }
 
@@ -185,7 +191,7 @@ struct Changed {
 }
 
 impl Upstream for Changed {
-    fn pull(&mut self, out: &mut [u8]) -> Result<usize, Failure> {
+    fn pull(&mut self, out: &mut [u8]) -> Result<usize, NetworkError> {
         if self.has_ended {
             return Ok(0);
         }
@@ -218,7 +224,7 @@ struct Rewritten {
 }
 
 impl Upstream for Rewritten {
-    fn pull(&mut self, out: &mut [u8]) -> Result<usize, Failure> {
+    fn pull(&mut self, out: &mut [u8]) -> Result<usize, NetworkError> {
         while !self.is_done {
             if self.start == self.end && !self.is_last {
                 self.refill(0)?;
@@ -242,7 +248,7 @@ impl Upstream for Rewritten {
 
 impl Rewritten {
     /// Reads from above behind the `kept` bytes at the start of the buffer.
-    fn refill(&mut self, kept: usize) -> Result<(), Failure> {
+    fn refill(&mut self, kept: usize) -> Result<(), NetworkError> {
         let count = self.above.pull(&mut self.buffer[kept..])?;
         (self.start, self.end) = (0, kept + count);
         self.is_last = count == 0;
@@ -250,10 +256,10 @@ impl Rewritten {
     }
 
     /// The transform has neither read nor written: it needs more than there is, or cannot go on.
-    fn unblock(&mut self) -> Result<(), Failure> {
+    fn unblock(&mut self) -> Result<(), NetworkError> {
         let kept = self.end - self.start;
         if self.is_last || kept + OUTPUT_MIN > self.buffer.len() {
-            let fault = Fault::new("the transform neither reads nor writes, and wants to go on");
+            let fault = TransformError::new("the transform neither reads nor writes, and wants to go on");
             return Err(failure(&self.text, self.consumed, fault));
         }
         self.buffer.copy_within(self.start..self.end, 0);
@@ -265,16 +271,16 @@ impl Rewritten {
 struct Fed {
     drain: Box<dyn Drain>,
     control: Arc<dyn Control>,
-    feeder: Option<JoinHandle<Result<(), Failure>>>,
+    feeder: Option<JoinHandle<Result<(), NetworkError>>>,
     text: String,
     drained: u64,
 }
 
 impl Fed {
-    fn start(above: Box<dyn Upstream>, started: Started, text: String) -> Result<Fed, Failure> {
+    fn start(above: Box<dyn Upstream>, started: Started, text: String) -> Result<Fed, NetworkError> {
         let Started { mut feeds, mut drains, control } = started;
         let (Some(feed), Some(drain)) = (feeds.pop(), drains.pop()) else {
-            return Err(Failure::Unfit(format!("{text}: has no input or no output")));
+            return Err(NetworkError::Invalid(format!("{text}: has no input or no output")));
         };
         let (name, stopped) = (text.clone(), Arc::clone(&control));
         let feeder = thread::Builder::new().name("feed".into()).spawn(move || feed_all(above, feed, &*stopped, &name));
@@ -282,20 +288,20 @@ impl Fed {
             Ok(feeder) => Ok(Fed { drain, control, feeder: Some(feeder), text, drained: 0 }),
             Err(error) => {
                 control.stop();
-                Err(Failure::Unfit(format!("cannot start a thread: {error}")))
+                Err(NetworkError::Invalid(format!("cannot start a thread: {error}")))
             }
         }
     }
 
     /// What became of everything above.
-    fn fed(&mut self) -> Result<(), Failure> {
+    fn fed(&mut self) -> Result<(), NetworkError> {
         let Some(feeder) = self.feeder.take() else { return Ok(()) };
         feeder.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }
 
 impl Upstream for Fed {
-    fn pull(&mut self, out: &mut [u8]) -> Result<usize, Failure> {
+    fn pull(&mut self, out: &mut [u8]) -> Result<usize, NetworkError> {
         match self.drain.drain(out) {
             // A fault above is why the transform got no more: it comes first.
             Ok(0) => self.fed().map(|()| 0),
@@ -321,7 +327,7 @@ fn feed_all(
     mut feed: Box<dyn Feed>,
     control: &dyn Control,
     text: &str,
-) -> Result<(), Failure> {
+) -> Result<(), NetworkError> {
     let fed = feed_until_end(&mut *above, &mut *feed, text);
     let outcome = fed.and_then(|fed| feed.end().map_err(|fault| failure(text, fed, fault)));
     if outcome.is_err() {
@@ -331,7 +337,7 @@ fn feed_all(
 }
 
 /// Returns how many bytes were fed.
-fn feed_until_end(above: &mut dyn Upstream, feed: &mut dyn Feed, text: &str) -> Result<u64, Failure> {
+fn feed_until_end(above: &mut dyn Upstream, feed: &mut dyn Feed, text: &str) -> Result<u64, NetworkError> {
     let mut buffer = vec![0; BUFFER];
     let mut fed_before = 0;
     loop {

@@ -34,7 +34,7 @@ use millstream_sys::inherited;
 use crate::catalogue::Catalogue;
 use crate::check::{Checked, check};
 use crate::chunk::Chunk;
-use crate::failure::Failure;
+use crate::error::NetworkError;
 use crate::files::check_standard;
 use crate::graph::{Case, Network, Target, Work};
 use crate::plan::{BUFFER_MIN, Options, Place, Plan};
@@ -62,13 +62,13 @@ enum Flow {
 /// A node and all below it.
 trait Push: Send {
     /// Takes the bytes of a chunk, which it may change.
-    fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, Failure>;
+    fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, NetworkError>;
 
     /// Nothing has come, but a thread has ended: whether more is wanted.
-    fn look(&mut self) -> Result<Flow, Failure>;
+    fn look(&mut self) -> Result<Flow, NetworkError>;
 
     /// Nothing follows. Not called after [`Flow::Enough`].
-    fn finish(&mut self) -> Result<(), Failure>;
+    fn finish(&mut self) -> Result<(), NetworkError>;
 }
 
 /// What a run did.
@@ -94,8 +94,8 @@ struct Ends {
 /// Runs a network from its files to its files.
 ///
 /// # Errors
-/// [`Failure`]. Files that were to be written are as they were.
-pub fn run(network: &Network, catalogue: Catalogue<'_>, options: &Options) -> Result<Outcome, Failure> {
+/// [`NetworkError`]. Files that were to be written are as they were.
+pub fn run(network: &Network, catalogue: Catalogue<'_>, options: &Options) -> Result<Outcome, NetworkError> {
     run_with(network, catalogue, options, &Ends::default(), &mut |_| {})
 }
 
@@ -110,7 +110,7 @@ pub fn run_as_process(
     catalogue: Catalogue<'_>,
     options: &Options,
     watch: &mut dyn FnMut(u64),
-) -> Result<Outcome, (Failure, Option<Outcome>)> {
+) -> Result<Outcome, (NetworkError, Option<Outcome>)> {
     counted(network, catalogue, options, &Ends { has_process: true, ..Ends::default() }, watch)
 }
 
@@ -123,12 +123,12 @@ pub fn in_memory(
     catalogue: Catalogue<'_>,
     input: &[u8],
     options: &Options,
-) -> Result<Vec<u8>, Failure> {
+) -> Result<Vec<u8>, NetworkError> {
     let names = |is_wanted: fn(&Work) -> bool| network.nodes.iter().filter(move |node| is_wanted(&node.work));
     let sources: Vec<_> = names(|work| matches!(work, Work::Read(_))).collect();
     let sinks: Vec<_> = names(|work| matches!(work, Work::Write(_))).collect();
     let ([source], [sink]) = (&sources[..], &sinks[..]) else {
-        return Err(Failure::Unfit("only a network with one source and one sink runs in memory".into()));
+        return Err(NetworkError::Invalid("only a network with one source and one sink runs in memory".into()));
     };
     let output: Arc<Mutex<Vec<u8>>> = Arc::default();
     let ends = Ends {
@@ -143,7 +143,7 @@ pub fn in_memory(
 /// Runs a test of a network: in memory, with the inputs that the test names and none where it names none.
 ///
 /// # Errors
-/// What came out that should not have, or [`Failure`] as a sentence.
+/// What came out that should not have, or [`NetworkError`] as a sentence.
 pub fn test(network: &Network, catalogue: Catalogue<'_>, case: &Case) -> Result<(), String> {
     let mut ends = Ends { is_test: true, ..Ends::default() };
     let mut outputs: Vec<(String, Arc<Mutex<Vec<u8>>>)> = Vec::new();
@@ -190,7 +190,7 @@ fn run_with(
     options: &Options,
     ends: &Ends,
     watch: &mut dyn FnMut(u64),
-) -> Result<Outcome, Failure> {
+) -> Result<Outcome, NetworkError> {
     counted(network, catalogue, options, ends, watch).map_err(|(failure, _)| failure)
 }
 
@@ -201,9 +201,10 @@ fn counted(
     options: &Options,
     ends: &Ends,
     watch: &mut dyn FnMut(u64),
-) -> Result<Outcome, (Failure, Option<Outcome>)> {
+) -> Result<Outcome, (NetworkError, Option<Outcome>)> {
     let unfit = |failure| (failure, None);
     let mut checked = check(network, catalogue).map_err(unfit)?;
+    checked.limit(options.timeout);
     let plan = Plan::of(&checked, options).map_err(unfit)?;
     if ends.inputs.is_empty() && ends.outputs.is_empty() {
         check_standard(network).map_err(unfit)?;
@@ -242,7 +243,7 @@ struct Lane {
 }
 
 impl<'a> Run<'a> {
-    fn all(&self, checked: &mut Checked<'_>, watch: &mut dyn FnMut(u64)) -> Result<(), Failure> {
+    fn all(&self, checked: &mut Checked<'_>, watch: &mut dyn FnMut(u64)) -> Result<(), NetworkError> {
         let Run { network, ends, plan, counters, .. } = self;
         // The thread that reads must not take the locks of the pipe's library then, as it does to feed a command or a FIFO.
         let may_promise_input = ends.has_process && !plan.places.contains(&Place::Elsewhere) && !pipes::are_in(network);
@@ -278,7 +279,7 @@ impl<'a> Run<'a> {
         abort: &Abort,
         spools: &Spools,
         checked: &mut Checked<'_>,
-    ) -> Result<Vec<Lane>, Failure> {
+    ) -> Result<Vec<Lane>, NetworkError> {
         let Run { catalogue, ends, plan, counters, .. } = *self;
         let (shared, inputs) = (Vec::new(), Vec::new());
         let mut builder = Builder { plan, catalogue, counters, ends, files, abort, spools, shared, inputs };
@@ -301,7 +302,7 @@ fn one_after_the_other(
     buffer_bytes: usize,
     abort: &Abort,
     watch: &mut dyn FnMut(u64),
-) -> Result<(), Failure> {
+) -> Result<(), NetworkError> {
     let (mut chunk, mut read) = (Chunk::of(buffer_bytes), 0);
     for lane in &mut lanes {
         let before = read;
@@ -324,7 +325,7 @@ fn at_the_same_time(
     buffer_bytes: usize,
     abort: &Abort,
     watch: &mut dyn FnMut(u64),
-) -> Result<(), Failure> {
+) -> Result<(), NetworkError> {
     let lanes: Vec<(Mutex<Option<Lane>>, AtomicU64)> =
         lanes.into_iter().map(|lane| (Mutex::new(Some(lane)), AtomicU64::new(0))).collect();
     let all_read = || lanes.iter().map(|(_, read)| read.load(Relaxed)).sum();
@@ -345,7 +346,7 @@ fn at_the_same_time(
                 }
             });
             if let Err(error) = thread {
-                abort.fail(Failure::Unfit(format!("cannot start a thread: {error}; allow fewer")));
+                abort.fail(NetworkError::Invalid(format!("cannot start a thread: {error}; allow fewer")));
             }
         }
         drop(done);
@@ -369,7 +370,7 @@ impl Lane {
         buffer_bytes: usize,
         abort: &Abort,
         watch: &mut dyn FnMut(u64),
-    ) -> Result<(), Failure> {
+    ) -> Result<(), NetworkError> {
         let Lane { source, first: (groups, first), bell } = self;
         if let (false, Some(file)) = (groups.is_empty(), source.regular()) {
             return team::run(&file, std::mem::take(groups), &mut **first, buffer_bytes, watch);
@@ -394,8 +395,8 @@ impl Lane {
     }
 }
 
-fn no_bell(error: std::io::Error) -> Failure {
-    Failure::Unfit(format!("cannot make a pipe between two threads: {error}; allow one thread only"))
+fn no_bell(error: std::io::Error) -> NetworkError {
+    NetworkError::Invalid(format!("cannot make a pipe between two threads: {error}; allow one thread only"))
 }
 
 /// Whether there was nothing at a standard descriptor when the program was started, as after `>&-`. The runtime of Rust opens

@@ -3,30 +3,30 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use crate::error::TransformError;
 use crate::exported::Export;
-use crate::failure::Fault;
 
 /// Changes bytes where they lie: as many come out as go in.
 pub trait InPlace: Send {
     /// Works on the next bytes of the stream; `offset` is the number of those before them. Must not allocate.
     ///
     /// # Errors
-    /// [`Fault`]: what is wrong with the bytes. The network stops, and its output files stay as they were.
-    fn apply(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), Fault>;
+    /// [`TransformError`]: what is wrong with the bytes. The network stops, and its output files stay as they were.
+    fn apply(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), TransformError>;
 
     /// Nothing below wants more, and the rest of the stream will not come: in place of `finish`.
     ///
     /// # Errors
-    /// [`Fault`], as above.
-    fn broken_off(&mut self) -> Result<(), Fault> {
+    /// [`TransformError`], as above.
+    fn broken_off(&mut self) -> Result<(), TransformError> {
         Ok(())
     }
 
     /// The stream has ended.
     ///
     /// # Errors
-    /// [`Fault`], as above.
-    fn finish(&mut self) -> Result<(), Fault> {
+    /// [`TransformError`], as above.
+    fn finish(&mut self) -> Result<(), TransformError> {
         Ok(())
     }
 
@@ -43,8 +43,8 @@ pub trait Rewrite: Send {
     /// is none. `ends`: no input follows. It is then called until it says [`Next::Done`]. Must not allocate for each call.
     ///
     /// # Errors
-    /// [`Fault`]: what is wrong with the input, at `consumed` bytes after all that was consumed before.
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault>;
+    /// [`TransformError`]: what is wrong with the input, at `consumed` bytes after all that was consumed before.
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError>;
 
     /// Bytes that a step moved from one place in memory to another: those that it wrote, unless it says otherwise.
     fn copied(&self, step: &Step) -> usize {
@@ -82,6 +82,7 @@ pub enum Next {
 
 /// What a transform has to know of the bytes before those that it gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum State {
     /// Nothing: pieces can be worked on in any order, and by several transforms of the kind, each of which gets some of
     /// them. One of these is told how the stream ended. A piece may be worked on twice, from the same bytes, if the first
@@ -106,6 +107,7 @@ pub enum Size {
 
 /// What kind of bytes an edge carries, as far as that is known before the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Data {
     /// Any bytes.
     Any,

@@ -23,7 +23,7 @@ mod taking;
 
 use std::sync::Mutex;
 
-use millstream_ring::{Broken, Offer, Ring, Terms};
+use millstream_ring::{Offer, Ring, RingError, Terms};
 use millstream_sys::identity::{self, Fate, Handle, Identity};
 use millstream_sys::own_page::{OwnPage, WORDS};
 use millstream_sys::pipe;
@@ -103,7 +103,7 @@ fn maker_of(offer: &Offer) -> Identity {
 }
 
 /// Drops the offer that stands at this pipe if its process is dead: for those who wait behind it. Returns whether it did.
-pub(crate) fn drop_if_dead(ring: &Ring<'_>) -> Result<bool, Broken> {
+pub(crate) fn drop_if_dead(ring: &Ring<'_>) -> Result<bool, RingError> {
     let Some(offer) = ring.offer()? else { return Ok(false) };
     Ok(matches!(Handle::open(maker_of(&offer)), Ok(Fate::Ended)) && ring.drop_offer(&offer))
 }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use millstream_ring::{Broken, Geometry, ReadSide, Resize, Ring, Route, WriteSide};
+use millstream_ring::{Geometry, ReadSide, Resize, Ring, RingError, Route, WriteSide};
 use millstream_sys::transfer::Access;
 use millstream_sys::{Errno, cpu, memory, pipe, transfer};
 
@@ -414,7 +414,7 @@ fn resize(segment: &Segment, sides: &BothSides<'_>, bytes: usize) -> io::Result<
     sides.writers.resize(&sides.readers, bytes).map_err(|error| match error {
         Resize::Busy => Errno::BUSY.into(),
         Resize::TooLarge => Errno::PERM.into(),
-        Resize::Broken => broken(Broken),
+        Resize::Broken => broken(RingError),
     })
 }
 
@@ -443,8 +443,8 @@ pub(crate) fn size_for(capacity: usize) -> Result<Size, Errno> {
 
 /// The stream cannot go on, whoever's fault it is.
 #[cold]
-pub(crate) fn broken(_: Broken) -> io::Error {
-    io::Error::other(Broken)
+pub(crate) fn broken(_: RingError) -> io::Error {
+    io::Error::other(RingError)
 }
 
 #[cfg(test)]

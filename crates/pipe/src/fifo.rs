@@ -16,9 +16,9 @@ use millstream_sys::{Errno, fifo, pipe};
 
 pub(crate) use self::company::{Alone, Company, Link};
 use crate::end::{End, Pipe};
+use crate::error::PipeErrorKind;
 use crate::policy::WaitPolicy;
 use crate::reader::Reader;
-use crate::refusal::Refusal;
 use crate::settings;
 use crate::writer::Writer;
 
@@ -63,17 +63,17 @@ impl Fifo {
     /// Those of `open(2)`: [`PermissionDenied`](io::ErrorKind::PermissionDenied), [`NotFound`](io::ErrorKind::NotFound),
     /// `EMFILE`; `ENXIO` for writing only, without blocking, if nobody reads;
     /// [`Interrupted`](io::ErrorKind::Interrupted) if a signal handler without `SA_RESTART` ran while it waited.
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput) with a [`Refusal`]: something else is there (`EINVAL`), or
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) with a [`PipeError`](crate::PipeError): something else is there (`EINVAL`), or
     /// the options name no side.
     pub fn open(path: impl AsRef<Path>, options: &FifoOptions) -> io::Result<FifoEnds> {
         let access = match (options.read, options.write) {
             (true, false) => Access::Read,
             (false, true) => Access::Write,
             (true, true) => Access::Both,
-            (false, false) => return Err(Refusal::NO_SIDE.into()),
+            (false, false) => return Err(PipeErrorKind::NoAccessMode.into()),
         };
         let fd = match fifo::open(path.as_ref(), access, options.nonblocking, options.cloexec) {
-            Err(Errno::INVAL) => return Err(Refusal::NO_FIFO.into()),
+            Err(Errno::INVAL) => return Err(PipeErrorKind::NotAFifo.into()),
             opened => opened?,
         };
         let end = |fd, side| {
@@ -209,7 +209,7 @@ impl FifoOptions {
     /// As [`Fifo::open`].
     pub fn open_reader(&self, path: impl AsRef<Path>) -> io::Result<Reader> {
         let ends = Fifo::open(path, &self.clone().read(true).write(false))?;
-        ends.reader.ok_or_else(|| Refusal::NO_SIDE.into())
+        ends.reader.ok_or_else(|| PipeErrorKind::NoAccessMode.into())
     }
 
     /// Opens for writing only, whatever [`read`](Self::read) and [`write`](Self::write) said.
@@ -218,6 +218,6 @@ impl FifoOptions {
     /// As [`Fifo::open`].
     pub fn open_writer(&self, path: impl AsRef<Path>) -> io::Result<Writer> {
         let ends = Fifo::open(path, &self.clone().read(false).write(true))?;
-        ends.writer.ok_or_else(|| Refusal::NO_SIDE.into())
+        ends.writer.ok_or_else(|| PipeErrorKind::NoAccessMode.into())
     }
 }

@@ -25,11 +25,12 @@ use millstream_ring::{ReadSide, Ring, Route};
 use millstream_sys::transfer::{self, Access, Mark};
 use millstream_sys::{Errno, memory, pipe};
 
+use crate::broadcast;
 use crate::claim;
 use crate::end::{BothSides, End, Origin, Pipe, broken, enlarge_quiet_shadow, is_another_allowed, lock_both};
+use crate::error::PipeErrorKind;
 use crate::mirror::{self, Mirror};
 use crate::parking::Parker;
-use crate::refusal::Refusal;
 use crate::segment::{Segment, Size};
 use crate::settings;
 
@@ -44,22 +45,25 @@ pub(crate) fn give_away(end: End, access: Access) -> io::Result<OwnedFd> {
     let Some(segment) = end.segment()? else { return end.into_plain_fd() };
     let origin = end.pipe.origin.as_ref().expect("a pipe with a segment has its file");
     let given = transfer::reopened(end.fd(), access, transfer::is_nonblocking(end.fd())?)?;
-    mark_with_place(&given, access, place_of(origin))?;
+    mark_with_place(&given, access, place_of(&origin.file, origin.found_at))?;
     move_to_shadow(&end, segment, Some(access))?;
     Ok(given)
 }
 
 /// An end from elsewhere: on its ring if that can be found, otherwise the kernel's.
 pub(crate) fn attach(fd: OwnedFd, access: Access) -> io::Result<End> {
-    let identity = pipe::identity(&fd).ok_or(Refusal::NO_PIPE)?;
+    let identity = pipe::identity(&fd).ok_or(PipeErrorKind::NotAPipe)?;
     if !transfer::is_open_for(&fd, access)? {
-        let refusal = if access == Access::Read { Refusal::NOT_FOR_READING } else { Refusal::NOT_FOR_WRITING };
+        let refusal = if access == Access::Read { PipeErrorKind::NotReadable } else { PipeErrorKind::NotWritable };
         return Err(refusal.into());
     }
     // Looking for the segment opens the pipe, which at a FIFO would let others in who wait for somebody to open it.
     let may_share = pipe::is_anonymous(&fd)? && is_another_allowed();
     let found = if may_share { find_segment(&fd, identity) } else { None };
     let Some((origin, segment)) = found else {
+        if may_share && broadcast::is_reader(&fd, identity.inode) {
+            return Err(PipeErrorKind::IsABroadcast.into());
+        }
         return Ok(End::new(fd, Arc::new(Pipe::of_the_kernel()), settings::wait()));
     };
     let own = transfer::reopened(&fd, access, transfer::is_nonblocking(&fd)?)?;
@@ -180,7 +184,7 @@ fn move_to_shadow(end: &End, segment: &Segment, given: Option<Access>) -> io::Re
         ring.note_given();
     }
     writers.set_route(readers, Route::Shadow);
-    if is_refused { Err(Refusal::TOO_MUCH_WAITS.into()) } else { Ok(()) }
+    if is_refused { Err(PipeErrorKind::TooManyBytesWait.into()) } else { Ok(()) }
 }
 
 fn copy_to_shadow(
@@ -246,25 +250,25 @@ impl Place {
 
 /// The process and descriptor at which the segment can be found after this end has left. Where it was found itself, if it
 /// is still open there: this process may close its own with the end.
-fn place_of(origin: &Origin) -> (u32, u32) {
+pub(crate) fn place_of(file: &OwnedFd, found_at: Option<(u32, u32)>) -> (u32, u32) {
     let is_still_there = |&(process, descriptor): &(u32, u32)| {
         let there = memory::open_of_process(process, descriptor);
-        there.is_ok_and(|there| memory::is_same(&there, &origin.file) == Ok(true))
+        there.is_ok_and(|there| memory::is_same(&there, file) == Ok(true))
     };
-    let here = (millstream_sys::own_pid(), origin.file.as_raw_fd().unsigned_abs());
-    origin.found_at.filter(is_still_there).unwrap_or(here)
+    let here = (millstream_sys::own_pid(), file.as_raw_fd().unsigned_abs());
+    found_at.filter(is_still_there).unwrap_or(here)
 }
 
-fn mark_with_place(given: &OwnedFd, access: Access, (process, descriptor): (u32, u32)) -> io::Result<()> {
+pub(crate) fn mark_with_place(given: &OwnedFd, access: Access, (process, descriptor): (u32, u32)) -> io::Result<()> {
     for serial in 0..1 << SERIAL_BITS {
         let place = Place { process, descriptor, serial, is_write_end: access == Access::Write };
-        let mark = place.mark().ok_or(Refusal::NUMBERS_TOO_LARGE)?;
+        let mark = place.mark().ok_or(PipeErrorKind::NumberTooLarge)?;
         match transfer::mark(given, mark) {
             Err(Errno::AGAIN) => {}
             outcome => return Ok(outcome?),
         }
     }
-    Err(Refusal::TOO_MANY_GIVEN.into())
+    Err(PipeErrorKind::TooManyExported.into())
 }
 
 /// The segment that some mark leads to, if it is one, is this pipe's, and is this user's.

@@ -17,10 +17,13 @@
 //!
 //! In reading order: [`pipe()`] and [`Builder`] make a pipe; [`Reader`] and [`Writer`] are its ends; [`WaitPolicy`] says
 //! how they wait, [`DirectPolicy`] when they do without the ring; [`settings`] says all of this from outside the program; [`Statistics`] what ends did; [`live`] shows the pipes of
-//! other processes; [`Refusal`] why an end cannot travel. `docs/pipe.md` explains the design, with its measurements.
+//! other processes; [`PipeError`] why an end cannot travel. `docs/pipe.md` explains the design, with its measurements.
 //!
 //! # Pipes with a name
 //! [`Fifo`] makes and opens them; any program can be at the other end. `docs/fifo.md` explains how.
+//!
+//! # Several readers that each see everything
+//! [`broadcast`](fn@broadcast) makes one writer and any number of readers; the module of that name explains how.
 //!
 //! # Event loops
 //! [`Reader::readiness`] and [`Writer::readiness`] give a descriptor for `poll(2)`, `select(2)`, `epoll(7)`, `io_uring(7)` and
@@ -48,11 +51,13 @@
 //! others waiting while it lives; it cannot make them touch other memory.
 #![deny(unsafe_code)]
 
+pub mod broadcast;
 mod builder;
 mod claim;
 mod direct;
 mod duplex;
 mod end;
+mod error;
 mod fifo;
 mod foreign;
 mod handover;
@@ -61,7 +66,6 @@ mod mirror;
 mod parking;
 mod policy;
 mod reader;
-mod refusal;
 mod segment;
 pub mod settings;
 mod statistics;
@@ -69,13 +73,14 @@ mod statistics;
 pub mod tokio;
 mod writer;
 
+pub use broadcast::broadcast;
 pub use builder::{Builder, DEFAULT_CAPACITY, pipe};
 pub use direct::DirectPolicy;
 pub use duplex::{Duplex, duplex};
+pub use error::{PipeError, PipeErrorKind};
 pub use fifo::{Fifo, FifoEnds, FifoOptions};
 pub use millstream_ring::PIPE_BUF;
 pub use policy::WaitPolicy;
 pub use reader::{Borrowed, Reader};
-pub use refusal::Refusal;
 pub use statistics::Statistics;
 pub use writer::{Reservation, Writer};

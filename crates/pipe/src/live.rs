@@ -20,8 +20,8 @@ mod change;
 mod segment;
 
 use std::collections::BTreeMap;
-use std::io;
 use std::time::Instant;
+use std::{fmt, io};
 
 use millstream_ring::Route;
 use millstream_sys::open_files::{self, MemoryFiles, Target};
@@ -30,7 +30,7 @@ use millstream_sys::{Errno, pipe, share};
 pub use change::set_capacity;
 pub use millstream_ring::Tallies;
 pub use millstream_sys::transfer::Access;
-pub(crate) use segment::{Seen, examine};
+use segment::{Flaw, Seen, examine};
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ pub struct Census {
     /// Memory files of pipes that no process has used yet, of which nothing more is known.
     pub unused: usize,
     /// Memory files that are called like ours and are no segments of this version.
-    pub unclear: Vec<Unclear>,
+    pub errors: Vec<SegmentError>,
     /// Processes that may not be looked into.
     pub left_out: usize,
     /// Bytes that the ends of this user may have in place at this moment, of which they need not have any in hand; `None`
@@ -121,14 +121,46 @@ pub struct End {
 
 /// A memory file that says what no segment says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unclear {
-    /// Who has it open.
+pub struct SegmentError {
+    /// The process that has it open.
     pub process: u32,
     /// As which descriptor.
     pub descriptor: u32,
     /// What is wrong with it: a clause.
     pub why: String,
+    kind: SegmentErrorKind,
 }
+
+/// What a [`SegmentError`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SegmentErrorKind {
+    /// It cannot be read.
+    Unreadable,
+    /// It has not the size, the seals or the first words of a segment.
+    NotASegment,
+    /// Another version of millstream has made it.
+    OtherVersion,
+    /// It says something impossible.
+    Corrupt,
+    /// Its pipe does not exist on this machine.
+    NoPipe,
+}
+
+impl SegmentError {
+    /// What it is about.
+    pub fn kind(&self) -> SegmentErrorKind {
+        self.kind
+    }
+}
+
+impl fmt::Display for SegmentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "descriptor {} of process {}: {}", self.descriptor, self.process, self.why)
+    }
+}
+
+impl std::error::Error for SegmentError {}
 
 /// Looks at every process.
 ///
@@ -159,7 +191,7 @@ struct Finding {
 }
 
 struct Memory {
-    seen: Result<Option<Seen>, String>,
+    seen: Result<Option<Seen>, Flaw>,
     holders: Vec<(u32, u32)>,
 }
 
@@ -204,8 +236,12 @@ impl Finding {
                     let ends = ends.remove(&seen.look.bell_inode).unwrap_or_default();
                     census.pipes.push(LivePipe::of(number, seen, &holders, &ends));
                 }
-                Ok(Some(_)) => census.unclear.extend(unclear(&holders, "it belongs to no pipe of this machine")),
-                Err(why) => census.unclear.extend(unclear(&holders, &why)),
+                Ok(Some(_)) => {
+                    let flaw =
+                        Flaw { kind: SegmentErrorKind::NoPipe, why: "it belongs to no pipe of this machine".into() };
+                    census.errors.extend(flaw.of(&holders));
+                }
+                Err(flaw) => census.errors.extend(flaw.of(&holders)),
             }
         }
         census.pipes.sort_by_key(|pipe| pipe.number);
@@ -213,8 +249,11 @@ impl Finding {
     }
 }
 
-fn unclear(holders: &[(u32, u32)], why: &str) -> Option<Unclear> {
-    holders.first().map(|&(process, descriptor)| Unclear { process, descriptor, why: why.to_owned() })
+impl Flaw {
+    fn of(self, holders: &[(u32, u32)]) -> Option<SegmentError> {
+        let Flaw { kind, why } = self;
+        holders.first().map(|&(process, descriptor)| SegmentError { process, descriptor, why, kind })
+    }
 }
 
 impl LivePipe {

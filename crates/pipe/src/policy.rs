@@ -56,6 +56,7 @@ pub(crate) use patience::{Effort, Look, Patience, wake_ticks};
 
 /// What an end does when it cannot go on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WaitPolicy {
     /// Looks for a while where that pays, gives way where both ends share a CPU and nobody else wants it, then sleeps.
     /// The default.

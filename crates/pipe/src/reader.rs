@@ -9,10 +9,10 @@ use millstream_sys::{Errno, clock, cpu, ready, signals, transfer};
 use crate::claim::{self, Trust};
 use crate::direct;
 use crate::end::{End, broken};
+use crate::error::PipeErrorKind;
 use crate::fifo;
 use crate::handover;
 use crate::policy::{Effort, Look, is_worth};
-use crate::refusal::Refusal;
 use crate::segment::Segment;
 use crate::statistics::Statistics;
 
@@ -182,7 +182,7 @@ impl Reader {
     /// them back on the ring with [`Reader::attach`].
     ///
     /// # Errors
-    /// [`QuotaExceeded`](io::ErrorKind::QuotaExceeded) with a [`Refusal`]: more bytes wait than the kernel
+    /// [`QuotaExceeded`](io::ErrorKind::QuotaExceeded) with a [`PipeError`](crate::PipeError): more bytes wait than the kernel
     /// allows this user in a pipe (`ENOBUFS`); read some first.
     /// [`ResourceBusy`](io::ErrorKind::ResourceBusy) with one: bytes were read ahead for this handle
     /// ([`Reader::buffered`]). Too many open files; `/proc` is not mounted. The end is
@@ -197,7 +197,7 @@ impl Reader {
     /// descriptor is left, the ring carries the bytes again; otherwise the kernel does, and everything works the same.
     ///
     /// # Errors
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput) with a [`Refusal`]: no pipe or FIFO (`EINVAL`), or
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) with a [`PipeError`](crate::PipeError): no pipe or FIFO (`EINVAL`), or
     /// not its read end (`EBADF`).
     pub fn attach(fd: OwnedFd) -> io::Result<Reader> {
         handover::attach(fd, transfer::Access::Read).map(Reader::new)
@@ -341,7 +341,7 @@ impl Reader {
     }
 
     fn see_that_nothing_is_ahead(&self) -> io::Result<()> {
-        if self.ahead.len() > 0 { Err(Refusal::BYTES_ARE_AHEAD.into()) } else { Ok(()) }
+        if self.ahead.len() > 0 { Err(PipeErrorKind::BytesReadAhead.into()) } else { Ok(()) }
     }
 
     /// Until nobody looks at what waits in place any more.

@@ -35,8 +35,8 @@ pub(crate) use in_force::{
     wait,
 };
 pub(crate) use sources::pipe_max_size;
-pub use sources::{Complaint, Entry, Limit, Report, Source, report, system_file, user_file};
-pub use value::{Kind, Unfit};
+pub use sources::{Entry, Limit, Report, SettingError, SettingErrorKind, Source, report, system_file, user_file};
+pub use value::{Kind, ValueError, ValueErrorKind};
 
 /// One row of the table.
 #[derive(Debug)]

@@ -105,3 +105,37 @@ fn an_end_is_resized_watched_and_cloned_while_it_is_used() {
         assert_eq!(reading.join().unwrap(), writing.join().unwrap());
     });
 }
+
+#[test]
+fn broadcast_reaches_every_reader() {
+    let bytes = std::env::var("MILLSTREAM_BYTES").map_or(BYTES, |bytes| bytes.parse().expect("a number"));
+    for policy in [WaitPolicy::Adaptive, WaitPolicy::Block] {
+        let builder = millstream_pipe::broadcast::Builder::new().readers(3).capacity(65_536).wait(policy);
+        let (mut writer, readers) = builder.create().unwrap();
+        thread::scope(|scope| {
+            // Borrowed: the sanitizer does not see the fence by which the last owner of shared memory frees it.
+            let reading: Vec<_> = readers
+                .iter()
+                .map(|mut reader| {
+                    scope.spawn(move || {
+                        let (mut count, mut sum, mut buffer) = (0, 0, vec![0; 5000]);
+                        while let len @ 1.. = reader.read(&mut buffer).unwrap() {
+                            count += len as u64;
+                            sum += buffer[..len].iter().map(|&byte| u64::from(byte)).sum::<u64>();
+                        }
+                        (count, sum)
+                    })
+                })
+                .collect();
+            let (mut sum, mut left) = (0, bytes);
+            while left > 0 {
+                let piece: Vec<u8> = (0..(left % 9000 + 1).min(left)).map(|index| (left ^ index) as u8).collect();
+                writer.write_all(&piece).unwrap();
+                sum += piece.iter().map(|&byte| u64::from(byte)).sum::<u64>();
+                left -= piece.len() as u64;
+            }
+            drop(writer);
+            reading.into_iter().for_each(|reader| assert_eq!(reader.join().unwrap(), (bytes, sum)));
+        });
+    }
+}

@@ -2,14 +2,14 @@
 
 use std::io::{self, ErrorKind};
 
-use millstream_pipe::Refusal;
+use millstream_pipe::PipeError;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
 /// The `OSError`, or one of its kinds, for an error of a pipe.
 pub(crate) fn error(error: io::Error) -> PyErr {
-    let refusal = error.get_ref().and_then(|inner| inner.downcast_ref::<Refusal>());
-    match error.raw_os_error().or(refusal.map(Refusal::raw_os_error)) {
+    let refusal = error.get_ref().and_then(|inner| inner.downcast_ref::<PipeError>());
+    match error.raw_os_error().or(refusal.map(PipeError::raw_os_error)) {
         // Python takes the kind from the number.
         Some(number) if refusal.is_none() => {
             let text = error.to_string();

@@ -1,6 +1,6 @@
 //! The native part of the Python package `millstream`: ends of pipes, and messages through them.
 //!
-//! `end` has what both ends share, `reader` and `writer` are the two, `in_place` is work without a copy, `array` gives memory a shape, `call` is how a call waits: without Python's lock, and
+//! `end` has what both ends share, `reader` and `writer` are the two, `in_place` is work without a copy, `broadcast` has several readers, `array` gives memory a shape, `call` is how a call waits: without Python's lock, and
 //! interrupted by Python's signal handlers. What Python programs see is made of this in `millstream/*.py`.
 #![allow(unsafe_code, reason = "buffers of Python objects")]
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use pyo3::prelude::*;
 
 mod array;
+mod broadcast;
 mod call;
 mod end;
 mod in_place;
@@ -22,6 +23,10 @@ mod _native {
 
     #[pymodule_export]
     use super::array::Array;
+    #[pymodule_export]
+    use super::broadcast::BroadcastReader;
+    #[pymodule_export]
+    use super::broadcast::BroadcastWriter;
     #[pymodule_export]
     use super::in_place::InPlace;
     #[pymodule_export]
@@ -45,6 +50,17 @@ mod _native {
         }
         let (reader, writer) = builder.create().map_err(call::error)?;
         Ok((Reader::new(reader), Writer::new(writer)))
+    }
+
+    /// A new broadcast: its writer and its readers.
+    #[pyfunction]
+    #[pyo3(signature = (readers, capacity=None, lossy=false))]
+    fn broadcast(
+        readers: usize,
+        capacity: Option<usize>,
+        lossy: bool,
+    ) -> PyResult<(BroadcastWriter, Vec<BroadcastReader>)> {
+        super::broadcast::create(readers, capacity, lossy)
     }
 
     /// A bytearray to be filled, whose bytes have any value.

@@ -272,7 +272,7 @@ fn cut_short() -> PyErr {
 /// # Safety
 /// They are not used after the buffer is released. Another thread of the program may write to them at the same time: what they
 /// have is then any of the two, as with every `readinto`.
-unsafe fn writable(buffer: &mut PyUntypedBuffer) -> PyResult<&mut [u8]> {
+pub(crate) unsafe fn writable(buffer: &mut PyUntypedBuffer) -> PyResult<&mut [u8]> {
     if buffer.readonly() || !buffer.is_c_contiguous() {
         return Err(PyBufferError::new_err("a writable buffer in one piece is needed"));
     }

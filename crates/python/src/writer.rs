@@ -122,7 +122,7 @@ fn write_all(py: Python<'_>, end: &millstream_pipe::Writer, mut parts: &mut [IoS
 /// # Safety
 /// They are not used after the buffer is released. Another thread of the program may write to them at the same time: what is sent
 /// is then any of the two, as with every `write`.
-unsafe fn readable(buffer: &PyUntypedBuffer) -> PyResult<&[u8]> {
+pub(crate) unsafe fn readable(buffer: &PyUntypedBuffer) -> PyResult<&[u8]> {
     if !buffer.is_c_contiguous() {
         return Err(PyBufferError::new_err("a buffer in one piece is needed"));
     }

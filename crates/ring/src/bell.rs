@@ -17,7 +17,7 @@
 //! Whoever waits does: count itself, fence, correct the mirror, look at the ring again, sleep. Whoever changes the ring
 //! does: store the position, fence, look at the count, correct the mirror. This is edge E3.
 
-use crate::Broken;
+use crate::RingError;
 use crate::biased::BiasedLock;
 use crate::header::{BellWords, Header, Tally, count_one, count_one_roughly};
 use crate::lock::{Guard, Parking};
@@ -78,8 +78,8 @@ impl<'a> Bell<'a> {
     /// [`Bell::reader_woke`] in any case.
     ///
     /// # Errors
-    /// [`Broken`].
-    pub fn reader_will_sleep(&self, parking: &impl Parking, shadow: &impl Shadow) -> Result<(), Broken> {
+    /// [`RingError`].
+    pub fn reader_will_sleep(&self, parking: &impl Parking, shadow: &impl Shadow) -> Result<(), RingError> {
         count_one(&self.tally().reader_sleeps);
         self.count_reader(parking);
         self.lower(parking, shadow).map(drop)
@@ -93,8 +93,8 @@ impl<'a> Bell<'a> {
     /// A writer that found too little room is about to sleep; otherwise as [`Bell::reader_will_sleep`].
     ///
     /// # Errors
-    /// [`Broken`].
-    pub fn writer_will_sleep(&self, parking: &impl Parking, shadow: &impl Shadow) -> Result<(), Broken> {
+    /// [`RingError`].
+    pub fn writer_will_sleep(&self, parking: &impl Parking, shadow: &impl Shadow) -> Result<(), RingError> {
         count_one(&self.tally().writer_sleeps);
         self.count_writer(parking);
         self.raise(parking, shadow).map(drop)
@@ -109,8 +109,8 @@ impl<'a> Bell<'a> {
     /// for that, and calls [`Bell::writer_deferred`].
     ///
     /// # Errors
-    /// [`Broken`].
-    pub fn writer_will_defer(&self, parking: &impl Parking, shadow: &impl Shadow) -> Result<(), Broken> {
+    /// [`RingError`].
+    pub fn writer_will_defer(&self, parking: &impl Parking, shadow: &impl Shadow) -> Result<(), RingError> {
         count_one(&self.tally().writer_sleeps);
         let Header { state, readers, .. } = self.ring.header;
         count(&state.0.writers_deferring, &readers.0.lock, parking);
@@ -159,8 +159,8 @@ impl<'a> Bell<'a> {
     /// wakes whoever waits for some.
     ///
     /// # Errors
-    /// [`Broken`].
-    pub fn raise(&self, parking: &impl Parking, shadow: &impl Shadow) -> Result<bool, Broken> {
+    /// [`RingError`].
+    pub fn raise(&self, parking: &impl Parking, shadow: &impl Shadow) -> Result<bool, RingError> {
         self.lock(parking, shadow)?.map_or(Ok(false), |mirror| self.raise_locked(&mirror, shadow))
     }
 
@@ -173,13 +173,13 @@ impl<'a> Bell<'a> {
     /// ([`Bell::expel`]).
     ///
     /// # Errors
-    /// [`Broken`].
+    /// [`RingError`].
     pub fn raise_before_unlocking(
         &self,
         _writers: &WriteSide<'_, impl Parking>,
         parking: &impl Parking,
         shadow: &impl Shadow,
-    ) -> Result<bool, Broken> {
+    ) -> Result<bool, RingError> {
         let Some(mirror) = self.lock(parking, shadow)? else { return Ok(false) };
         let (level, before) = (self.ring.level()?, mirror.bytes());
         // Who watches from outside would find the late byte, and not take it out.
@@ -198,7 +198,7 @@ impl<'a> Bell<'a> {
         Ok(is_put)
     }
 
-    fn raise_locked<P: Parking>(&self, mirror: &Mirror<'_, P>, shadow: &impl Shadow) -> Result<bool, Broken> {
+    fn raise_locked<P: Parking>(&self, mirror: &Mirror<'_, P>, shadow: &impl Shadow) -> Result<bool, RingError> {
         let before = mirror.bytes();
         let level = self.ring.level()?;
         let first = match (level, before) {
@@ -228,8 +228,8 @@ impl<'a> Bell<'a> {
     /// byte, and before it put it in.
     ///
     /// # Errors
-    /// [`Broken`].
-    pub fn recount(&self, parking: &impl Parking, shadow: &impl Shadow) -> Result<(), Broken> {
+    /// [`RingError`].
+    pub fn recount(&self, parking: &impl Parking, shadow: &impl Shadow) -> Result<(), RingError> {
         if let Some(mirror) = self.lock(parking, shadow)? {
             mirror.recount(shadow);
         }
@@ -240,8 +240,8 @@ impl<'a> Bell<'a> {
     /// whoever waits for room.
     ///
     /// # Errors
-    /// [`Broken`].
-    pub fn lower(&self, parking: &impl Parking, shadow: &impl Shadow) -> Result<bool, Broken> {
+    /// [`RingError`].
+    pub fn lower(&self, parking: &impl Parking, shadow: &impl Shadow) -> Result<bool, RingError> {
         let Some(mirror) = self.lock(parking, shadow)? else { return Ok(false) };
         let bytes = mirror.bytes();
         match self.ring.level()? {
@@ -270,8 +270,8 @@ impl<'a> Bell<'a> {
     /// the bell is locked, so that nobody can put a byte of the mirror into the stream.
     ///
     /// # Errors
-    /// [`Broken`].
-    pub fn silence(&self, parking: &impl Parking, shadow: &impl Shadow, route: Route) -> Result<(), Broken> {
+    /// [`RingError`].
+    pub fn silence(&self, parking: &impl Parking, shadow: &impl Shadow, route: Route) -> Result<(), RingError> {
         if let Some(mirror) = self.lock(parking, shadow)? {
             mirror.clear(shadow);
             self.ring.set_route(route);
@@ -283,8 +283,8 @@ impl<'a> Bell<'a> {
     /// the shadow what belongs into the ring.
     ///
     /// # Errors
-    /// [`Broken`].
-    pub fn expel(&self, parking: &impl Parking, shadow: &impl Shadow) -> Result<(), Broken> {
+    /// [`RingError`].
+    pub fn expel(&self, parking: &impl Parking, shadow: &impl Shadow) -> Result<(), RingError> {
         if let Some(mirror) = self.lock(parking, shadow)?
             && self.ring.level()? == Level::Empty
         {
@@ -339,7 +339,7 @@ impl<'a> Bell<'a> {
     }
 
     /// The mirror, locked; `None` while the shadow carries the stream itself and must not be touched.
-    fn lock<P: Parking>(&self, parking: &'a P, shadow: &impl Shadow) -> Result<Option<Mirror<'a, P>>, Broken> {
+    fn lock<P: Parking>(&self, parking: &'a P, shadow: &impl Shadow) -> Result<Option<Mirror<'a, P>>, RingError> {
         let words = &self.ring.header.bell.0;
         let guard = words.lock.acquire(parking)?;
         if self.ring.route() != Route::Ring {

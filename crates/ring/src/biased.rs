@@ -21,7 +21,7 @@
 //! The idea is that of biased locking (Kawachiya, Koseki and Onodera, Lock Reservation, OOPSLA 2002) with the fence of
 //! `membarrier(2)` in place of stopping threads.
 
-use crate::Broken;
+use crate::RingError;
 use crate::lock::{Guard, Lock, Parking, Parts};
 use crate::sync::{AtomicU32, Ordering, fence};
 
@@ -69,7 +69,7 @@ impl BiasedLock {
         &'a self,
         parking: &'a P,
         prepare: impl FnOnce() -> bool,
-    ) -> Result<Guard<'a, P>, Broken> {
+    ) -> Result<Guard<'a, P>, RingError> {
         match self.enter(parking)? {
             Some(guard) => Ok(guard),
             // In parts, which fit into registers: a guard in memory would be read there before it has been written.
@@ -88,7 +88,7 @@ impl BiasedLock {
     }
 
     #[inline]
-    fn enter<'a, P: Parking>(&'a self, parking: &'a P) -> Result<Option<Guard<'a, P>>, Broken> {
+    fn enter<'a, P: Parking>(&'a self, parking: &'a P) -> Result<Option<Guard<'a, P>>, RingError> {
         let me = parking.owner();
         // Not in a signal handler that interrupts this thread in the very use with which the lock became its own.
         let is_own = self.owner.load(Ordering::Relaxed) == me && !self.shared.is_held_by(me) && parking.can_be_fenced();
@@ -109,10 +109,10 @@ impl BiasedLock {
         parking: &'a P,
         me: u32,
         prepare: impl FnOnce() -> bool,
-    ) -> Result<Parts<P>, Broken> {
+    ) -> Result<Parts<P>, RingError> {
         if self.inside.is_held_by(me) {
             // A signal handler, as in `Lock::acquire`; who wants the lock back would wait for this thread.
-            return Err(Broken);
+            return Err(RingError);
         }
         parking.prepare_to_own();
         let (guard, owner) = loop {
@@ -232,7 +232,7 @@ pub(crate) mod tests {
         }
     }
 
-    fn acquire<'a>(lock: &'a BiasedLock, thread: &'a Somebody) -> Result<Guard<'a, Somebody>, Broken> {
+    fn acquire<'a>(lock: &'a BiasedLock, thread: &'a Somebody) -> Result<Guard<'a, Somebody>, RingError> {
         lock.acquire(thread, || true)
     }
 

@@ -12,7 +12,7 @@
 //! two steps of it leaves a word that says how far he was, and those bytes count as moved, whether they were or not: as if
 //! a reader had taken them with it. None is delivered twice.
 
-use crate::Broken;
+use crate::RingError;
 use crate::geometry::Geometry;
 use crate::lock::Parking;
 use crate::ring::{ReadSide, Ring, Waiting, Whose, WriteSide};
@@ -124,8 +124,8 @@ impl<P: Parking> ReadSide<'_, P> {
     /// Finishes what one who was killed while giving back had begun. Only with both sides locked.
     ///
     /// # Errors
-    /// [`Broken`]: the positions are impossible.
-    pub fn finish_giving_back(&self) -> Result<(), Broken> {
+    /// [`RingError`]: the positions are impossible.
+    pub fn finish_giving_back(&self) -> Result<(), RingError> {
         let end = self.header().state.0.giving_back.load(Ordering::Relaxed);
         if end != 0 {
             let waiting = self.waiting(usize::MAX)?;

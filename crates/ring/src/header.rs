@@ -3,7 +3,7 @@
 //! A segment begins as zeros, and zeros are a valid state: whoever comes first need not be waited for. The layout is an
 //! ABI between different builds of millstream; [`VERSION`] changes with it.
 
-use crate::Broken;
+use crate::RingError;
 use crate::biased::BiasedLock;
 use crate::bytes::Lines;
 use crate::lock::{Guard, Lock, Parking};
@@ -129,7 +129,7 @@ impl Side {
         &'a self,
         published: &'a Published,
         parking: &'a P,
-    ) -> Result<Guard<'a, P>, Broken> {
+    ) -> Result<Guard<'a, P>, RingError> {
         // Who died in `publish` left the one position and not the other, and nobody need have published since. Not while
         // somebody who works in place may publish at this moment, without the lock.
         let catch_up = || {
@@ -153,12 +153,12 @@ impl Side {
     /// peer has made the two differ, the waiter finds what the caller does not, and neither ever sleeps.
     ///
     /// # Errors
-    /// [`Broken`]: they differ although no claim stands, whose process alone publishes without the lock.
-    pub(crate) fn check_own_position(&self, published: &Published, is_own: bool) -> Result<(), Broken> {
+    /// [`RingError`]: they differ although no claim stands, whose process alone publishes without the lock.
+    pub(crate) fn check_own_position(&self, published: &Published, is_own: bool) -> Result<(), RingError> {
         // E11 with `Claims::end`: without a claim both positions are in place. In this order.
         let is_quiet = is_own && self.claim.load(Ordering::Acquire) == 0;
         let differs = || self.own_position.load(Ordering::Relaxed) != published.position.load(Ordering::Relaxed);
-        if is_quiet && differs() { Err(Broken) } else { Ok(()) }
+        if is_quiet && differs() { Err(RingError) } else { Ok(()) }
     }
 
     /// Where the other side is.

@@ -28,7 +28,7 @@
 //! let (readers, mut text) = (ring.lock_readers(&parking)?, [0; 8]);
 //! let count = readers.read(readers.waiting(8)?, [&mut text[..]].into_iter(), 0);
 //! assert_eq!(&text[..count], b"hello");
-//! # Ok::<(), millstream_ring::Broken>(())
+//! # Ok::<(), millstream_ring::RingError>(())
 //! ```
 //!
 //! Users of pipes want `millstream-pipe`, which gives the ring its memory, its sleep and the semantics of `pipe(2)`.
@@ -37,7 +37,7 @@
 //! In reading order: `header` lists the words; [`Ring`] moves bytes; `lock` keeps those of one side apart
 //! and survives their death, `biased` makes that cheap for one who is alone; `claim` lets one work
 //! in place without a lock; [`Bell`] wakes the other side; [`Route`] sends bytes through the kernel instead; [`Offer`]
-//! leaves them in their writer's memory; [`Look`] is for who only looks; `sync` is where atomics come from.
+//! leaves them in their writer's memory; [`Broadcast`] is another ring, which several readers see whole; [`Look`] is for who only looks; `sync` is where atomics come from.
 //!
 //! # Edges
 //! Each synchronisation has a name, which stands in the code at both of its ends. `docs/ordering.md` tells the story.
@@ -58,6 +58,10 @@
 //!                                                                                           the copy is complete
 //! E11 Claims::end           swap 0, Release                <->  is_claimed      load, Acquire where the claim ended
 //! E13 withdraw_lookout      store lookout; then the kernel  <->  lookout             load lookout, words, lookout
+//! E14 store position; SeqCst fence; load the waiter's word <->  store the word; SeqCst fence; load position
+//!                                                                                           broadcast: no wake-up is lost
+//! E15 BroadcastWriter::reserve  store, Release fence        <->  BroadcastReader::is_intact  Acquire fence, load
+//!                                                                                           broadcast: no torn copy
 //! ```
 #![no_std]
 
@@ -66,6 +70,7 @@ extern crate std;
 
 mod bell;
 mod biased;
+mod broadcast;
 mod bytes;
 mod claim;
 mod fifo;
@@ -87,6 +92,9 @@ pub mod sync;
 mod whole;
 
 pub use bell::{Bell, Level, Shadow};
+pub use broadcast::{
+    BROADCAST_HEADER_BYTES, Broadcast, BroadcastHeader, BroadcastReader, BroadcastWriter, READERS_MAX, Received,
+};
 pub use bytes::Bytes;
 pub use claim::{Claim, ClaimId, Claims};
 pub use geometry::{Extent, Geometry, MIN_BYTES};
@@ -104,12 +112,12 @@ pub use splice::Stretch;
 /// The shared words say something impossible, or a lock is never given back: another process is broken or hostile. The
 /// stream cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Broken;
+pub struct RingError;
 
-impl core::fmt::Display for Broken {
+impl core::fmt::Display for RingError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("another process has broken this pipe's shared memory; close the pipe and start again")
     }
 }
 
-impl core::error::Error for Broken {}
+impl core::error::Error for RingError {}

@@ -5,7 +5,7 @@
 //! be repaired then: positions are stored last, in one store, so what the dead owner was doing has happened or has not.
 //! The one exception, what the bell counts, asks [`Guard::owner_died`].
 
-use crate::Broken;
+use crate::RingError;
 use crate::sync::{AtomicU32, Ordering, light_fence, spin_loop};
 
 const OTHERS_WAIT: u32 = 1 << 31;
@@ -81,9 +81,9 @@ impl Lock {
     /// Waits for the lock, which only those of the same side hold, and never while they sleep.
     ///
     /// # Errors
-    /// [`Broken`] when `parking` gives up.
+    /// [`RingError`] when `parking` gives up.
     #[inline]
-    pub(crate) fn acquire<'a, P: Parking>(&'a self, parking: &'a P) -> Result<Guard<'a, P>, Broken> {
+    pub(crate) fn acquire<'a, P: Parking>(&'a self, parking: &'a P) -> Result<Guard<'a, P>, RingError> {
         // E4: announced before the word is ours, so that there is no instant at which a death would go unnoticed.
         let before = parking.announce(&self.0);
         let me = parking.owner();
@@ -116,17 +116,17 @@ impl Lock {
     /// Takes a word that `owner` reserves for this thread, without a locked instruction; `None` if it no longer does.
     ///
     /// # Errors
-    /// [`Broken`] if this very thread holds it: a signal handler interrupted it.
+    /// [`RingError`] if this very thread holds it: a signal handler interrupted it.
     #[inline]
     pub(crate) fn enter<'a, P: Parking>(
         &'a self,
         parking: &'a P,
         owner: &'a AtomicU32,
-    ) -> Result<Option<Guard<'a, P>>, Broken> {
+    ) -> Result<Option<Guard<'a, P>>, RingError> {
         let me = parking.owner();
         match self.0.load(Ordering::Relaxed) {
             0 => {}
-            word if word & OWNER == me && word & OWNER_DIED == 0 => return Err(Broken),
+            word if word & OWNER == me && word & OWNER_DIED == 0 => return Err(RingError),
             // Somebody of the same number died here, or plays tricks.
             _ => return Ok(None),
         }
@@ -155,8 +155,8 @@ impl Lock {
     /// stores to it plainly. So nobody is woken if that thread dies inside, and looks again after a moment instead.
     ///
     /// # Errors
-    /// [`Broken`] when `parking` gives up, or the word names this very thread.
-    pub(crate) fn wait_until_left<P: Parking>(&self, parking: &P) -> Result<(), Broken> {
+    /// [`RingError`] when `parking` gives up, or the word names this very thread.
+    pub(crate) fn wait_until_left<P: Parking>(&self, parking: &P) -> Result<(), RingError> {
         let me = parking.owner();
         loop {
             // Loaded once: nobody wakes who sleeps at a free lock, and it has no owner who could be dead.
@@ -168,7 +168,7 @@ impl Lock {
             }
             if word & OWNER == me {
                 // A hostile process wrote this thread's number: the thread was not inside when it began to wait.
-                return Err(Broken);
+                return Err(RingError);
             }
             match parking.park(&self.0, word, word & OWNER) {
                 Parked::LookAgain => {}
@@ -176,7 +176,7 @@ impl Lock {
                 Parked::OwnerIsGone => {
                     let _ = self.0.compare_exchange(word, OWNER_DIED, Ordering::Relaxed, Ordering::Relaxed);
                 }
-                Parked::GiveUp => return Err(Broken),
+                Parked::GiveUp => return Err(RingError),
             }
         }
     }
@@ -187,7 +187,7 @@ impl Lock {
     }
 
     #[cold]
-    fn acquire_contended<P: Parking>(&self, parking: &P, me: u32) -> Result<bool, Broken> {
+    fn acquire_contended<P: Parking>(&self, parking: &P, me: u32) -> Result<bool, RingError> {
         for _ in 0..SPINS {
             spin_loop();
             if self.0.load(Ordering::Relaxed) == 0
@@ -208,7 +208,7 @@ impl Lock {
             }
             if owner == me {
                 // A signal handler interrupted this very thread while it held the lock: waiting would be for ever.
-                return Err(Broken);
+                return Err(RingError);
             }
             let waited_for = word | OTHERS_WAIT;
             if word != waited_for
@@ -222,7 +222,7 @@ impl Lock {
                     let freed = OTHERS_WAIT | OWNER_DIED;
                     let _ = self.0.compare_exchange(waited_for, freed, Ordering::Relaxed, Ordering::Relaxed);
                 }
-                Parked::GiveUp => return Err(Broken),
+                Parked::GiveUp => return Err(RingError),
             }
         }
     }

@@ -23,7 +23,7 @@
 //! While an offer is open there is no room in the ring for anybody ([`WriteSide::room`](crate::WriteSide::room)), so what
 //! comes later stays behind it.
 
-use crate::Broken;
+use crate::RingError;
 use crate::lock::Parking;
 use crate::ring::{ReadSide, Ring, WriteSide};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
@@ -155,8 +155,8 @@ impl<'a> Ring<'a> {
     /// The offer that is open or has been returned, if any.
     ///
     /// # Errors
-    /// [`Broken`]: nothing is left of it, or more is offered than anybody may.
-    pub fn offer(&self) -> Result<Option<Offer>, Broken> {
+    /// [`RingError`]: nothing is left of it, or more is offered than anybody may.
+    pub fn offer(&self) -> Result<Option<Offer>, RingError> {
         let words = self.offer_words();
         // E9 with `WriteSide::offer`: the terms, and what was written to the ring before, are in place.
         let word = words.word.load(Ordering::Acquire);
@@ -177,14 +177,14 @@ impl<'a> Ring<'a> {
         if !is_possible && words.word.load(Ordering::Relaxed) != word {
             return Ok(None);
         }
-        if is_possible { Ok(Some(Offer { word, terms })) } else { Err(Broken) }
+        if is_possible { Ok(Some(Offer { word, terms })) } else { Err(RingError) }
     }
 
     /// The open offer, if the stream goes on with it: nothing lies in the ring.
     ///
     /// # Errors
-    /// [`Broken`].
-    pub fn next_offer(&self) -> Result<Option<Offer>, Broken> {
+    /// [`RingError`].
+    pub fn next_offer(&self) -> Result<Option<Offer>, RingError> {
         let offer = self.offer()?.filter(|offer| offer.word & OPEN != 0);
         // In this order: what was written before the offer was opened is seen. Later nothing is, while it is open.
         Ok(if offer.is_some() && self.readable()? == 0 { offer } else { None })
@@ -234,8 +234,8 @@ impl<'a> Ring<'a> {
     /// Ends the caller's own offer of `len` bytes. Returns how many of them were taken; the memory is the caller's again.
     ///
     /// # Errors
-    /// [`Broken`]: more than there were, or the word never stands still.
-    pub fn withdraw(&self, own: u32, len: usize) -> Result<usize, Broken> {
+    /// [`RingError`]: more than there were, or the word never stands still.
+    pub fn withdraw(&self, own: u32, len: usize) -> Result<usize, RingError> {
         for _ in 0..ATTEMPTS {
             // E10 with `Ring::take`.
             let word = self.offer_words().word.load(Ordering::Acquire);
@@ -244,10 +244,10 @@ impl<'a> Ring<'a> {
                 return Ok(len);
             }
             if word & (OPEN | RETURNED) == 0 || self.exchange(word, settled(word)) {
-                return Some(taken(word)).filter(|&taken| taken <= len).ok_or(Broken);
+                return Some(taken(word)).filter(|&taken| taken <= len).ok_or(RingError);
             }
         }
-        Err(Broken)
+        Err(RingError)
     }
 
     /// Release: what was done before is seen by who sees the new word. Acquire: see E10.
@@ -285,8 +285,8 @@ impl<P: Parking> WriteSide<'_, P> {
     /// Gives back whatever is offered, and with the lock held nothing new is. Returns whether something was.
     ///
     /// # Errors
-    /// [`Broken`].
-    pub fn return_offers(&self, _: &ReadSide<'_, P>) -> Result<bool, Broken> {
+    /// [`RingError`].
+    pub fn return_offers(&self, _: &ReadSide<'_, P>) -> Result<bool, RingError> {
         let ring = self.ring();
         for _ in 0..ATTEMPTS {
             match ring.offer()?.filter(|offer| offer.word & OPEN != 0) {
@@ -295,6 +295,6 @@ impl<P: Parking> WriteSide<'_, P> {
                 Some(_) => {}
             }
         }
-        Err(Broken)
+        Err(RingError)
     }
 }

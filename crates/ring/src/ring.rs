@@ -1,6 +1,6 @@
 //! The ring: what each side may do while it holds its lock.
 
-use crate::Broken;
+use crate::RingError;
 use crate::bell::Level;
 use crate::bytes::{Bytes, Lines};
 use crate::geometry::{Extent, Geometry};
@@ -104,18 +104,18 @@ impl<'a> Ring<'a> {
     /// Takes the lock of the writing side.
     ///
     /// # Errors
-    /// [`Broken`]: the lock cannot be had.
+    /// [`RingError`]: the lock cannot be had.
     #[inline]
-    pub fn lock_writers<P: Parking>(&'a self, parking: &'a P) -> Result<WriteSide<'a, P>, Broken> {
+    pub fn lock_writers<P: Parking>(&'a self, parking: &'a P) -> Result<WriteSide<'a, P>, RingError> {
         Ok(WriteSide { ring: self, guard: self.header.writers.0.lock(&self.header.write_pos.0, parking)? })
     }
 
     /// Takes the lock of the reading side.
     ///
     /// # Errors
-    /// [`Broken`]: the lock cannot be had.
+    /// [`RingError`]: the lock cannot be had.
     #[inline]
-    pub fn lock_readers<P: Parking>(&'a self, parking: &'a P) -> Result<ReadSide<'a, P>, Broken> {
+    pub fn lock_readers<P: Parking>(&'a self, parking: &'a P) -> Result<ReadSide<'a, P>, RingError> {
         Ok(ReadSide { ring: self, guard: self.header.readers.0.lock(&self.header.read_pos.0, parking)? })
     }
 
@@ -142,9 +142,9 @@ impl<'a> Ring<'a> {
     /// Bytes waiting at some instant during the call.
     ///
     /// # Errors
-    /// [`Broken`]: the positions are impossible.
+    /// [`RingError`]: the positions are impossible.
     #[inline]
-    pub fn readable(&self) -> Result<usize, Broken> {
+    pub fn readable(&self) -> Result<usize, RingError> {
         let read_pos = &self.header.read_pos.0.position;
         let mut read = read_pos.load(Ordering::Acquire);
         // More often than not the first attempt succeeds; that it fails so often shows that somebody plays tricks.
@@ -153,26 +153,26 @@ impl<'a> Ring<'a> {
             let still = read_pos.load(Ordering::Acquire);
             if still == read {
                 let waiting = usize::try_from(written.wrapping_sub(read)).ok();
-                return waiting.filter(|&waiting| waiting <= self.bank_bytes()).ok_or(Broken);
+                return waiting.filter(|&waiting| waiting <= self.bank_bytes()).ok_or(RingError);
             }
             read = still;
         }
-        Err(Broken)
+        Err(RingError)
     }
 
     /// Bytes that the ring holds when full.
     ///
     /// # Errors
-    /// [`Broken`]: the header names an impossible size.
-    pub fn capacity(&self) -> Result<usize, Broken> {
+    /// [`RingError`]: the header names an impossible size.
+    pub fn capacity(&self) -> Result<usize, RingError> {
         Ok(self.geometry()?.bytes())
     }
 
     /// How full the ring is, as `poll(2)` would put it.
     ///
     /// # Errors
-    /// [`Broken`]: the positions are impossible.
-    pub fn level(&self) -> Result<Level, Broken> {
+    /// [`RingError`]: the positions are impossible.
+    pub fn level(&self) -> Result<Level, RingError> {
         // What is offered can be read, and nobody can write.
         if self.is_offered() {
             return Ok(Level::Full);
@@ -244,9 +244,9 @@ impl<'a> Ring<'a> {
     }
 
     #[inline]
-    pub(crate) fn geometry(&self) -> Result<Geometry, Broken> {
+    pub(crate) fn geometry(&self) -> Result<Geometry, RingError> {
         let word = self.header.state.0.geometry.load(Ordering::Relaxed);
-        Geometry::from_word(word, self.bank_bytes()).ok_or(Broken)
+        Geometry::from_word(word, self.bank_bytes()).ok_or(RingError)
     }
 
     /// Bytes of one bank: the largest ring that fits.
@@ -360,9 +360,9 @@ impl<'a, P: Parking> WriteSide<'a, P> {
     /// The room for `wanted` bytes: at least that much if there is, otherwise what there is; none behind an offer.
     ///
     /// # Errors
-    /// [`Broken`]: the positions are impossible.
+    /// [`RingError`]: the positions are impossible.
     #[inline]
-    pub fn room(&self, wanted: usize) -> Result<Room, Broken> {
+    pub fn room(&self, wanted: usize) -> Result<Room, RingError> {
         let geometry = self.ring.geometry()?;
         let side = &self.ring.header.writers.0;
         let position = side.position(&self.ring.header.write_pos.0, self.guard.is_own());
@@ -380,7 +380,7 @@ impl<'a, P: Parking> WriteSide<'a, P> {
             _ => {
                 // E2 with `ReadSide::consume`: these bytes have been copied out and may be overwritten.
                 let read = side.look_at(&self.ring.header.read_pos.0);
-                let free = free_after(read).ok_or(Broken)?;
+                let free = free_after(read).ok_or(RingError)?;
                 side.check_own_position(&self.ring.header.write_pos.0, self.guard.is_own())?;
                 Ok(Room { geometry, position, free })
             }
@@ -440,8 +440,8 @@ impl<'a, P: Parking> WriteSide<'a, P> {
     /// Where the ring would lie after [`WriteSide::resize`] to `bytes`; `None` if there is no place for so many.
     ///
     /// # Errors
-    /// [`Broken`].
-    pub fn extent_of(&self, bytes: usize) -> Result<Option<Extent>, Broken> {
+    /// [`RingError`].
+    pub fn extent_of(&self, bytes: usize) -> Result<Option<Extent>, RingError> {
         let next = self.ring.geometry()?.in_other_bank(bytes);
         Ok(next.filter(|next| next.bytes() <= self.ring.bank_bytes()).map(|next| next.extent(bytes)))
     }
@@ -477,8 +477,8 @@ impl<P: Parking> WriteSide<'_, P> {
     /// false, and changes nothing, if bytes wait or somebody works in place.
     ///
     /// # Errors
-    /// [`Broken`].
-    pub fn disown_pages(&self, readers: &ReadSide<'_, P>) -> Result<bool, Broken> {
+    /// [`RingError`].
+    pub fn disown_pages(&self, readers: &ReadSide<'_, P>) -> Result<bool, RingError> {
         let (geometry, waiting) = (self.ring.geometry()?, readers.waiting(usize::MAX)?);
         if !waiting.is_empty() || self.is_claimed() || readers.is_claimed() {
             return Ok(false);
@@ -501,8 +501,8 @@ pub enum Resize {
     Broken,
 }
 
-impl From<Broken> for Resize {
-    fn from(_: Broken) -> Resize {
+impl From<RingError> for Resize {
+    fn from(_: RingError) -> Resize {
         Resize::Broken
     }
 }
@@ -557,9 +557,9 @@ impl<P: Parking> ReadSide<'_, P> {
     /// What waits: at least `wanted` bytes if that many do, otherwise all.
     ///
     /// # Errors
-    /// [`Broken`]: the positions are impossible.
+    /// [`RingError`]: the positions are impossible.
     #[inline]
-    pub fn waiting(&self, wanted: usize) -> Result<Waiting, Broken> {
+    pub fn waiting(&self, wanted: usize) -> Result<Waiting, RingError> {
         let geometry = self.ring.geometry()?;
         let side = &self.ring.header.readers.0;
         let position = side.position(&self.ring.header.read_pos.0, self.guard.is_own());
@@ -573,7 +573,7 @@ impl<P: Parking> ReadSide<'_, P> {
             _ => {
                 // E1 with `WriteSide::publish`.
                 let written = side.look_at(&self.ring.header.write_pos.0);
-                let len = waiting_before(written).ok_or(Broken)?;
+                let len = waiting_before(written).ok_or(RingError)?;
                 side.check_own_position(&self.ring.header.read_pos.0, self.guard.is_own())?;
                 Ok(Waiting { geometry, position, len })
             }

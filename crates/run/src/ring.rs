@@ -14,7 +14,7 @@ pub enum Obstacle {
     Kernel,
 }
 
-/// The run that this process begins, whose pipes are joined after so many bytes; 0: when it is worth it.
+/// The run that this process begins, whose pipes are attached after so many bytes; 0: when it is worth it.
 ///
 /// # Errors
 /// What is in the way.

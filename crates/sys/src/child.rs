@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 use std::vec::Vec;
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -46,12 +47,40 @@ pub fn inherit(command: &mut Command, descriptors: Vec<OwnedFd>) {
 /// the last.
 ///
 /// # Errors
-/// `ENOMEM`.
-pub fn ready_or_stopped(end: BorrowedFd<'_>, access: Access, stop: BorrowedFd<'_>) -> Result<bool, Errno> {
+/// `ETIMEDOUT`: nothing of it has happened in that time. `ENOMEM`.
+pub fn ready_or_stopped(
+    end: BorrowedFd<'_>,
+    access: Access,
+    stop: BorrowedFd<'_>,
+    timeout: Option<Duration>,
+) -> Result<bool, Errno> {
     let events = if access == Access::Write { PollFlags::OUT } else { PollFlags::IN };
     let mut polled = [PollFd::from_borrowed_fd(end, events), PollFd::from_borrowed_fd(stop, PollFlags::IN)];
-    rustix::io::retry_on_intr(|| poll(&mut polled, None))?;
+    if !poll_within(&mut polled, timeout)? {
+        return Err(Errno::TIMEDOUT);
+    }
     Ok(!polled[1].revents().is_empty())
+}
+
+/// Whether a child ends in that time, or has been reaped. It is not reaped here.
+pub fn ends_within(child: rustix::process::Pid, timeout: Duration) -> bool {
+    match rustix::process::pidfd_open(child, rustix::process::PidfdFlags::empty()) {
+        Ok(pidfd) => poll_within(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(timeout)).unwrap_or(false),
+        Err(error) => error == Errno::SRCH,
+    }
+}
+
+/// Whether anything happened in that time.
+fn poll_within(polled: &mut [PollFd<'_>], timeout: Option<Duration>) -> Result<bool, Errno> {
+    let deadline = timeout.map(|timeout| Instant::now() + timeout);
+    loop {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let left = left.and_then(|left| rustix::time::Timespec::try_from(left).ok());
+        match poll(polled, left.as_ref()) {
+            Err(Errno::INTR) => {}
+            count => return count.map(|count| count > 0),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -98,11 +127,25 @@ mod tests {
     }
 
     #[test]
+    fn child_that_goes_on_does_not_end_in_time() {
+        let _guard = crate::children::some();
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let pid = rustix::process::Pid::from_child(&child);
+        assert!(!ends_within(pid, Duration::from_millis(1)));
+        child.kill().unwrap();
+        assert!(ends_within(pid, Duration::from_secs(60)));
+        child.wait().unwrap();
+        assert!(ends_within(pid, Duration::ZERO));
+    }
+
+    #[test]
     fn a_stop_wakes_who_waits_for_room_and_for_bytes() {
         let (stop, stopper) = std::io::pipe().unwrap();
         let (reader, writer) = crate::pipe::create().unwrap();
-        assert_eq!(ready_or_stopped(writer.as_fd(), Access::Write, stop.as_fd()), Ok(false));
-        let waiter = std::thread::spawn(move || ready_or_stopped(reader.as_fd(), Access::Read, stop.as_fd()));
+        assert_eq!(ready_or_stopped(writer.as_fd(), Access::Write, stop.as_fd(), None), Ok(false));
+        let soon = Some(Duration::from_millis(1));
+        assert_eq!(ready_or_stopped(reader.as_fd(), Access::Read, stop.as_fd(), soon), Err(Errno::TIMEDOUT));
+        let waiter = std::thread::spawn(move || ready_or_stopped(reader.as_fd(), Access::Read, stop.as_fd(), None));
         drop(stopper);
         assert_eq!(waiter.join().unwrap(), Ok(true));
         drop(writer);

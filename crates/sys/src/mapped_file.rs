@@ -55,6 +55,14 @@ impl MappedFile {
     }
 }
 
+/// Has the kernel drop the pages of a file from its cache, but for those that are mapped or not written yet (`posix_fadvise(2)`).
+///
+/// # Errors
+/// `EINVAL`, `ESPIPE`: this is no file.
+pub fn drop_cached(file: impl AsFd) -> Result<(), Errno> {
+    rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed)
+}
+
 impl Drop for MappedFile {
     fn drop(&mut self) {
         // SAFETY: ours, and every reference into it borrows from `self`.
@@ -91,6 +99,14 @@ mod tests {
         let mapped = MappedFile::of(&file, bytes.len()).unwrap();
         assert_eq!(mapped.words().sum(), 500_500);
         assert_eq!(mapped.cached_pages(), Ok((2, 2)));
+    }
+
+    #[test]
+    fn pipe_has_no_pages_that_could_be_dropped() {
+        let file = crate::memory::anonymous_file().unwrap();
+        assert_eq!(drop_cached(&file), Ok(()));
+        let (reader, _writer) = crate::pipe::create().unwrap();
+        assert_eq!(drop_cached(&reader), Err(Errno::SPIPE));
     }
 
     #[test]

@@ -30,6 +30,15 @@ pub fn sealable_file() -> Result<OwnedFd, Errno> {
     rustix::fs::memfd_create("millstream-ring", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
 }
 
+/// The same for what is no pipe: a broadcast. Its name begins like that of the others, for which the owner of a lock is looked for in
+/// the maps of its process; but no listing of pipes takes it for one.
+///
+/// # Errors
+/// As there.
+pub fn sealable_file_of_broadcast() -> Result<OwnedFd, Errno> {
+    rustix::fs::memfd_create("millstream-ring-broadcast", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+}
+
 /// Gives an empty file its size for good: no process can change it afterwards, so no access can run off its end. Done
 /// by several at once, or again, it is done once.
 ///

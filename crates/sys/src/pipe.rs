@@ -7,6 +7,9 @@ use crate::Errno;
 /// Bytes that a new kernel pipe holds: 16 pages of 4096 (`pipe(7)`, since Linux 2.6.11).
 pub const DEFAULT_CAPACITY: usize = 65_536;
 
+/// Largest write that is never interleaved with another (`pipe(7)`), as the kernel's headers have it.
+pub const PIPE_BUF: usize = linux_raw_sys::general::PIPE_BUF as usize;
+
 /// A new pipe, read end first; both ends are closed on exec.
 ///
 /// # Errors

@@ -194,9 +194,6 @@ pub fn write(end: impl AsFd, buffers: &[IoSlice<'_>]) -> Result<usize, Errno> {
 /// Buffers that one call can take (`IOV_MAX`, `readv(2)`).
 pub const BUFFERS_MAX: usize = 1024;
 
-/// Largest write that is never interleaved with another (`pipe(7)`).
-pub const PIPE_BUF: usize = 4096;
-
 /// Asks `preadv2(2)` to read as `read(2)` does: a pipe has no positions.
 const CURRENT_POSITION: u64 = u64::MAX;
 

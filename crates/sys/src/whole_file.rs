@@ -1,27 +1,28 @@
 //! A file that appears under its name complete or not at all.
 
+use std::ffi::{OsStr, OsString};
 use std::format;
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, Permissions};
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, linkat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, flock, fstat, fsync, linkat, open, openat, renameat, unlinkat,
+};
 use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 
 use crate::attributes;
 
 /// A new content for a file. Until [`WholeFile::keep`] the old one is there for everybody, and if that is never called nothing
-/// has happened: where the file system can (`O_TMPFILE`), the new content has no name before, so that not even a kill leaves
-/// anything behind.
+/// has happened.
 #[derive(Debug)]
 pub struct WholeFile {
-    file: File,
-    path: PathBuf,
-    /// Where the content is until it is kept, if it needs a name.
-    temporary: Option<PathBuf>,
+    content: Replacement,
+    name: OsString,
     /// Those that it gets when it is complete; until then it is its owner's alone.
     permissions: Permissions,
 }
@@ -29,14 +30,11 @@ pub struct WholeFile {
 /// A file without a name in this directory, to read and write, that goes with its last descriptor.
 ///
 /// # Errors
-/// Those of `open(2)` and, where the file system cannot make a file without a name, of `unlink(2)`.
+/// Those of creating a file there.
 pub fn nameless_in(directory: &Path) -> io::Result<File> {
-    let made = new_file().read(true).custom_flags(libc::O_TMPFILE).open(directory);
-    made.or_else(|_| {
-        let temporary = temporary_name(&directory.join("spool"))?;
-        let file = new_file().read(true).create_new(true).open(&temporary)?;
-        std::fs::remove_file(&temporary).map(|()| file)
-    })
+    let directory = open(directory, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    // Dropped, it removes the name that it may have.
+    Replacement::create(directory)?.file.try_clone()
 }
 
 impl WholeFile {
@@ -56,25 +54,16 @@ impl WholeFile {
             // Of this name there can be no file, which is better known now than when its content is complete.
             Err(error) => return Err(error),
         };
-        let mut whole = WholeFile::nameless(&path).or_else(|_| WholeFile::named(&path))?;
+        let directory = open(directory_of(&path), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let content = Replacement::create(directory)?;
+        let mut permissions = attributes::usual_permissions();
         if let Some(old) = old {
-            whole.permissions = attributes::take_over(&path, &old, &whole.file)?;
+            permissions = attributes::take_over(&path, &old, content.file())?;
             // An access control list has changed them.
-            whole.file.set_permissions(Permissions::from_mode(OWNERS_ALONE))?;
+            content.file().set_permissions(Permissions::from_mode(OWNERS_ALONE.as_raw_mode()))?;
         }
-        Ok(whole)
-    }
-
-    fn nameless(path: &Path) -> io::Result<WholeFile> {
-        let file = new_file().custom_flags(libc::O_TMPFILE).open(directory_of(path))?;
-        Ok(WholeFile { file, path: path.into(), temporary: None, permissions: attributes::usual_permissions() })
-    }
-
-    fn named(path: &Path) -> io::Result<WholeFile> {
-        let temporary = temporary_name(path)?;
-        let file = new_file().create_new(true).open(&temporary)?;
-        let permissions = attributes::usual_permissions();
-        Ok(WholeFile { file, path: path.into(), temporary: Some(temporary), permissions })
+        let name = path.file_name().ok_or(Errno::ISDIR)?.to_os_string();
+        Ok(WholeFile { content, name, permissions })
     }
 
     /// Puts the new content on disk, where it still has no name.
@@ -82,35 +71,107 @@ impl WholeFile {
     /// # Errors
     /// Those of `fsync(2)`.
     pub fn sync(&self) -> io::Result<()> {
-        self.file.sync_all()
+        self.content.file().sync_all()
     }
 
     /// Puts the new content on disk, and then in the place of the old one.
     ///
     /// # Errors
     /// Those of `fsync(2)`, `linkat(2)`, `fchmod(2)` and `rename(2)`. The old content is still there then.
-    pub fn keep(mut self) -> io::Result<()> {
-        self.sync()?;
-        if self.temporary.is_none() {
-            // A link cannot replace a file, and renaming needs a name.
-            let temporary = temporary_name(&self.path)?;
-            let open = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-            linkat(CWD, open, CWD, &temporary, AtFlags::SYMLINK_FOLLOW)?;
-            self.temporary = Some(temporary);
-        }
-        if let Some(temporary) = &self.temporary {
-            // Before the rename: a reader of the name must find neither a private file nor a wider one.
-            self.file.set_permissions(self.permissions.clone())?;
-            std::fs::rename(temporary, &self.path)?;
-            self.temporary = None;
-        }
-        // The new name is on disk too. Not every file system can say so for a directory.
-        let _ = File::open(directory_of(&self.path)).and_then(|directory| directory.sync_all());
-        Ok(())
+    pub fn keep(self) -> io::Result<()> {
+        let directory = self.content.directory.try_clone()?;
+        self.content.place(directory.as_fd(), &self.name, &self.permissions, true)
     }
 }
 
 impl Write for WholeFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.content.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Content that is to be a file, in one step. Where the file system can (`O_TMPFILE`), it has no name before, so that a kill leaves
+/// nothing behind. Else it has a hidden one, with the number of the process, and is locked (`flock(2)`) while the process lives.
+#[derive(Debug)]
+pub struct Replacement {
+    file: File,
+    directory: OwnedFd,
+    /// Its name until it is placed, if it needs one.
+    hidden: Option<OsString>,
+}
+
+impl Replacement {
+    /// Begins in a directory, which may be open as a path only.
+    ///
+    /// # Errors
+    /// Those of creating a file there.
+    pub fn create(directory: OwnedFd) -> io::Result<Replacement> {
+        match Replacement::nameless(&directory) {
+            Ok(file) => Ok(Replacement { file, directory, hidden: None }),
+            Err(_) => Replacement::named(directory),
+        }
+    }
+
+    fn nameless(directory: &OwnedFd) -> io::Result<File> {
+        let file = openat(directory, ".", OFlags::RDWR | OFlags::CLOEXEC | OFlags::TMPFILE, OWNERS_ALONE)?;
+        Ok(locked(file.into()))
+    }
+
+    fn named(directory: OwnedFd) -> io::Result<Replacement> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL;
+        let (name, file) = hidden(|name| openat(&directory, name, flags, OWNERS_ALONE))?;
+        Ok(Replacement { file: locked(file.into()), directory, hidden: Some(name) })
+    }
+
+    /// The content, for reading and writing. Only its owner can open it.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Gives the content a name, in the place of what has it, and puts it on disk if `is_synced`.
+    ///
+    /// # Errors
+    /// Those of `fsync(2)`, `linkat(2)`, `fchmod(2)` and `rename(2)`. What had the name is still there then.
+    pub fn place(
+        mut self,
+        directory: BorrowedFd<'_>,
+        name: &OsStr,
+        permissions: &Permissions,
+        is_synced: bool,
+    ) -> io::Result<()> {
+        if is_synced {
+            self.file.sync_all()?;
+        }
+        let hidden = match self.hidden.take() {
+            Some(name) => {
+                // Its directory may have been replaced meanwhile.
+                renameat(&self.directory, &name, directory, &name)?;
+                name
+            }
+            None => {
+                // A link cannot replace a file, and renaming needs a name.
+                let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+                hidden(|name| linkat(CWD, &own, directory, name, AtFlags::SYMLINK_FOLLOW))?.0
+            }
+        };
+        // Before the rename: a reader of the name must find neither a private file nor a wider one.
+        let set = self.file.set_permissions(permissions.clone());
+        let placed = set.and_then(|()| Ok(renameat(directory, &hidden, directory, name)?));
+        if placed.is_err() {
+            let _ = unlinkat(directory, &hidden, AtFlags::empty());
+        } else if is_synced {
+            // The new name is on disk too. Not every file system can say so for a directory.
+            let _ = openat(directory, ".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).and_then(fsync);
+        }
+        placed
+    }
+}
+
+impl Write for Replacement {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.file.write(bytes)
     }
@@ -120,22 +181,59 @@ impl Write for WholeFile {
     }
 }
 
-impl Drop for WholeFile {
+impl Drop for Replacement {
     fn drop(&mut self) {
-        if let Some(temporary) = &self.temporary {
-            // Nobody to tell; the name says what it is.
-            let _ = std::fs::remove_file(temporary);
+        if let Some(name) = &self.hidden {
+            // It may have gone with its directory.
+            let _ = unlinkat(&self.directory, name, AtFlags::empty());
         }
     }
 }
 
 /// Until a file is complete, whatever the final permissions are.
-const OWNERS_ALONE: u32 = 0o600;
+const OWNERS_ALONE: Mode = Mode::RUSR.union(Mode::WUSR);
 
-fn new_file() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.write(true).mode(OWNERS_ALONE);
-    options
+/// What hidden names begin with. Not made of the file's name, which may be as long as a name can be.
+const HIDDEN: &str = ".millstream-";
+
+/// Makes something under a name that is hidden and free: the process's number, and a count in it.
+fn hidden<T>(make: impl Fn(&OsStr) -> Result<T, Errno>) -> io::Result<(OsString, T)> {
+    for count in 0..10_000 {
+        let name = OsString::from(format!("{HIDDEN}{}-{count}", crate::own_pid()));
+        match make(&name) {
+            Err(Errno::EXIST) => {}
+            made => return Ok((name, made?)),
+        }
+    }
+    Err(Errno::EXIST.into())
+}
+
+/// A process of another container cannot see whether ours lives, but it sees the lock.
+fn locked(file: File) -> File {
+    // Where there are no locks, the number of the process has to do.
+    let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
+    file
+}
+
+/// Removes a file that a process which was killed has left under a hidden name. Returns whether it was one.
+pub fn remove_abandoned(directory: BorrowedFd<'_>, name: &OsStr) -> bool {
+    let Some(owner) = owner_of(name) else { return false };
+    if test_kill_process(owner) != Err(Errno::SRCH) {
+        return false;
+    }
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let Ok(file) = openat(directory, name, flags, Mode::empty()) else { return false };
+    let is_file = fstat(&file).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
+    is_file
+        && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+        && unlinkat(directory, name, AtFlags::empty()).is_ok()
+}
+
+/// The process in a hidden name.
+fn owner_of(name: &OsStr) -> Option<Pid> {
+    let (process, count) = name.to_str()?.strip_prefix(HIDDEN)?.split_once('-')?;
+    count.parse::<u32>().ok()?;
+    Pid::from_raw(process.parse().ok()?)
 }
 
 fn directory_of(path: &Path) -> &Path {
@@ -172,13 +270,6 @@ fn is_name_of_directory(path: &Path) -> bool {
     path.file_name().is_none() || bytes.ends_with(b"/") || bytes.ends_with(b"/.")
 }
 
-/// Beside the file, and not in use: the process's number, and a count in it. Not made of the file's name, which may be as long
-/// as a name can be.
-fn temporary_name(path: &Path) -> io::Result<PathBuf> {
-    let free = (0..10_000_u32).map(|count| path.with_file_name(format!(".millstream-{}-{count}", crate::own_pid())));
-    free.into_iter().find(|path| !path.exists()).ok_or_else(|| Errno::EXIST.into())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,8 +298,20 @@ mod tests {
         }
     }
 
-    type Beginning = fn(&Path) -> io::Result<WholeFile>;
-    const WAYS: [(&str, Beginning); 2] = [("nameless", WholeFile::nameless), ("named", WholeFile::named)];
+    type Beginning = fn(OwnedFd) -> io::Result<Replacement>;
+    const WAYS: [(&str, Beginning); 2] = [
+        ("nameless", |directory| Ok(Replacement { file: Replacement::nameless(&directory)?, directory, hidden: None })),
+        ("named", Replacement::named),
+    ];
+
+    fn begun(scratch: &Scratch, name: &str, begin: Beginning) -> WholeFile {
+        let directory = open(&scratch.0, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        WholeFile {
+            content: begin(directory).unwrap(),
+            name: name.into(),
+            permissions: attributes::usual_permissions(),
+        }
+    }
 
     #[test]
     fn what_is_kept_replaces_what_was_there() {
@@ -216,7 +319,7 @@ mod tests {
             let scratch = Scratch::new(&format!("kept-{name}"));
             let path = scratch.0.join("file");
             std::fs::write(&path, "old").unwrap();
-            let mut whole = begin(&path).unwrap();
+            let mut whole = begun(&scratch, "file", begin);
             whole.write_all(b"new").unwrap();
             assert_eq!(std::fs::read(&path).unwrap(), b"old");
             whole.keep().unwrap();
@@ -229,11 +332,29 @@ mod tests {
     fn what_is_not_kept_was_never_there() {
         for (name, begin) in WAYS {
             let scratch = Scratch::new(&format!("dropped-{name}"));
-            let mut whole = begin(&scratch.0.join("file")).unwrap();
+            let mut whole = begun(&scratch, "file", begin);
             whole.write_all(b"new").unwrap();
             drop(whole);
             assert_eq!(scratch.names(), [""; 0]);
         }
+    }
+
+    #[test]
+    fn abandoned_file_goes_and_others_stay() {
+        let scratch = Scratch::new("abandoned");
+        let directory = open(&scratch.0, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        // No process has a number as large as that (`proc_sys_kernel(5)`, pid_max).
+        let (abandoned, in_use) = (".millstream-4194305-0", ".millstream-4194305-1");
+        let names = [abandoned, in_use, ".millstream-x-0", ".millstream-4194305", "file", ".millstream-1-0"];
+        names.iter().for_each(|name| std::fs::write(scratch.0.join(name), "").unwrap());
+        std::os::unix::fs::symlink("file", scratch.0.join(".millstream-4194305-2")).unwrap();
+        let _in_use = locked(File::open(scratch.0.join(in_use)).unwrap());
+        let living = Replacement::named(directory.try_clone().unwrap()).unwrap();
+        let removed: Vec<String> =
+            scratch.names().into_iter().filter(|name| remove_abandoned(directory.as_fd(), name.as_ref())).collect();
+        assert_eq!(removed, [abandoned]);
+        assert_eq!(scratch.names().len(), names.len() + 1);
+        drop(living);
     }
 
     #[test]
@@ -269,7 +390,7 @@ mod tests {
         for (way, begin) in WAYS {
             let scratch = Scratch::new(&format!("longest-{way}"));
             let name = "x".repeat(255);
-            let mut whole = begin(&scratch.0.join(&name)).unwrap();
+            let mut whole = begun(&scratch, &name, begin);
             whole.write_all(b"new").unwrap();
             whole.keep().unwrap();
             assert_eq!(scratch.names(), [name]);

@@ -83,7 +83,7 @@ impl Said {
     fn of(arguments: &[String], known: &[&str]) -> Result<Said, String> {
         if arguments.iter().any(|word| keys::is_secret(word)) {
             return Err(
-                "an identity is secret, and must not stand where everybody can read it: put it into a file, and give \
+                "an identity is secret, and must not stand where other users can read it: put it into a file, and give \
                         that with -i"
                     .into(),
             );

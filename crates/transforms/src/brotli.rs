@@ -4,7 +4,7 @@ use brotli::enc::StandardAlloc;
 use brotli::enc::encode::{BrotliEncoderDestroyInstance, BrotliEncoderStateStruct};
 use brotli::enc::encode::{BrotliEncoderOperation as Operation, BrotliEncoderParameter as Parameter};
 use brotli::{BrotliDecompressStream, BrotliResult, BrotliState};
-use millstream_net::{Data, Entry, Fault, Next, Rewrite, Size, Stage, Step};
+use millstream_net::{Data, Entry, Next, Rewrite, Size, Stage, Step, TransformError};
 
 use crate::arguments;
 
@@ -60,7 +60,7 @@ fn compress(
     input: &[u8],
     output: &mut [u8],
     operation: Operation,
-) -> Result<(usize, usize), Fault> {
+) -> Result<(usize, usize), TransformError> {
     let (mut left, mut consumed, mut room, mut produced) = (input.len(), 0, output.len(), 0);
     let is_well = state.compress_stream(
         operation,
@@ -73,11 +73,11 @@ fn compress(
         &mut None,
         &mut |_, _, _, _| (),
     );
-    if is_well { Ok((consumed, produced)) } else { Err(Fault::new("brotli cannot go on")) }
+    if is_well { Ok((consumed, produced)) } else { Err(TransformError::new("brotli cannot go on")) }
 }
 
 impl Rewrite for Compress {
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
         let (consumed, produced) = match &mut self.held {
             None => {
                 let operation =
@@ -98,7 +98,7 @@ impl Held {
         input: &[u8],
         output: &mut [u8],
         ends: bool,
-    ) -> Result<(usize, usize), Fault> {
+    ) -> Result<(usize, usize), TransformError> {
         let consumed = if self.given > 0 { 0 } else { input.len().min(PIECE - self.bytes.len()) };
         self.bytes.extend_from_slice(&input[..consumed]);
         let is_full = self.bytes.len() == PIECE;
@@ -146,16 +146,16 @@ struct Decompress {
 }
 
 impl Rewrite for Decompress {
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
         self.is_begun |= !input.is_empty();
         if self.has_ended {
             return match input.is_empty() {
                 true => Ok(Step { consumed: 0, produced: 0, next: if ends { Next::Done } else { Next::More } }),
-                false => Err(Fault::new("bytes follow the end of the brotli stream")),
+                false => Err(TransformError::new("bytes follow the end of the brotli stream")),
             };
         }
         if ends && !self.is_begun {
-            return Err(Fault::new("the brotli stream is empty"));
+            return Err(TransformError::new("the brotli stream is empty"));
         }
         let (mut left, mut consumed, mut room, mut produced) = (input.len(), 0, output.len(), 0);
         let result = BrotliDecompressStream(
@@ -169,9 +169,9 @@ impl Rewrite for Decompress {
             &mut self.state,
         );
         match result {
-            BrotliResult::ResultFailure => Err(Fault::new("the brotli stream is corrupt").after(consumed)),
+            BrotliResult::ResultFailure => Err(TransformError::new("the brotli stream is corrupt").after(consumed)),
             BrotliResult::NeedsMoreInput if ends && consumed == input.len() && produced == 0 => {
-                Err(Fault::new("the brotli stream ends too early: the file is truncated").after(consumed))
+                Err(TransformError::new("the brotli stream ends too early: the file is truncated").after(consumed))
             }
             result => {
                 self.has_ended = matches!(result, BrotliResult::ResultSuccess);

@@ -1,6 +1,6 @@
 //! Transforms that know nothing but bytes.
 
-use millstream_net::{Data, Entry, Fault, InPlace, Next, Rewrite, Size, Stage, State, Step};
+use millstream_net::{Data, Entry, InPlace, Next, Rewrite, Size, Stage, State, Step, TransformError};
 use millstream_sys::vector;
 
 use crate::arguments;
@@ -21,7 +21,7 @@ pub(crate) static IDENTITY: Entry = Entry {
 struct Identity;
 
 impl InPlace for Identity {
-    fn apply(&mut self, _offset: u64, _bytes: &mut [u8]) -> Result<(), Fault> {
+    fn apply(&mut self, _offset: u64, _bytes: &mut [u8]) -> Result<(), TransformError> {
         Ok(())
     }
 }
@@ -46,7 +46,7 @@ pub(crate) static INCREMENT: Entry = Entry {
 struct Increment(u8);
 
 impl InPlace for Increment {
-    fn apply(&mut self, _offset: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+    fn apply(&mut self, _offset: u64, bytes: &mut [u8]) -> Result<(), TransformError> {
         vector::each_byte(bytes, |byte| byte.wrapping_add(self.0));
         Ok(())
     }
@@ -56,7 +56,7 @@ impl InPlace for Increment {
 pub(crate) static XOR: Entry = Entry {
     name: "xor",
     usage: "xor HEX",
-    summary: "each byte combined with the bytes of a key, in turn, by exclusive or; hides nothing from anybody",
+    summary: "each byte combined with the bytes of a key, in turn, by exclusive or; hides nothing from an attacker",
     takes: Data::Any,
     gives: Data::Any,
     build: |arguments| {
@@ -81,7 +81,7 @@ impl Xor {
 }
 
 impl InPlace for Xor {
-    fn apply(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+    fn apply(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), TransformError> {
         // Less than the length of the block, which is a `usize`.
         let start = (offset % self.block.len() as u64) as usize;
         let (first, rest) = bytes.split_at_mut(bytes.len().min(self.block.len() - start));
@@ -112,7 +112,7 @@ struct Swab {
 }
 
 impl Rewrite for Swab {
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
         let (mut consumed, mut produced) = (0, 0);
         if let (Some(first), Some(&second)) = (self.first, input.first()) {
             output[..2].copy_from_slice(&[second, first]);

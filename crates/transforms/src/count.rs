@@ -1,6 +1,6 @@
 //! How much has come.
 
-use millstream_net::{Data, Entry, Fault, Next, Rewrite, Size, Stage, Step};
+use millstream_net::{Data, Entry, Next, Rewrite, Size, Stage, Step, TransformError};
 
 use crate::arguments;
 use crate::pending::Pending;
@@ -45,7 +45,7 @@ struct Count {
 }
 
 impl Rewrite for Count {
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
         self.bytes += input.len() as u64;
         if matches!(self.shown, Shown::All | Shown::Lines) {
             self.lines += memchr::memchr_iter(b'\n', input).count() as u64;

@@ -1,6 +1,6 @@
 //! Fields of lines.
 
-use millstream_net::{Data, Entry, Fault, Next, Rewrite, Size, Stage, Step};
+use millstream_net::{Data, Entry, Next, Rewrite, Size, Stage, Step, TransformError};
 
 use crate::arguments;
 use crate::lines::{Begun, MEMORY};
@@ -93,7 +93,7 @@ impl Rewrite for Cut {
         self.begun.may_keep(bytes);
     }
 
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
         let (mut consumed, mut produced) = (0, self.pending.take(output));
         while self.pending.is_empty() && consumed < input.len() {
             let rest = &input[consumed..];

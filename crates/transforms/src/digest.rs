@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use millstream_net::{Data, Entry, Fault, InPlace, Stage, State};
+use millstream_net::{Data, Entry, InPlace, Stage, State, TransformError};
 use sha2::Digest;
 
 /// `sha256`
@@ -109,28 +109,29 @@ fn stage(name: &'static str, sum: impl Sum + 'static, arguments: &[String]) -> R
 }
 
 impl<S: Sum> InPlace for Passing<S> {
-    fn apply(&mut self, _offset: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+    fn apply(&mut self, _offset: u64, bytes: &mut [u8]) -> Result<(), TransformError> {
         self.sum.add(bytes);
         Ok(())
     }
 
-    fn broken_off(&mut self) -> Result<(), Fault> {
+    fn broken_off(&mut self) -> Result<(), TransformError> {
         match &self.told {
             Told::Expected(_) => {
-                Err(Fault::new("the stream was not read to its end, so its digest cannot be compared"))
+                Err(TransformError::new("the stream was not read to its end, so its digest cannot be compared"))
             }
             Told::Stderr | Told::File => Ok(()),
         }
     }
 
-    fn finish(&mut self) -> Result<(), Fault> {
+    fn finish(&mut self) -> Result<(), TransformError> {
         let (name, found) = (self.name, crate::hex::encoded(&self.sum.total()));
         match &self.told {
-            Told::Stderr => writeln!(std::io::stderr(), "{name} {found}")
-                .map_err(|error| Fault::new(format!("the digest cannot be written to the standard error: {error}"))),
+            Told::Stderr => writeln!(std::io::stderr(), "{name} {found}").map_err(|error| {
+                TransformError::new(format!("the digest cannot be written to the standard error: {error}"))
+            }),
             Told::File => Ok(()),
             Told::Expected(expected) if *expected == found => Ok(()),
-            Told::Expected(expected) => Err(Fault::new(format!("the {name} is {found}, not {expected}"))),
+            Told::Expected(expected) => Err(TransformError::new(format!("the {name} is {found}, not {expected}"))),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The beginning of a stream, and its end.
 
-use millstream_net::{Data, Entry, Fault, Next, Rewrite, Size, Stage, Step};
+use millstream_net::{Data, Entry, Next, Rewrite, Size, Stage, Step, TransformError};
 
 use crate::arguments;
 use crate::kept::{BLOCK, Kept, SLACK};
@@ -41,7 +41,7 @@ struct FirstLines {
 }
 
 impl Rewrite for FirstLines {
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
         let most = input.len().min(output.len());
         let mut count = 0;
         while self.lines > 0 && count < most {
@@ -60,7 +60,7 @@ struct FirstBytes {
 }
 
 impl Rewrite for FirstBytes {
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
         let count = input.len().min(output.len()).min(usize::try_from(self.bytes).unwrap_or(usize::MAX));
         output[..count].copy_from_slice(&input[..count]);
         self.bytes -= count as u64;
@@ -102,7 +102,7 @@ struct Last {
 }
 
 impl Last {
-    fn push(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+    fn push(&mut self, bytes: &[u8]) -> Result<(), TransformError> {
         self.kept.push(bytes);
         if matches!(self.amount, Amount::Lines(_)) {
             self.ends += memchr::memchr_iter(b'\n', bytes).count() as u64;
@@ -112,7 +112,7 @@ impl Last {
         self.kept.drop_first(surplus);
         if self.kept.len() > self.most {
             let most = self.most;
-            return Err(Fault::new(format!(
+            return Err(TransformError::new(format!(
                 "the end that is wanted is longer than the {most} bytes that there is memory for"
             )));
         }
@@ -158,7 +158,7 @@ fn end_of_line(kept: &Kept, mut lines: u64) -> usize {
 }
 
 impl Rewrite for Last {
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
         // By blocks, so that no more than one is kept that will be dropped.
         let mut done = 0;
         for block in input.chunks(BLOCK) {

@@ -19,11 +19,12 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::AcqRel, Ordering::Acquire};
+use std::time::{Duration, Instant};
 
-use millstream_net::{Data, Drain, Ends, Entry, Export, Fault, Feed, Stage, Started, names};
+use millstream_net::{Data, Drain, Ends, Entry, Export, Feed, Stage, Started, TransformError, names};
 use millstream_pipe::{Builder, Reader, Writer};
-use millstream_sys::child;
 use millstream_sys::transfer::Access;
+use millstream_sys::{Errno, child};
 
 pub(crate) use running::in_words;
 use running::{Running, Told};
@@ -48,12 +49,13 @@ pub(crate) struct Exec {
     told: Told,
     /// Whether the words may have names of inputs and outputs.
     names_ends: bool,
+    timeout: Option<Duration>,
 }
 
 impl Exec {
     /// The words of the command, of which there is at least one.
     pub(crate) fn new(words: Vec<String>, told: Told) -> Exec {
-        Exec { words, told, names_ends: false }
+        Exec { words, told, names_ends: false, timeout: None }
     }
 }
 
@@ -65,8 +67,8 @@ impl Export for Exec {
         self.names_ends
     }
 
-    fn start(self: Box<Self>, ends: &Ends) -> Result<Started, Fault> {
-        let pipes = Pipes::of(ends).map_err(|error| Fault::new(format!("cannot make a pipe: {error}")))?;
+    fn start(self: Box<Self>, ends: &Ends) -> Result<Started, TransformError> {
+        let pipes = Pipes::of(ends).map_err(|error| TransformError::new(format!("cannot make a pipe: {error}")))?;
         let Pipes { stdin, stdout, named, writers, readers } = pipes;
         let path = |name: &str| {
             let (_, end) = named.iter().find(|(other, _)| other == name)?;
@@ -79,17 +81,24 @@ impl Export for Exec {
         command.args(&words[1..]).stdin(stdin.map_or_else(Stdio::null, Stdio::from));
         child::inherit(&mut command, named.into_iter().map(|(_, end)| end).collect());
         child::die_with_this_thread(&mut command);
-        let running = Arc::new(Running::spawn(&mut command, stdout, self.told)?);
+        let running = Arc::new(Running::spawn(&mut command, stdout, self.told, self.timeout)?);
         // It has the other ends of the pipes, which would never end.
         drop(command);
-        let wanted = Arc::new(AtomicUsize::new(readers.len()));
-        let feed = |writer| Box::new(Input { writer: Some(writer), running: Arc::clone(&running) }) as Box<dyn Feed>;
+        let (open, wanted) = (Arc::new(AtomicUsize::new(writers.len())), Arc::new(AtomicUsize::new(readers.len())));
+        let feed = |writer| {
+            let (running, open) = (Arc::clone(&running), Arc::clone(&open));
+            Box::new(Input { writer: Some(writer), running, open }) as Box<dyn Feed>
+        };
         let drain = |reader| {
             let (running, wanted) = (Arc::clone(&running), Arc::clone(&wanted));
             Box::new(Output { reader: Some(reader), running, wanted }) as Box<dyn Drain>
         };
         let (feeds, drains) = (writers.into_iter().map(feed).collect(), readers.into_iter().map(drain).collect());
         Ok(Started { feeds, drains, control: running })
+    }
+
+    fn limit(&mut self, timeout: Duration) {
+        self.timeout = Some(timeout);
     }
 }
 
@@ -143,6 +152,8 @@ struct Input {
     /// `None` once it is closed on either side.
     writer: Option<Writer>,
     running: Arc<Running>,
+    /// Inputs of the command that are not closed.
+    open: Arc<AtomicUsize>,
 }
 
 impl Input {
@@ -151,11 +162,16 @@ impl Input {
         let Some(writer) = &mut self.writer else { return Ok(0) };
         loop {
             match writer.write(bytes) {
-                Ok(count) => return Ok(count),
+                Ok(count) => {
+                    self.running.takes_input();
+                    return Ok(count);
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(0),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if child::ready_or_stopped(writer.readiness()?, Access::Write, self.running.stop().as_fd())? {
+                    self.running.has_input();
+                    let stop = self.running.stop().as_fd();
+                    if child::ready_or_stopped(writer.readiness()?, Access::Write, stop, None)? {
                         return Ok(0);
                     }
                 }
@@ -163,20 +179,27 @@ impl Input {
             }
         }
     }
+
+    /// The command waits for no input once the last of them is closed.
+    fn close(&mut self) {
+        if self.writer.take().is_some() && self.open.fetch_sub(1, AcqRel) == 1 {
+            self.running.has_input();
+        }
+    }
 }
 
 impl Feed for Input {
-    fn feed(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
+    fn feed(&mut self, bytes: &[u8]) -> Result<usize, TransformError> {
         let count = self.write(bytes);
-        let count = count.map_err(|error| Fault::new(format!("cannot write to the command: {error}")))?;
+        let count = count.map_err(|error| TransformError::new(format!("cannot write to the command: {error}")))?;
         if count == 0 {
-            self.writer = None;
+            self.close();
         }
         Ok(count)
     }
 
-    fn end(&mut self) -> Result<(), Fault> {
-        self.writer = None;
+    fn end(&mut self) -> Result<(), TransformError> {
+        self.close();
         Ok(())
     }
 }
@@ -194,41 +217,65 @@ struct Output {
 const UNWANTED: usize = 64 << 10;
 
 impl Output {
-    /// 0 also when the command was stopped.
-    fn read(&mut self, output: &mut [u8]) -> std::io::Result<usize> {
+    /// 0 also when the command was stopped. `TimedOut` only where there is a limit and the bytes are wanted.
+    fn read(&mut self, output: &mut [u8], is_wanted: bool) -> std::io::Result<usize> {
         let Some(reader) = &mut self.reader else { return Ok(0) };
-        if child::ready_or_stopped(reader.readiness()?, Access::Read, self.running.stop().as_fd())? {
-            return Ok(0);
+        let (begun, stop) = (Instant::now(), self.running.stop().as_fd());
+        loop {
+            let left = self.running.time_left(begun).filter(|_| is_wanted);
+            match child::ready_or_stopped(reader.readiness()?, Access::Read, stop, left) {
+                Err(Errno::TIMEDOUT) if self.running.time_left(begun) == Some(Duration::ZERO) => {
+                    return Err(Errno::TIMEDOUT.into());
+                }
+                Err(Errno::TIMEDOUT) => {}
+                Ok(true) => return Ok(0),
+                Ok(false) => break,
+                Err(error) => return Err(error.into()),
+            }
         }
         loop {
             match reader.read(output) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                other => return other,
+                other => {
+                    self.running.gives_output();
+                    return other;
+                }
             }
+        }
+    }
+
+    /// Sleeps until the command has ended. Its timeout is for the last output that is wanted: until then it may yet write.
+    fn outcome(&self, was_wanted: usize) -> Result<(), TransformError> {
+        match was_wanted {
+            0 | 1 => self.running.outcome_in_time(),
+            _ => self.running.outcome(),
         }
     }
 }
 
 impl Drain for Output {
-    fn drain(&mut self, output: &mut [u8]) -> Result<usize, Fault> {
-        let count = self.read(output);
-        let count = count.map_err(|error| Fault::new(format!("cannot read from the command: {error}")))?;
+    fn drain(&mut self, output: &mut [u8]) -> Result<usize, TransformError> {
+        let count = self.read(output, true).map_err(|error| match error.kind() {
+            ErrorKind::TimedOut => self.running.end_hanging(),
+            _ => TransformError::new(format!("cannot read from the command: {error}")),
+        })?;
         if count == 0 {
             self.reader = None;
-            self.wanted.fetch_sub(1, AcqRel);
-            self.running.outcome()?;
+            let was_wanted = self.wanted.fetch_sub(1, AcqRel);
+            self.outcome(was_wanted)?;
         }
         Ok(count)
     }
 
     fn has_enough(&mut self) {
         // While another output is wanted the command must not get SIGPIPE for this one.
-        if self.wanted.fetch_sub(1, AcqRel) > 1 {
+        let was_wanted = self.wanted.fetch_sub(1, AcqRel);
+        if was_wanted > 1 {
             let mut unwanted = vec![0; UNWANTED];
-            while self.wanted.load(Acquire) > 0 && self.read(&mut unwanted).is_ok_and(|count| count > 0) {}
+            while self.wanted.load(Acquire) > 0 && self.read(&mut unwanted, false).is_ok_and(|count| count > 0) {}
         }
         self.reader = None;
         // As in a shell: how it ends says nothing about what it has written before.
-        let _ = self.running.outcome();
+        let _ = self.outcome(was_wanted);
     }
 }

@@ -1,6 +1,6 @@
 //! Instruments that do what goes wrong in the world, to see how a network takes it.
 
-use millstream_net::{Data, Entry, Fault, InPlace, Next, Rewrite, Size, Stage, State, Step};
+use millstream_net::{Data, Entry, InPlace, Next, Rewrite, Size, Stage, State, Step, TransformError};
 
 use crate::arguments;
 
@@ -22,9 +22,9 @@ struct Error {
 }
 
 impl InPlace for Error {
-    fn apply(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+    fn apply(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), TransformError> {
         match within(self.at, offset, bytes.len()) {
-            Some(place) => Err(Fault::new("an error was asked for").after(place)),
+            Some(place) => Err(TransformError::new("an error was asked for").after(place)),
             None => Ok(()),
         }
     }
@@ -53,7 +53,7 @@ struct Short {
 }
 
 impl Rewrite for Short {
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
         let count = input.len().min(output.len()).min(self.most);
         output[..count].copy_from_slice(&input[..count]);
         let next = if ends && count == input.len() { Next::Done } else { Next::More };
@@ -79,7 +79,7 @@ struct Corrupt {
 }
 
 impl InPlace for Corrupt {
-    fn apply(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+    fn apply(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), TransformError> {
         if let Some(place) = within(self.at, offset, bytes.len()) {
             bytes[place] ^= 1;
         }
@@ -105,7 +105,7 @@ struct Truncate {
 }
 
 impl Rewrite for Truncate {
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
         let count = input.len().min(output.len()).min(usize::try_from(self.left).unwrap_or(usize::MAX));
         output[..count].copy_from_slice(&input[..count]);
         self.left -= count as u64;

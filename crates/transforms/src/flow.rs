@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-use millstream_net::{Data, Entry, Fault, InPlace, Next, Rewrite, Size, Stage, State, Step};
+use millstream_net::{Data, Entry, InPlace, Next, Rewrite, Size, Stage, State, Step, TransformError};
 
 use crate::arguments;
 use crate::clock::{Clock, Monotonic};
@@ -52,7 +52,7 @@ impl<C: Clock> Rate<C> {
 }
 
 impl<C: Clock> Rewrite for Rate<C> {
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
         let most = usize::try_from(self.bytes_a_second / PIECES).unwrap_or(usize::MAX).max(1);
         let count = input.len().min(output.len()).min(most);
         if count > 0 {
@@ -84,7 +84,7 @@ struct Delay<C> {
 }
 
 impl<C: Clock> InPlace for Delay<C> {
-    fn apply(&mut self, _offset: u64, _bytes: &mut [u8]) -> Result<(), Fault> {
+    fn apply(&mut self, _offset: u64, _bytes: &mut [u8]) -> Result<(), TransformError> {
         self.clock.wait(self.time);
         Ok(())
     }
@@ -153,7 +153,7 @@ impl<C: Clock, W: Write + Send> Progress<C, W> {
 }
 
 impl<C: Clock, W: Write + Send> InPlace for Progress<C, W> {
-    fn apply(&mut self, _offset: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+    fn apply(&mut self, _offset: u64, bytes: &mut [u8]) -> Result<(), TransformError> {
         self.bytes += bytes.len() as u64;
         let now = self.clock.now();
         let (first, last) = self.times.unwrap_or((now, now));
@@ -166,11 +166,11 @@ impl<C: Clock, W: Write + Send> InPlace for Progress<C, W> {
         Ok(())
     }
 
-    fn broken_off(&mut self) -> Result<(), Fault> {
+    fn broken_off(&mut self) -> Result<(), TransformError> {
         self.finish()
     }
 
-    fn finish(&mut self) -> Result<(), Fault> {
+    fn finish(&mut self) -> Result<(), TransformError> {
         self.tell(true);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! gzip (RFC 1952) and zlib (RFC 1950).
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
-use millstream_net::{Data, Entry, Fault, Next, Rewrite, Size, Stage, Step};
+use millstream_net::{Data, Entry, Next, Rewrite, Size, Stage, Step, TransformError};
 
 use crate::arguments;
 use crate::pending::Pending;
@@ -62,12 +62,12 @@ fn compress_piece(
     mut piece: &[u8],
     pending: &mut Pending,
     flush: FlushCompress,
-) -> Result<(), Fault> {
+) -> Result<(), TransformError> {
     let out = pending.end();
     loop {
         out.reserve_exact(ROOM);
         let before = stream.total_in();
-        let status = stream.compress_vec(piece, out, flush).map_err(|error| Fault::new(error.to_string()))?;
+        let status = stream.compress_vec(piece, out, flush).map_err(|error| TransformError::new(error.to_string()))?;
         piece = &piece[(stream.total_in() - before) as usize..];
         let is_done = match flush {
             FlushCompress::Finish => status == Status::StreamEnd,
@@ -80,7 +80,7 @@ fn compress_piece(
 }
 
 impl Rewrite for Deflate {
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
         let (mut consumed, mut produced) = (0, 0);
         loop {
             produced += self.pending.take(&mut output[produced..]);
@@ -156,17 +156,17 @@ impl Inflate {
     }
 
     /// After a stream: zeros are padding (tapes), and what is not the beginning of another is an error.
-    fn between(&mut self, input: &[u8], ends: bool) -> Option<Result<Step, Fault>> {
+    fn between(&mut self, input: &[u8], ends: bool) -> Option<Result<Step, TransformError>> {
         let zeros = if self.streams == 0 { 0 } else { input.iter().take_while(|&&byte| byte == 0).count() };
         if zeros > 0 {
             return Some(Ok(Step { consumed: zeros, produced: 0, next: Next::More }));
         }
         match (input.is_empty(), ends, self.streams) {
-            (true, true, 0) => Some(Err(Fault::new(format!("the {} stream is empty", self.format)))),
+            (true, true, 0) => Some(Err(TransformError::new(format!("the {} stream is empty", self.format)))),
             (true, true, _) => Some(Ok(Step { consumed: 0, produced: 0, next: Next::Done })),
             (true, false, _) => Some(Ok(Step { consumed: 0, produced: 0, next: Next::More })),
             (false, _, 1..) if !self.may_repeat => {
-                Some(Err(Fault::new(format!("bytes follow the end of the {} stream", self.format))))
+                Some(Err(TransformError::new(format!("bytes follow the end of the {} stream", self.format))))
             }
             (false, ..) => {
                 self.stream = (self.new)();
@@ -178,7 +178,7 @@ impl Inflate {
 }
 
 impl Rewrite for Inflate {
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
         if self.is_between
             && let Some(done) = self.between(input, ends)
         {
@@ -189,7 +189,7 @@ impl Rewrite for Inflate {
             let consumed = usize::try_from(self.stream.total_in() - read).unwrap_or(0);
             let which =
                 if self.streams == 0 { String::new() } else { format!(" (part {} of the file)", self.streams + 1) };
-            Fault::new(format!(
+            TransformError::new(format!(
                 "the {} stream is corrupt: {}{which}",
                 self.format,
                 error.message().unwrap_or("bad data")
@@ -201,8 +201,11 @@ impl Rewrite for Inflate {
             self.is_between = true;
             self.streams += 1;
         } else if ends && step.consumed == input.len() && step.produced == 0 {
-            return Err(Fault::new(format!("the {} stream ends too early: the file is truncated", self.format))
-                .after(step.consumed));
+            return Err(TransformError::new(format!(
+                "the {} stream ends too early: the file is truncated",
+                self.format
+            ))
+            .after(step.consumed));
         }
         step.next = Next::More;
         Ok(step)

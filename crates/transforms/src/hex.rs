@@ -1,6 +1,6 @@
 //! Two digits for each byte.
 
-use millstream_net::{Data, Entry, Fault, Next, Rewrite, Size, Stage, Step};
+use millstream_net::{Data, Entry, Next, Rewrite, Size, Stage, Step, TransformError};
 
 use crate::arguments;
 
@@ -22,7 +22,7 @@ pub(crate) static HEX: Entry = Entry {
 struct Hex;
 
 impl Rewrite for Hex {
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
         let len = input.len().min(output.len() / 2);
         for (digits, &byte) in output.chunks_exact_mut(2).zip(&input[..len]) {
             digits.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
@@ -51,7 +51,7 @@ struct Unhex {
 }
 
 impl Rewrite for Unhex {
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
         let (mut consumed, mut produced) = (0, 0);
         for &byte in input {
             if produced == output.len() {
@@ -68,13 +68,13 @@ impl Rewrite for Unhex {
                 None if byte.is_ascii_whitespace() => {}
                 None => {
                     let what = format!("'{}' is no hexadecimal digit", byte.escape_ascii());
-                    return Err(Fault::new(what).after(consumed));
+                    return Err(TransformError::new(what).after(consumed));
                 }
             }
             consumed += 1;
         }
         if ends && self.first.is_some() {
-            return Err(Fault::new("the last digit has no partner").after(consumed));
+            return Err(TransformError::new("the last digit has no partner").after(consumed));
         }
         Ok(Step { consumed, produced, next: if ends { Next::Done } else { Next::More } })
     }

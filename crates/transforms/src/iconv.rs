@@ -5,7 +5,7 @@ mod double;
 mod table;
 mod unicode;
 
-use millstream_net::{Data, Entry, Fault, Next, Rewrite, Size, Stage, Step, words};
+use millstream_net::{Data, Entry, Next, Rewrite, Size, Stage, Step, TransformError, words};
 
 use charset::{Charset, Decoded};
 
@@ -73,7 +73,7 @@ impl Iconv {
 }
 
 impl Rewrite for Iconv {
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
         let (mut consumed, mut produced) = (0, 0);
         while consumed < input.len() && output.len() - produced >= 2 * CHARACTER_MAX {
             if self.shares_ascii && self.begun.is_empty() {
@@ -95,7 +95,7 @@ impl Rewrite for Iconv {
                 Decoded::Begun => self.begun.extend_from_slice(&input[consumed..consumed + len]),
                 Decoded::Wrong => {
                     let what = format!("no {}: byte 0x{:02x}", self.from.name(), self.byte_at(input, consumed));
-                    return Err(Fault::new(what).at(at));
+                    return Err(TransformError::new(what).at(at));
                 }
             }
             consumed += len;
@@ -107,14 +107,14 @@ impl Rewrite for Iconv {
         if self.begun.is_empty() {
             return Ok(Step { consumed, produced, next: Next::Done });
         }
-        Err(Fault::new("the text ends within a character").at(self.offset - self.begun.len() as u64))
+        Err(TransformError::new("the text ends within a character").at(self.offset - self.begun.len() as u64))
     }
 }
 
 impl Iconv {
-    fn missing(&self, character: char) -> Fault {
+    fn missing(&self, character: char) -> TransformError {
         let (code, name) = (u32::from(character), self.to.name());
-        Fault::new(format!("{name} has no '{}' (U+{code:04X})", character.escape_debug()))
+        TransformError::new(format!("{name} has no '{}' (U+{code:04X})", character.escape_debug()))
     }
 
     /// The first byte of the character that is being read.

@@ -1,6 +1,6 @@
 //! Transforms that exchange single bytes by a table.
 
-use millstream_net::{Data, Entry, Fault, InPlace, Stage, State};
+use millstream_net::{Data, Entry, InPlace, Stage, State, TransformError};
 use millstream_sys::vector;
 
 use crate::arguments;
@@ -9,7 +9,7 @@ use crate::arguments;
 struct Formula<F>(F);
 
 impl<F: Fn(u8) -> u8 + Send> InPlace for Formula<F> {
-    fn apply(&mut self, _offset: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+    fn apply(&mut self, _offset: u64, bytes: &mut [u8]) -> Result<(), TransformError> {
         vector::each_byte(bytes, &self.0);
         Ok(())
     }
@@ -24,7 +24,7 @@ fn is_letter(first: u8, byte: u8) -> bool {
 struct Table([u8; 256]);
 
 impl InPlace for Table {
-    fn apply(&mut self, _offset: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+    fn apply(&mut self, _offset: u64, bytes: &mut [u8]) -> Result<(), TransformError> {
         bytes.iter_mut().for_each(|byte| *byte = self.0[usize::from(*byte)]);
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use millstream_net::{Fault, Next, Rewrite, Step};
+use millstream_net::{Next, Rewrite, Step, TransformError};
 
 use crate::pending::Pending;
 
@@ -37,12 +37,12 @@ impl Begun {
     ///
     /// # Errors
     /// The line is too long.
-    pub(crate) fn push(&mut self, more: &[u8]) -> Result<(), Fault> {
+    pub(crate) fn push(&mut self, more: &[u8]) -> Result<(), TransformError> {
         let len = self.bytes.len() + more.len();
         if len > self.most {
             let whose = if self.most == LINE_MAX { "" } else { "the " };
             let why = if self.most == LINE_MAX { "" } else { " that there is memory for" };
-            return Err(Fault::new(format!("a line is longer than {whose}{} bytes{why}", self.most)));
+            return Err(TransformError::new(format!("a line is longer than {whose}{} bytes{why}", self.most)));
         }
         if len > self.bytes.capacity() {
             let capacity = (2 * self.bytes.capacity()).clamp(len, self.most);
@@ -93,7 +93,7 @@ impl<C: Choice> Rewrite for Lines<C> {
         self.begun.may_keep(bytes);
     }
 
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
         let (mut consumed, mut produced) = (0, 0);
         loop {
             produced += self.pending.take(&mut output[produced..]);

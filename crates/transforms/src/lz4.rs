@@ -5,7 +5,7 @@ mod frame;
 use std::io::{self, BufRead, Write};
 
 use lz4_flex::frame::{BlockMode, BlockSize, FrameDecoder, FrameEncoder, FrameInfo};
-use millstream_net::{Data, Entry, Fault, Next, Rewrite, Size, Stage, Step};
+use millstream_net::{Data, Entry, Next, Rewrite, Size, Stage, Step, TransformError};
 
 use crate::arguments;
 use crate::pending::Pending;
@@ -40,17 +40,17 @@ struct Compress {
 }
 
 impl Compress {
-    fn end(&mut self) -> Result<(), Fault> {
+    fn end(&mut self) -> Result<(), TransformError> {
         self.has_ended = true;
         if self.is_empty {
             self.encoder.get_mut().end().extend_from_slice(&EMPTY);
         }
-        self.encoder.try_finish().map_err(|error| Fault::new(error.to_string()))
+        self.encoder.try_finish().map_err(|error| TransformError::new(error.to_string()))
     }
 }
 
 impl Rewrite for Compress {
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
         let (mut consumed, mut produced) = (0, self.encoder.get_mut().take(output));
         while self.encoder.get_ref().is_empty() && consumed < input.len() {
             let piece = &input[consumed..input.len().min(consumed + PIECE)];
@@ -92,7 +92,7 @@ struct Decompress {
 }
 
 impl Decompress {
-    fn decompress(&mut self) -> Result<(), Fault> {
+    fn decompress(&mut self) -> Result<(), TransformError> {
         self.gather.swap(self.decoder.get_mut().end());
         let block = self.decoder.fill_buf().map(<[u8]>::len);
         let block = block.map_err(|error| self.gather.fault(&format!("is corrupt: {}", in_words(&error))))?;
@@ -103,7 +103,7 @@ impl Decompress {
         Ok(())
     }
 
-    fn take(&mut self, output: &mut [u8]) -> Result<usize, Fault> {
+    fn take(&mut self, output: &mut [u8]) -> Result<usize, TransformError> {
         if self.ready == 0 {
             return Ok(0);
         }
@@ -135,7 +135,7 @@ fn in_words(error: &io::Error) -> String {
 }
 
 impl Rewrite for Decompress {
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
         let (mut consumed, mut produced) = (0, self.take(output)?);
         while self.ready == 0 && consumed < input.len() {
             let (count, gathered) = self.gather.take(&input[consumed..])?;

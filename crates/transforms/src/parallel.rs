@@ -18,7 +18,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use millstream_net::{Control, Data, Drain, Ending, Ends, Entry, Export, Fault, Feed, Stage, Started};
+use millstream_net::{Control, Data, Drain, Ending, Ends, Entry, Export, Feed, Stage, Started, TransformError};
 
 use crate::arguments;
 use crate::exec::{Exec, in_words};
@@ -105,13 +105,17 @@ impl Parallel {
 }
 
 impl Export for Parallel {
-    fn start(self: Box<Self>, _ends: &Ends) -> Result<Started, Fault> {
+    fn start(self: Box<Self>, _ends: &Ends) -> Result<Started, TransformError> {
         let Parallel { exec, copies, records, block } = *self;
         let start = Instant::now();
         let shared = Arc::new(Shared { exec, copies, block, start, state: Mutex::default(), changed: Condvar::new() });
         let feed = Cutter { records, pending: Vec::with_capacity(block), cut: 0, shared: Arc::clone(&shared) };
         let drain = Results { shared: Arc::clone(&shared) };
         Ok(Started { feeds: vec![Box::new(feed)], drains: vec![Box::new(drain)], control: shared })
+    }
+
+    fn limit(&mut self, timeout: Duration) {
+        self.exec.limit(timeout);
     }
 }
 
@@ -135,7 +139,7 @@ struct State {
     /// Nothing is wanted any more.
     is_stopped: bool,
     /// What has failed first.
-    fault: Option<Fault>,
+    fault: Option<TransformError>,
     /// How the command of that block ended.
     failed: Option<Ending>,
     /// That were started.
@@ -173,7 +177,7 @@ impl Shared {
     }
 
     /// Gives a block, which begins at `offset` of the stream, to a copy, when one is free. Returns whether more are wanted.
-    fn begin(self: &Arc<Shared>, block: Vec<u8>, offset: u64) -> Result<bool, Fault> {
+    fn begin(self: &Arc<Shared>, block: Vec<u8>, offset: u64) -> Result<bool, TransformError> {
         let mut state = self.state();
         while state.slots.len() >= self.copies && !state.is_stopped {
             state = self.wait(state);
@@ -185,7 +189,7 @@ impl Shared {
         // With the lock: the thread finds its slot.
         let shared = Arc::clone(self);
         let thread = thread::Builder::new().spawn(move || shared.work(number, &block, offset));
-        let thread = thread.map_err(|error| Fault::new(format!("cannot start a thread: {error}")))?;
+        let thread = thread.map_err(|error| TransformError::new(format!("cannot start a thread: {error}")))?;
         state.slots.push_back(Slot { result: Kept::default(), is_done: false, control: None, thread: Some(thread) });
         Ok(true)
     }
@@ -206,7 +210,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    fn run(&self, number: u64, block: &[u8]) -> Result<(), Fault> {
+    fn run(&self, number: u64, block: &[u8]) -> Result<(), TransformError> {
         let Started { mut feeds, mut drains, control } = Box::new(self.exec.clone()).start(&Ends::plain())?;
         let (Some(mut feed), Some(mut drain)) = (feeds.pop(), drains.pop()) else {
             unreachable!("a command has an input and an output")
@@ -233,14 +237,14 @@ impl Shared {
                 }
                 Err(error) => {
                     control.stop();
-                    Err(Fault::new(format!("cannot start a thread: {error}")))
+                    Err(TransformError::new(format!("cannot start a thread: {error}")))
                 }
             }
         })
     }
 
     /// Keeps what comes of a block until it is its turn.
-    fn drain(&self, number: u64, drain: &mut dyn Drain) -> Result<(), Fault> {
+    fn drain(&self, number: u64, drain: &mut dyn Drain) -> Result<(), TransformError> {
         let mut piece = vec![0; PIECE.min(self.block)];
         loop {
             let count = drain.drain(&mut piece)?;
@@ -294,7 +298,7 @@ fn joined(thread: JoinHandle<()>) {
 }
 
 /// A command need not read all of its block, as in a shell.
-fn feed_all(feed: &mut dyn Feed, mut bytes: &[u8]) -> Result<(), Fault> {
+fn feed_all(feed: &mut dyn Feed, mut bytes: &[u8]) -> Result<(), TransformError> {
     while !bytes.is_empty() {
         match feed.feed(bytes)? {
             0 => return Ok(()),
@@ -340,13 +344,13 @@ struct Cutter {
 
 impl Cutter {
     /// Gives the whole records that are there to a copy. Returns whether more are wanted.
-    fn cut(&mut self, ends: bool) -> Result<bool, Fault> {
+    fn cut(&mut self, ends: bool) -> Result<bool, TransformError> {
         let block = self.shared.block;
         let whole = self.records.whole(&self.pending, ends);
         let whole = whole.map_err(|fault| fault.counted_from(self.cut))?;
         if whole == 0 {
             let what = format!("a record is longer than {block} bytes; say block= and more than its size");
-            return Err(Fault::new(what).at(self.cut));
+            return Err(TransformError::new(what).at(self.cut));
         }
         let mut rest = Vec::with_capacity(block);
         rest.extend_from_slice(&self.pending[whole..]);
@@ -359,7 +363,7 @@ impl Cutter {
 }
 
 impl Feed for Cutter {
-    fn feed(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
+    fn feed(&mut self, bytes: &[u8]) -> Result<usize, TransformError> {
         if self.shared.state().is_stopped {
             return Ok(0);
         }
@@ -369,7 +373,7 @@ impl Feed for Cutter {
         Ok(if is_full && !self.cut(false)? { 0 } else { count })
     }
 
-    fn end(&mut self) -> Result<(), Fault> {
+    fn end(&mut self) -> Result<(), TransformError> {
         if !self.pending.is_empty() {
             self.cut(true)?;
         }
@@ -385,11 +389,11 @@ struct Results {
 }
 
 impl Results {
-    fn take(&self, output: &mut [u8]) -> Result<usize, Fault> {
+    fn take(&self, output: &mut [u8]) -> Result<usize, TransformError> {
         let mut state = self.shared.state();
         loop {
             if state.is_stopped {
-                return Err(state.fault.clone().unwrap_or_else(|| Fault::new("the commands were stopped")));
+                return Err(state.fault.clone().unwrap_or_else(|| TransformError::new("the commands were stopped")));
             }
             let has_ended = state.has_ended;
             match state.slots.front_mut() {
@@ -414,7 +418,7 @@ impl Results {
 }
 
 impl Drain for Results {
-    fn drain(&mut self, output: &mut [u8]) -> Result<usize, Fault> {
+    fn drain(&mut self, output: &mut [u8]) -> Result<usize, TransformError> {
         let taken = self.take(output);
         if !matches!(taken, Ok(count) if count > 0) {
             self.shared.end();

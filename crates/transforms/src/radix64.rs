@@ -2,7 +2,7 @@
 
 use base64::engine::general_purpose::STANDARD;
 use base64::{DecodeError, DecodeSliceError, Engine};
-use millstream_net::{Data, Entry, Fault, Next, Rewrite, Size, Stage, Step};
+use millstream_net::{Data, Entry, Next, Rewrite, Size, Stage, Step, TransformError};
 
 use crate::arguments;
 
@@ -61,7 +61,7 @@ impl Encode {
 }
 
 impl Rewrite for Encode {
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
         let (mut consumed, mut produced) = (0, self.pending.take(output));
         while self.pending.is_empty() && produced < output.len() && consumed < input.len() {
             let piece = &input[consumed..input.len().min(consumed + PIECE)];
@@ -121,7 +121,7 @@ struct Decode {
 }
 
 impl Rewrite for Decode {
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
         let (mut consumed, mut produced) = (0, 0);
         // What three quarters of the letters come to has to fit.
         while consumed < input.len() && output.len() - produced >= PIECE + 3 {
@@ -132,7 +132,7 @@ impl Rewrite for Decode {
             self.offset += piece.len() as u64;
         }
         if ends && consumed == input.len() && !self.letters.is_empty() {
-            return Err(Fault::new("the base64 text ends within a group of four letters").at(self.offset));
+            return Err(TransformError::new("the base64 text ends within a group of four letters").at(self.offset));
         }
         Ok(Step { consumed, produced, next: if ends && consumed == input.len() { Next::Done } else { Next::More } })
     }
@@ -144,15 +144,15 @@ fn is_letter(byte: &u8) -> bool {
 
 impl Decode {
     /// Decodes the groups that are complete now.
-    fn decode(&mut self, piece: &[u8], output: &mut [u8]) -> Result<usize, Fault> {
+    fn decode(&mut self, piece: &[u8], output: &mut [u8]) -> Result<usize, TransformError> {
         let whole = self.letters.len() / 4 * 4;
         let group = &self.letters[..whole];
         if whole > 0 && self.has_padding {
-            return Err(Fault::new("letters follow the padding of a base64 text").at(self.place_of(0, piece)));
+            return Err(TransformError::new("letters follow the padding of a base64 text").at(self.place_of(0, piece)));
         }
         let count = STANDARD.decode_slice(group, output).map_err(|error| {
             let (index, what) = what_is_wrong(group, &error);
-            Fault::new(format!("no base64: {what}")).at(self.place_of(index, piece))
+            TransformError::new(format!("no base64: {what}")).at(self.place_of(index, piece))
         })?;
         self.has_padding |= group.contains(&b'=');
         self.places = (whole..self.letters.len()).map(|index| self.place_of(index, piece)).collect();

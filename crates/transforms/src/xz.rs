@@ -1,7 +1,7 @@
 //! xz.
 
 use liblzma::stream::{Action, CONCATENATED, Check, Error, Status, Stream};
-use millstream_net::{Data, Entry, Fault, Next, Rewrite, Size, Stage, Step};
+use millstream_net::{Data, Entry, Next, Rewrite, Size, Stage, Step, TransformError};
 
 use crate::arguments;
 
@@ -41,14 +41,14 @@ pub(crate) static UNXZ: Entry = Entry {
 struct Xz(Stream);
 
 impl Rewrite for Xz {
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
         if input.is_empty() && !ends {
             return Ok(Step { consumed: 0, produced: 0, next: Next::More });
         }
         let (read, written) = (self.0.total_in(), self.0.total_out());
         let outcome = self.0.process(input, output, if ends { Action::Finish } else { Action::Run });
         let [consumed, produced] = [self.0.total_in() - read, self.0.total_out() - written].map(|count| count as usize);
-        let fault = |what: String| Err(Fault::new(what).after(consumed));
+        let fault = |what: String| Err(TransformError::new(what).after(consumed));
         match outcome {
             Ok(Status::StreamEnd) => Ok(Step { consumed, produced, next: Next::Done }),
             Ok(_) if consumed > 0 || produced > 0 => Ok(Step { consumed, produced, next: Next::More }),

@@ -3,7 +3,7 @@
 mod frames;
 mod seekable;
 
-use millstream_net::{Data, Entry, Fault, Next, Rewrite, Size, Stage, Step};
+use millstream_net::{Data, Entry, Next, Rewrite, Size, Stage, Step, TransformError};
 use zstd::stream::raw::{CParameter, Decoder, Encoder, InBuffer, Operation, OutBuffer};
 
 use crate::arguments;
@@ -67,7 +67,7 @@ impl Rewrite for InPieces {
         self.0.use_threads(most);
     }
 
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
         self.0.step(input, output, ends, |_| Ok(()))
     }
 }
@@ -107,7 +107,7 @@ impl Rewrite for Compress {
         use_threads(&mut self.0, most);
     }
 
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
         let (mut from, mut to) = (InBuffer::around(input), OutBuffer::around(output));
         if !input.is_empty() {
             self.0.run(&mut from, &mut to)?;
@@ -158,11 +158,12 @@ struct Decompress {
 
 impl Decompress {
     /// Reads from the start of `input`, at most to the end of a part. Returns how much was read and written.
-    fn read(&mut self, input: &[u8], output: &mut [u8]) -> Result<(usize, usize), Fault> {
+    fn read(&mut self, input: &[u8], output: &mut [u8]) -> Result<(usize, usize), TransformError> {
         let input = &input[..input.len().min(self.wanted)];
         let (mut from, mut to) = (InBuffer::around(input), OutBuffer::around(output));
         let wanted = self.decoder.run(&mut from, &mut to).map_err(|error| {
-            Fault::new(format!("the zstd stream is corrupt, in the part that begins here: {error}")).at(self.part)
+            TransformError::new(format!("the zstd stream is corrupt, in the part that begins here: {error}"))
+                .at(self.part)
         })?;
         let (consumed, produced) = (from.pos(), to.pos());
         self.offset += consumed as u64;
@@ -177,12 +178,12 @@ impl Decompress {
 }
 
 impl Rewrite for Decompress {
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
         let (mut consumed, mut produced) = (0, 0);
         loop {
             if consumed == input.len() && self.is_between {
                 return match (ends, self.frames) {
-                    (true, 0) => Err(Fault::new("the zstd stream is empty")),
+                    (true, 0) => Err(TransformError::new("the zstd stream is empty")),
                     _ => Ok(Step { consumed, produced, next: if ends { Next::Done } else { Next::More } }),
                 };
             }
@@ -193,7 +194,7 @@ impl Rewrite for Decompress {
             }
         }
         if ends && !self.is_between && consumed == input.len() && produced == 0 {
-            return Err(Fault::new("the zstd stream ends too early: the file is truncated").at(self.offset));
+            return Err(TransformError::new("the zstd stream ends too early: the file is truncated").at(self.offset));
         }
         Ok(Step { consumed, produced, next: Next::More })
     }

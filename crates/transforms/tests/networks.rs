@@ -290,7 +290,7 @@ fn copies_are_counted_and_stages_in_place_make_none() {
 fn the_plan_keeps_to_the_memory_and_the_threads() {
     let network = Network::from_line("upper | gzip | gunzip | lower | zstd").unwrap();
     let checked = check::check(&network, ALL).unwrap();
-    let plan = |memory, threads| Plan::of(&checked, &Options { memory, threads });
+    let plan = |memory, threads| Plan::of(&checked, &Options { memory, threads, timeout: None });
     let places = |threads| plan(64 << 20, threads).unwrap().places;
     use Place::{Fused, OwnThread, SameThread, Sink, Source};
     assert_eq!(places(1), [Source, Fused, SameThread, SameThread, Fused, SameThread, Sink]);
@@ -329,7 +329,7 @@ fn every_number_of_threads_and_any_memory_give_the_same_bytes() {
     let network = Network::from_line(line).unwrap();
     for threads in [1, 2, 3, 16] {
         for memory in [400_000, 64 << 20] {
-            let output = run::in_memory(&network, ALL, &input, &Options { memory, threads }).unwrap();
+            let output = run::in_memory(&network, ALL, &input, &Options { memory, threads, timeout: None }).unwrap();
             assert!(output == input, "{threads} threads, {memory} bytes");
         }
     }
@@ -394,7 +394,8 @@ fn nothing_is_made_when_something_cannot_be_opened() {
 fn tail_keeps_what_there_is_memory_for() {
     let tail = |amount: &str, memory: usize, input: &[u8]| {
         let network = Network::from_line(&format!("tail {amount}")).unwrap();
-        run::in_memory(&network, ALL, input, &Options { memory, threads: 1 }).map_err(|failure| failure.to_string())
+        run::in_memory(&network, ALL, input, &Options { memory, threads: 1, timeout: None })
+            .map_err(|failure| failure.to_string())
     };
     let line = vec![b'x'; 20 << 20];
     assert!(tail("-n 1", 64 << 20, &line).unwrap() == line);

@@ -1,8 +1,8 @@
 //! A program's own transforms beside those of millstream: everything that knows transforms by name knows them too.
 
 use millstream_net::{
-    Data, Fault, Network, Next, Options, Plan, Registry, Rewrite, Size, Stage, Step, Transform, check, doc, explain,
-    list, run,
+    Data, Network, Next, Options, Plan, Registry, Rewrite, Size, Stage, Step, Transform, TransformError, check, doc,
+    explain, list, run,
 };
 use millstream_transforms::ALL;
 
@@ -44,12 +44,12 @@ struct Thinning {
 }
 
 impl Rewrite for Thinning {
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
         let (mut consumed, mut produced) = (0, 0);
         while consumed < input.len() && produced < output.len() {
             if self.left == 0 {
                 if input[consumed] == b'!' {
-                    return Err(Fault::new("an exclamation mark").after(consumed));
+                    return Err(TransformError::new("an exclamation mark").after(consumed));
                 }
                 output[produced] = input[consumed];
                 produced += 1;
@@ -95,7 +95,7 @@ fn they_are_listed_and_described() {
     let list = list(&registry.catalogue());
     assert!(list.lines().count() == ALL.len() + 1 && list.ends_with("one byte of N\n"), "{list}");
     let page = doc(&registry.catalogue(), "every").unwrap();
-    assert_eq!(page, "every\n  one byte of N\n\nused as:  every N\ntakes:    bytes\ngives:    thinned\n");
+    assert_eq!(page, "every\n  one byte of N\n\nused as:  every N\ninput:    bytes\noutput:   thinned\n");
     let catalogue = registry.catalogue();
     let network = Network::from_line("every 2").unwrap();
     let checked = check::check(&network, &catalogue).unwrap();

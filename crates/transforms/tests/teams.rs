@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 use millstream_net::{
-    Data, Entry, Fault, InPlace, Network, Options, Plan, Stage, State, Transform, check, explain, run,
+    Data, Entry, InPlace, Network, Options, Plan, Stage, State, Transform, TransformError, check, explain, run,
 };
 use millstream_transforms::ALL;
 
@@ -40,9 +40,9 @@ fn content() -> Vec<u8> {
 struct Seven;
 
 impl InPlace for Seven {
-    fn apply(&mut self, _offset: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+    fn apply(&mut self, _offset: u64, bytes: &mut [u8]) -> Result<(), TransformError> {
         match bytes.iter().position(|&byte| byte == 7) {
-            Some(place) => Err(Fault::new("a seven").after(place)),
+            Some(place) => Err(TransformError::new("a seven").after(place)),
             None => Ok(()),
         }
     }
@@ -52,16 +52,16 @@ impl InPlace for Seven {
 struct Told;
 
 impl InPlace for Told {
-    fn apply(&mut self, _offset: u64, _bytes: &mut [u8]) -> Result<(), Fault> {
+    fn apply(&mut self, _offset: u64, _bytes: &mut [u8]) -> Result<(), TransformError> {
         Ok(())
     }
 
-    fn broken_off(&mut self) -> Result<(), Fault> {
-        Err(Fault::new("broken off"))
+    fn broken_off(&mut self) -> Result<(), TransformError> {
+        Err(TransformError::new("broken off"))
     }
 
-    fn finish(&mut self) -> Result<(), Fault> {
-        Err(Fault::new("finished"))
+    fn finish(&mut self) -> Result<(), TransformError> {
+        Err(TransformError::new("finished"))
     }
 }
 
@@ -72,7 +72,7 @@ static ARRIVALS: Mutex<u32> = Mutex::new(0);
 static ARRIVED: Condvar = Condvar::new();
 
 impl InPlace for Late {
-    fn apply(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+    fn apply(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), TransformError> {
         if offset == 0 {
             let mut arrivals = ARRIVALS.lock().unwrap();
             *arrivals += 1;
@@ -80,7 +80,7 @@ impl InPlace for Late {
             let minute = Duration::from_secs(60);
             let waited = ARRIVED.wait_timeout_while(arrivals, minute, |arrivals| *arrivals < 2).unwrap();
             if waited.1.timed_out() {
-                return Err(Fault::new("nobody did what was late"));
+                return Err(TransformError::new("nobody did what was late"));
             }
         }
         bytes.iter_mut().for_each(|byte| *byte = byte.wrapping_add(1));
@@ -103,7 +103,7 @@ fn catalogue() -> Vec<&'static dyn Transform> {
 
 /// Many small buffers on so many threads.
 fn options(threads: usize) -> Options {
-    Options { memory: 256 << 10, threads }
+    Options { memory: 256 << 10, threads, timeout: None }
 }
 
 fn run_line(line: &str, threads: usize) -> Result<(), String> {

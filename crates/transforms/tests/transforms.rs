@@ -129,7 +129,7 @@ fn uses(input: &[u8]) -> impl Iterator<Item = (String, String)> {
 /// One test, so that the files of two do not meet.
 #[test]
 fn a_stream_can_be_cut_anywhere_and_every_inverse_undoes() {
-    let small = Options { memory: 16 * 4096, threads: 1 };
+    let small = Options { memory: 16 * 4096, threads: 1, timeout: None };
     for sample in samples() {
         for (before, line) in uses(&sample) {
             let input = if before.is_empty() { sample.clone() } else { done(&before, &sample) };
@@ -428,7 +428,7 @@ fn a_line_may_be_as_long_as_there_is_memory_for() {
         let error = run(stage, &line_of((16 << 20) + 1), &Options::default()).unwrap_err();
         assert!(error.ends_with("a line is longer than 16777216 bytes"), "{error}");
         // Three buffers of 256 KiB, and half of the rest for a line.
-        let small = Options { memory: 2 << 20, threads: 1 };
+        let small = Options { memory: 2 << 20, threads: 1, timeout: None };
         let most = (1280 << 10) / 2;
         assert!(run(stage, &line_of(most), &small).unwrap() == line_of(most), "{stage}");
         let error = run(stage, &line_of(most + 1), &small).unwrap_err();

@@ -3,7 +3,7 @@
 #[path = "../src/millstream.rs"]
 mod millstream;
 
-use millstream::{Fault, Next, Rewrite, Step, rewrite};
+use millstream::{Next, Rewrite, Step, TransformError, rewrite};
 
 struct Hex;
 
@@ -15,7 +15,7 @@ impl Rewrite for Hex {
         }
     }
 
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
         let len = input.len().min(output.len() / 2);
         for (digits, &byte) in output.chunks_exact_mut(2).zip(&input[..len]) {
             let digit = |value: u8| b"0123456789abcdef"[usize::from(value)];

@@ -2,7 +2,7 @@
 
 mod millstream;
 
-use millstream::{Fault, InPlace, in_place};
+use millstream::{InPlace, TransformError, in_place};
 
 struct Increment {
     step: u8,
@@ -18,7 +18,7 @@ impl InPlace for Increment {
         Ok(Increment { step })
     }
 
-    fn apply(&mut self, _offset: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+    fn apply(&mut self, _offset: u64, bytes: &mut [u8]) -> Result<(), TransformError> {
         bytes.iter_mut().for_each(|byte| *byte = byte.wrapping_add(self.step));
         Ok(())
     }

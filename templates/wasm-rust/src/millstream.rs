@@ -15,7 +15,7 @@ pub trait InPlace: Sized {
     fn new(arguments: &[&str]) -> Result<Self, String>;
 
     /// Works on the next bytes of the stream; `offset` is the number of those before them.
-    fn apply(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), Fault>;
+    fn apply(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), TransformError>;
 
     /// The stream has ended.
     fn finish(&mut self) -> Result<(), String> {
@@ -31,7 +31,7 @@ pub trait Rewrite: Sized {
     /// Reads from the start of `input` and writes to the start of `output`, which has room for 4096 bytes or more. Must consume
     /// or produce something, unless it needs more input and there is none. `ends`: no input follows; it is then called until it
     /// says [`Next::Done`].
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault>;
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError>;
 }
 
 /// What one call of [`Rewrite::step`] did.
@@ -53,7 +53,7 @@ pub enum Next {
 }
 
 /// What is wrong with a byte of the input.
-pub struct Fault {
+pub struct TransformError {
     /// In a few words.
     pub what: String,
     /// Bytes of this piece before it.

@@ -95,6 +95,11 @@ impl Store {
     }
 }
 
+/// Writes a text of so many bytes to a file, the same on every machine.
+pub(crate) fn write_text(path: &Path, size: u64) -> io::Result<()> {
+    generate(text, path, size)
+}
+
 fn generate(generator: Generator, path: &Path, size: u64) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
     generator(&mut Random(1), &mut out, size)?;

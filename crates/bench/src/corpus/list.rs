@@ -1,7 +1,7 @@
 //! The list of pipelines: the program's own, or a user's in the same format. `pipelines.txt` says what that is.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::data;
 
@@ -121,15 +121,16 @@ impl Corpus {
                 data.extend(recipe.data.iter().map(String::as_str));
             }
         }
-        needs.into_iter().filter(|command| !is_installed(command)).map(str::to_owned).collect()
+        needs.into_iter().filter(|command| installed(command).is_none()).map(str::to_owned).collect()
     }
 }
 
-fn is_installed(command: &str) -> bool {
+/// Where a command is.
+pub(crate) fn installed(command: &str) -> Option<PathBuf> {
     use std::os::unix::fs::PermissionsExt;
     let is_program = |path: &Path| path.metadata().is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0);
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|directory| is_program(&directory.join(command)))
+    std::env::split_paths(&path).map(|directory| directory.join(command)).find(|path| is_program(path))
 }
 
 fn sections(text: &str) -> Result<Vec<Section>, String> {

@@ -168,7 +168,7 @@ fn gather(mut silent: Vec<Member>, limit: Duration) -> Result<Launch, String> {
     if !failures.is_empty() {
         return Err(failures.join("; "));
     }
-    let launch = launch.ok_or("nobody took a sample")?;
+    let launch = launch.ok_or("no process took a sample")?;
     Ok(Launch { telemetry, ..launch })
 }
 
@@ -196,7 +196,7 @@ mod tests {
         let seen = run(&posts(), |index| Ok((index == 1).then(|| Launch::of(4.5)))).unwrap();
         assert_eq!((seen.samples, seen.telemetry.cpus.len()), (vec![4.5], 2));
         assert_ne!(seen.telemetry.pids[0], seen.telemetry.pids[1]);
-        assert_eq!(run(&posts(), |_| Ok(None)).unwrap_err(), "nobody took a sample");
+        assert_eq!(run(&posts(), |_| Ok(None)).unwrap_err(), "no process took a sample");
     }
 
     #[test]

@@ -26,7 +26,7 @@ use crate::transport::{Transport, kernel_pipe, millstream};
 
 mod network;
 mod pipeline;
-mod sum;
+pub(super) mod sum;
 
 /// The name in options and results.
 pub const NAME: &str = "increment";
@@ -181,7 +181,7 @@ impl Expected {
 
 /// Adds one to each byte: with the loop of the transform, so that none is faster.
 #[inline]
-fn add_one(bytes: &mut [u8]) {
+pub(super) fn add_one(bytes: &mut [u8]) {
     vector::each_byte(bytes, |byte| byte.wrapping_add(1));
 }
 

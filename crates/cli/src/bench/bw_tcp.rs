@@ -22,7 +22,7 @@ Between two hosts, of which the client measures:
   millstream bench bw_tcp --server --listen 0.0.0.0:7777
   millstream bench bw_tcp --connect bigbox:7777 --transfer 64k
 
-The server sends to whoever connects, until it is interrupted: for a network that you trust.
+The server sends to any client until it is interrupted: use it in a network that you trust.
 
 Exit status: 0, 2 for wrong use, an address that cannot be used or a server that cannot be reached,
 3 if a cell failed its checks and shows no number.";

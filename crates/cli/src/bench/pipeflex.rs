@@ -26,7 +26,7 @@ Examples:
   millstream bench pipeflex -c 8 -x 200 -y 50 -w 4k -r 4k,64k
 
 Workloads: study is -c 2 -x 500 -y 0 -w 512 with -r 2k to 128k; grep, cat-wc, cat-sort and
-gunzip-tar compute, read and write as the stages of those pipelines do. With no-compute nobody
+gunzip-tar compute, read and write as the stages of those pipelines do. With no-compute no process
 computes.
 
 Exit status: 0, 2 for wrong use, 3 if a cell failed its checks and shows no number.";

@@ -19,11 +19,11 @@ pub(super) enum Edit<'a> {
 /// What is written lies here until it is whole; one at a time, by the lock of the directory.
 pub(crate) const UNFINISHED: &str = ".millstream.conf.new";
 
-/// For how long others who change the file are waited for, of whom each takes milliseconds, and between two looks.
+/// How long to wait for other processes that change the file, each for milliseconds; and the time between two attempts.
 const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Changes the file, which is there afterwards as it was or as it should be. Others who do the same wait.
+/// Changes the file: afterwards it is as it was or as it should be. Other processes that change it wait.
 ///
 /// # Errors
 /// A sentence.
@@ -48,7 +48,8 @@ pub(super) fn apply(path: &Path, edits: &[Edit<'_>]) -> Result<(), String> {
     replace(path, directory, &after).and_then(|()| lock.sync_all()).map_err(cannot)
 }
 
-/// For others who change the file at this moment. Who may look into a directory may lock it, and need not give it back.
+/// Waits for processes that change the file at this moment. Any process that can list a directory can lock it, and may keep
+/// the lock.
 fn wait_for(lock: &File, directory: &Path, patience: Duration) -> Result<(), String> {
     let began = Instant::now();
     loop {
@@ -68,7 +69,7 @@ fn wait_for(lock: &File, directory: &Path, patience: Duration) -> Result<(), Str
 
 fn replace(path: &Path, directory: &Path, text: &str) -> io::Result<()> {
     let unfinished = directory.join(UNFINISHED);
-    // Of one who was killed: the lock is ours.
+    // Left by a process that was killed: the lock is ours.
     match fs::remove_file(&unfinished) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn who_keeps_the_directory_locked_is_not_waited_for_for_ever() {
+    fn lock_that_is_never_released_is_an_error() {
         let directory = std::env::temp_dir();
         let (theirs, ours) = (File::open(&directory).unwrap(), File::open(&directory).unwrap());
         theirs.lock_shared().unwrap();

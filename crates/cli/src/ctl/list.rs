@@ -1,14 +1,14 @@
 //! Settings for people and for programs.
 
 use comfy_table::{CellAlignment, Table, presets};
-use millstream_pipe::settings::{self, Complaint, Entry, Kind, Name, Report, Source};
+use millstream_pipe::settings::{self, Entry, Kind, Name, Report, SettingError, Source};
 use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::terminal;
 
 /// The settings in `names`, or all, and what is wrong with what they come from.
-pub(super) fn render(report: &Report, names: &[Name], json: bool) -> Result<(String, Vec<Complaint>), Failure> {
+pub(super) fn render(report: &Report, names: &[Name], json: bool) -> Result<(String, Vec<SettingError>), Failure> {
     let is_meant = |name: &Name| names.is_empty() || names.contains(name);
     let entries: Vec<_> = report.entries.iter().filter(|entry| is_meant(&entry.name)).collect();
     let text = match (json, names) {
@@ -16,7 +16,7 @@ pub(super) fn render(report: &Report, names: &[Name], json: bool) -> Result<(Str
         (false, []) => table(&entries),
         (false, _) => entries.into_iter().map(at_length).collect(),
     };
-    Ok((text, report.complaints.clone()))
+    Ok((text, report.errors.clone()))
 }
 
 fn table(entries: &[&Entry]) -> String {
@@ -121,7 +121,7 @@ struct Said {
 
 impl Settings {
     fn of(report: &Report, entries: &[&Entry]) -> Settings {
-        let complaints = report.complaints.iter();
+        let complaints = report.errors.iter();
         Settings {
             schema: "millstream ctl 1",
             system_file: settings::system_file().display().to_string(),

@@ -23,7 +23,7 @@ pub(super) struct Options {
     #[arg(long, requires = "command")]
     write: bool,
 
-    /// Do not wait for the other side, and fail if CMD is to write and nobody reads
+    /// Do not wait for the other side; fail if CMD is to write and the FIFO has no reader
     #[arg(long)]
     nonblock: bool,
 

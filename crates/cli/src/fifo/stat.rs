@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::cannot;
 use crate::failure::{self, Failure};
 
-/// What the file system knows of a FIFO. Who has it open only the kernel knows, and it does not say.
+/// What the file system knows of a FIFO. Which processes have it open only the kernel knows, and it does not say.
 #[derive(Serialize)]
 struct Status {
     path: String,

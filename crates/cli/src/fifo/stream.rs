@@ -29,7 +29,7 @@ pub(super) struct ReadOptions {
     #[arg(long, conflicts_with = "follow")]
     nonblock: bool,
 
-    /// Read through the kernel alone, and ahead of nobody: without it up to a FIFO full may come through shared memory
+    /// Read through the kernel alone, and never ahead: without it up to a FIFO full may come through shared memory
     /// and be in this program's hands before it is read, where writers of millstream are
     #[arg(long)]
     no_ring: bool,
@@ -75,7 +75,7 @@ pub(super) fn read(options: &ReadOptions) -> Result<ExitCode, Failure> {
     loop {
         let count = reader.read(&mut piece).map_err(|error| cannot("read", &options.path, &error))?;
         let written = output.write_all(&piece[..count]);
-        // Who reads from us may have had enough, which is no failure.
+        // The reader of our output may have had enough, which is no failure.
         let is_refused = written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
         if count == 0 || is_refused {
             report(options.stats, &options.path, "read", reader.statistics());
@@ -102,7 +102,7 @@ pub(super) fn write(options: &WriteOptions) -> Result<ExitCode, Failure> {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 let bytes = writer.statistics().bytes;
                 let path = options.path.display();
-                return Err(Failure::own(format!("nobody reads '{path}' any longer; {bytes} bytes were written")));
+                return Err(Failure::own(format!("'{path}' has no reader any longer; {bytes} bytes were written")));
             }
             outcome => outcome.map_err(|error| cannot("write", &options.path, &error))?,
         }

@@ -3,9 +3,9 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use millstream_net::{Ending, Failure, Outcome, StageCount};
+use millstream_net::{Ending, NetworkError, Outcome, StageCount};
 
-/// Nobody reads faster.
+/// People do not read faster.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// A line on stderr that grows old; on something that is no terminal, a line for each tenth second.
@@ -129,7 +129,7 @@ fn total(outcome: &Outcome, command: &StageCount) -> [u64; 2] {
 }
 
 /// One object.
-pub(super) fn json(outcome: &Outcome, failure: Option<&Failure>) -> serde_json::Value {
+pub(super) fn json(outcome: &Outcome, failure: Option<&NetworkError>) -> serde_json::Value {
     let stages = outcome.stages.iter().map(|stage| {
         serde_json::json!({ "name": stage.name, "stage": stage.work, "bytes_in": stage.bytes_in, "bytes_out": stage.bytes_out,
                             "bytes_copied": stage.bytes_copied, "bytes_in_memory": stage.bytes_in_memory,

@@ -73,7 +73,7 @@ impl Pipes {
             pipe.holders.iter().any(|&process| is_meant(process)) || pipe.ends.iter().any(|end| is_meant(end.process))
         });
         let earlier = |pipe: &LivePipe| before.pipes.iter().find(|earlier| earlier.memory == pipe.memory);
-        let unclear = now.unclear.iter().filter(|unclear| is_meant(unclear.process));
+        let unclear = now.errors.iter().filter(|unclear| is_meant(unclear.process));
         Pipes {
             schema: "millstream ps 1",
             pipes: meant.map(|pipe| Pipe::of(pipe, earlier(pipe))).collect(),
@@ -150,7 +150,7 @@ impl Pipes {
                     .map_or("-".into(), |waiting| format!("{:.0} %", 100.0 * waiting as f64 / pipe.capacity as f64)),
                 bytes::show(pipe.written),
                 pipe.bytes_per_second.map_or("-".into(), |rate| bytes::show(rate as u64)),
-                pipe.sleepers(),
+                pipe.waiters(),
                 (u64::from(pipe.reader_wakes) + u64::from(pipe.writer_wakes)).to_string(),
                 pipe.ends_called("write"),
                 pipe.ends_called("read"),
@@ -206,7 +206,7 @@ impl Pipe {
         beside.into_iter().filter(|(is_so, _)| *is_so).fold(self.path.to_owned(), |way, (_, name)| way + name)
     }
 
-    fn sleepers(&self) -> String {
+    fn waiters(&self) -> String {
         match (self.readers_asleep, self.writers_asleep) {
             (0, 0) if self.watched => "watched".into(),
             (0, 0) => "-".into(),
@@ -240,7 +240,7 @@ impl End {
             },
             pid: end.process,
             fd: end.descriptor,
-            // Anybody can put into his name what a terminal obeys.
+            // A user can put into a name what a terminal obeys.
             command: end.command.escape_default().to_string(),
             uid: end.user,
         }
@@ -248,7 +248,7 @@ impl End {
 }
 
 impl Unclear {
-    fn of(unclear: &live::Unclear) -> Unclear {
+    fn of(unclear: &live::SegmentError) -> Unclear {
         Unclear { pid: unclear.process, fd: unclear.descriptor, why: unclear.why.clone() }
     }
 }

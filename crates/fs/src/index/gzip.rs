@@ -11,7 +11,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use millstream_net::{Failure, Fault};
+use millstream_net::{NetworkError, TransformError};
 
 use super::inflate::{At, Inflate};
 
@@ -118,7 +118,7 @@ struct Body {
 
 impl Gunzip {
     /// Begins at the last checkpoint that is not behind `plain`.
-    pub(crate) fn new(file: Arc<File>, checkpoints: &Checkpoints, plain: u64) -> Result<Gunzip, Failure> {
+    pub(crate) fn new(file: Arc<File>, checkpoints: &Checkpoints, plain: u64) -> Result<Gunzip, NetworkError> {
         let mut gunzip = Gunzip {
             input: Bytes::new(file, 0),
             state: State::Between,
@@ -137,7 +137,7 @@ impl Gunzip {
         self.plain
     }
 
-    fn resume(&mut self, checkpoint: &Checkpoint) -> Result<(), Failure> {
+    fn resume(&mut self, checkpoint: &Checkpoint) -> Result<(), NetworkError> {
         let Checkpoint { plain, source, bits, window, sum, len, members } = checkpoint;
         let before = if *bits > 0 { 1 } else { 0 };
         self.input.seek(source - before);
@@ -150,7 +150,7 @@ impl Gunzip {
     }
 
     /// Reads some bytes to the start of `out`. Returns 0 at the end.
-    pub(crate) fn read(&mut self, out: &mut [u8]) -> Result<usize, Failure> {
+    pub(crate) fn read(&mut self, out: &mut [u8]) -> Result<usize, NetworkError> {
         loop {
             match &mut self.state {
                 State::Ended => return Ok(0),
@@ -196,7 +196,7 @@ impl Gunzip {
     }
 
     /// Reads a header, or finds that there is none.
-    fn begin_member(&mut self) -> Result<(), Failure> {
+    fn begin_member(&mut self) -> Result<(), NetworkError> {
         let mut first = self.input.next()?;
         while self.members > 0 && first == Some(0) {
             first = self.input.next()?;
@@ -237,7 +237,7 @@ impl Gunzip {
     }
 
     /// Compares the trailer with what was decompressed.
-    fn end_member(&mut self) -> Result<(), Failure> {
+    fn end_member(&mut self) -> Result<(), NetworkError> {
         let mut trailer = [0; 8];
         for byte in &mut trailer {
             *byte = self.needed()?;
@@ -251,12 +251,12 @@ impl Gunzip {
         Ok(())
     }
 
-    fn needed(&mut self) -> Result<u8, Failure> {
+    fn needed(&mut self) -> Result<u8, NetworkError> {
         self.input.next()?.ok_or_else(|| self.fault("the gzip stream ends too early: the file is truncated"))
     }
 
-    fn fault(&self, what: impl Into<String>) -> Failure {
-        Failure::Stage { stage: "gunzip".into(), offset: self.input.position(), fault: Fault::new(what) }
+    fn fault(&self, what: impl Into<String>) -> NetworkError {
+        NetworkError::Stage { stage: "gunzip".into(), offset: self.input.position(), fault: TransformError::new(what) }
     }
 }
 
@@ -301,7 +301,7 @@ impl Bytes {
         self.start += bytes;
     }
 
-    fn refill(&mut self) -> Result<(), Failure> {
+    fn refill(&mut self) -> Result<(), NetworkError> {
         loop {
             match self.file.read_at(&mut self.buffer, self.behind) {
                 Ok(count) => {
@@ -311,13 +311,13 @@ impl Bytes {
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    return Err(Failure::Source { name: "the source".into(), offset: self.behind, error });
+                    return Err(NetworkError::Source { name: "the source".into(), offset: self.behind, error });
                 }
             }
         }
     }
 
-    fn next(&mut self) -> Result<Option<u8>, Failure> {
+    fn next(&mut self) -> Result<Option<u8>, NetworkError> {
         if self.is_empty() {
             self.refill()?;
         }

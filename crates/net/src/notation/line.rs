@@ -1,19 +1,19 @@
 //! A network as one line: `read FILE | transform ... | write FILE`.
 
-use super::{BadNotation, NODES_MAX, words};
+use super::{NODES_MAX, NotationError, words};
 use crate::graph::{Network, Node, Target, Work};
 
-pub(super) fn parse(text: &str) -> Result<Network, BadNotation> {
-    let stages = words::stages(text).map_err(BadNotation)?;
+pub(super) fn parse(text: &str) -> Result<Network, NotationError> {
+    let stages = words::stages(text).map_err(NotationError::line)?;
     let count = stages.len();
     if count > NODES_MAX {
-        return Err(BadNotation(format!("a line has at most {NODES_MAX} stages, not {count}")));
+        return Err(NotationError::line(format!("a line has at most {NODES_MAX} stages, not {count}")));
     }
     // A line without a word is the identity.
     let is_blank = count == 1 && stages[0].is_empty();
     let mut works = Vec::new();
     for (place, words) in stages.into_iter().enumerate().filter(|_| !is_blank) {
-        let at = |what: String| BadNotation(format!("{what}, at stage {} of the line", place + 1));
+        let at = |what: String| NotationError::line(format!("{what}, at stage {} of the line", place + 1));
         let work = Work::from_words(words).map_err(at)?;
         let is_misplaced = match work {
             Work::Read(_) => place != 0,

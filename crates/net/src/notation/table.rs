@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use toml::{Table, Value};
 
-use super::{BadNotation, NODES_MAX, names, words};
+use super::{NODES_MAX, NotationError, names, words};
 use crate::graph::{Case, Network, Node, Target, Work};
 
 /// A node as the file has it: names instead of places.
@@ -25,36 +25,35 @@ fn end_name(command: &str, end: &str) -> String {
     format!("{command}.{end}")
 }
 
-pub(super) fn parse(text: &str) -> Result<Network, BadNotation> {
+pub(super) fn parse(text: &str) -> Result<Network, NotationError> {
     let mut file: Table = text.parse().map_err(|error: toml::de::Error| {
         let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-        BadNotation(format!("line {line}: {}", error.message().replace('\n', " ")))
+        NotationError::toml(format!("line {line}: {}", error.message().replace('\n', " ")))
     })?;
     let nodes = match file.remove("nodes") {
         Some(Value::Table(nodes)) if !nodes.is_empty() => nodes,
-        _ => return Err(BadNotation("a network needs a table [nodes.NAME] for each of its nodes".into())),
+        _ => return Err(NotationError::toml("a network needs a table [nodes.NAME] for each of its nodes".into())),
     };
     let tests = match file.remove("test") {
         None => Vec::new(),
         Some(Value::Array(tests)) => tests,
-        Some(_) => return Err(BadNotation("tests are written as [[test]]".into())),
+        Some(_) => return Err(NotationError::toml("tests are written as [[test]]".into())),
     };
     if let Some(key) = file.keys().next() {
-        return Err(BadNotation(format!("'{key}' means nothing here; a file has [nodes.NAME] and [[test]]")));
+        return Err(NotationError::toml(format!("'{key}' means nothing here; a file has [nodes.NAME] and [[test]]")));
     }
     let mut drafts = Vec::new();
     for (name, node) in nodes {
-        drafts.extend(node_of(&name, node).map_err(|what| BadNotation(format!("node '{name}': {what}")))?);
+        drafts.extend(node_of(&name, node).map_err(|what| NotationError::toml(format!("node '{name}': {what}")))?);
     }
     let count = drafts.iter().map(|draft| 1 + draft.inputs.len() + draft.outputs.len()).sum::<usize>();
     if count > NODES_MAX {
-        return Err(BadNotation(format!("a network has at most {NODES_MAX} nodes, not {count}")));
+        return Err(NotationError::toml(format!("a network has at most {NODES_MAX} nodes, not {count}")));
     }
     let nodes = in_order(drafts)?;
-    let tests = tests
-        .into_iter()
-        .enumerate()
-        .map(|(place, test)| case_of(test, &nodes).map_err(|what| BadNotation(format!("test {}: {what}", place + 1))));
+    let tests = tests.into_iter().enumerate().map(|(place, test)| {
+        case_of(test, &nodes).map_err(|what| NotationError::toml(format!("test {}: {what}", place + 1)))
+    });
     let tests = tests.collect::<Result<_, _>>()?;
     Ok(Network { nodes, tests })
 }
@@ -162,7 +161,7 @@ fn text_of(key: &str, value: Value) -> Result<String, String> {
 
 /// Each node after all that feed it (Kahn 1962), otherwise in the order of the file. The inputs of a command stand directly before
 /// it, and its outputs directly behind it.
-fn in_order(mut drafts: Vec<Draft>) -> Result<Vec<Node>, BadNotation> {
+fn in_order(mut drafts: Vec<Draft>) -> Result<Vec<Node>, NotationError> {
     check_names(&drafts)?;
     let mut nodes: Vec<Node> = Vec::new();
     while !drafts.is_empty() {
@@ -175,7 +174,7 @@ fn in_order(mut drafts: Vec<Draft>) -> Result<Vec<Node>, BadNotation> {
         });
         let Some((place, from, inputs)) = ready else {
             let names: Vec<&str> = drafts.iter().map(|draft| draft.name.as_str()).collect();
-            return Err(BadNotation(format!("these nodes go round in a circle: {}", names.join(", "))));
+            return Err(NotationError::toml(format!("these nodes go round in a circle: {}", names.join(", "))));
         };
         let draft = drafts.remove(place);
         let command = nodes.len() + inputs.len();
@@ -195,7 +194,7 @@ fn in_order(mut drafts: Vec<Draft>) -> Result<Vec<Node>, BadNotation> {
 }
 
 /// No two nodes have one name, and each comes from nodes that are there.
-fn check_names(drafts: &[Draft]) -> Result<(), BadNotation> {
+fn check_names(drafts: &[Draft]) -> Result<(), NotationError> {
     // Each name, and whether bytes come from it.
     let mut known: Vec<(String, bool)> = Vec::new();
     for draft in drafts {
@@ -203,7 +202,7 @@ fn check_names(drafts: &[Draft]) -> Result<(), BadNotation> {
         let outputs = draft.outputs.iter().map(|name| (end_name(&draft.name, name), true));
         for (name, is_from) in [(draft.name.clone(), true)].into_iter().chain(inputs).chain(outputs) {
             if known.iter().any(|(other, _)| *other == name) {
-                return Err(BadNotation(format!("two nodes are called '{name}'")));
+                return Err(NotationError::toml(format!("two nodes are called '{name}'")));
             }
             known.push((name, is_from));
         }
@@ -217,7 +216,7 @@ fn check_names(drafts: &[Draft]) -> Result<(), BadNotation> {
                 None => "",
             };
             let node = &draft.name;
-            return Err(BadNotation(match what {
+            return Err(NotationError::toml(match what {
                 "" => format!("node '{node}': there is no node '{from}' that it could come from"),
                 _ => format!("node '{node}': '{from}' {what}"),
             }));

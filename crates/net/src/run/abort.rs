@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::bell::Rope;
-use crate::failure::Failure;
+use crate::error::NetworkError;
 
 type Stop = Arc<dyn Fn() + Send + Sync>;
 
@@ -23,7 +23,7 @@ struct State {
 #[derive(Default)]
 struct Known {
     /// What failed first. All that fails afterwards may be a consequence.
-    first: Option<Failure>,
+    first: Option<NetworkError>,
     /// What else ends then: all that works outside of this program, and all waiting for a turn.
     stops: Vec<Stop>,
 }
@@ -43,7 +43,7 @@ impl Abort {
     }
 
     /// The network has failed. Only the first failure counts; a copy of this one is handed back.
-    pub(super) fn fail(&self, failure: Failure) -> Failure {
+    pub(super) fn fail(&self, failure: NetworkError) -> NetworkError {
         let copy = failure.copy();
         let mut known = self.known();
         known.first.get_or_insert(failure);
@@ -63,7 +63,7 @@ impl Abort {
     }
 
     /// What has failed first, or this if nothing has.
-    pub(super) fn first(&self, failure: Failure) -> Failure {
+    pub(super) fn first(&self, failure: NetworkError) -> NetworkError {
         self.outcome().err().unwrap_or(failure)
     }
 
@@ -72,7 +72,7 @@ impl Abort {
     }
 
     /// What has failed first, if anything has.
-    pub(super) fn outcome(&self) -> Result<(), Failure> {
+    pub(super) fn outcome(&self) -> Result<(), NetworkError> {
         self.known().first.as_ref().map_or(Ok(()), |failure| Err(failure.copy()))
     }
 

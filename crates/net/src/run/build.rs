@@ -13,7 +13,7 @@ use super::{Ends, Push, join, relay, split};
 use crate::catalogue::Catalogue;
 use crate::check::{Checked, build};
 use crate::chunk::Chunk;
-use crate::failure::Failure;
+use crate::error::NetworkError;
 use crate::graph::{Target, Work};
 use crate::plan::{self, Place, Plan, RELAYED};
 use crate::transform::{Kind, Stage};
@@ -43,7 +43,7 @@ impl Builder<'_> {
         source: usize,
         is_shareable: bool,
         checked: &mut Checked<'_>,
-    ) -> Result<First, Failure> {
+    ) -> Result<First, NetworkError> {
         let plan = self.plan;
         let team = plan.teams.iter().find(|team| team.source == source && team.threads > 1 && is_shareable);
         let Some(team) = team else { return Ok((Vec::new(), self.below(source, checked)?)) };
@@ -53,10 +53,10 @@ impl Builder<'_> {
     }
 
     /// Stages made anew, for one of several threads.
-    fn another(&self, stages: &[usize], checked: &Checked<'_>) -> Result<Group, Failure> {
+    fn another(&self, stages: &[usize], checked: &Checked<'_>) -> Result<Group, NetworkError> {
         let member = |&place: &usize| {
             let Work::Transform(call) = &checked.network.nodes[place].work else {
-                unreachable!("only transforms are in teams")
+                unreachable!("only transforms are done by several threads")
             };
             let (_, stage) = build(call, self.catalogue)?;
             Ok(self.member(place, stage, checked, None))
@@ -71,7 +71,7 @@ impl Builder<'_> {
     }
 
     /// A stage in place, with those behind it that do not care either how the stream is cut.
-    fn fused(&mut self, place: usize, checked: &mut Checked<'_>) -> Result<Box<dyn Push>, Failure> {
+    fn fused(&mut self, place: usize, checked: &mut Checked<'_>) -> Result<Box<dyn Push>, NetworkError> {
         let mut places = vec![place];
         if plan::is_independent(checked, place) {
             places.extend(plan::independent_after(checked, place));
@@ -87,14 +87,14 @@ impl Builder<'_> {
     }
 
     /// The file that a stage writes beside the stream.
-    fn beside(&self, stage: &Stage) -> Result<Option<Sink>, Failure> {
+    fn beside(&self, stage: &Stage) -> Result<Option<Sink>, NetworkError> {
         let path = stage.beside.clone().filter(|_| !self.ends.is_test);
         let open = |path| Sink::open(&Target::File(path), self.plan.buffer_bytes, self.files, false, Arc::default());
         path.map(open).transpose()
     }
 
     /// Everything that a node feeds.
-    fn below(&mut self, place: usize, checked: &mut Checked<'_>) -> Result<Box<dyn Push>, Failure> {
+    fn below(&mut self, place: usize, checked: &mut Checked<'_>) -> Result<Box<dyn Push>, NetworkError> {
         let fed: Vec<usize> = checked.network.fed_by(place).collect();
         let mut branches = fed.into_iter().map(|node| self.at(node, place, checked)).collect::<Result<Vec<_>, _>>()?;
         match branches.len() {
@@ -104,7 +104,7 @@ impl Builder<'_> {
     }
 
     /// A node and everything below it, for one of those that feed it.
-    fn at(&mut self, place: usize, from: usize, checked: &mut Checked<'_>) -> Result<Box<dyn Push>, Failure> {
+    fn at(&mut self, place: usize, from: usize, checked: &mut Checked<'_>) -> Result<Box<dyn Push>, NetworkError> {
         let node = &checked.network.nodes[place];
         if node.from.len() == 1 {
             return self.alone(place, checked);
@@ -120,7 +120,7 @@ impl Builder<'_> {
         Ok(Box::new(input))
     }
 
-    fn alone(&mut self, place: usize, checked: &mut Checked<'_>) -> Result<Box<dyn Push>, Failure> {
+    fn alone(&mut self, place: usize, checked: &mut Checked<'_>) -> Result<Box<dyn Push>, NetworkError> {
         let (node, counter) = (&checked.network.nodes[place], Arc::clone(&self.counters[place]));
         if let Work::Write(target) = &node.work {
             let sink = match self.ends.outputs.iter().find(|(name, _)| *name == node.name) {
@@ -161,7 +161,7 @@ impl Builder<'_> {
     }
 
     /// An input of what works outside, which is started with its first one.
-    fn input(&mut self, place: usize, checked: &mut Checked<'_>) -> Result<Box<dyn Push>, Failure> {
+    fn input(&mut self, place: usize, checked: &mut Checked<'_>) -> Result<Box<dyn Push>, NetworkError> {
         let command = match &checked.network.nodes[place].work {
             Work::Inlet { command, .. } => *command,
             _ => place,
@@ -180,7 +180,7 @@ impl Builder<'_> {
     }
 
     /// Starts what works outside, when everything below it is there.
-    fn start(&mut self, command: usize, checked: &mut Checked<'_>) -> Result<(), Failure> {
+    fn start(&mut self, command: usize, checked: &mut Checked<'_>) -> Result<(), NetworkError> {
         let network = checked.network;
         let (node, ends) = (&network.nodes[command], network.ends(command));
         let Kind::Exported(transform) = taken(checked, command).kind else {

@@ -10,8 +10,8 @@ use super::abort::Abort;
 use super::count::Counter;
 use super::{Flow, Push};
 use crate::chunk::Chunk;
+use crate::error::{NetworkError, TransformError};
 use crate::exported::{Control, Drain, Ends, Export, Feed, Started};
-use crate::failure::{Failure, Fault};
 
 /// One input.
 pub(super) struct Elsewhere {
@@ -49,17 +49,17 @@ struct Shared {
     /// The network has failed: nothing below may be finished.
     is_broken_off: AtomicBool,
     /// Taken by the input that is over last.
-    drains: Mutex<Vec<JoinHandle<Result<(), Failure>>>>,
+    drains: Mutex<Vec<JoinHandle<Result<(), NetworkError>>>>,
 }
 
 impl Shared {
-    fn failure(&self, fault: Fault) -> Failure {
+    fn failure(&self, fault: TransformError) -> NetworkError {
         let fed = self.counters.iter().map(|counter| counter.bytes_in()).sum();
-        Failure::Stage { stage: self.around.text.clone(), offset: fault.offset(fed), fault }
+        NetworkError::Stage { stage: self.around.text.clone(), offset: fault.offset(fed), fault }
     }
 
     /// What became of the work, which is over or about to be.
-    fn outcome(&self) -> Result<(), Failure> {
+    fn outcome(&self) -> Result<(), NetworkError> {
         let drains = std::mem::take(&mut *self.drains.lock().unwrap_or_else(PoisonError::into_inner));
         let mut outcome = Ok(());
         for drain in drains {
@@ -76,10 +76,10 @@ pub(super) fn start(
     counters: Vec<Arc<Counter>>,
     below: Vec<Below>,
     around: Around,
-) -> Result<Vec<Elsewhere>, Failure> {
+) -> Result<Vec<Elsewhere>, NetworkError> {
     let started = transform.start(ends);
     let Started { feeds, drains, control } = started.map_err(|fault| {
-        let failure = Failure::Stage { stage: around.text.clone(), offset: 0, fault };
+        let failure = NetworkError::Stage { stage: around.text.clone(), offset: 0, fault };
         around.abort.fail(failure)
     })?;
     let stopped = Arc::clone(&control);
@@ -108,7 +108,8 @@ pub(super) fn start(
             outcome
         });
         // Without the thread, what was started is stopped as the inputs go out of scope.
-        let thread = thread.map_err(|error| Failure::Unfit(format!("cannot start a thread: {error}; allow fewer")))?;
+        let thread =
+            thread.map_err(|error| NetworkError::Invalid(format!("cannot start a thread: {error}; allow fewer")))?;
         shared.drains.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
     }
     Ok(inputs)
@@ -116,14 +117,14 @@ pub(super) fn start(
 
 impl Elsewhere {
     /// This input is over. The last one waits for the work: what it still writes, and how it ends.
-    fn is_over(&mut self) -> Result<(), Failure> {
+    fn is_over(&mut self) -> Result<(), NetworkError> {
         let was_over = std::mem::replace(&mut self.is_over, true);
         if !was_over && self.shared.inputs.fetch_sub(1, AcqRel) == 1 { self.shared.outcome() } else { Ok(()) }
     }
 }
 
 impl Push for Elsewhere {
-    fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, Failure> {
+    fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, NetworkError> {
         let mut bytes: &[u8] = chunk.bytes();
         while !bytes.is_empty() {
             let (feed, counter) = (&mut self.feed, &self.counter);
@@ -140,14 +141,14 @@ impl Push for Elsewhere {
         Ok(Flow::More)
     }
 
-    fn look(&mut self) -> Result<Flow, Failure> {
+    fn look(&mut self) -> Result<Flow, NetworkError> {
         match self.is_over || self.shared.outputs.load(Acquire) == 0 {
             true => self.is_over().map(|()| Flow::Enough),
             false => Ok(Flow::More),
         }
     }
 
-    fn finish(&mut self) -> Result<(), Failure> {
+    fn finish(&mut self) -> Result<(), NetworkError> {
         self.feed.end().map_err(|fault| self.shared.failure(fault))?;
         self.is_over()
     }
@@ -172,7 +173,7 @@ struct Drained {
 }
 
 impl Drained {
-    fn run(&mut self) -> Result<(), Failure> {
+    fn run(&mut self) -> Result<(), NetworkError> {
         self.push_all().map_err(|failure| {
             self.shared.control.stop();
             match self.shared.is_broken_off.load(Relaxed) {
@@ -182,7 +183,7 @@ impl Drained {
         })
     }
 
-    fn push_all(&mut self) -> Result<(), Failure> {
+    fn push_all(&mut self) -> Result<(), NetworkError> {
         let Below { counter, out, next } = &mut self.below;
         loop {
             out.clear();

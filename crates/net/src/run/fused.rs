@@ -7,7 +7,7 @@ use super::count::Counter;
 use super::sink::Sink;
 use super::{Flow, Push};
 use crate::chunk::Chunk;
-use crate::failure::{Failure, Fault};
+use crate::error::{NetworkError, TransformError};
 use crate::transform::InPlace;
 
 /// Bytes that go through all stages of a group before the next do: they stay in the first-level cache meanwhile, where a pass
@@ -27,8 +27,8 @@ pub(super) struct Member {
 }
 
 impl Member {
-    fn failure(&self, offset: u64, fault: Fault) -> Failure {
-        Failure::Stage { stage: self.text.clone(), offset: fault.offset(offset), fault }
+    fn failure(&self, offset: u64, fault: TransformError) -> NetworkError {
+        NetworkError::Stage { stage: self.text.clone(), offset: fault.offset(offset), fault }
     }
 }
 
@@ -41,7 +41,7 @@ impl Group {
     }
 
     /// Has all of them work on bytes that begin at `offset` of the stream. Not counted: in a team it may be done again.
-    pub(super) fn apply(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), Failure> {
+    pub(super) fn apply(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), NetworkError> {
         let (block, timed) = if self.0.len() > 1 { (BLOCK, TIMED) } else { (bytes.len().max(1), 1) };
         let (mut at, end_of_all) = (offset, offset + bytes.len() as u64);
         for (place, bytes) in bytes.chunks_mut(block).enumerate() {
@@ -68,7 +68,7 @@ impl Group {
     }
 
     /// Nothing more is wanted, after so many bytes: the last hears it first.
-    pub(super) fn broken_off(&mut self, offset: u64) -> Result<(), Failure> {
+    pub(super) fn broken_off(&mut self, offset: u64) -> Result<(), NetworkError> {
         self.0.iter_mut().rev().try_for_each(|member| {
             let told = member.transform.broken_off();
             told.map_err(|fault| member.failure(offset, fault))
@@ -76,7 +76,7 @@ impl Group {
     }
 
     /// The stream has ended after so many bytes.
-    pub(super) fn finish(&mut self, offset: u64) -> Result<(), Failure> {
+    pub(super) fn finish(&mut self, offset: u64) -> Result<(), NetworkError> {
         self.0.iter_mut().try_for_each(|member| {
             let told = member.transform.finish();
             told.map_err(|fault| member.failure(offset, fault))
@@ -84,7 +84,7 @@ impl Group {
     }
 
     /// All is well: the files beside the stream are written.
-    fn write_beside(&mut self) -> Result<(), Failure> {
+    fn write_beside(&mut self) -> Result<(), NetworkError> {
         for member in &mut self.0 {
             if let Some(mut beside) = member.beside.take() {
                 beside.push(&mut Chunk::from(&*member.transform.written_beside()))?;
@@ -107,7 +107,7 @@ impl Fused {
         Fused { group, offset: 0, next }
     }
 
-    fn goes_on(&mut self, flow: Flow) -> Result<Flow, Failure> {
+    fn goes_on(&mut self, flow: Flow) -> Result<Flow, NetworkError> {
         if flow == Flow::Enough {
             self.group.broken_off(self.offset)?;
         }
@@ -116,7 +116,7 @@ impl Fused {
 }
 
 impl Push for Fused {
-    fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, Failure> {
+    fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, NetworkError> {
         self.group.apply(self.offset, chunk.bytes_mut())?;
         self.group.count(chunk.len());
         self.offset += chunk.len() as u64;
@@ -124,12 +124,12 @@ impl Push for Fused {
         self.goes_on(flow)
     }
 
-    fn look(&mut self) -> Result<Flow, Failure> {
+    fn look(&mut self) -> Result<Flow, NetworkError> {
         let flow = self.next.look()?;
         self.goes_on(flow)
     }
 
-    fn finish(&mut self) -> Result<(), Failure> {
+    fn finish(&mut self) -> Result<(), NetworkError> {
         self.group.finish(self.offset)?;
         self.next.finish()?;
         self.group.write_beside()
@@ -140,7 +140,7 @@ impl Push for Fused {
 pub(super) struct Untouched;
 
 impl InPlace for Untouched {
-    fn apply(&mut self, _offset: u64, _bytes: &mut [u8]) -> Result<(), Fault> {
+    fn apply(&mut self, _offset: u64, _bytes: &mut [u8]) -> Result<(), TransformError> {
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use super::abort::Abort;
 use super::{Flow, Push};
 use crate::chunk::Chunk;
-use crate::failure::Failure;
+use crate::error::NetworkError;
 
 /// The node, for all that feed it.
 #[derive(Clone)]
@@ -88,7 +88,7 @@ pub(super) struct Joined {
 }
 
 impl Push for Joined {
-    fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, Failure> {
+    fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, NetworkError> {
         let turns = &self.merge.turns;
         if turns.comes(self.number) && self.merge.node().push(chunk)? == Flow::More {
             return Ok(Flow::More);
@@ -97,7 +97,7 @@ impl Push for Joined {
         Ok(Flow::Enough)
     }
 
-    fn look(&mut self) -> Result<Flow, Failure> {
+    fn look(&mut self) -> Result<Flow, NetworkError> {
         if self.merge.turns.state().wants_none() {
             return Ok(Flow::Enough);
         }
@@ -113,7 +113,7 @@ impl Push for Joined {
         Ok(flow)
     }
 
-    fn finish(&mut self) -> Result<(), Failure> {
+    fn finish(&mut self) -> Result<(), NetworkError> {
         let mut state = self.merge.turns.state();
         state.has_ended[self.number] = true;
         let is_last = state.turn().is_none() && !state.wants_none();
@@ -132,16 +132,16 @@ mod tests {
     struct Kept(Arc<Mutex<Vec<u8>>>);
 
     impl Push for Kept {
-        fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, Failure> {
+        fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, NetworkError> {
             self.0.lock().unwrap().extend_from_slice(chunk.bytes());
             Ok(Flow::More)
         }
 
-        fn look(&mut self) -> Result<Flow, Failure> {
+        fn look(&mut self) -> Result<Flow, NetworkError> {
             Ok(Flow::More)
         }
 
-        fn finish(&mut self) -> Result<(), Failure> {
+        fn finish(&mut self) -> Result<(), NetworkError> {
             self.0.lock().unwrap().push(b'|');
             Ok(())
         }
@@ -171,7 +171,7 @@ mod tests {
         let merge = Merge::new(Box::new(Kept(Arc::clone(&kept))), 2, &abort);
         let mut input = merge.input(1);
         let waits = thread::spawn(move || input.push(&mut Chunk::from(&b"x"[..])).unwrap());
-        abort.fail(Failure::Unfit("a reason".into()));
+        abort.fail(NetworkError::Invalid("a reason".into()));
         assert_eq!(waits.join().unwrap(), Flow::Enough);
         assert!(kept.lock().unwrap().is_empty());
         assert_eq!(abort.outcome().unwrap_err().to_string(), "a reason");

@@ -12,7 +12,7 @@ use super::{Ends, Flow, Push};
 use crate::catalogue::Catalogue;
 use crate::check::check;
 use crate::chunk::Chunk;
-use crate::failure::Failure;
+use crate::error::NetworkError;
 use crate::graph::{Network, Work};
 use crate::plan::{Options, Plan};
 
@@ -28,20 +28,21 @@ impl Pour {
     /// Makes the transforms of a line; its source and its sink are not opened. What comes out is written to `output`.
     ///
     /// # Errors
-    /// [`Failure::Unfit`], as [`run`](super::run); and if it is no line.
+    /// [`NetworkError::Invalid`], as [`run`](super::run); and if it is no line.
     pub fn new(
         network: &Network,
         catalogue: Catalogue<'_>,
         options: &Options,
         output: Arc<Mutex<dyn Write + Send>>,
-    ) -> Result<Pour, Failure> {
+    ) -> Result<Pour, NetworkError> {
         if !network.is_line() {
-            return Err(Failure::Unfit("only a network without splits and merges can be written into".into()));
+            return Err(NetworkError::Invalid("only a network without splits and merges can be written into".into()));
         }
         let sink = network.nodes.iter().find(|node| matches!(node.work, Work::Write(_)));
         let outputs = sink.map(|sink| (sink.name.clone(), output)).into_iter().collect();
         let ends = Ends { outputs, ..Ends::default() };
         let mut checked = check(network, catalogue)?;
+        checked.limit(options.timeout);
         let plan = Plan::of(&checked, options)?;
         let counters: Vec<Arc<Counter>> = network.nodes.iter().map(|_| Arc::default()).collect();
         let (files, abort) = (Files::default(), Abort::default());
@@ -64,8 +65,8 @@ impl Pour {
     /// Writes all of `bytes` into the network. What follows the point from which it wants no more is dropped, as by `head`.
     ///
     /// # Errors
-    /// [`Failure`]. Then the output is of no use.
-    pub fn write_all(&mut self, mut bytes: &[u8]) -> Result<(), Failure> {
+    /// [`NetworkError`]. Then the output is of no use.
+    pub fn write_all(&mut self, mut bytes: &[u8]) -> Result<(), NetworkError> {
         while let Some(first) = &mut self.first
             && !bytes.is_empty()
         {
@@ -86,7 +87,7 @@ impl Pour {
     ///
     /// # Errors
     /// As [`Pour::write_all`].
-    pub fn finish(mut self) -> Result<(), Failure> {
+    pub fn finish(mut self) -> Result<(), NetworkError> {
         let finished = self.first.take().map_or(Ok(()), |mut first| first.finish());
         finished.map_err(|failure| self.abort.first(failure))
     }

@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use super::abort::Abort;
 use super::{Flow, Push};
 use crate::chunk::Chunk;
-use crate::failure::Failure;
+use crate::error::NetworkError;
 
 pub(super) struct Relay {
     /// `None` once the other thread has had enough, or has been told that nothing follows.
@@ -18,7 +18,7 @@ struct Other {
     orders: SyncSender<Order>,
     /// Buffers that came back.
     free: Receiver<Chunk>,
-    thread: JoinHandle<Result<(), Failure>>,
+    thread: JoinHandle<Result<(), NetworkError>>,
 }
 
 enum Order {
@@ -35,7 +35,7 @@ impl Relay {
         buffers: usize,
         buffer_bytes: usize,
         abort: &Abort,
-    ) -> Result<Relay, Failure> {
+    ) -> Result<Relay, NetworkError> {
         let (orders, received) = sync_channel(buffers);
         let (back, free) = channel();
         for _ in 0..buffers {
@@ -48,12 +48,13 @@ impl Relay {
             let rung = Ringing(abort);
             work(node, received, back).map_err(|failure| rung.0.fail(failure))
         });
-        let thread = thread.map_err(|error| Failure::Unfit(format!("cannot start a thread: {error}; allow fewer")))?;
+        let thread =
+            thread.map_err(|error| NetworkError::Invalid(format!("cannot start a thread: {error}; allow fewer")))?;
         Ok(Relay { other: Some(Other { orders, free, thread }) })
     }
 
     /// What became of the other thread, which has stopped or is about to.
-    fn outcome(&mut self) -> Result<(), Failure> {
+    fn outcome(&mut self) -> Result<(), NetworkError> {
         let Some(Other { orders, free, thread }) = self.other.take() else { return Ok(()) };
         drop((orders, free));
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -61,7 +62,7 @@ impl Relay {
 }
 
 impl Push for Relay {
-    fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, Failure> {
+    fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, NetworkError> {
         let Some(other) = &self.other else { return Ok(Flow::Enough) };
         let exchanged = other.free.recv().ok().and_then(|mut free| {
             std::mem::swap(chunk, &mut free);
@@ -73,7 +74,7 @@ impl Push for Relay {
         }
     }
 
-    fn look(&mut self) -> Result<Flow, Failure> {
+    fn look(&mut self) -> Result<Flow, NetworkError> {
         let Some(other) = &self.other else { return Ok(Flow::Enough) };
         match other.orders.try_send(Order::Look) {
             // Who has something to do finds out by itself.
@@ -82,7 +83,7 @@ impl Push for Relay {
         }
     }
 
-    fn finish(&mut self) -> Result<(), Failure> {
+    fn finish(&mut self) -> Result<(), NetworkError> {
         if let Some(other) = &self.other {
             // Who does not listen any more has had enough, or failed.
             let _ = other.orders.send(Order::Finish);
@@ -107,7 +108,7 @@ impl Drop for Ringing {
     }
 }
 
-fn work(mut node: Box<dyn Push>, orders: Receiver<Order>, back: Sender<Chunk>) -> Result<(), Failure> {
+fn work(mut node: Box<dyn Push>, orders: Receiver<Order>, back: Sender<Chunk>) -> Result<(), NetworkError> {
     while let Ok(order) = orders.recv() {
         match order {
             Order::Push(mut chunk) => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::count::Counter;
 use super::{Flow, Push};
 use crate::chunk::Chunk;
-use crate::failure::{Failure, Fault};
+use crate::error::{NetworkError, TransformError};
 use crate::transform::{Next, Rewrite};
 
 pub(super) struct Rewriter {
@@ -29,14 +29,16 @@ impl Rewriter {
 
     /// Has the transform read all of `input`, and hands on what it writes: whenever the buffer is full, and at the end, so
     /// that nothing waits here for bytes that may not come for hours.
-    fn feed(&mut self, mut input: &[u8], ends: bool) -> Result<Flow, Failure> {
+    fn feed(&mut self, mut input: &[u8], ends: bool) -> Result<Flow, NetworkError> {
         loop {
             self.out.clear();
             let (transform, room) = (&mut self.transform, self.out.free());
             let step = self.counter.timed(|| transform.step(input, room, ends)).map_err(|fault| self.failure(fault))?;
             let is_idle = step.consumed == 0 && step.produced == 0 && step.next == Next::More;
             if is_idle && (ends || !input.is_empty()) {
-                return Err(self.failure(Fault::new("the transform neither reads nor writes, and wants to go on")));
+                return Err(
+                    self.failure(TransformError::new("the transform neither reads nor writes, and wants to go on"))
+                );
             }
             self.counter.count(step.consumed, step.produced, self.transform.copied(&step));
             self.out.grow(step.produced);
@@ -55,21 +57,21 @@ impl Rewriter {
         }
     }
 
-    fn failure(&self, fault: Fault) -> Failure {
-        Failure::Stage { stage: self.text.clone(), offset: fault.offset(self.counter.bytes_in()), fault }
+    fn failure(&self, fault: TransformError) -> NetworkError {
+        NetworkError::Stage { stage: self.text.clone(), offset: fault.offset(self.counter.bytes_in()), fault }
     }
 }
 
 impl Push for Rewriter {
-    fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, Failure> {
+    fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, NetworkError> {
         self.feed(chunk.bytes(), false)
     }
 
-    fn look(&mut self) -> Result<Flow, Failure> {
+    fn look(&mut self) -> Result<Flow, NetworkError> {
         self.next.look()
     }
 
-    fn finish(&mut self) -> Result<(), Failure> {
+    fn finish(&mut self) -> Result<(), NetworkError> {
         self.feed(&[], true).map(|_| ())
     }
 }

@@ -13,7 +13,7 @@ use millstream_sys::{Errno, inherited, promised, written};
 use super::count::Counter;
 use super::{Flow, Push, is_closed, pipes, target_called};
 use crate::chunk::Chunk;
-use crate::failure::Failure;
+use crate::error::NetworkError;
 use crate::files::descriptor_named;
 use crate::graph::Target;
 
@@ -47,7 +47,7 @@ impl Files {
     }
 
     /// Makes those that are missing. If one cannot be made there is none of them.
-    pub(super) fn make_missing(&self) -> Result<(), Failure> {
+    pub(super) fn make_missing(&self) -> Result<(), NetworkError> {
         let mut made: Vec<PathBuf> = Vec::new();
         for Missing { path, name, file } in std::mem::take(&mut self.unfinished().missing) {
             let new = OpenOptions::new().append(true).create_new(true).open(&path);
@@ -58,7 +58,7 @@ impl Files {
                 Ok(opened) => drop(file.set(opened)),
                 Err(error) => {
                     made.iter().for_each(|path| drop(std::fs::remove_file(path)));
-                    return Err(Failure::Sink { name, offset: 0, error });
+                    return Err(NetworkError::Sink { name, offset: 0, error });
                 }
             }
             made.extend((!is_there).then_some(path));
@@ -67,9 +67,9 @@ impl Files {
     }
 
     /// Puts all of them on disk, and then each in its place.
-    pub(super) fn keep(&self) -> Result<(), Failure> {
+    pub(super) fn keep(&self) -> Result<(), NetworkError> {
         let finished = std::mem::take(&mut self.unfinished().finished);
-        let failure = |name: &str, offset, error| Failure::Sink { name: name.into(), offset, error };
+        let failure = |name: &str, offset, error| NetworkError::Sink { name: name.into(), offset, error };
         for Finished { file, name, bytes } in &finished {
             file.sync().map_err(|error| failure(name, *bytes, error))?;
         }
@@ -112,10 +112,10 @@ impl Sink {
         files: &Files,
         may_promise: bool,
         counter: Arc<Counter>,
-    ) -> Result<Sink, Failure> {
+    ) -> Result<Sink, NetworkError> {
         let name = target_called(target);
         let to = Sink::opened(target, files, may_promise);
-        let to = to.map_err(|error| Failure::Sink { name: name.clone(), offset: 0, error })?;
+        let to = to.map_err(|error| NetworkError::Sink { name: name.clone(), offset: 0, error })?;
         let gather = if matches!(to, To::Stream(_) | To::Pipe(_) | To::Promised(_)) { 0 } else { gather };
         Ok(Sink { to, files: files.clone(), name, gathered: Vec::with_capacity(gather), counter })
     }
@@ -164,7 +164,7 @@ impl Sink {
         }
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<Flow, Failure> {
+    fn write(&mut self, bytes: &[u8]) -> Result<Flow, NetworkError> {
         let to = &mut self.to;
         let written = self.counter.timed(|| match to {
             To::Whole(file) => file.as_mut().map_or(Ok(()), |file| file.write_all(bytes)),
@@ -188,7 +188,7 @@ impl Sink {
         }
     }
 
-    fn write_gathered(&mut self) -> Result<Flow, Failure> {
+    fn write_gathered(&mut self) -> Result<Flow, NetworkError> {
         let gathered = std::mem::take(&mut self.gathered);
         let flow = if gathered.is_empty() { Ok(Flow::More) } else { self.write(&gathered) };
         self.gathered = gathered;
@@ -196,13 +196,13 @@ impl Sink {
         flow
     }
 
-    fn failure(&self, error: io::Error) -> Failure {
-        Failure::Sink { name: self.name.clone(), offset: self.counter.bytes_out(), error }
+    fn failure(&self, error: io::Error) -> NetworkError {
+        NetworkError::Sink { name: self.name.clone(), offset: self.counter.bytes_out(), error }
     }
 }
 
 impl Push for Sink {
-    fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, Failure> {
+    fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, NetworkError> {
         let bytes = chunk.bytes();
         if self.gathered.len() + bytes.len() > self.gathered.capacity() && self.write_gathered()? == Flow::Enough {
             return Ok(Flow::Enough);
@@ -214,11 +214,11 @@ impl Push for Sink {
         self.write(bytes)
     }
 
-    fn look(&mut self) -> Result<Flow, Failure> {
+    fn look(&mut self) -> Result<Flow, NetworkError> {
         Ok(Flow::More)
     }
 
-    fn finish(&mut self) -> Result<(), Failure> {
+    fn finish(&mut self) -> Result<(), NetworkError> {
         self.write_gathered()?;
         if let To::Whole(file) = &mut self.to
             && let Some(file) = file.take()

@@ -13,7 +13,7 @@ use super::bell::{Bell, Woken};
 use super::count::Counter;
 use super::{Ends, called, is_closed, pipes};
 use crate::chunk::Chunk;
-use crate::failure::Failure;
+use crate::error::NetworkError;
 use crate::graph::{Node, Work};
 use crate::plan;
 
@@ -45,7 +45,12 @@ enum From {
 }
 
 impl Source {
-    pub(super) fn open(node: &Node, ends: &Ends, may_promise: bool, counter: &Arc<Counter>) -> Result<Source, Failure> {
+    pub(super) fn open(
+        node: &Node,
+        ends: &Ends,
+        may_promise: bool,
+        counter: &Arc<Counter>,
+    ) -> Result<Source, NetworkError> {
         let Work::Read(path) = &node.work else { unreachable!("only a source is opened as one") };
         let name = called(path.as_ref(), "input");
         let from = match ends.inputs.iter().find(|(of, _)| *of == node.name) {
@@ -64,7 +69,7 @@ impl Source {
                 None => io::stdin().as_fd().try_clone_to_owned().and_then(|fd| From::opened(fd.into())),
             },
         };
-        let from = from.map_err(|error| Failure::Source { name: name.clone(), offset: 0, error })?;
+        let from = from.map_err(|error| NetworkError::Source { name: name.clone(), offset: 0, error })?;
         Ok(Source { from, name, counter: Arc::clone(counter) })
     }
 
@@ -82,7 +87,7 @@ impl Source {
     }
 
     /// Reads once, unless the bell rings before there is something to read.
-    pub(super) fn fill(&mut self, chunk: &mut Chunk, mut bell: Option<&mut Bell>) -> Result<Found, Failure> {
+    pub(super) fn fill(&mut self, chunk: &mut Chunk, mut bell: Option<&mut Bell>) -> Result<Found, NetworkError> {
         chunk.clear();
         if let (From::Slow(file), Some(bell)) = (&self.from, &mut bell)
             && bell.or_readable(file).map_err(|error| self.failure(error))? == Woken::Rung
@@ -119,8 +124,8 @@ impl Source {
         Ok(if count > 0 { Found::Bytes } else { Found::End })
     }
 
-    fn failure(&self, error: io::Error) -> Failure {
-        Failure::Source { name: self.name.clone(), offset: self.counter.bytes_out(), error }
+    fn failure(&self, error: io::Error) -> NetworkError {
+        NetworkError::Source { name: self.name.clone(), offset: self.counter.bytes_out(), error }
     }
 }
 
@@ -139,7 +144,7 @@ pub(super) struct Regular<'a> {
 
 impl Regular<'_> {
     /// Fills the chunk with what stands there; less than fits only where the file ends. Not counted: it may be done again.
-    pub(super) fn fill(&self, chunk: &mut Chunk, offset: u64) -> Result<(), Failure> {
+    pub(super) fn fill(&self, chunk: &mut Chunk, offset: u64) -> Result<(), NetworkError> {
         chunk.clear();
         let Source { name, counter, .. } = self.source;
         let filled = counter.timed(|| {
@@ -153,7 +158,7 @@ impl Regular<'_> {
                 }
             }
         });
-        filled.map_err(|error| Failure::Source { name: name.clone(), offset, error })
+        filled.map_err(|error| NetworkError::Source { name: name.clone(), offset, error })
     }
 
     /// So many bytes are in the network now.

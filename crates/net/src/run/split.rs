@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::count::Counter;
 use super::{Flow, Push};
 use crate::chunk::Chunk;
-use crate::failure::Failure;
+use crate::error::NetworkError;
 
 pub(super) struct Split {
     /// `None`: has had enough.
@@ -27,7 +27,7 @@ impl Split {
 }
 
 impl Push for Split {
-    fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, Failure> {
+    fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, NetworkError> {
         let Some(last) = self.branches.iter().rposition(Option::is_some) else { return Ok(Flow::Enough) };
         for (place, slot) in self.branches.iter_mut().enumerate() {
             let Some(branch) = slot else { continue };
@@ -45,7 +45,7 @@ impl Push for Split {
         Ok(self.flow())
     }
 
-    fn look(&mut self) -> Result<Flow, Failure> {
+    fn look(&mut self) -> Result<Flow, NetworkError> {
         for slot in &mut self.branches {
             if let Some(branch) = slot
                 && branch.look()? == Flow::Enough
@@ -56,7 +56,7 @@ impl Push for Split {
         Ok(self.flow())
     }
 
-    fn finish(&mut self) -> Result<(), Failure> {
+    fn finish(&mut self) -> Result<(), NetworkError> {
         self.branches.iter_mut().flatten().try_for_each(|branch| branch.finish())
     }
 }

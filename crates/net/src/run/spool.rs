@@ -15,7 +15,7 @@ use millstream_sys::whole_file;
 use super::abort::Abort;
 use super::{Flow, Push};
 use crate::chunk::Chunk;
-use crate::failure::Failure;
+use crate::error::NetworkError;
 
 /// Threads that hand on what lies in files. They are waited for when all sources have ended, not before: the command that they feed
 /// may end only then.
@@ -30,9 +30,9 @@ impl Spools {
         name: &str,
         buffer_bytes: usize,
         abort: &Abort,
-    ) -> Result<Spool, Failure> {
+    ) -> Result<Spool, NetworkError> {
         let name = format!("the temporary file for '{name}'");
-        let failure = |error| Failure::Sink { name: name.clone(), offset: 0, error };
+        let failure = |error| NetworkError::Sink { name: name.clone(), offset: 0, error };
         let file = whole_file::nameless_in(&std::env::temp_dir()).map_err(failure)?;
         let shared = Arc::new(Shared { file, name, state: Mutex::default(), changed: Condvar::new() });
         let (other, abort) = (Arc::clone(&shared), abort.clone());
@@ -42,7 +42,8 @@ impl Spools {
                 abort.fail(failure);
             }
         });
-        let thread = thread.map_err(|error| Failure::Unfit(format!("cannot start a thread: {error}; allow fewer")))?;
+        let thread =
+            thread.map_err(|error| NetworkError::Invalid(format!("cannot start a thread: {error}; allow fewer")))?;
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
         Ok(Spool { shared, taken: 0 })
     }
@@ -84,7 +85,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn hand_on(&self, mut node: Box<dyn Push>, mut chunk: Chunk) -> Result<(), Failure> {
+    fn hand_on(&self, mut node: Box<dyn Push>, mut chunk: Chunk) -> Result<(), NetworkError> {
         let mut total = 0;
         loop {
             let mut state = self.state();
@@ -104,7 +105,7 @@ impl Shared {
             let room = chunk.free();
             let count = room.len().min(usize::try_from(left).unwrap_or(usize::MAX));
             let read = self.file.read_exact_at(&mut room[..count], start);
-            read.map_err(|error| Failure::Source { name: self.name.clone(), offset: total, error })?;
+            read.map_err(|error| NetworkError::Source { name: self.name.clone(), offset: total, error })?;
             chunk.grow(count);
             total += count as u64;
             self.state().start += count as u64;
@@ -146,23 +147,23 @@ impl Spool {
 }
 
 impl Push for Spool {
-    fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, Failure> {
+    fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, NetworkError> {
         let mut state = self.shared.state();
         if state.is_over {
             return Ok(Flow::Enough);
         }
         let written = self.write(&mut state, chunk.bytes());
-        written.map_err(|error| Failure::Sink { name: self.shared.name.clone(), offset: self.taken, error })?;
+        written.map_err(|error| NetworkError::Sink { name: self.shared.name.clone(), offset: self.taken, error })?;
         self.taken += chunk.len() as u64;
         self.shared.changed.notify_all();
         Ok(Flow::More)
     }
 
-    fn look(&mut self) -> Result<Flow, Failure> {
+    fn look(&mut self) -> Result<Flow, NetworkError> {
         Ok(if self.shared.state().is_over { Flow::Enough } else { Flow::More })
     }
 
-    fn finish(&mut self) -> Result<(), Failure> {
+    fn finish(&mut self) -> Result<(), NetworkError> {
         self.shared.state().ends = Some(End::Finished);
         self.shared.changed.notify_all();
         Ok(())
@@ -188,16 +189,16 @@ mod tests {
     }
 
     impl Push for Told {
-        fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, Failure> {
+        fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, NetworkError> {
             let _ = self.got.send(chunk.bytes().to_vec());
             Ok(if self.may_go_on.recv().is_ok() { Flow::More } else { Flow::Enough })
         }
 
-        fn look(&mut self) -> Result<Flow, Failure> {
+        fn look(&mut self) -> Result<Flow, NetworkError> {
             Ok(Flow::More)
         }
 
-        fn finish(&mut self) -> Result<(), Failure> {
+        fn finish(&mut self) -> Result<(), NetworkError> {
             let _ = self.got.send(Vec::new());
             Ok(())
         }

@@ -23,7 +23,7 @@ use super::fused::Group;
 use super::source::Regular;
 use super::{Flow, Push};
 use crate::chunk::Chunk;
-use crate::failure::Failure;
+use crate::error::NetworkError;
 
 /// Has a thread for each of `groups`, this one included, bring the whole file through its stages and into `next`.
 /// `watch` gets the number of bytes read, now and then.
@@ -33,7 +33,7 @@ pub(super) fn run(
     next: &mut dyn Push,
     buffer_bytes: usize,
     watch: &mut dyn FnMut(u64),
-) -> Result<(), Failure> {
+) -> Result<(), NetworkError> {
     let team = Team {
         file,
         buffer_bytes,
@@ -81,7 +81,7 @@ struct Team<'a> {
 struct Below<'a> {
     next: &'a mut dyn Push,
     /// Once nothing follows.
-    outcome: Option<Result<Flow, Failure>>,
+    outcome: Option<Result<Flow, NetworkError>>,
     /// That were handed on.
     bytes: u64,
     /// Up to this piece, those that were missing for too long are being done by another thread.
@@ -141,9 +141,9 @@ impl<'a> Team<'a> {
         &self,
         below: &mut Below<'a>,
         group: &Group,
-        ready: Result<(), Failure>,
+        ready: Result<(), NetworkError>,
         chunk: &mut Chunk,
-    ) -> Option<Result<Flow, Failure>> {
+    ) -> Option<Result<Flow, NetworkError>> {
         if let Err(failure) = ready {
             return Some(Err(failure));
         }

@@ -37,8 +37,8 @@ use millstream_sys::{Errno, clock, pipe, signals};
 use super::company::Link;
 use super::lookout;
 use crate::end::{BothSides, End, broken, lock_both};
+use crate::error::PipeErrorKind;
 use crate::parking::Parker;
-use crate::refusal::Refusal;
 use crate::writer::RETURN_EVERY;
 
 /// A reader that has not come by for so long, in milliseconds, does not take part. Longer than most programs compute
@@ -317,7 +317,7 @@ pub(crate) fn becomes_plain(end: &End, link: &Link, access: Access) -> io::Resul
     }
     let fifo = writable(end, link, access, &mut own)?;
     let is_all = give_all_back(link, &parker, &sides, fifo)?;
-    if is_all { Ok(()) } else { Err(Refusal::TOO_MUCH_WAITS.into()) }
+    if is_all { Ok(()) } else { Err(PipeErrorKind::TooManyBytesWait.into()) }
 }
 
 /// The stream goes through the kernel for as long as this ring lives, with all that is in the ring.
@@ -356,4 +356,4 @@ pub(crate) fn bytes_readable(end: &End, link: &Link) -> io::Result<usize> {
     Ok(link.ring().readable().map_err(broken)? + transfer::bytes_waiting(link.fifo())?)
 }
 
-const _: () = assert!(PIPE_BUF == transfer::PIPE_BUF);
+const _: () = assert!(PIPE_BUF == millstream_sys::pipe::PIPE_BUF);

@@ -10,8 +10,8 @@ use millstream_sys::{memory, pipe};
 
 use super::examine;
 use crate::end::{End, Origin, Pipe};
+use crate::error::PipeErrorKind;
 use crate::policy::WaitPolicy;
-use crate::refusal::Refusal;
 use crate::segment::{Segment, Size};
 
 /// Makes the pipe behind `descriptor` of `process` larger or smaller, as
@@ -23,16 +23,16 @@ use crate::segment::{Segment, Size};
 ///
 /// # Errors
 /// As [`Reader::set_capacity`](crate::Reader::set_capacity). `NotFound`: there is no such process or descriptor.
-/// `PermissionDenied`: it is another user's. `InvalidInput` with a [`Refusal`]: no pipe without a name, or no process that
+/// `PermissionDenied`: it is another user's. `InvalidInput` with a [`PipeError`](crate::PipeError): no pipe without a name, or no process that
 /// may be looked into has shared memory for it that is in use.
 pub fn set_capacity(process: u32, descriptor: u32, bytes: usize) -> io::Result<usize> {
     let pinned = open_files::pin(process, descriptor)?;
-    let number = open_files::pipe_number(&pinned).ok_or(Refusal::NO_PIPE)?;
-    let identity = pipe::identity(&pinned).ok_or(Refusal::NO_PIPE)?;
-    let file = find_memory(process, number)?.ok_or(Refusal::NO_SEGMENT)?;
-    let bank_bytes = Size::bank_bytes_of(memory::length(&file)?).ok_or(Refusal::NO_SEGMENT)?;
-    let segment = Segment::of_peer(&file, identity, bank_bytes).map_err(|_| Refusal::NO_SEGMENT)?;
-    let size = Size::of_banks(bank_bytes).ok_or(Refusal::NO_SEGMENT)?;
+    let number = open_files::pipe_number(&pinned).ok_or(PipeErrorKind::NotAPipe)?;
+    let identity = pipe::identity(&pinned).ok_or(PipeErrorKind::NotAPipe)?;
+    let file = find_memory(process, number)?.ok_or(PipeErrorKind::NoSharedMemory)?;
+    let bank_bytes = Size::bank_bytes_of(memory::length(&file)?).ok_or(PipeErrorKind::NoSharedMemory)?;
+    let segment = Segment::of_peer(&file, identity, bank_bytes).map_err(|_| PipeErrorKind::NoSharedMemory)?;
+    let size = Size::of_banks(bank_bytes).ok_or(PipeErrorKind::NoSharedMemory)?;
     let pipe = Pipe::mapped(Origin { file, shadow: identity, size, found_at: None }, segment);
     let shadow = transfer::reopened(&pinned, Access::Both, true)?;
     let end = End::new(shadow, Arc::new(pipe), WaitPolicy::Block);

@@ -5,9 +5,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::time::Instant;
 
-use millstream_ring::{Broken, Foreign, HEADER_BYTES, Look};
+use millstream_ring::{Foreign, HEADER_BYTES, Look, RingError};
 use millstream_sys::memory;
 
+use super::SegmentErrorKind;
 use crate::segment::Size;
 
 /// Looks for an instant in which nobody read. A busy reader passes a megabyte in the time of about a hundred.
@@ -23,22 +24,45 @@ pub(crate) struct Seen {
     pub(crate) at: Instant,
 }
 
+/// What is wrong with a file that should be a segment.
+#[derive(Debug)]
+pub(super) struct Flaw {
+    pub(super) kind: SegmentErrorKind,
+    /// A clause.
+    pub(super) why: String,
+}
+
+impl Flaw {
+    fn unreadable(error: impl ToString) -> Flaw {
+        Flaw { kind: SegmentErrorKind::Unreadable, why: error.to_string() }
+    }
+
+    fn corrupt(why: impl ToString) -> Flaw {
+        Flaw { kind: SegmentErrorKind::Corrupt, why: why.to_string() }
+    }
+
+    fn not_a_segment(why: &str) -> Flaw {
+        Flaw { kind: SegmentErrorKind::NotASegment, why: why.to_owned() }
+    }
+}
+
 /// Reads a file that should be a segment; `None` if its pipe was never used. Maps nothing: where a page is missing and
 /// there is no memory for it, a mapping would end this process.
 ///
 /// # Errors
-/// What is wrong with it: a clause.
-pub(crate) fn examine(file: &OwnedFd) -> Result<Option<Seen>, String> {
-    let length = memory::length(file).map_err(|error| error.to_string())?;
+/// What is wrong with it.
+pub(super) fn examine(file: &OwnedFd) -> Result<Option<Seen>, Flaw> {
+    let length = memory::length(file).map_err(Flaw::unreadable)?;
     if length == 0 {
         return Ok(None);
     }
-    let is_sealed = memory::is_sealed_at(file, length).map_err(|error| error.to_string())?;
-    let bank_bytes = Size::bank_bytes_of(length).filter(|_| is_sealed).ok_or("it has no size that a segment has")?;
-    let file = File::from(file.as_fd().try_clone_to_owned().map_err(|error| error.to_string())?);
+    let is_sealed = memory::is_sealed_at(file, length).map_err(Flaw::unreadable)?;
+    let bank_bytes = Size::bank_bytes_of(length).filter(|_| is_sealed);
+    let bank_bytes = bank_bytes.ok_or_else(|| Flaw::not_a_segment("it has no size that a segment has"))?;
+    let file = File::from(file.as_fd().try_clone_to_owned().map_err(Flaw::unreadable)?);
     let copy = || {
         let mut page = [0; HEADER_BYTES];
-        file.read_exact_at(&mut page, 0).map_err(|error| error.to_string())?;
+        file.read_exact_at(&mut page, 0).map_err(Flaw::unreadable)?;
         Look::of(&page, bank_bytes).map_err(described)
     };
     let mut before = copy()?;
@@ -53,17 +77,20 @@ pub(crate) fn examine(file: &OwnedFd) -> Result<Option<Seen>, String> {
         }
         before = look;
     }
-    seen.map(Some).ok_or_else(|| Broken.to_string())
+    seen.map(Some).ok_or_else(|| Flaw::corrupt(RingError))
 }
 
-fn described(difference: Foreign) -> String {
+fn described(difference: Foreign) -> Flaw {
     match difference {
-        Foreign::Magic => "it is no segment of millstream, or not one yet".to_owned(),
-        Foreign::Version(version) => format!(
-            "it is of another version of millstream: its layout is {version}, that of this program {}",
-            millstream_ring::VERSION
-        ),
-        Foreign::Size => "another process has broken it: it names an impossible size".to_owned(),
-        Foreign::Pipe => "it belongs to another pipe".to_owned(),
+        Foreign::Magic => Flaw::not_a_segment("it is no segment of millstream, or not one yet"),
+        Foreign::Version(version) => Flaw {
+            kind: SegmentErrorKind::OtherVersion,
+            why: format!(
+                "it is of another version of millstream: its layout is {version}, that of this program {}",
+                millstream_ring::VERSION
+            ),
+        },
+        Foreign::Size => Flaw::corrupt("another process has broken it: it names an impossible size"),
+        Foreign::Pipe => Flaw { kind: SegmentErrorKind::NoPipe, why: "it belongs to another pipe".to_owned() },
     }
 }

@@ -59,7 +59,7 @@ impl Reader {
     /// with SIGPIPE. [`WouldBlock`](io::ErrorKind::WouldBlock): the pipe is empty and non-blocking, or the target is full and
     /// non-blocking. [`Interrupted`](io::ErrorKind::Interrupted): a signal handler without `SA_RESTART` ran. `EBADF`: not open
     /// for writing. `EINVAL`: this pipe's own other end. [`ResourceBusy`](io::ErrorKind::ResourceBusy) with a
-    /// [`Refusal`](crate::Refusal): bytes were read ahead for this handle ([`Reader::buffered`]); read them first.
+    /// [`PipeError`](crate::PipeError): bytes were read ahead for this handle ([`Reader::buffered`]); read them first.
     ///
     /// # References
     /// `splice(2)`, `write(2)`. `docs/pipe.md`, "Splice", says which way is taken when, and why.

@@ -69,18 +69,46 @@ impl Entry {
 
 /// Something that a source says and that is not used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Complaint {
+pub struct SettingError {
     /// Which source.
     pub source: Source,
     /// What is wrong with it, and what is allowed.
     pub says: String,
+    kind: SettingErrorKind,
 }
 
-impl fmt::Display for Complaint {
+/// What a [`SettingError`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SettingErrorKind {
+    /// The file cannot be read.
+    Unreadable,
+    /// The line is no `NAME = VALUE`.
+    Syntax,
+    /// No setting has this name.
+    UnknownName,
+    /// The text is no value, or no limit, of the setting.
+    Value,
+    /// The setting cannot be limited, or not in this file.
+    Limit,
+    /// The value is more than the system's file, or the kernel, permits; what is permitted counts.
+    AboveLimit,
+}
+
+impl SettingError {
+    /// What it is about.
+    pub fn kind(&self) -> SettingErrorKind {
+        self.kind
+    }
+}
+
+impl fmt::Display for SettingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.source, self.says)
     }
 }
+
+impl std::error::Error for SettingError {}
 
 /// What is in force, and what is wrong with the sources.
 #[derive(Clone, Debug)]
@@ -88,7 +116,7 @@ pub struct Report {
     /// Every setting, in the order of [`TABLE`].
     pub entries: Vec<Entry>,
     /// What is not used, in the order in which it was found.
-    pub complaints: Vec<Complaint>,
+    pub errors: Vec<SettingError>,
 }
 
 impl Report {
@@ -136,7 +164,7 @@ impl Sources {
     pub(super) fn report(&self) -> Report {
         let entries =
             Name::ALL.map(|name| Entry { name, value: name.setting().default, source: Source::Default, limit: None });
-        let mut reading = Reading { entries, complaints: Vec::new() };
+        let mut reading = Reading { entries, errors: Vec::new() };
         reading.file(&self.system, true);
         if let Some(user) = &self.user {
             reading.file(user, false);
@@ -149,13 +177,13 @@ impl Sources {
         }
         reading.apply_limits();
         reading.apply_permission(self.permitted);
-        Report { entries: reading.entries.into(), complaints: reading.complaints }
+        Report { entries: reading.entries.into(), errors: reading.errors }
     }
 }
 
 struct Reading {
     entries: [Entry; TABLE.len()],
-    complaints: Vec<Complaint>,
+    errors: Vec<SettingError>,
 }
 
 impl Reading {
@@ -165,14 +193,18 @@ impl Reading {
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return,
             Err(error) => {
                 let source = Source::File { path: path.to_owned(), line: 0 };
-                return self.complain(source, format!("cannot be read, so nothing in it counts: {error}"));
+                let says = format!("cannot be read, so nothing in it counts: {error}");
+                return self.complain(source, SettingErrorKind::Unreadable, says);
             }
         };
         for (line, said) in lines(&text) {
             let source = Source::File { path: path.to_owned(), line };
             match said {
                 Line::Empty => {}
-                Line::Unclear => self.complain(source, "not understood; a line is 'NAME = VALUE'".into()),
+                Line::Unclear => {
+                    let says = "not understood; a line is 'NAME = VALUE'".into();
+                    self.complain(source, SettingErrorKind::Syntax, says);
+                }
                 Line::Pair(key, value) => self.pair(key, value, source, is_system),
             }
         }
@@ -183,11 +215,12 @@ impl Reading {
         match Name::of(key) {
             None => {
                 let names: Vec<_> = TABLE.iter().map(|setting| setting.name).collect();
-                self.complain(source, format!("there is no setting '{key}'; there are {}", names.join(", ")));
+                let says = format!("there is no setting '{key}'; there are {}", names.join(", "));
+                self.complain(source, SettingErrorKind::UnknownName, says);
             }
             Some(_) if is_limit && !is_system => {
                 let says = format!("only {} can limit a setting", system_file().display());
-                self.complain(source, says);
+                self.complain(source, SettingErrorKind::Limit, says);
             }
             Some(name) if is_limit => self.limit(name, value, source),
             Some(name) => self.value(name, value, source),
@@ -200,8 +233,9 @@ impl Reading {
                 let entry = &mut self.entries[name as usize];
                 (entry.value, entry.source) = (value, source);
             }
-            Err(unfit) => {
-                self.complain(source, format!("'{text}' is no value for {}: {unfit}", name.setting().name));
+            Err(error) => {
+                let says = format!("'{text}' is no value for {}: {error}", name.setting().name);
+                self.complain(source, SettingErrorKind::Value, says);
             }
         }
     }
@@ -209,10 +243,14 @@ impl Reading {
     fn limit(&mut self, name: Name, text: &str, source: Source) {
         let kind = name.setting().kind;
         match kind.range().map(|_| kind.parse_limit(text)) {
-            None => self.complain(source, format!("{} is a word, which has no limit", name.setting().name)),
+            None => {
+                let says = format!("{} is a word, which has no limit", name.setting().name);
+                self.complain(source, SettingErrorKind::Limit, says);
+            }
             Some(Ok(value)) => self.entries[name as usize].limit = Some(Limit { value, source }),
-            Some(Err(unfit)) => {
-                self.complain(source, format!("'{text}' is no limit for {}: {unfit}", name.setting().name));
+            Some(Err(error)) => {
+                let says = format!("'{text}' is no limit for {}: {error}", name.setting().name);
+                self.complain(source, SettingErrorKind::Value, says);
             }
         }
     }
@@ -239,7 +277,7 @@ impl Reading {
             let source = entry.source.clone();
             // A default is nobody's mistake.
             if source != Source::Default {
-                self.complain(source, says);
+                self.complain(source, SettingErrorKind::AboveLimit, says);
             }
         }
     }
@@ -261,12 +299,12 @@ impl Reading {
             );
             entry.value = permitted;
             let source = entry.source.clone();
-            self.complain(source, says);
+            self.complain(source, SettingErrorKind::AboveLimit, says);
         }
     }
 
-    fn complain(&mut self, source: Source, says: String) {
-        self.complaints.push(Complaint { source, says });
+    fn complain(&mut self, source: Source, kind: SettingErrorKind, says: String) {
+        self.errors.push(SettingError { source, says, kind });
     }
 }
 
@@ -339,7 +377,7 @@ mod tests {
     }
 
     fn complaints(report: &Report) -> Vec<String> {
-        report.complaints.iter().map(|complaint| complaint.to_string().rsplit('/').next().unwrap().to_owned()).collect()
+        report.errors.iter().map(|complaint| complaint.to_string().rsplit('/').next().unwrap().to_owned()).collect()
     }
 
     #[test]
@@ -349,7 +387,7 @@ mod tests {
         let user = "\ncapacity = 128K\nwait = spin\n";
         let variable = |name: &str| (name == "MILLSTREAM_CAPACITY").then(|| "256K".into());
         let report = files.report(system, user, variable);
-        assert_eq!(report.complaints, []);
+        assert_eq!(report.errors, []);
         assert_eq!(shown(&report, Name::Capacity), ("256K".into(), "MILLSTREAM_CAPACITY".into()));
         assert_eq!(shown(&report, Name::Wait), ("spin".into(), "user:3".into()));
         assert_eq!(shown(&report, Name::CapacityMax), ("2M".into(), "system:2".into()));
@@ -376,6 +414,9 @@ mod tests {
         ];
         let found = complaints(&report);
         assert_eq!(found.len(), expected.len(), "{found:?}");
+        use SettingErrorKind::{Limit, Syntax, UnknownName, Value};
+        let kinds: Vec<_> = report.errors.iter().map(SettingError::kind).collect();
+        assert_eq!(kinds, [Syntax, Value, UnknownName, Value, Limit, Value]);
         for (found, expected) in found.iter().zip(expected) {
             assert!(found.starts_with(expected), "{found}");
         }
@@ -395,7 +436,7 @@ mod tests {
         assert_eq!(found.len(), 2, "{found:?}");
         let report = files.report("capacity_max.limit = 100K\ncapacity.limit = 128K\n", "", nothing);
         assert_eq!([Name::Capacity, Name::CapacityMax].map(|name| report.entry(name).value), [64 << 10; 2]);
-        assert_eq!(report.complaints, []);
+        assert_eq!(report.errors, []);
     }
 
     #[test]
@@ -403,7 +444,7 @@ mod tests {
         let files = Files::new("above");
         let variable = |name: &str| (name == "MILLSTREAM_CAPACITY").then(|| "8M".into());
         let report = files.report("capacity.limit = 1M\n", "capacity = 4M\n", variable);
-        let said = report.complaints[0].to_string();
+        let said = report.errors[0].to_string();
         assert!(said.starts_with("MILLSTREAM_CAPACITY: capacity = 8M is above the limit of 1M in "), "{said}");
     }
 
@@ -414,7 +455,7 @@ mod tests {
         let capacity = |permitted| {
             let sources = Sources { system: files.system(), user: Some(files.user()), variable: nothing, permitted };
             let report = sources.report();
-            (report.entry(Name::Capacity).value, report.complaints.len())
+            (report.entry(Name::Capacity).value, report.errors.len())
         };
         assert_eq!(capacity(|| 4 << 20), (4 << 20, 0));
         assert_eq!(capacity(|| 3 << 20), (2 << 20, 1));
@@ -444,6 +485,6 @@ mod tests {
         fs::write(files.system(), b"\xff\xfe\0capacity = 4K\ncapacity = 8K\n").unwrap();
         let report = Sources { system: files.system(), user: None, variable: nothing, permitted }.report();
         assert_eq!(shown(&report, Name::Capacity), ("8K".into(), "system:2".into()));
-        assert_eq!(report.complaints.len(), 1);
+        assert_eq!(report.errors.len(), 1);
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 /// Which values a setting can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Kind {
     /// Bytes, rounded up to a power of two.
     PowerOfTwo {
@@ -32,25 +33,48 @@ pub enum Kind {
 
 /// A text that is no value of a setting: what is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unfit(Kind);
+pub struct ValueError {
+    allowed: Kind,
+    kind: ValueErrorKind,
+}
 
-impl fmt::Display for Unfit {
+/// What is wrong with such a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ValueErrorKind {
+    /// It is neither a number with a known unit nor one of the words.
+    Unreadable,
+    /// It is too small or too large.
+    OutOfRange,
+}
+
+impl ValueError {
+    /// What is wrong.
+    pub fn kind(&self) -> ValueErrorKind {
+        self.kind
+    }
+}
+
+impl fmt::Display for ValueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
+        let allowed = self.allowed;
+        match allowed {
             Kind::PowerOfTwo { .. } | Kind::Bytes { .. } => {
-                write!(f, "allowed is {}, a number of bytes or one with K, M or G", self.0)
+                write!(f, "allowed is {allowed}, a number of bytes or one with K, M or G")
             }
-            Kind::Count { .. } | Kind::Choice(_) => write!(f, "allowed is {}", self.0),
+            Kind::Count { .. } | Kind::Choice(_) => write!(f, "allowed is {allowed}"),
         }
     }
 }
+
+impl std::error::Error for ValueError {}
 
 impl Kind {
     /// The value that `text` means.
     ///
     /// # Errors
-    /// [`Unfit`]: it means none, or one that is too small or too large.
-    pub fn parse(self, text: &str) -> Result<u64, Unfit> {
+    /// [`ValueError`]: it means none, or one that is too small or too large.
+    pub fn parse(self, text: &str) -> Result<u64, ValueError> {
         // No overflow: at most `most`, a power of two.
         self.parse_exactly(text).map(|value| match self {
             Kind::PowerOfTwo { .. } => value.next_power_of_two(),
@@ -62,21 +86,23 @@ impl Kind {
     ///
     /// # Errors
     /// As [`parse`](Self::parse).
-    pub fn parse_limit(self, text: &str) -> Result<u64, Unfit> {
+    pub fn parse_limit(self, text: &str) -> Result<u64, ValueError> {
         self.parse_exactly(text).map(|value| match self {
             Kind::PowerOfTwo { .. } => value.checked_ilog2().map_or(0, |log2| 1 << log2),
             _ => value,
         })
     }
 
-    fn parse_exactly(self, text: &str) -> Result<u64, Unfit> {
+    fn parse_exactly(self, text: &str) -> Result<u64, ValueError> {
         let value = match self {
             Kind::PowerOfTwo { .. } | Kind::Bytes { .. } => bytes(text),
             Kind::Count { .. } => text.parse().ok(),
             Kind::Choice(words) => words.iter().position(|word| *word == text).map(|place| place as u64),
         };
-        let value = value.filter(|&value| self.range().is_none_or(|(least, most)| (least..=most).contains(&value)));
-        value.ok_or(Unfit(self))
+        let error = |kind| ValueError { allowed: self, kind };
+        let value = value.ok_or(error(ValueErrorKind::Unreadable))?;
+        let is_within = self.range().is_none_or(|(least, most)| (least..=most).contains(&value));
+        if is_within { Ok(value) } else { Err(error(ValueErrorKind::OutOfRange)) }
     }
 
     /// A value as [`parse`](Self::parse) reads it.
@@ -153,15 +179,18 @@ mod tests {
         {
             assert_eq!(SIZE.parse(text), Ok(value), "{text}");
         }
-        for text in ["", "K", "4095", "1025M", "-1", "1.5M", "12Q", "99999999999999999999", "18446744073709551615G"] {
-            assert_eq!(SIZE.parse(text), Err(Unfit(SIZE)), "{text}");
+        for text in ["", "K", "-1", "1.5M", "12Q", "99999999999999999999", "18446744073709551615G"] {
+            assert_eq!(SIZE.parse(text).unwrap_err().kind(), ValueErrorKind::Unreadable, "{text}");
+        }
+        for text in ["4095", "1025M"] {
+            assert_eq!(SIZE.parse(text).unwrap_err().kind(), ValueErrorKind::OutOfRange, "{text}");
         }
         assert_eq!(Kind::Bytes { least: 0, most: 10_000 }.parse("5000"), Ok(5000));
         assert_eq!((SIZE.parse_limit("5000"), SIZE.parse_limit("8K")), (Ok(4096), Ok(8192)), "a limit is not exceeded");
     }
 
     #[test]
-    fn a_refusal_says_what_is_allowed() {
+    fn error_names_what_is_allowed() {
         assert_eq!(
             SIZE.parse("x").unwrap_err().to_string(),
             "allowed is 4K to 1G, a number of bytes or one with K, M or G"

@@ -180,10 +180,10 @@ fn each_other(end: &End) -> Option<bool> {
 
 /// Whether a descriptor that stands for no file is of a kind that watches no other descriptor.
 fn watches_nothing(number: u32) -> bool {
-    const KINDS: [&[u8]; 4] = [b"[eventfd]", b"[timerfd]", b"[signalfd]", b"inotify"];
     let mut room = [0; 64];
     let name = usize::try_from(kernel::link_of(number.cast_signed(), &mut room)).ok().and_then(|len| room.get(..len));
-    name.and_then(|name| name.strip_prefix(b"anon_inode:")).is_some_and(|kind| KINDS.contains(&kind))
+    name.and_then(|name| name.strip_prefix(b"anon_inode:"))
+        .is_some_and(|kind| matches!(kind, b"[eventfd]" | b"[timerfd]" | b"[signalfd]" | b"inotify"))
 }
 
 /// Makes sure that nobody shares the open file of `fd`, an end of a pipe, whether that was inherited, sent, or is on its
@@ -343,11 +343,13 @@ fn calls_the_kernel(mapping: &Mapping<'_>, module: &Module) -> bool {
         let mut found = calls_in_block(at, at + BLOCK < mapping.end);
         while found != 0 {
             let here = at + found.trailing_zeros() as usize;
-            if !points_inside(here)
-                && !points_inside(here - 1)
-                && !returns_from_handler(mapping.start, here)
-                && !(here + decoded::LONGEST < mapping.end && decoded::is_inside_another(mapping.start, here))
-            {
+            let is_decoded_other =
+                || here + decoded::LONGEST < mapping.end && decoded::is_inside_another(mapping.start, here);
+            let is_other = points_inside(here)
+                || points_inside(here - 1)
+                || returns_from_handler(mapping.start, here)
+                || is_decoded_other();
+            if !is_other {
                 return true;
             }
             found &= found - 1;

@@ -18,7 +18,7 @@ use core::sync::atomic::{
 use millstream_sys::fate::Fate;
 use millstream_sys::raw;
 
-use super::end::End;
+use super::end::{End, READER, WRITER};
 use super::kernel::{self, Action};
 use super::{retreat, threads, trapped};
 
@@ -206,6 +206,13 @@ pub(super) fn stand_in_front() -> bool {
         };
         kernel::set_action(signal, &ours)
     })
+}
+
+/// Puts them back, unless another thread may be at a copy: then they stay until the next time, or until the program asks for them.
+pub(super) fn step_aside_unless_used() {
+    if ![&READER, &WRITER].into_iter().any(|end| end.uses.are_of_another_thread()) {
+        step_aside();
+    }
 }
 
 /// Puts them back; but SIGSYS, where another thread may be about to receive one for a call that was trapped a moment ago.

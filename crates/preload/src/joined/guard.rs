@@ -83,7 +83,7 @@ pub(super) fn expect_threads() {
 pub(super) fn lift() {
     if WATCHED.fetch_and(!UP, SeqCst) & UP != 0 {
         trapped::end();
-        faults::step_aside();
+        faults::step_aside_unless_used();
     }
 }
 

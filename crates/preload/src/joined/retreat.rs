@@ -144,8 +144,7 @@ fn of(end: &End, why: Fate) -> Outcome {
 /// kernel can serve, may do so once. Each attempt in vain makes the next one later ([`End::price`]). Where the user has said when pipes are
 /// attached, that is once.
 fn may_come_again(why: Fate) -> bool {
-    super::after().is_none()
-        && matches!(why, Fate::Called(_) | Fate::Peer | Fate::Company | Fate::Handler | Fate::Nowhere)
+    super::after().is_none() && matches!(why, Fate::Called(_) | Fate::Peer | Fate::Company)
 }
 
 /// This end has not joined and never will.

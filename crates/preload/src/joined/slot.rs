@@ -9,6 +9,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 use millstream_sys::joint::{HEADER_BYTES, LABEL_BYTES, RING_BYTES};
+pub(super) use millstream_sys::pipe::PIPE_BUF;
 
 use super::faults::copy;
 use super::wait::Found;
@@ -17,8 +18,6 @@ use super::wait::Found;
 const FROZEN: u64 = 1 << 63;
 /// A long copy is made known in pieces of this size, so that the other side can begin.
 const PIECE: usize = 32 << 10;
-/// Writes of up to this many bytes are not mixed with others (`pipe(7)`).
-pub(super) const PIPE_BUF: usize = 4096;
 /// The largest ring.
 pub(super) const RING_LIMIT: usize = RING_BYTES;
 

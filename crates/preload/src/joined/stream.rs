@@ -117,7 +117,7 @@ fn wait_for_room(slot: &Slot, fd: c_int, len: usize, has_written: bool) -> isize
 pub(super) fn read(slot: &Slot, fd: c_int, target: *mut u8, len: usize, bell: Option<c_int>) -> isize {
     let len = len.min(LARGEST);
     slot.note_readers_cpu(kernel::cpu());
-    if slot.sleep.0.load(SeqCst) == sleep::RUNG
+    if sleep::is_rung(slot.sleep.0.load(SeqCst))
         && let Some(moved) = take_bell(slot, fd, target, len)
     {
         return moved;

@@ -40,6 +40,7 @@ pub(super) struct OwnPage {
     /// Calls that wait for descriptors, of even and odd times ([`Waits`]), and which time it is.
     waits: [AtomicU32; 2],
     time: AtomicU32,
+    noted_waits: AtomicU32,
     /// Calls that load a library.
     loads: AtomicU32,
     /// Threads that are in a read or a write of each descriptor.
@@ -239,6 +240,10 @@ pub(super) fn note(place: usize, first: usize, second: usize) {
         note_number(first as c_int);
     } else if !is_harmless(place, first, second) {
         note_any(u16::try_from(place).map_or(Fate::Threads, Fate::Called));
+        if !guard::are_up() {
+            // The call may ask for them, or make a process that has them.
+            faults::step_aside();
+        }
     }
 }
 
@@ -382,7 +387,7 @@ pub(super) fn allow(end: &End) -> Result<(), Fate> {
 
 /// Whether what has kept an end from being attached may be over in a while.
 pub(super) fn may_pass(why_not: Fate) -> bool {
-    why_not == Fate::Threads || [c"poll", c"dlopen"].iter().any(|called| why_not == Fate::called(called))
+    why_not == Fate::Threads || why_not == Fate::called(c"poll") || why_not == Fate::called(c"dlopen")
 }
 
 /// Why this process attaches no further pipe because of its threads, if that is so.
@@ -418,31 +423,35 @@ impl Drop for InCall {
     }
 }
 
-/// A call that waits for descriptors, until this is dropped. It notes them only where an end has been found before: a wait that began
-/// earlier is of an earlier time, and must have ended when that end is attached.
+/// A call that waits for descriptors, until this is dropped. It notes them, and then finds the guards up, or the attempt finds the note.
+/// That takes a system call, so it is done for the first waits, among which are those that last, and since an end has been found. The
+/// others are counted: one that began earlier must have ended when an end is attached.
 pub(super) struct Waits {
     page: Option<(&'static OwnPage, usize)>,
     pub(super) are_noted: bool,
 }
 
+/// So many waits of a process are noted in any case.
+const FIRST_WAITS: u32 = 256;
+
 impl Waits {
     pub(super) fn begin() -> Waits {
-        if !are_there() || !IS_WANTED.load(Relaxed) {
-            return Waits { page: None, are_noted: false };
+        let page = if are_there() && IS_WANTED.load(Relaxed) { own_page() } else { None };
+        let Some(page) = page else { return Waits { page: None, are_noted: false } };
+        if page.noted_waits.load(Relaxed) < FIRST_WAITS {
+            page.noted_waits.fetch_add(1, Relaxed);
+            return Waits { page: None, are_noted: true };
         }
-        let page = own_page().map(|page| {
-            loop {
-                let time = page.time.load(SeqCst);
-                let waits = &page.waits[time as usize % 2];
-                waits.fetch_add(1, SeqCst);
-                if page.time.load(SeqCst) == time {
-                    break (page, time as usize % 2);
-                }
-                waits.fetch_sub(1, SeqCst);
+        loop {
+            let time = page.time.load(SeqCst);
+            let waits = &page.waits[time as usize % 2];
+            waits.fetch_add(1, SeqCst);
+            if page.time.load(SeqCst) == time {
+                let has_end = [&READER, &WRITER].into_iter().any(|end| end.stage() != Stage::Kernel);
+                return Waits { page: Some((page, time as usize % 2)), are_noted: has_end };
             }
-        });
-        let has_end = [&READER, &WRITER].into_iter().any(|end| end.stage() != Stage::Kernel);
-        Waits { page, are_noted: has_end }
+            waits.fetch_sub(1, SeqCst);
+        }
     }
 }
 

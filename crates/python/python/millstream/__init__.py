@@ -13,6 +13,10 @@ And pipes as streams of bytes::
     reader, writer = millstream.pipe()     # as os.pipe(), with file objects
     stream = await millstream.open_reader(reader)   # for asyncio
 
+And one writer with several readers that each see everything::
+
+    writer, readers = millstream.broadcast(readers=3)
+
 And networks of transforms::
 
     millstream.net(["gunzip", function, "zstd -3"], input="a.gz", output="b.zst")
@@ -21,6 +25,7 @@ And networks of transforms::
 from importlib.metadata import PackageNotFoundError, version
 
 from .aio import open_reader, open_writer
+from .broadcasts import BroadcastReader, BroadcastWriter, Lost, broadcast
 from .connection import Connection, Pipe
 from .context import get_context
 from .networks import net
@@ -34,12 +39,16 @@ except PackageNotFoundError:  # used from its source
     __version__ = "unknown"
 
 __all__ = [
+    "BroadcastReader",
+    "BroadcastWriter",
     "Connection",
+    "Lost",
     "NetworkError",
     "Pipe",
     "Popen",
     "Reader",
     "Writer",
+    "broadcast",
     "get_context",
     "net",
     "open_fifo",

@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from typing import Any
 
+from .broadcasts import BroadcastReader
 from .streams import Reader, Writer
 
 _READ_AT_ONCE = 256 << 10
@@ -17,7 +18,7 @@ _READ_AT_ONCE = 256 << 10
 class _ReadTransport(asyncio.ReadTransport):
     """Feeds a protocol with what waits, as long as it wants more."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, end: Reader, protocol: asyncio.Protocol) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, end: Reader | BroadcastReader, protocol: asyncio.Protocol) -> None:
         super().__init__({"pipe": end})
         self._loop = loop
         self._end = end
@@ -181,8 +182,8 @@ class _WriteTransport(asyncio.WriteTransport):
         self._low, self._high = low, high
 
 
-async def open_reader(reader: Reader, limit: int = 64 << 10) -> asyncio.StreamReader:
-    """The read end of a pipe as asyncio's stream: `await stream.readline()` and its relatives.
+async def open_reader(reader: Reader | BroadcastReader, limit: int = 64 << 10) -> asyncio.StreamReader:
+    """The read end of a pipe, or of a broadcast, as asyncio's stream: `await stream.readline()` and its relatives.
 
     A call that is cancelled loses no byte: what was read waits in the stream. The end belongs to the stream, which closes it at
     the end.

@@ -4,6 +4,7 @@
 //! at once as a race, a lost or doubled byte as a failed assertion.
 #![cfg(loom)]
 
+mod broadcasts;
 mod fifo_world;
 mod fifos;
 mod in_place;

@@ -5,7 +5,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use millstream_ring::sync::{AtomicU32, Ordering, fence};
-use millstream_ring::{Broken, Bytes, Geometry, Header, Parked, Parking, ReadSide, Ring, Shadow, Whose, WriteSide};
+use millstream_ring::{Bytes, Geometry, Header, Parked, Parking, ReadSide, Ring, RingError, Shadow, Whose, WriteSide};
 
 /// A segment on the model's heap: a header and two banks of two bytes, or a few more.
 pub(crate) struct World {
@@ -157,12 +157,12 @@ impl Parking for Me {
     }
 }
 
-pub(crate) fn write_now(writers: &WriteSide<'_, Me>, bytes: &[u8]) -> Result<usize, Broken> {
+pub(crate) fn write_now(writers: &WriteSide<'_, Me>, bytes: &[u8]) -> Result<usize, RingError> {
     let room = writers.room(bytes.len())?;
     Ok(if room.len() < bytes.len() { 0 } else { writers.write(room, [bytes].into_iter(), 0) })
 }
 
-pub(crate) fn read_now(readers: &ReadSide<'_, Me>, bytes: &mut [u8]) -> Result<usize, Broken> {
+pub(crate) fn read_now(readers: &ReadSide<'_, Me>, bytes: &mut [u8]) -> Result<usize, RingError> {
     let waiting = readers.waiting(bytes.len())?;
     Ok(readers.read(waiting, [bytes].into_iter(), 0))
 }

@@ -196,7 +196,7 @@ fn accesses(world: &World, without: Option<Without>) -> Next {
             None if world.has_writer => return Vec::new(),
             None => next.reader.at = At::Ended,
         },
-        At::Rung => go(if world.sleep == Sleep::Rung { At::TakeBell } else { At::Look }),
+        At::Rung => go(if world.sleep.is_rung() { At::TakeBell } else { At::Look }),
         At::TakeBell => match next.take_from_shadow() {
             None if world.has_writer => next.reader.at = At::Look,
             byte => next.reader.at = At::Woken { byte },

@@ -38,7 +38,9 @@ pub(crate) enum At {
     BellWrite {
         is_counted: bool,
     },
-    BellSay { is_counted: bool },
+    BellSay {
+        is_counted: bool,
+    },
     /// `wait_for_room`.
     SayWaits,
     LastLook,

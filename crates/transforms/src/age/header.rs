@@ -6,7 +6,7 @@ use chacha20poly1305::ChaCha20Poly1305;
 use chacha20poly1305::aead::{AeadInOut, KeyInit};
 use ed25519_compact::x25519::{PublicKey, SecretKey};
 use hmac::{Hmac, Mac};
-use millstream_net::Fault;
+use millstream_net::TransformError;
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
@@ -35,13 +35,14 @@ pub(super) const WRAPPED: usize = 16 + TAG;
 ///
 /// # Errors
 /// No random numbers, or a recipient that nothing can be encrypted to.
-pub(super) fn write(key: &FileKey, keys: &Keys, work: u8) -> Result<Vec<u8>, Fault> {
+pub(super) fn write(key: &FileKey, keys: &Keys, work: u8) -> Result<Vec<u8>, TransformError> {
     let mut text = Vec::from(INTRO);
     match keys {
         Keys::People { recipients, identities } => {
             for recipient in recipients.iter().chain(identities.iter().map(|identity| &identity.recipient)) {
                 let secret = SecretKey::new(*random()?);
-                let weak = || Fault::new("a recipient is no key: everybody could read what is encrypted to it");
+                let weak =
+                    || TransformError::new("a recipient is no key: what is encrypted to it could be read without one");
                 let share = *PublicKey::base_point().dh(&secret).ok().ok_or_else(weak)?;
                 let wrapping = x25519(&secret, recipient, &share, recipient).ok_or_else(weak)?;
                 put(&mut text, &[X25519, &STANDARD_NO_PAD.encode(share)], &wrapped(key, &wrapping));
@@ -74,8 +75,8 @@ pub(super) fn mac(key: &FileKey, text: &[u8]) -> Hmac<Sha256> {
     mac
 }
 
-/// The key that wraps the file's, from a secret and a point: of a new file, or of an identity and a share. `None` if everybody
-/// could compute it.
+/// The key that wraps the file's, from a secret and a point: of a new file, or of an identity and a share. `None` if it
+/// could be computed without a secret.
 pub(super) fn x25519(
     secret: &SecretKey,
     point: &Recipient,

@@ -1,6 +1,6 @@
 //! Decryption. What comes out was authenticated: whole chunks, in order, and an end that is the end.
 
-use millstream_net::{Fault, Next, Rewrite, Step};
+use millstream_net::{Next, Rewrite, Step, TransformError};
 
 use super::armor::Armor;
 use super::header::{INTRO, MARK};
@@ -27,7 +27,7 @@ impl Decrypt {
     }
 
     /// Takes bytes from the front of a piece that is not empty, at most until some of the text are pending.
-    fn take(&mut self, input: &[u8]) -> Result<usize, Fault> {
+    fn take(&mut self, input: &[u8]) -> Result<usize, TransformError> {
         if !self.is_begun {
             self.is_begun = true;
             self.armor = (input[0] == b'-').then(Armor::default);
@@ -42,7 +42,7 @@ impl Decrypt {
         Ok(count)
     }
 
-    fn end(&mut self) -> Result<(), Fault> {
+    fn end(&mut self) -> Result<(), TransformError> {
         match &self.armor {
             None => self.file.end().map_err(Wrong::into_fault),
             Some(armor) => {
@@ -54,13 +54,13 @@ impl Decrypt {
 }
 
 impl Wrong {
-    fn into_fault(self) -> Fault {
-        Fault::new(self.what).at(self.at)
+    fn into_fault(self) -> TransformError {
+        TransformError::new(self.what).at(self.at)
     }
 }
 
 impl Rewrite for Decrypt {
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
         let (mut consumed, mut produced) = (0, 0);
         loop {
             produced += self.file.pending.take(&mut output[produced..]);

@@ -1,6 +1,6 @@
 //! Encryption.
 
-use millstream_net::{Fault, Next, Rewrite, Step};
+use millstream_net::{Next, Rewrite, Step, TransformError};
 use zeroize::Zeroizing;
 
 use super::header;
@@ -19,11 +19,11 @@ pub(super) struct Encrypt {
 }
 
 /// Random bytes of the system.
-pub(super) fn random<const N: usize>() -> Result<Zeroizing<[u8; N]>, Fault> {
+pub(super) fn random<const N: usize>() -> Result<Zeroizing<[u8; N]>, TransformError> {
     let mut bytes = Zeroizing::new([0; N]);
     match getrandom::fill(&mut *bytes) {
         Ok(()) => Ok(bytes),
-        Err(error) => Err(Fault::new(format!("the system gives no random numbers: {error}"))),
+        Err(error) => Err(TransformError::new(format!("the system gives no random numbers: {error}"))),
     }
 }
 
@@ -33,7 +33,7 @@ impl Encrypt {
         Encrypt { keys, work, payload: None, chunk, pending: Pending::default(), has_ended: false }
     }
 
-    fn begin(&mut self) -> Result<Payload, Fault> {
+    fn begin(&mut self) -> Result<Payload, TransformError> {
         let (key, nonce): (FileKey, _) = (random()?, random::<NONCE>()?);
         let start = self.pending.end();
         start.extend(header::write(&key, &self.keys, self.work)?);
@@ -50,7 +50,7 @@ impl Encrypt {
 }
 
 impl Rewrite for Encrypt {
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
         if self.payload.is_none() {
             self.payload = Some(self.begin()?);
         }

@@ -8,7 +8,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use millstream_net::{Control, Ending, Fault};
+use millstream_net::{Control, Ending, TransformError};
+use millstream_sys::child;
 use millstream_sys::process::{self, Pid};
 
 /// Bytes of its stderr that are kept for the error.
@@ -34,6 +35,9 @@ pub(super) struct Running {
     told: Told,
     start: Instant,
     ending: OnceLock<Ending>,
+    timeout: Option<Duration>,
+    /// Since when there is input that the command could read, or its input has ended, and no output of it has given.
+    has_input: Mutex<Option<Instant>>,
 }
 
 struct Words {
@@ -48,19 +52,25 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Running {
     /// Starts it. Without an end of a pipe for its standard output, what it writes there is told as what it says on stderr.
-    pub(super) fn spawn(command: &mut Command, stdout: Option<OwnedFd>, told: Told) -> Result<Running, Fault> {
-        let pipe = || std::io::pipe().map_err(|error| Fault::new(format!("cannot make a pipe: {error}")));
+    pub(super) fn spawn(
+        command: &mut Command,
+        stdout: Option<OwnedFd>,
+        told: Told,
+        timeout: Option<Duration>,
+    ) -> Result<Running, TransformError> {
+        let pipe = || std::io::pipe().map_err(|error| TransformError::new(format!("cannot make a pipe: {error}")));
         let ((stop, stopper), (said, stderr)) = (pipe()?, pipe()?);
         let stdout = match stdout {
             Some(stdout) => stdout,
-            None => {
-                stderr.try_clone().map_err(|error| Fault::new(format!("cannot copy a descriptor: {error}")))?.into()
-            }
+            None => stderr
+                .try_clone()
+                .map_err(|error| TransformError::new(format!("cannot copy a descriptor: {error}")))?
+                .into(),
         };
         command.stdout(Stdio::from(stdout)).stderr(stderr);
         let start = Instant::now();
         let name = command.get_program().display().to_string();
-        let child = command.spawn().map_err(|error| Fault::new(why_not(&name, &error)))?;
+        let child = command.spawn().map_err(|error| TransformError::new(why_not(&name, &error)))?;
         let last = Arc::default();
         let (until_read, all_read) = channel();
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
@@ -73,15 +83,50 @@ impl Running {
             told,
             start,
             ending: OnceLock::new(),
+            timeout,
+            has_input: Mutex::default(),
         };
         let thread = std::thread::Builder::new().spawn(move || listen(said, &last, until_read));
-        thread.map_err(|error| Fault::new(format!("cannot start a thread: {error}")))?;
+        thread.map_err(|error| TransformError::new(format!("cannot start a thread: {error}")))?;
         Ok(running)
     }
 
     /// At its end once the command was stopped.
     pub(super) fn stop(&self) -> &PipeReader {
         &self.stop
+    }
+
+    /// The command could read, and does not, or its input has ended.
+    pub(super) fn has_input(&self) {
+        locked(&self.has_input).get_or_insert_with(Instant::now);
+    }
+
+    /// The command has read.
+    pub(super) fn takes_input(&self) {
+        *locked(&self.has_input) = None;
+    }
+
+    /// The command has written, to any of its outputs.
+    pub(super) fn gives_output(&self) {
+        if let Some(since) = &mut *locked(&self.has_input) {
+            *since = Instant::now();
+        }
+    }
+
+    /// How long its output may be waited for yet, since `begun`; `None`: for ever. The time goes from when it has input.
+    pub(super) fn time_left(&self, begun: Instant) -> Option<Duration> {
+        let timeout = self.timeout?;
+        let waited = locked(&self.has_input).map(|since| since.max(begun).elapsed());
+        Some(timeout.saturating_sub(waited.unwrap_or(Duration::ZERO)))
+    }
+
+    /// Ends a command that has given nothing for too long.
+    pub(super) fn end_hanging(&self) -> TransformError {
+        self.kill();
+        let timeout = self.timeout.unwrap_or_default();
+        TransformError::new(format!(
+            "the command gave nothing for {timeout:?} and was ended; a longer timeout lets it go on"
+        ))
     }
 
     /// Ends the command, and all waiting for what it has started.
@@ -91,20 +136,36 @@ impl Running {
         let _ = locked(&self.child).kill();
     }
 
+    /// Sleeps until the command has ended, which has ended its last output.
+    ///
+    /// # Errors
+    /// It did not end in time, or not well: how, and what it said last.
+    pub(super) fn outcome_in_time(&self) -> Result<(), TransformError> {
+        // Its number may be that of another process by the second time that this is asked.
+        let has_ended = matches!(locked(&self.child).try_wait(), Ok(Some(_)));
+        if let (Some(timeout), Some(pid)) = (self.timeout, self.pid)
+            && !has_ended
+            && !child::ends_within(pid, timeout)
+        {
+            return Err(self.end_hanging());
+        }
+        self.outcome()
+    }
+
     /// Sleeps until the command has ended.
     ///
     /// # Errors
     /// It did not end well: how, and what it said last.
-    pub(super) fn outcome(&self) -> Result<(), Fault> {
+    pub(super) fn outcome(&self) -> Result<(), TransformError> {
         // Without the lock, which whoever kills it needs.
         let _ = self.pid.map(process::wait_unreaped);
         let status = locked(&self.child).wait();
-        let status = status.map_err(|error| Fault::new(format!("lost track of the command: {error}")))?;
+        let status = status.map_err(|error| TransformError::new(format!("lost track of the command: {error}")))?;
         self.has_ended(status);
         let words = self.last_words();
         match status.success() {
             true => Ok(()),
-            false => Err(Fault::new((self.told)(status, &words))),
+            false => Err(TransformError::new((self.told)(status, &words))),
         }
     }
 

@@ -7,7 +7,7 @@
 //!
 //! Only lengths are read here. Whether the bytes are right, checksums included, is for the library to say.
 
-use millstream_net::Fault;
+use millstream_net::TransformError;
 
 const MAGIC: u32 = 0x184d_2204;
 /// Frames of a format that programs before 2013 wrote.
@@ -56,7 +56,7 @@ pub(super) struct Gather {
 
 impl Gather {
     /// Takes bytes from the front of a piece that is not empty, at most to the end of a block.
-    pub(super) fn take(&mut self, input: &[u8]) -> Result<(usize, Gathered), Fault> {
+    pub(super) fn take(&mut self, input: &[u8]) -> Result<(usize, Gathered), TransformError> {
         if self.skipping > 0 {
             let count = input.len().min(usize::try_from(self.skipping).unwrap_or(usize::MAX));
             self.skipping -= count as u64;
@@ -83,7 +83,7 @@ impl Gather {
     }
 
     /// A part that is not the last of a block is complete.
-    fn go_on(&mut self) -> Result<(), Fault> {
+    fn go_on(&mut self) -> Result<(), TransformError> {
         let (part, more) = match self.part {
             Part::Magic => match self.last_number() {
                 MAGIC => (Part::Flags, 2),
@@ -110,7 +110,7 @@ impl Gather {
     }
 
     /// What the flags say; returns the bytes that the descriptor has behind them.
-    fn read_flags(&mut self) -> Result<usize, Fault> {
+    fn read_flags(&mut self) -> Result<usize, TransformError> {
         let [.., flags, block] = self.bytes[..] else { unreachable!("two bytes were waited for") };
         let has = |bit: u8| flags & bit != 0;
         (self.has_block_checksums, self.has_checksum) = (has(0x10), has(0x04));
@@ -124,7 +124,7 @@ impl Gather {
         Ok(8 * usize::from(has(0x08)) + 4 * usize::from(has(0x01)) + 1)
     }
 
-    fn block_len(&self, size: u32) -> Result<usize, Fault> {
+    fn block_len(&self, size: u32) -> Result<usize, TransformError> {
         // The highest bit says that it is not compressed.
         let len = (size & 0x7fff_ffff) as usize;
         if len > self.block_max {
@@ -157,7 +157,7 @@ impl Gather {
     }
 
     /// No bytes follow.
-    pub(super) fn end(&self) -> Result<(), Fault> {
+    pub(super) fn end(&self) -> Result<(), TransformError> {
         let is_between = self.part == Part::Magic && self.bytes.is_empty() && self.skipping == 0;
         match (is_between, self.frames) {
             (true, 0) => Err(self.fault("is empty")),
@@ -167,7 +167,7 @@ impl Gather {
     }
 
     /// What is wrong with the gathered bytes.
-    pub(super) fn fault(&self, what: &str) -> Fault {
-        Fault::new(format!("the lz4 stream {what}")).at(self.start)
+    pub(super) fn fault(&self, what: &str) -> TransformError {
+        TransformError::new(format!("the lz4 stream {what}")).at(self.start)
     }
 }

@@ -1,6 +1,6 @@
 //! Where a stream of records may be cut.
 
-use millstream_net::Fault;
+use millstream_net::TransformError;
 
 use crate::arguments;
 
@@ -35,7 +35,7 @@ impl Records {
     ///
     /// # Errors
     /// The bytes are no such records.
-    pub(super) fn whole(self, bytes: &[u8], ends: bool) -> Result<usize, Fault> {
+    pub(super) fn whole(self, bytes: &[u8], ends: bool) -> Result<usize, TransformError> {
         match self {
             Records::Ended(_) if ends => Ok(bytes.len()),
             Records::Ended(byte) => Ok(memchr::memrchr(byte, bytes).map_or(0, |last| last + 1)),
@@ -44,9 +44,8 @@ impl Records {
                 let whole = bytes.len() / size * size;
                 if ends && whole < bytes.len() {
                     let left = bytes.len() - whole;
-                    return Err(
-                        Fault::new(format!("the stream ends {left} bytes into a record of {size}")).after(whole)
-                    );
+                    return Err(TransformError::new(format!("the stream ends {left} bytes into a record of {size}"))
+                        .after(whole));
                 }
                 Ok(whole)
             }
@@ -57,7 +56,7 @@ impl Records {
 /// Lines of a record.
 const FASTQ_LINES: usize = 4;
 
-fn whole_fastq(bytes: &[u8], ends: bool) -> Result<usize, Fault> {
+fn whole_fastq(bytes: &[u8], ends: bool) -> Result<usize, TransformError> {
     let (mut whole, mut line, mut start) = (0, 0, 0);
     while start < bytes.len() {
         let end = match memchr::memchr(b'\n', &bytes[start..]) {
@@ -71,7 +70,9 @@ fn whole_fastq(bytes: &[u8], ends: bool) -> Result<usize, Fault> {
             _ => ("", false),
         };
         if is_wrong {
-            return Err(Fault::new(format!("no FASTQ record of four lines: here should be {expected}")).after(start));
+            return Err(
+                TransformError::new(format!("no FASTQ record of four lines: here should be {expected}")).after(start)
+            );
         }
         (line, start) = ((line + 1) % FASTQ_LINES, end);
         if line == 0 {
@@ -79,7 +80,7 @@ fn whole_fastq(bytes: &[u8], ends: bool) -> Result<usize, Fault> {
         }
     }
     if ends && whole < bytes.len() {
-        return Err(Fault::new("the stream ends within a FASTQ record").after(whole));
+        return Err(TransformError::new("the stream ends within a FASTQ record").after(whole));
     }
     Ok(whole)
 }
@@ -128,7 +129,7 @@ mod tests {
     #[test]
     fn bytes_that_are_no_such_records_are_refused_where_they_begin() {
         let wrong = |records: Records, bytes: &str, ends| records.whole(bytes.as_bytes(), ends).unwrap_err();
-        let fault = |what: &str, at| Fault::new(what).after(at);
+        let fault = |what: &str, at| TransformError::new(what).after(at);
         let name = "no FASTQ record of four lines: here should be a name, which begins with '@'";
         let plus = "no FASTQ record of four lines: here should be a line that begins with '+'";
         assert_eq!(wrong(Records::Fastq, ">a\nAC\n", false), fault(name, 0));

@@ -1,7 +1,7 @@
 //! Modules as stages. Bytes are copied into the module's memory and out of it, whichever way it works on them there: so both
 //! kinds rewrite, as the network sees it, and can have a thread of their own.
 
-use millstream_net::{Fault, Next, Rewrite, Step};
+use millstream_net::{Next, Rewrite, Step, TransformError};
 use wasmi::TypedFunc;
 
 use super::sandbox::{Sandbox, out_of_fuel};
@@ -27,37 +27,39 @@ impl InPlaceModule {
         Ok(InPlaceModule { sandbox, apply, finish, bytes_at, offset: 0 })
     }
 
-    fn apply(&mut self, from: &[u8], to: &mut [u8]) -> Result<(), Fault> {
-        self.sandbox.write(self.bytes_at, from).map_err(Fault::new)?;
+    fn apply(&mut self, from: &[u8], to: &mut [u8]) -> Result<(), TransformError> {
+        self.sandbox.write(self.bytes_at, from).map_err(TransformError::new)?;
         // At most PIECE bytes; the position wraps as a C program would see it.
         let parameters = (self.offset.cast_signed(), self.bytes_at.cast_signed(), from.len() as i32);
-        let done = self.sandbox.call(&self.apply, parameters).map_err(Fault::new)?.cast_unsigned() as usize;
+        let done = self.sandbox.call(&self.apply, parameters).map_err(TransformError::new)?.cast_unsigned() as usize;
         if done > from.len() {
-            return Err(Fault::new(format!(
+            return Err(TransformError::new(format!(
                 "the module says that it worked on {done} bytes, and was given {}",
                 from.len()
             )));
         }
         if done < from.len() {
             let said = self.sandbox.message().unwrap_or_else(|| "the module does not take this byte".into());
-            return Err(Fault::new(said).after(done));
+            return Err(TransformError::new(said).after(done));
         }
-        self.sandbox.read(self.bytes_at, to).map_err(Fault::new)?;
+        self.sandbox.read(self.bytes_at, to).map_err(TransformError::new)?;
         self.offset += from.len() as u64;
         Ok(())
     }
 
-    fn finish(&mut self) -> Result<(), Fault> {
+    fn finish(&mut self) -> Result<(), TransformError> {
         let Some(finish) = &self.finish else { return Ok(()) };
-        match self.sandbox.call(finish, ()).map_err(Fault::new)? {
+        match self.sandbox.call(finish, ()).map_err(TransformError::new)? {
             0 => Ok(()),
-            _ => Err(Fault::new(self.sandbox.message().unwrap_or_else(|| "the module does not take this end".into()))),
+            _ => Err(TransformError::new(
+                self.sandbox.message().unwrap_or_else(|| "the module does not take this end".into()),
+            )),
         }
     }
 }
 
 impl Rewrite for InPlaceModule {
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
         let count = input.len().min(output.len()).min(PIECE);
         if count > 0 {
             self.apply(&input[..count], &mut output[..count])?;
@@ -132,25 +134,25 @@ impl RewritingModule {
 }
 
 impl Rewrite for RewritingModule {
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
         let given = &input[..input.len().min(PIECE)];
         let room = output.len().min(PIECE);
         let ends = ends && given.len() == input.len();
-        let (answer, consumed, produced) = self.call(given, room, ends).map_err(Fault::new)?;
+        let (answer, consumed, produced) = self.call(given, room, ends).map_err(TransformError::new)?;
         let next = match answer {
             0 => Next::More,
             1 => Next::Done,
             2 => {
                 let said = self.sandbox.message().unwrap_or_else(|| "the module does not take this byte".into());
-                return Err(Fault::new(said).after(consumed));
+                return Err(TransformError::new(said).after(consumed));
             }
             other => {
-                return Err(Fault::new(format!(
+                return Err(TransformError::new(format!(
                     "the module answered {other}, and there are only the answers 0, 1 and 2"
                 )));
             }
         };
-        self.sandbox.read(self.output_at, &mut output[..produced]).map_err(Fault::new)?;
+        self.sandbox.read(self.output_at, &mut output[..produced]).map_err(TransformError::new)?;
         Ok(Step { consumed, produced, next })
     }
 

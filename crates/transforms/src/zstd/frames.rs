@@ -19,7 +19,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use millstream_net::{Fault, Next, Step};
+use millstream_net::{Next, Step, TransformError};
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::{CParameter, compress_bound};
 
@@ -90,8 +90,8 @@ impl Frames {
         input: &[u8],
         output: &mut [u8],
         ends: bool,
-        mut told: impl FnMut(&Frame) -> Result<(), Fault>,
-    ) -> Result<Step, Fault> {
+        mut told: impl FnMut(&Frame) -> Result<(), TransformError>,
+    ) -> Result<Step, TransformError> {
         let (mut consumed, mut produced) = (0, 0);
         let next = loop {
             produced += self.hand_on(&mut output[produced..], &mut told)?;
@@ -122,8 +122,8 @@ impl Frames {
     fn hand_on(
         &mut self,
         output: &mut [u8],
-        told: &mut impl FnMut(&Frame) -> Result<(), Fault>,
-    ) -> Result<usize, Fault> {
+        told: &mut impl FnMut(&Frame) -> Result<(), TransformError>,
+    ) -> Result<usize, TransformError> {
         let mut produced = 0;
         loop {
             let (left, room) = (&self.ready.bytes[self.taken..], &mut output[produced..]);
@@ -134,7 +134,7 @@ impl Frames {
                 return Ok(produced);
             }
             let Some(frame) = self.shared.lock().first_frame(&mut self.ready) else { return Ok(produced) };
-            frame.map_err(Fault::new)?;
+            frame.map_err(TransformError::new)?;
             told(&self.ready)?;
             self.taken = 0;
         }

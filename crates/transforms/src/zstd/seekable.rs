@@ -12,7 +12,7 @@
 use std::hash::Hasher;
 use std::ops::RangeInclusive;
 
-use millstream_net::{Fault, Next, Rewrite, Step};
+use millstream_net::{Next, Rewrite, Step, TransformError};
 use twox_hash::XxHash64;
 use zstd::stream::raw::{Encoder, InBuffer, Operation, OutBuffer};
 
@@ -57,9 +57,9 @@ struct Table {
 }
 
 impl Table {
-    fn add(&mut self, written: usize, read: usize, checksum: u32) -> Result<(), Fault> {
+    fn add(&mut self, written: usize, read: usize, checksum: u32) -> Result<(), TransformError> {
         if self.frames == self.frames_max {
-            return Err(Fault::new(format!(
+            return Err(TransformError::new(format!(
                 "there is memory for a table of {} frames, and more are needed; larger frames need fewer",
                 self.frames_max
             )));
@@ -89,7 +89,7 @@ impl Streams {
         Streams { encoder, frame_bytes, read: 0, written: 0, hash, is_end_of_frame: false }
     }
 
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool, table: &mut Table) -> Result<Step, Fault> {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool, table: &mut Table) -> Result<Step, TransformError> {
         let (mut consumed, mut produced) = (0, 0);
         loop {
             let (rest, room) = (&input[consumed..], &mut output[produced..]);
@@ -112,7 +112,7 @@ impl Streams {
     }
 
     /// Compresses bytes of one frame. Returns how many were read and written.
-    fn compress(&mut self, input: &[u8], output: &mut [u8]) -> Result<(usize, usize), Fault> {
+    fn compress(&mut self, input: &[u8], output: &mut [u8]) -> Result<(usize, usize), TransformError> {
         let room = (self.frame_bytes - self.read) as usize;
         let input = &input[..input.len().min(room)];
         let (mut from, mut to) = (InBuffer::around(input), OutBuffer::around(output));
@@ -125,7 +125,7 @@ impl Streams {
         Ok((read, written))
     }
 
-    fn end_frame(&mut self, output: &mut [u8], table: &mut Table) -> Result<usize, Fault> {
+    fn end_frame(&mut self, output: &mut [u8], table: &mut Table) -> Result<usize, TransformError> {
         let mut to = OutBuffer::around(output);
         // Its threads may still be busy and nothing be ready.
         let mut left = self.encoder.finish(&mut to, true)?;
@@ -163,7 +163,7 @@ impl Seekable {
         start.len()
     }
 
-    fn compress(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+    fn compress(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
         let table = &mut self.table;
         match &mut self.body {
             Body::Streams(streams) => streams.step(input, output, ends, table),
@@ -187,7 +187,7 @@ impl Rewrite for Seekable {
         }
     }
 
-    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, Fault> {
+    fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
         let mut step = Step { consumed: 0, produced: 0, next: Next::Done };
         if !self.is_table_begun {
             step = self.compress(input, output, ends)?;

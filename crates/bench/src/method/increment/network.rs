@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
-use millstream_net::{Data, Entry, Fault, InPlace, Network, Options, Stage, State, Transform, run, words};
+use millstream_net::{Data, Entry, InPlace, Network, Options, Stage, State, Transform, TransformError, run, words};
 use millstream_sys::{clock, cpu};
 use millstream_transforms::ALL;
 
@@ -65,12 +65,12 @@ static SUM: Entry = Entry {
 struct Summing(Sum);
 
 impl InPlace for Summing {
-    fn apply(&mut self, _offset: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+    fn apply(&mut self, _offset: u64, bytes: &mut [u8]) -> Result<(), TransformError> {
         self.0.add(bytes);
         Ok(())
     }
 
-    fn finish(&mut self) -> Result<(), Fault> {
+    fn finish(&mut self) -> Result<(), TransformError> {
         SUM_OF_ALL.store(self.0.total(), Relaxed);
         BYTES.store(self.0.bytes(), Relaxed);
         Ok(())

@@ -11,7 +11,7 @@ const BLOCK: usize = 64;
 /// Fletcher's sum in eight lanes of 64 bits: that of the words, and that of those sums, in which each word counts as often as
 /// words follow.
 #[derive(Clone, Default)]
-pub(super) struct Sum {
+pub(in crate::method) struct Sum {
     words: [u64; 8],
     sums: [u64; 8],
     begun: Vec<u8>,
@@ -19,7 +19,7 @@ pub(super) struct Sum {
 }
 
 impl Sum {
-    pub(super) fn add(&mut self, mut bytes: &[u8]) {
+    pub(in crate::method) fn add(&mut self, mut bytes: &[u8]) {
         self.bytes += bytes.len() as u64;
         if !self.begun.is_empty() {
             let (now, later) = bytes.split_at(bytes.len().min(BLOCK - self.begun.len()));
@@ -53,7 +53,7 @@ impl Sum {
     }
 
     /// The sum.
-    pub(super) fn total(&self) -> u64 {
+    pub(in crate::method) fn total(&self) -> u64 {
         let mut whole = self.clone();
         let mut last = [0; BLOCK];
         last[..self.begun.len()].copy_from_slice(&self.begun);

@@ -64,6 +64,10 @@ fn of(method: &str) -> Option<&'static str> {
             "One is added to every byte of a file by a number of stages, each a process of its own behind a pipe, or all in \
              one network."
         }
+        "file" => {
+            "One program reads or writes a file through a mount that transforms it, against the bare file system and against \
+             pipelines of processes that do the same."
+        }
         _ => return None,
     })
 }

@@ -158,7 +158,7 @@ fn steal(cells: &[Cell]) -> Option<Fact> {
         name: "Stolen time",
         figure: format!("{} s", number(seconds)),
         says: format!(
-            "the hypervisor gave the CPUs to somebody else in {} of {}",
+            "the hypervisor gave the CPUs to other machines in {} of {}",
             grouped(hit as f64),
             words::count(launches().count(), "launch").replace("launchs", "launches")
         ),
