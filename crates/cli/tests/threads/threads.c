@@ -5,6 +5,8 @@
 //   threads move WAY              from the standard input to the standard output, every byte once, in order
 //   threads write|read WAY        one end, used by several threads
 #include "stream.h"
+#include <dlfcn.h>
+#include <link.h>
 #include <setjmp.h>
 #include <threads.h>
 #include <time.h>
@@ -285,6 +287,43 @@ static void move_beside_lives(void) {
     stops = 1;
     end_thread(lives);
 }
+
+// Code that comes and goes: of a library, or of a file that is mapped by hand.
+static char library_path[PATH_MAX];
+static void *loads_and_unloads(void *unused) {
+    while (!stops) {
+        void *library = dlopen(library_path, RTLD_NOW);
+        CHECK(library && dlclose(library) == 0);
+    }
+    return unused;
+}
+
+static void *maps_and_unmaps(void *unused) {
+    enum { SIZE = 1 << 17 };
+    int file = open(library_path, O_RDONLY | O_CLOEXEC);
+    CHECK(file >= 0);
+    while (!stops) {
+        void *code = mmap(0, SIZE, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 0);
+        CHECK(code != MAP_FAILED && munmap(code, SIZE) == 0);
+    }
+    CHECK(close(file) == 0);
+    return unused;
+}
+
+static void move_beside(void *(*function)(void *)) {
+    struct link_map *map;
+    void *library = dlopen("libm.so.6", RTLD_NOW);
+    CHECK(library && dlinfo(library, RTLD_DI_LINKMAP, &map) == 0);
+    strcpy(library_path, map->l_name);
+    CHECK(dlclose(library) == 0);
+    pthread_t thread = begin_thread(function, 0);
+    move_until(SIZE_MAX);
+    stops = 1;
+    end_thread(thread);
+}
+
+static void move_beside_loads(void) { move_beside(loads_and_unloads); }
+static void move_beside_mappings(void) { move_beside(maps_and_unmaps); }
 
 // By stdio.
 static void *stdio_reads(void *unused) {
@@ -576,7 +615,8 @@ static const struct { const char *name, *sides; void (*function)(void); } ways[]
     {"detached", "m", move_detached}, {"small", "m", move_small}, {"heap", "m", move_heap}, {"relay", "m", move_relay},
     {"c11", "m", move_c11}, {"attacher", "m", move_attacher}, {"turns", "m", move_turns}, {"order", "m", move_order},
     {"first_ends", "m", move_first_ends}, {"first_ends_late", "m", move_first_ends_late},
-    {"beside_idle", "m", move_beside_idle}, {"beside_lives", "m", move_beside_lives}, {"stdio", "m", move_stdio},
+    {"beside_idle", "m", move_beside_idle}, {"beside_lives", "m", move_beside_lives}, {"stdio", "m", move_stdio}, {"beside_loads", "m", move_beside_loads},
+    {"beside_mappings", "m", move_beside_mappings},
     {"ticks", "m", move_ticks}, {"ticks_late", "m", move_ticks_late}, {"beside_barrier", "m", move_beside_barrier},
 #if OWN
     {"beside_own_calls", "m", move_beside_own_calls}, {"by_own_calls", "m", move_by_own_calls},
