@@ -6,7 +6,7 @@ use core::ops::Range;
 use millstream_sys::{descriptors, directory};
 
 use super::end::End;
-use super::{decoded, has_one_thread, kernel, offer};
+use super::{decoded, has_one_thread, kernel, offer, threads};
 use crate::descriptor::borrow;
 use crate::names;
 
@@ -296,19 +296,24 @@ impl Module {
 
     /// Where its code and data end, as the header of its file says, which is mapped first. No program that we know has more
     /// than the most that is believed: the further away a place may be, the less a distance to it tells.
+    #[inline(never)] // as above
     fn end(&self) -> Option<usize> {
         const PT_LOAD: u64 = 1;
         const LARGEST: usize = 17 << 20;
-        // SAFETY: the first page of a file with code that is mapped here, readable, or the table of its segments in it (`elf(5)`).
-        let word = |at: usize| unsafe { (at as *const u64).read_unaligned() };
-        if !self.is_readable || word(self.start) & 0xffff_ffff != u64::from(u32::from_le_bytes(*b"\x7fELF")) {
+        let mut page = [0_u64; PAGE / 8];
+        if !self.is_readable || !read_code(self.start, page.as_mut_ptr().cast(), PAGE) {
             return None;
         }
-        let (headers, count) = (word(self.start + 32) as usize, (word(self.start + 56) & 0xffff) as usize);
-        if headers + count * 56 > 4096 {
+        // The header of the file, and the table of its segments in its first page (`elf(5)`).
+        let word = |at: usize| page.get(at / 8).copied().unwrap_or(0);
+        if word(0) & 0xffff_ffff != u64::from(u32::from_le_bytes(*b"\x7fELF")) {
             return None;
         }
-        let headers = (0..count).map(|index| self.start + headers + index * 56);
+        let (headers, count) = (word(32) as usize, (word(56) & 0xffff) as usize);
+        if headers + count * 56 > PAGE {
+            return None;
+        }
+        let headers = (0..count).map(|index| headers + index * 56);
         let segments = headers.filter(|&at| word(at) & 0xffff_ffff == PT_LOAD);
         let (first, last) = segments.fold((usize::MAX, 0), |(first, last), at| {
             let address = word(at + 16) as usize;
@@ -328,8 +333,32 @@ impl Module {
 /// libgcc looks for the code of that, so it is in its own, and every program in C++ and Rust has libgcc.
 fn calls_the_kernel(mapping: &Mapping<'_>, module: &Module) -> bool {
     let places = module.start..module.end().unwrap_or(mapping.end);
+    if !threads::are_there() {
+        return has_calls(&(mapping.start..mapping.end), &places);
+    }
+    // Another thread may take the mapping away at any moment, so a copy is searched, as if it lay where the code does.
+    let len = mapping.end - mapping.start;
+    let Some(copy) = kernel::copy_of_own_memory(mapping.start, len) else { return true };
+    let moved = |at: usize| at.wrapping_sub(mapping.start).wrapping_add(copy);
+    let has_calls = has_calls(&(copy..copy + len), &(moved(places.start)..moved(places.end)));
+    kernel::unmap(copy, len);
+    has_calls
+}
+
+/// Copies code of the program. `false`: it is not there any more.
+fn read_code(from: usize, to: *mut u8, len: usize) -> bool {
+    if threads::are_there() {
+        return kernel::read_own_memory(from as *const u8, to, len);
+    }
+    // SAFETY: code that is mapped here and readable, which no other thread can take away; the caller's room.
+    unsafe { (from as *const u8).copy_to_nonoverlapping(to, len) };
+    true
+}
+
+/// The same for code that can be read, of which distances lead to these places.
+fn has_calls(mapping: &Range<usize>, places: &Range<usize>) -> bool {
     // SAFETY: the four bytes are inside the mapping, which is readable (checked by the caller's parsing) and not changed by
-    // anybody: code of a file.
+    // anybody: code of a file, or a copy.
     let distance = |at: usize| unsafe { (at as *const i32).read_unaligned() } as isize;
     let points_inside = |from: usize| {
         from >= mapping.start

@@ -586,3 +586,22 @@ pub(super) fn read_own_memory(from: *const u8, to: *mut u8, len: usize) -> bool 
     // SAFETY: the caller's room; the other memory is only read, and the kernel's to refuse.
     len == 0 || unsafe { any(k::__NR_process_vm_readv, [own, local_at, 1, remote_at, 1, 0]) } == len as isize
 }
+
+/// A copy of some pages of the program that another thread may take away. `None`: they are not there any more.
+pub(super) fn copy_of_own_memory(start: usize, len: usize) -> Option<usize> {
+    let (access, flags) = ((k::PROT_READ | k::PROT_WRITE) as usize, (k::MAP_PRIVATE | k::MAP_ANONYMOUS) as usize);
+    // SAFETY: a new mapping where the kernel likes.
+    let copy = unsafe { any(k::__NR_mmap, [0, len, access, flags, usize::MAX, 0]) };
+    let copy = usize::try_from(copy).ok()?;
+    if read_own_memory(start as *const u8, copy as *mut u8, len) {
+        return Some(copy);
+    }
+    unmap(copy, len);
+    None
+}
+
+/// Gives such a copy back.
+pub(super) fn unmap(start: usize, len: usize) {
+    // SAFETY: a mapping of this module's, of which no reference is left.
+    unsafe { any(k::__NR_munmap, [start, len, 0, 0, 0, 0]) };
+}
