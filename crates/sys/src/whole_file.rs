@@ -340,6 +340,32 @@ mod tests {
     }
 
     #[test]
+    fn mode_changes_between_completion_and_rename() {
+        use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+        for (way, begin) in WAYS {
+            let scratch = Scratch::new(&format!("modes-{way}"));
+            let mut whole = begun(&scratch, "file", begin);
+            whole.permissions = Permissions::from_mode(0o640);
+            whole.write_all(b"new").unwrap();
+            assert_eq!(whole.content.file().metadata().unwrap().permissions().mode() & 0o7777, 0o600, "{way}");
+            let watch = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).unwrap();
+            inotify::add_watch(&watch, &scratch.0, WatchFlags::ATTRIB | WatchFlags::MOVED_TO).unwrap();
+            whole.keep().unwrap();
+            let mut buffer = [core::mem::MaybeUninit::uninit(); 4096];
+            let (mut reader, mut seen) = (inotify::Reader::new(&watch, &mut buffer), Vec::new());
+            while let Ok(event) = reader.next() {
+                let name = event.file_name().unwrap_or_default().to_string_lossy();
+                let is_moved = event.events().contains(ReadFlags::MOVED_TO);
+                seen.push((is_moved, name == "file"));
+            }
+            // The mode under another name, and then the rename.
+            assert_eq!(seen, [(false, false), (true, true)], "{way}");
+            let mode = std::fs::metadata(scratch.0.join("file")).unwrap().permissions().mode();
+            assert_eq!(mode & 0o7777, 0o640, "{way}");
+        }
+    }
+
+    #[test]
     fn abandoned_file_goes_and_others_stay() {
         let scratch = Scratch::new("abandoned");
         let directory = open(&scratch.0, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
