@@ -406,6 +406,31 @@ static void move_beside_barrier(void) {
     CHECK(faults >= 16);
 }
 
+// Code that a program makes while its pipes are attached, or before they are, and that calls the kernel by itself.
+static void moves_by_made_code(size_t from) {
+    static const unsigned char code[] = {0x48, 0x89, 0xf8, 0x48, 0x89, 0xf7, 0x48, 0x89, 0xd6, 0x48, 0x89, 0xca, 0x0f, 0x05, 0xc3};
+    unsigned char block[LONGEST];
+    pthread_t thread = begin_thread(short_life, 0);
+    move_until(from);
+    void *page = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(page != MAP_FAILED && memcpy(page, code, sizeof code) && mprotect(page, 4096, PROT_READ | PROT_EXEC) == 0);
+    long (*call)(long, long, const void *, size_t) = (long (*)(long, long, const void *, size_t))page;
+    move_until(SOME);
+    for (int turn = 0;; turn++) {
+        long got = turn % 2 ? call(SYS_read, 0, block, sizeof block) : read(0, block, sizeof block);
+        CHECK(got >= 0);
+        if (got == 0) break;
+        for (long done = 0, some; done < got; done += some) {
+            some = turn % 3 ? call(SYS_write, 1, block + done, got - done) : write(1, block + done, got - done);
+            CHECK(some > 0);
+        }
+    }
+    end_thread(thread);
+}
+
+static void move_by_made_code(void) { moves_by_made_code(0); }
+static void move_by_made_code_late(void) { moves_by_made_code(SOME); }
+
 #if OWN
 // Calls of the kernel by instructions of the program's own.
 static long own_call(long number, long first, long second, long third, long fourth) {
@@ -616,6 +641,7 @@ static const struct { const char *name, *sides; void (*function)(void); } ways[]
     {"c11", "m", move_c11}, {"attacher", "m", move_attacher}, {"turns", "m", move_turns}, {"order", "m", move_order},
     {"first_ends", "m", move_first_ends}, {"first_ends_late", "m", move_first_ends_late},
     {"beside_idle", "m", move_beside_idle}, {"beside_lives", "m", move_beside_lives}, {"stdio", "m", move_stdio}, {"beside_loads", "m", move_beside_loads},
+    {"by_made_code", "m", move_by_made_code}, {"by_made_code_late", "m", move_by_made_code_late},
     {"beside_mappings", "m", move_beside_mappings},
     {"ticks", "m", move_ticks}, {"ticks_late", "m", move_ticks_late}, {"beside_barrier", "m", move_beside_barrier},
 #if OWN
