@@ -429,7 +429,6 @@ static void moves_by_made_code(size_t from) {
 }
 
 static void move_by_made_code(void) { moves_by_made_code(0); }
-static void move_by_made_code_late(void) { moves_by_made_code(SOME); }
 
 #if OWN
 // Calls of the kernel by instructions of the program's own.
@@ -641,7 +640,7 @@ static const struct { const char *name, *sides; void (*function)(void); } ways[]
     {"c11", "m", move_c11}, {"attacher", "m", move_attacher}, {"turns", "m", move_turns}, {"order", "m", move_order},
     {"first_ends", "m", move_first_ends}, {"first_ends_late", "m", move_first_ends_late},
     {"beside_idle", "m", move_beside_idle}, {"beside_lives", "m", move_beside_lives}, {"stdio", "m", move_stdio}, {"beside_loads", "m", move_beside_loads},
-    {"by_made_code", "m", move_by_made_code}, {"by_made_code_late", "m", move_by_made_code_late},
+    {"by_made_code", "m", move_by_made_code},
     {"beside_mappings", "m", move_beside_mappings},
     {"ticks", "m", move_ticks}, {"ticks_late", "m", move_ticks_late}, {"beside_barrier", "m", move_beside_barrier},
 #if OWN

@@ -10,10 +10,7 @@
 
 use core::arch::global_asm;
 use core::ffi::c_int;
-use core::sync::atomic::{
-    AtomicBool, AtomicU64,
-    Ordering::{Relaxed, SeqCst},
-};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use millstream_sys::fate::Fate;
 use millstream_sys::raw;
@@ -79,49 +76,30 @@ pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) -> bool {
 }
 
 /// Whether the handler would be called for each fault of the calling code: these signals are neither held back nor ignored. Where a
-/// thread or a handler of the program may hold them back, that is asked again before each copy.
+/// thread may hold them back, that is asked again before each copy.
 pub(super) fn can_be_caught() -> bool {
     // A `poll` copies without asking, and is glibc's own where there are several threads.
     if !threads::are_there() && !are_let_in() {
         return false;
     }
-    let (mut can_be, mut can_change) = (true, false);
-    for signal in 1..=64 {
-        let action = kernel::action_of(signal);
-        if SIGNALS.contains(&signal) {
-            // A copy brings no SIGSYS.
-            can_be &= action.handler != IGNORED || signal == SIGSYS;
-        } else {
-            can_change |= action.handler > IGNORED && action.mask & CAUGHT != 0;
-        }
-    }
-    if can_change {
-        MASK_CHANGES.store(true, Relaxed);
-    }
-    can_be
+    // A copy brings no SIGSYS.
+    [SIGSEGV, SIGBUS].into_iter().all(|signal| kernel::action_of(signal).handler != IGNORED)
 }
 
-/// Before a function that says what becomes of a signal: whether it is none of these. Its handler may hold these back.
+/// Before a function that says what becomes of a signal: whether it is none of these, and its handler lets them in.
 ///
 /// # Safety
 /// `action` is what the program has passed as a `struct sigaction`, or null.
 pub(super) unsafe fn are_left_alone(signal: usize, action: *const [u64; 2]) -> bool {
     // SAFETY: the caller's promise: the handler, and the first word of its mask.
-    if let Some(&[_, mask]) = unsafe { action.as_ref() }
-        && mask & CAUGHT != 0
-    {
-        MASK_CHANGES.store(true, SeqCst);
-    }
-    !SIGNALS.contains(&(signal as u32 as usize))
+    let lets_in = unsafe { action.as_ref() }.is_none_or(|&[_, mask]| mask & CAUGHT == 0);
+    lets_in && !SIGNALS.contains(&(signal as u32 as usize))
 }
 
 /// Whether the calling code does not hold these signals back.
 fn are_let_in() -> bool {
     raw::block_signals(0) & CAUGHT == 0
 }
-
-/// Whether a handler may hold them back.
-static MASK_CHANGES: AtomicBool = AtomicBool::new(false);
 
 /// Does a copy of this end so that memory which is not there is caught, though the thread may hold these signals back.
 pub(super) fn caught<T>(end: &End, copy: impl FnOnce() -> T) -> T {
@@ -138,22 +116,16 @@ pub(super) fn caught<T>(end: &End, copy: impl FnOnce() -> T) -> T {
 pub(super) fn would_catch(end: &End) -> bool {
     /// Set in the address of a thread that holds them back.
     const HOLDS: usize = 1;
-    let changes = MASK_CHANGES.load(Relaxed);
-    if !changes && !threads::are_there() {
+    if !threads::are_there() {
         return true;
     }
     let (this, checked) = (threads::this(), end.checked_thread.load(Relaxed));
-    if !changes && checked & !HOLDS == this {
+    if checked & !HOLDS == this {
         return checked == this;
     }
     let is_caught = are_let_in();
     end.checked_thread.store(this | if is_caught { 0 } else { HOLDS }, Relaxed);
     is_caught
-}
-
-/// Whether a handler may hold them back.
-pub(super) fn mask_changes() -> bool {
-    MASK_CHANGES.load(SeqCst)
 }
 
 /// Whether a change of the mask leaves these signals as they are, which are let through.
@@ -190,6 +162,7 @@ pub(super) fn stand_in_front() -> bool {
     const SA_RESTART: u64 = 0x1000_0000;
     const SA_SIGINFO: u64 = 4;
     IS_IN_FRONT.store(true, Relaxed);
+    let_in_handlers();
     SIGNALS.into_iter().zip(&OWN).all(|(signal, own)| {
         let action = kernel::action_of(signal);
         // It may stand there already, see `step_aside`.
@@ -208,6 +181,37 @@ pub(super) fn stand_in_front() -> bool {
     })
 }
 
+/// The signals whose handlers held back each of [`SIGNALS`], a bit for each.
+static HELD_BACK_BY: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+
+/// From now on the program's other handlers let these signals in.
+fn let_in_handlers() {
+    for signal in (1..=64).filter(|signal| !SIGNALS.contains(signal)) {
+        let action = kernel::action_of(signal);
+        if action.handler <= IGNORED || action.mask & CAUGHT == 0 {
+            continue;
+        }
+        for (caught, by) in SIGNALS.into_iter().zip(&HELD_BACK_BY) {
+            if action.mask >> (caught - 1) & 1 != 0 {
+                by.fetch_or(1 << (signal - 1), Relaxed);
+            }
+        }
+        kernel::set_action(signal, &Action { mask: action.mask & !CAUGHT, ..action });
+    }
+}
+
+/// They hold back again what they held back.
+fn restore_handlers() {
+    let held = HELD_BACK_BY.each_ref().map(|by| by.swap(0, Relaxed));
+    for signal in (1..=64).filter(|signal| held.iter().any(|held| held >> (signal - 1) & 1 != 0)) {
+        let action = kernel::action_of(signal);
+        let bits = SIGNALS.into_iter().zip(held).map(|(caught, held)| (held >> (signal - 1) & 1) << (caught - 1));
+        if action.handler > IGNORED {
+            kernel::set_action(signal, &Action { mask: bits.fold(action.mask, |mask, bit| mask | bit), ..action });
+        }
+    }
+}
+
 /// Puts them back, unless another thread may be at a copy: then they stay until the next time, or until the program asks for them.
 pub(super) fn step_aside_unless_used() {
     if ![&READER, &WRITER].into_iter().any(|end| end.uses.are_of_another_thread()) {
@@ -218,6 +222,7 @@ pub(super) fn step_aside_unless_used() {
 /// Puts them back; but SIGSYS, where another thread may be about to receive one for a call that was trapped a moment ago.
 pub(super) fn step_aside() {
     if IS_IN_FRONT.swap(false, Relaxed) {
+        restore_handlers();
         for (signal, own) in SIGNALS.into_iter().zip(&OWN) {
             // Another thread may have replaced it, past its hook before the guards went up.
             let is_ours = kernel::action_of(signal).handler == on_fault as *const () as u64;

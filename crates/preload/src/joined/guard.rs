@@ -52,8 +52,7 @@ pub(super) fn raise() -> Result<(), Fate> {
         lift();
         return Err(Fate::Signals);
     }
-    // A call that is trapped where SIGSYS is held back is the program's end.
-    if trapped_outside.is_some_and(|allowed| faults::mask_changes() || !trapped::begin(&allowed)) {
+    if trapped_outside.is_some_and(|allowed| !trapped::begin(&allowed)) {
         lift();
         return Err(Fate::Code);
     }
@@ -209,7 +208,7 @@ fn goes_on_at(place: usize, first: usize, second: usize) -> Option<usize> {
             drop(super::signals::Held::all());
             return None;
         }
-        _ if is_of_other_signal(place, first, second) && !(trapped::is_on() && faults::mask_changes()) => return None,
+        _ if is_of_other_signal(place, first, second) => return None,
         _ if OF_DESCRIPTOR.contains(&place) && !concerns_an_end => {
             // `mq_close` closes it.
             other_names::forget(fd);
