@@ -82,14 +82,17 @@ build: setup-build
 	@install -m 644 crates/preload/unbuffered.rb $(LIBRARY)/unbuffered.rb
 
 # The shared library is linked here, of the whole static one: rustc gives its own no symbol versions.
+# A program that is linked or started meanwhile finds the old library or the new one, and no part of one.
 lib: build
 	@mkdir -p $(C_LIBRARY)
-	@install -m 644 $(BUILD)/libmillstream_capi.a $(C_LIBRARY)/libmillstream.a
-	$(CC) -shared -o $(C_LIBRARY)/libmillstream.so.$(VERSION) -Wl,-soname,libmillstream.so.0 -Wl,--gc-sections \
+	@install -m 644 $(BUILD)/libmillstream_capi.a $(C_LIBRARY)/new.a
+	$(CC) -shared -o $(C_LIBRARY)/new.so -Wl,-soname,libmillstream.so.0 -Wl,--gc-sections \
 		-Wl,--version-script,$(C_SOURCE)/libmillstream.map -Wl,-z,defs -Wl,-z,now -Wl,-O1 -s \
-		-Wl,--whole-archive $(C_LIBRARY)/libmillstream.a -Wl,--no-whole-archive -lgcc_s -lpthread -lm -ldl -lc
-	@ln -sf libmillstream.so.$(VERSION) $(C_LIBRARY)/libmillstream.so.0
-	@ln -sf libmillstream.so.0 $(C_LIBRARY)/libmillstream.so
+		-Wl,--whole-archive $(C_LIBRARY)/new.a -Wl,--no-whole-archive -lgcc_s -lpthread -lm -ldl -lc
+	@mv -f $(C_LIBRARY)/new.a $(C_LIBRARY)/libmillstream.a
+	@mv -f $(C_LIBRARY)/new.so $(C_LIBRARY)/libmillstream.so.$(VERSION)
+	@ln -sfn libmillstream.so.$(VERSION) $(C_LIBRARY)/new.link && mv -fT $(C_LIBRARY)/new.link $(C_LIBRARY)/libmillstream.so.0
+	@ln -sfn libmillstream.so.0 $(C_LIBRARY)/new.link && mv -fT $(C_LIBRARY)/new.link $(C_LIBRARY)/libmillstream.so
 
 setup-wheel:
 	@scripts/setup wheel
