@@ -312,7 +312,7 @@ fn random_lives_of_threads_lose_no_byte() {
     let (before, began) = (left_behind(), Instant::now());
     let (mut seed, mut attached, mut lives) = (first, 0, 0);
     while lives == 0 || began.elapsed() < Duration::from_secs(seconds) {
-        let program = if seed / LIVES % 2 == 0 { &PROGRAMS.lives } else { &PROGRAMS.lives_own };
+        let program = if (seed / LIVES).is_multiple_of(2) { &PROGRAMS.lives } else { &PROGRAMS.lives_own };
         let mut bare = with_limit();
         bare.arg(program);
         // The same of them that live over shared memory.
