@@ -36,6 +36,7 @@ def test_snippets_of_the_page_print_what_they_say(tmp_path):
         "",
         "42\n",
         "one\ntwo\n",
+        "b'news' b'news'\n",
         "b'grain'\n",
         "10000.0\n",
         "[0.5, 1.5]\n",
