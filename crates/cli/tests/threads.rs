@@ -307,7 +307,7 @@ fn live(mut command: Command, first: usize, lives: usize) -> usize {
 fn random_lives_of_threads_lose_no_byte() {
     const LIVES: usize = 100;
     let variable = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let seconds = variable("MILLSTREAM_RANDOM_SECONDS").unwrap_or(40);
+    let seconds = variable("MILLSTREAM_RANDOM_SECONDS").unwrap_or(20);
     let first = variable("MILLSTREAM_SEED").unwrap_or(0) as usize;
     let (before, began) = (left_behind(), Instant::now());
     let (mut seed, mut attached, mut lives) = (first, 0, 0);

@@ -122,13 +122,6 @@ pub(crate) fn has_pipe() {
     }
 }
 
-/// The process has made a pipe, but as shells do, which give both ends to others.
-pub(crate) fn has_pipe_for_others() {
-    if IS_WANTED.load(Relaxed) {
-        calls::expect();
-    }
-}
-
 /// Whether less than a page waits in a pipe, but something: a shell has written a line into it, and is about to leave. A program that
 /// writes much cannot have begun so early, or has written whole pages.
 pub(crate) fn has_some_bytes(fd: c_int) -> bool {

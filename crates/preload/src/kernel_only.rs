@@ -13,8 +13,6 @@ pub(crate) fn is_wanted() -> bool {
 
 pub(crate) fn has_pipe() {}
 
-pub(crate) fn has_pipe_for_others() {}
-
 pub(crate) fn expect_starts() {}
 
 pub(crate) fn is_brief(_: &CStr) -> bool {

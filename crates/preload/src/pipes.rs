@@ -59,8 +59,6 @@ pub unsafe extern "C" fn pipe2(ends: *mut [c_int; 2], flags: c_int) -> c_int {
         joined::expect_starts();
         if is_for_itself(flags) {
             joined::has_pipe();
-        } else {
-            joined::has_pipe_for_others();
         }
         // Where the user has said how large pipes are to be, all are.
         if !is_for_itself(flags) || IS_CHOSEN.load(Relaxed) {

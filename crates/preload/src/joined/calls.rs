@@ -74,37 +74,13 @@ interposed! {
     __write: write_here, real_write;
 }
 
-/// Reads and writes of a process that has made a pipe, and of its children, until they are counted.
-static CALLS: AtomicU8 = AtomicU8::new(NO_PIPE);
-const NO_PIPE: u8 = u8::MAX;
-/// A shell that makes a pipe for others makes fewer.
-const FEW: u8 = 64;
-
-/// The process has a pipe that it may have made for others.
-pub(super) fn expect() {
-    let _ = CALLS.compare_exchange(NO_PIPE, 0, Relaxed, Relaxed);
-}
-
-/// A call that is not ours is made: it may be the one at which calls begin to be.
-fn note() {
-    let calls = CALLS.load(Relaxed);
-    if calls < FEW {
-        CALLS.store(calls + 1, Relaxed);
-    } else if calls == FEW {
-        CALLS.store(FEW + 1, Relaxed);
-        super::has_pipe();
-    }
-}
-
 /// Where a call goes on that is not ours.
 extern "C" fn real_read() -> usize {
-    note();
     // SAFETY: only the address is used.
     counted::function(c"read").unwrap_or_else(|| unsafe { READ.function() })
 }
 
 extern "C" fn real_write() -> usize {
-    note();
     // SAFETY: only the address is used.
     counted::function(c"write").unwrap_or_else(|| unsafe { WRITE.function() })
 }

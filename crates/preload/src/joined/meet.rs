@@ -62,6 +62,10 @@ pub(super) fn offer() {
         WRITER.give_up();
         return WRITER.tally.tell(Fate::Confined);
     }
+    if let Some(why_not) = never(&WRITER) {
+        WRITER.give_up();
+        return WRITER.tally.tell(why_not);
+    }
     if is_fed_by_kernel() {
         WRITER.try_at.store(WRITER.passed.load(Relaxed) + LOOK_AGAIN, Relaxed);
         return WRITER.tally.tell(Fate::Fed);
@@ -150,6 +154,10 @@ pub(super) fn accept() {
         READER.give_up();
         return READER.tally.tell(Fate::Confined);
     }
+    if let Some(why_not) = never(&READER) {
+        READER.give_up();
+        return READER.tally.tell(why_not);
+    }
     let passed = READER.passed.load(Relaxed);
     let Some(found) = offer::find() else {
         READER.try_at.store(passed + ASK_AGAIN.min(worth_it()), Relaxed);
@@ -179,6 +187,12 @@ pub(super) fn accept() {
             guard::lift_if_unused();
         }
     }
+}
+
+/// What is known of the other threads by now, if it keeps the end from being attached for good: then nothing is begun.
+fn never(end: &End) -> Option<Fate> {
+    let is_promised = end.is_promised();
+    threads::allow(end).err().filter(|&why_not| !is_promised && !threads::may_pass(why_not))
 }
 
 fn accept_later(why_not: Fate) {

@@ -15,7 +15,7 @@ use millstream_sys::pipe;
 use super::calls::{self, Calls};
 use super::end::{End, Stage};
 use super::signals::Held;
-use super::{IS_WANTED, OFTEN, confined, is_own_process, meet, offer, tally, threads, worth_it, worth_of};
+use super::{IS_WANTED, OFTEN, confined, is_own_process, meet, offer, tally, threads, watched, worth_it, worth_of};
 use crate::descriptor::borrow;
 
 /// Higher ones are not looked at.
@@ -59,7 +59,7 @@ fn ask(end: &End, fd: c_int, passed: u64) {
     if end.has_given_up(pipe.inode) {
         return;
     }
-    if !threads::may_find_end() {
+    if !end.is_reader() && watched::was_waited_for(fd) {
         tally::tell(fd, direction, Fate::called(c"poll"));
     } else if makes_way(end) {
         let try_at = if super::after().is_some() { 0 } else { end.price(worth_it()) };

@@ -19,7 +19,7 @@ use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 use millstream_sys::fate::{Fate, place_of};
 use millstream_sys::raw;
 
-use super::end::{End, READER, Stage, WRITER};
+use super::end::{End, READER, WRITER};
 use super::notice::NUMBERS;
 use super::{IS_WANTED, alone, calls, confined, faults, guard, kernel, own_page, retreat, trapped};
 use crate::glibc::Behind;
@@ -37,9 +37,8 @@ pub(super) struct OwnPage {
     depth: AtomicU32,
     /// What a thread has called that could concern any end, as [`Fate::word`]; 0: nothing.
     called: AtomicU32,
-    /// Calls that wait for descriptors, of even and odd times ([`Waits`]), and which time it is.
-    waits: [AtomicU32; 2],
-    time: AtomicU32,
+    /// Calls that wait for descriptors, and are not noted ([`Waits`]); and how many have been.
+    waits: AtomicU32,
     noted_waits: AtomicU32,
     /// Calls that load a library.
     loads: AtomicU32,
@@ -363,7 +362,7 @@ fn is_first() -> bool {
     kernel::own_thread() == millstream_sys::own_pid()
 }
 
-/// Whether an end of a process with threads may be attached: the guards are up, and no other thread can be in a call that concerns it.
+/// Whether an end of a process with threads may be attached: if the guards are up, no other thread can be in a call that concerns it.
 pub(super) fn allow(end: &End) -> Result<(), Fate> {
     if !are_there() {
         return Ok(());
@@ -376,9 +375,8 @@ pub(super) fn allow(end: &End) -> Result<(), Fate> {
     let is_in_one_call = page.in_call.get(number).is_some_and(|calls| calls.load(SeqCst) == 1);
     let is_used_otherwise =
         page.used_otherwise.get(number / 64).is_none_or(|word| word.load(SeqCst) >> (number % 64) & 1 != 0);
-    let earlier = (page.time.load(SeqCst) as usize + 1) % 2;
     match page.called.load(SeqCst) {
-        0 if page.waits[earlier].load(SeqCst) != 0 => Err(Fate::called(c"poll")),
+        0 if page.waits.load(SeqCst) != 0 => Err(Fate::called(c"poll")),
         0 if is_in_one_call && !is_used_otherwise => Ok(()),
         0 => Err(Fate::Threads),
         called => Err(Fate::from_word(called)),
@@ -393,7 +391,7 @@ pub(super) fn may_read_code() -> Option<()> {
 
 /// Whether what has kept an end from being attached may be over in a while.
 pub(super) fn may_pass(why_not: Fate) -> bool {
-    why_not == Fate::Threads || why_not == Fate::called(c"poll") || why_not == Fate::called(c"dlopen")
+    why_not == Fate::called(c"poll") || why_not == Fate::called(c"dlopen")
 }
 
 /// Why this process attaches no further pipe because of its threads, if that is so.
@@ -429,15 +427,14 @@ impl Drop for InCall {
     }
 }
 
-/// A call that waits for descriptors, until this is dropped. It notes them, and then finds the guards up, or the attempt finds the note.
-/// That takes a system call, so it is done for the first waits, among which are those that last, and since an end has been found. The
-/// others are counted: one that began earlier must have ended when an end is attached.
+/// A call that waits for descriptors, until this is dropped. The first ones note which, among them those that last; that takes a system
+/// call. The others are counted while they go on.
 pub(super) struct Waits {
-    page: Option<(&'static OwnPage, usize)>,
+    page: Option<&'static OwnPage>,
     pub(super) are_noted: bool,
 }
 
-/// So many waits of a process are noted in any case.
+/// So many waits of a process are noted.
 const FIRST_WAITS: u32 = 256;
 
 impl Waits {
@@ -448,41 +445,17 @@ impl Waits {
             page.noted_waits.fetch_add(1, Relaxed);
             return Waits { page: None, are_noted: true };
         }
-        loop {
-            let time = page.time.load(SeqCst);
-            let waits = &page.waits[time as usize % 2];
-            waits.fetch_add(1, SeqCst);
-            if page.time.load(SeqCst) == time {
-                let has_end = [&READER, &WRITER].into_iter().any(|end| end.stage() != Stage::Kernel);
-                return Waits { page: Some((page, time as usize % 2)), are_noted: has_end };
-            }
-            waits.fetch_sub(1, SeqCst);
-        }
+        page.waits.fetch_add(1, SeqCst);
+        Waits { page: Some(page), are_noted: false }
     }
 }
 
 impl Drop for Waits {
     fn drop(&mut self) {
-        if let Some((page, time)) = self.page {
-            page.waits[time].fetch_sub(1, SeqCst);
+        if let Some(page) = self.page {
+            page.waits.fetch_sub(1, SeqCst);
         }
     }
-}
-
-/// Before an end is adopted, from when on waits for descriptors are noted. `false`: some are going on that would not be told from later
-/// ones.
-pub(super) fn may_find_end() -> bool {
-    let are_noted = || [&READER, &WRITER].into_iter().any(|end| end.stage() != Stage::Kernel);
-    if !are_there() || are_noted() {
-        return true;
-    }
-    let Some(page) = own_page() else { return false };
-    let next = page.time.load(SeqCst).wrapping_add(1);
-    let may = page.waits[next as usize % 2].load(SeqCst) == 0;
-    if may {
-        page.time.store(next, SeqCst);
-    }
-    may
 }
 
 /// `dlopen(3)` of a path, for which it does not matter which library asks.
