@@ -314,6 +314,34 @@ fn pipe_is_attached_again_after_a_call_that_detached_it() {
     }
 }
 
+/// What passed through the kernel before the pipe was attached, if it was.
+fn passed_before(pipe: &Value) -> Option<u64> {
+    Some(pipe["bytes"].as_u64()? - pipe["written"]["ring"]["bytes"].as_u64()?)
+}
+
+#[test]
+fn what_is_left_of_a_file_decides_when_a_pipe_attaches() {
+    let scratch = Scratch::new();
+    for (name, kib) in [("large", 24 << 10), ("small", 4864), ("part", 1 << 10)] {
+        std::fs::write(scratch.path(name), vec![b'm'; kib << 10]).unwrap();
+    }
+    let told_of = |script: &str| told(&format!("cd {}; {script}", scratch.path("").display()));
+    for script in ["cat large | wc -c", "dd if=large bs=64K status=none | wc -c", "tr m n <large | wc -c"] {
+        let is_early = mostly(|| passed_before(&told_of(script)).is_some_and(|passed| passed < 2 << 20));
+        assert_eq!(is_early, can_join(), "{script}");
+    }
+    // Of many files, each of which has little left, nothing is known; nor of what is made and not read.
+    let parts = ["part"; 24].join(" ");
+    for script in [&format!("cat {parts} | wc -c"), "head -c 24M /dev/zero | wc -c"] {
+        assert_eq!(mostly(|| passed_before(&told_of(script)) > Some(4 << 20)), can_join(), "{script}");
+    }
+    for script in ["cat small | wc -c", "dd if=small bs=64K status=none | wc -c"] {
+        let pipe = told_of(script);
+        let why_not = if can_join() { "little_left".into() } else { Value::Null };
+        assert_eq!((&pipe["path"], &pipe["written"]["why_not"]), (&"kernel".into(), &why_not), "{script}: {pipe}");
+    }
+}
+
 #[test]
 fn why_a_pipe_stays_with_the_kernel_is_told() {
     if !can_join() {

@@ -3,14 +3,14 @@
 //!
 //! `docs/joining.md` has the reasons. In reading order: [`interposed`] stands in front of glibc's functions, `lookup` and
 //! [`stdio`] see to calls that are not made by name, [`calls`] has `read` and `write`, [`other_calls`] and `spliced` what else moves bytes; [`notice`] finds
-//! the descriptors that are worth it, and [`end`] is what is known of one; `guard` makes a
+//! the descriptors that are worth it, and `outlook` how much is to come; and [`end`] is what is known of one; `guard` makes a
 //! process leave before it does anything that the ring cannot carry, `confined` before it confines itself, [`trapped`] before its own
 //! code calls the kernel; `alone` proves that no other process holds the pipe; `meet` is how two
 //! sides agree; [`slot`] is the ring; `stream` reads and writes, `polled` waits; `retreat` gives everything back to the kernel. `brief` learns
 //! which programs are too short for any of that.
 //!
-//! Only processes with one thread: the flag by which glibc itself knows that is looked at in every call. And programs that
-//! know this library and make a promise instead: [`promised`].
+//! The flag by which glibc itself knows that a process has one thread is looked at in every call; where there are several,
+//! [`threads`] sees to it that one at a time has an end. Programs that know this library make a promise instead: [`promised`].
 
 mod alone;
 mod brief;
@@ -32,6 +32,7 @@ mod notice;
 mod offer;
 mod other_calls;
 mod other_names;
+mod outlook;
 mod own_word;
 mod polled;
 mod promised;

@@ -53,12 +53,14 @@ pub enum Fate {
     Signals,
     /// SIGSEGV or SIGBUS came to a handler of its own.
     Fault,
+    /// The file that it copies is nearly read, so attaching would cost more than it saves.
+    LittleLeft,
     /// It called this one of [`guarded`].
     Called(u16),
 }
 
 /// All but [`Fate::Called`], by their words.
-const PLAIN: [Fate; 24] = [
+const PLAIN: [Fate; 25] = [
     Fate::Untold,
     Fate::Joined,
     Fate::Waits,
@@ -83,6 +85,7 @@ const PLAIN: [Fate; 24] = [
     Fate::Fault,
     Fate::Second,
     Fate::Fed,
+    Fate::LittleLeft,
 ];
 const CALLED: u32 = 1 << 16;
 

@@ -190,6 +190,14 @@ pub(super) fn seek(fd: i32, position: i64) -> bool {
     unsafe { any(k::__NR_lseek, [fd as usize, position as usize, 0, 0, 0, 0]) == position as isize }
 }
 
+/// Where the next read of a file begins.
+#[inline(never)]
+pub(super) fn position(fd: i32) -> Option<u64> {
+    const SEEK_CUR: usize = 1;
+    // SAFETY: touches no memory.
+    u64::try_from(unsafe { any(k::__NR_lseek, [fd as usize, 0, SEEK_CUR, 0, 0, 0]) }).ok()
+}
+
 #[inline(never)]
 pub(super) fn dup3(from: i32, to: i32, flags: usize) -> isize {
     // SAFETY: touches no memory; whose descriptors these are is the caller's business.

@@ -14,6 +14,7 @@ use millstream_sys::pipe;
 
 use super::calls::{self, Calls};
 use super::end::{End, Stage};
+use super::outlook::{self, Outlook};
 use super::signals::Held;
 use super::{IS_WANTED, OFTEN, confined, is_own_process, meet, offer, tally, threads, watched, worth_it, worth_of};
 use crate::descriptor::borrow;
@@ -28,29 +29,66 @@ static PASSED: [AtomicU32; NUMBERS] = [const { AtomicU32::new(0) }; NUMBERS];
 /// A number counts so far.
 const MOST: u64 = u32::MAX as u64;
 
+/// When half of this has passed a number, and each time that so much more has, it is asked whether more is to come. A power of two, and
+/// such that one of these moments is [`WORTH_IT`](super::WORTH_IT).
+const LOOK: u64 = 1 << 20;
+const _: () = assert!(LOOK.is_power_of_two() && super::WORTH_IT % LOOK == LOOK / 2);
+
 /// After a call for a descriptor that is no end: counts, and passes the number on.
 #[inline]
 pub(super) fn passed(end: &End, fd: c_int, moved: isize) -> isize {
     if moved > 0
         && let Some(count) = PASSED.get(fd as usize)
     {
-        let sum = u64::from(count.load(Relaxed)) + worth_of(moved.cast_unsigned() as u64);
+        let before = u64::from(count.load(Relaxed));
+        let sum = before + worth_of(moved.cast_unsigned() as u64);
         count.store(sum.min(MOST) as u32, Relaxed);
-        if sum >= worth_it().min(MOST) {
-            count.store(0, Relaxed);
+        let is_time = || ((sum + LOOK / 2) ^ (before + LOOK / 2)) >= LOOK;
+        if super::after().map_or_else(is_time, |after| sum >= after.min(MOST)) {
             ask(end, fd, sum);
         }
     }
     moved
 }
 
-/// Enough has passed this number to be worth it, if all of it was of one pipe.
+/// Much has passed this number, if all of it was of one pipe.
 #[cold]
 fn ask(end: &End, fd: c_int, passed: u64) {
-    let direction = if end.is_reader() { Direction::Read } else { Direction::Written };
     if !IS_WANTED.load(Relaxed) {
         return;
     }
+    let is_due = match outlook(end, fd, passed) {
+        Outlook::Much => true,
+        Outlook::Little if passed < OFTEN * worth_it() => {
+            tally::tell(fd, Direction::Written, Fate::LittleLeft);
+            false
+        }
+        Outlook::Little | Outlook::Unknown => passed >= worth_it(),
+    };
+    if is_due && let Some(count) = PASSED.get(fd as usize) {
+        count.store(0, Relaxed);
+        look(end, fd, passed);
+    }
+}
+
+/// What is to come through this number. Asks the kernel only where that can change what is done.
+fn outlook(end: &End, fd: c_int, passed: u64) -> Outlook {
+    let may_tell = if end.is_reader() { passed < worth_it() } else { fd == outlook::OUTPUT };
+    if !may_tell || super::after().is_some() || confined::may_not_join() {
+        return Outlook::Unknown;
+    }
+    let _held = Held::all();
+    match borrow(&fd).and_then(pipe::identity) {
+        Some(pipe) if end.has_given_up(pipe.inode) => Outlook::Unknown,
+        Some(_) if !end.is_reader() => outlook::after(passed),
+        Some(_) if offer::is_there(fd) => Outlook::Much,
+        _ => Outlook::Unknown,
+    }
+}
+
+/// It is worth it to attach this pipe, if it is one.
+fn look(end: &End, fd: c_int, passed: u64) {
+    let direction = if end.is_reader() { Direction::Read } else { Direction::Written };
     if confined::may_not_join() {
         return tally::tell(fd, direction, Fate::Confined);
     }
@@ -62,7 +100,7 @@ fn ask(end: &End, fd: c_int, passed: u64) {
     if !end.is_reader() && watched::was_waited_for(fd) {
         tally::tell(fd, direction, Fate::called(c"poll"));
     } else if makes_way(end) {
-        let try_at = if super::after().is_some() { 0 } else { end.price(worth_it()) };
+        let try_at = if super::after().is_some() { 0 } else { end.price(passed.min(worth_it())) };
         end.adopt(fd, pipe.inode, passed, try_at);
     } else {
         tally::tell(fd, direction, Fate::Second);
@@ -102,7 +140,8 @@ pub(super) fn adopts_promised(end: &End, fd: c_int) -> bool {
     let Some(pipe) = borrow(&fd).and_then(pipe::identity) else { return false };
     let can_be = calls::state() == Calls::Ours && !end.has_given_up(pipe.inode) && makes_way(end);
     if can_be {
-        end.adopt(fd, pipe.inode, 0, worth_it());
+        let try_at = if end.is_reader() { worth_it().min(LOOK) } else { worth_it() };
+        end.adopt(fd, pipe.inode, 0, try_at);
     }
     can_be
 }

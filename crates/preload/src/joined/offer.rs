@@ -5,6 +5,7 @@
 //! the reader has come the writer is not guarded: a child that it forks does not have the lock, and a program that it becomes
 //! does not have the descriptor.
 
+use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
@@ -59,6 +60,11 @@ pub(super) fn make(inode: u64) -> Result<&'static Slot, Fate> {
 pub(super) fn find() -> Option<Found> {
     let (place, process) = kernel::posted(READER.fd(), FIRST, PLACES)?;
     Some(Found { process, fd: u32::try_from(place - FIRST).ok()? })
+}
+
+/// Whether a writer of the pipe `fd` offers memory.
+pub(super) fn is_there(fd: c_int) -> bool {
+    kernel::posted(fd, FIRST, PLACES).is_some()
 }
 
 /// Maps it, if it is what it should be.

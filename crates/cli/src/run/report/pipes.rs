@@ -172,6 +172,7 @@ fn word(fate: Fate) -> Option<String> {
         Fate::Mode => "mode",
         Fate::Descriptors => "descriptors",
         Fate::Code => "code",
+        Fate::LittleLeft => "little_left",
         Fate::Slot => "no_slot",
         Fate::Shared => "shared",
         Fate::Mutex => "mutex",

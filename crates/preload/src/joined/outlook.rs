@@ -1,0 +1,65 @@
+//! What a program still has to write, as far as that can be foretold: most that read a file write in proportion.
+//!
+//! So the pipe behind `cat FILE`, `grep` or `zstd -dc` need not carry as much before it attaches as one of which nothing is known, and
+//! one behind a file that is nearly read need not attach at all. A wrong guess costs time, and nothing else.
+
+use core::ffi::c_int;
+
+use millstream_sys::raw;
+
+use super::end::{READER, Stage};
+use super::{WORTH_IT, kernel};
+use crate::descriptor::borrow;
+
+/// How much is to come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outlook {
+    /// More than pays.
+    Much,
+    /// Less than attaching costs.
+    Little,
+    Unknown,
+}
+
+/// The only output that is foretold: to another number programs like `split` write pieces, each to a new pipe.
+pub(super) const OUTPUT: c_int = 1;
+/// A program that reads a file has it open as one of these.
+const INPUTS: core::ops::Range<c_int> = 0..10;
+/// Where less of a file has been read, it is not what the output is made of.
+const READ_LEAST: u64 = 64 << 10;
+/// Attaching costs as much as so many bytes of memory save.
+const COST: u64 = 2 << 20;
+
+/// What is to come after `written` bytes to the output.
+pub(super) fn after(written: u64) -> Outlook {
+    if READER.stage() == Stage::Ring {
+        let is_most_of_it = READER.slot().is_some_and(|slot| written >= slot.carried() / 2);
+        return if is_most_of_it { Outlook::Much } else { Outlook::Unknown };
+    }
+    let Some((read, left)) = file_that_is_read() else { return Outlook::Unknown };
+    // In units of 1 KiB nothing overflows that a file system holds.
+    let expected = (written >> 10).saturating_mul(left >> 10) / (read >> 10) << 10;
+    if expected >= WORTH_IT {
+        Outlook::Much
+    } else if expected < COST && read >= written / 2 {
+        // Not one of many files, of which the others have brought the rest.
+        Outlook::Little
+    } else {
+        Outlook::Unknown
+    }
+}
+
+/// Of the file of which most has been read, how much that is, and how much is left.
+fn file_that_is_read() -> Option<(u64, u64)> {
+    INPUTS.filter_map(progress).filter(|&(read, _)| read >= READ_LEAST).max_by_key(|&(read, _)| read)
+}
+
+/// How much of a file has been read, and how much is left, if this is one that can be read.
+fn progress(fd: c_int) -> Option<(u64, u64)> {
+    const F_GETFL: u32 = 3;
+    const O_ACCMODE: isize = 3;
+    let len = raw::status_of(borrow(&fd)?).ok()?.bytes()?;
+    let can_be_read = kernel::fcntl(fd, F_GETFL, 0) & O_ACCMODE != kernel::O_WRONLY as isize;
+    let read = kernel::position(fd).filter(|_| can_be_read)?;
+    Some((read, len.saturating_sub(read)))
+}
