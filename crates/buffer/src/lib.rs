@@ -8,7 +8,7 @@
 //! ```
 //!
 //! One thread reads the input (`filling`), one for each output writes (`draining`); between them is the `queue`, which says when
-//! each may go on. A block is memory of its own, that the kernel has back when it was written and is not needed again soon. Beyond the
+//! each may go on. A block is memory of its own, that the kernel has back when it was written and is not needed for a second. Beyond the
 //! memory that was allowed, blocks lie in the `spill`, a file without a name.
 #![forbid(unsafe_code)]
 
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millstream_sys::{foreign, memory};
+use millstream_sys::{foreign, memory, pipe};
 
 pub use queue::Counts;
 use queue::Queue;
@@ -121,8 +121,18 @@ pub fn spill_file(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Memory that was not needed for so long goes back to the kernel.
+const IDLE: Duration = Duration::from_secs(1);
+
 /// However long it takes.
 const FOR_EVER: Duration = Duration::from_secs(u64::MAX / 4);
+
+/// Gives a pipe room for a block, if it has less: with each turn of a process at it more is moved. Without that it works too.
+fn enlarge(pipe: &File) {
+    if pipe::capacity(pipe).is_ok_and(|capacity| capacity < queue::BLOCK) {
+        pipe::request_capacity(pipe, queue::BLOCK);
+    }
+}
 
 /// Copies `input` to every one of `outputs` until it ends, or no output is left. Calls `watch` every `pause`, and at the end.
 ///
@@ -144,6 +154,9 @@ pub fn run(
     let spill = options.spill.map(|file| Arc::new(Spill::new(file, queue.block_size())));
     // To anything but a pipe splice(2) would wait, with the input. And pages of a file would change with it until they are read.
     let is_pipe = |file: &File| matches!(foreign::kind(file), Ok(foreign::Kind::Pipe));
+    for file in [&input].into_iter().chain(&outputs).map(|stream| &stream.file).filter(|file| is_pipe(file)) {
+        enlarge(file);
+    }
     let target = match &outputs[..] {
         // Nothing is to be waited for, so bytes may go on as they come.
         [output]
@@ -168,8 +181,13 @@ pub fn run(
             .name("output".into())
             .spawn(move || draining::drain(&drained, number, output, rate, spilled.as_deref()))?;
     }
+    let mut given_back = begun;
     while !queue.wait_for_end(pause) {
         watch(&queue.counts());
+        if given_back.elapsed() >= IDLE {
+            given_back = Instant::now();
+            queue.give_idle_back();
+        }
     }
     let counts = queue.counts();
     watch(&counts);

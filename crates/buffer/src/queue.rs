@@ -8,10 +8,10 @@ use crate::StreamError;
 use crate::spill::Slot;
 
 /// The largest block. It fits into the second cache of one CPU, with what the kernel moves beside it.
-const BLOCK: usize = 256 << 10;
+pub(crate) const BLOCK: usize = 256 << 10;
 /// The smallest.
 const PAGE: usize = 4 << 10;
-/// So many blocks that were written are kept, warm, for what is read next.
+/// So many blocks that were written are kept for what is read next, however long it takes.
 const KEPT: usize = 8;
 
 /// Memory, with what was read at its beginning.
@@ -109,7 +109,10 @@ struct State {
     outputs: Vec<Option<Cursor>>,
     /// Bytes of the blocks that wait in memory, filled or not.
     in_memory: usize,
+    /// Blocks that were written, the one that was last at the end. New memory costs about as much as a copy into it.
     kept: Vec<Vec<u8>>,
+    /// The fewest that have been kept since some were last given back: nothing has needed these.
+    fewest_kept: usize,
     /// `None`: there is no spill.
     slots: Option<Slots>,
     /// The input has ended, or failed.
@@ -150,6 +153,7 @@ impl Queue {
             outputs: vec![Some(Cursor::default()); outputs],
             in_memory: 0,
             kept: Vec::new(),
+            fewest_kept: 0,
             slots: has_spill.then(Slots::default),
             is_at_end: false,
             may_drain: start == 0,
@@ -181,8 +185,21 @@ impl Queue {
 
     /// Memory for one block.
     pub(crate) fn empty_block(&self) -> Vec<u8> {
-        let kept = self.lock().kept.pop();
+        let mut state = self.lock();
+        let kept = state.kept.pop();
+        state.fewest_kept = state.fewest_kept.min(state.kept.len());
+        drop(state);
         kept.unwrap_or_else(|| vec![0; self.block_size])
+    }
+
+    /// Gives the kernel back what has not been needed since this was last called.
+    pub(crate) fn give_idle_back(&self) {
+        let mut state = self.lock();
+        let idle = state.fewest_kept.saturating_sub(KEPT);
+        let idle: Vec<_> = state.kept.drain(..idle).collect();
+        state.fewest_kept = state.kept.len();
+        drop(state);
+        drop(idle);
     }
 
     /// That memory, not needed after all.
@@ -453,7 +470,7 @@ impl State {
     }
 
     fn keep(&mut self, bytes: Vec<u8>, block_size: usize) {
-        if self.kept.len() < KEPT && bytes.len() == block_size {
+        if bytes.len() == block_size {
             self.kept.push(bytes);
         }
     }
@@ -508,6 +525,23 @@ mod tests {
         assert_eq!(write_one(&queue, 0), 30);
         let counts = queue.counts();
         assert_eq!((counts.read, counts.written, counts.filled, counts.most_filled), (60, 60, 0, 60));
+    }
+
+    #[test]
+    fn memory_that_was_not_needed_for_a_while_is_given_back() {
+        let queue = Queue::new(64 * BLOCK, 1, [0, 100], false);
+        let kept = || queue.lock().kept.len();
+        (0..60).for_each(|_| read_into(&queue, queue.block_size()));
+        (0..60).for_each(|_| assert_eq!(write_one(&queue, 0), queue.block_size()));
+        queue.give_idle_back();
+        assert_eq!(kept(), 60);
+        // Twenty of them are needed again.
+        (0..20).for_each(|_| read_into(&queue, queue.block_size()));
+        (0..20).for_each(|_| assert_eq!(write_one(&queue, 0), queue.block_size()));
+        queue.give_idle_back();
+        assert_eq!(kept(), 20 + KEPT);
+        queue.give_idle_back();
+        assert_eq!(kept(), KEPT);
     }
 
     #[test]

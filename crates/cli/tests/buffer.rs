@@ -4,6 +4,7 @@ mod common;
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::os::fd::AsFd;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use common::{Scratch, Seen, fed, millstream, output, wait_for};
@@ -22,6 +23,10 @@ fn started(arguments: &[&str]) -> (Child, ChildStdin, ChildStdout) {
 
 fn ended(child: Child) -> Seen {
     Seen::from(child.wait_with_output().unwrap())
+}
+
+fn capacity(pipe: impl AsFd) -> usize {
+    millstream_sys::pipe::capacity(pipe).unwrap()
 }
 
 /// A field of what it says at its end.
@@ -47,6 +52,24 @@ fn every_byte_passes_through_a_buffer_of_any_size() {
             }
         }
     }
+}
+
+#[test]
+fn bytes_go_from_pipe_to_pipe_without_a_copy_while_none_wait() {
+    let (child, mut input, mut output) = started(&["--stats=json"]);
+    let bytes = noise(16 << 10, 8);
+    let mut read = vec![0; bytes.len()];
+    for _ in 0..100 {
+        input.write_all(&bytes).unwrap();
+        output.read_exact(&mut read).unwrap();
+        assert!(read == bytes);
+    }
+    // Both pipes have room for a block.
+    let capacities = [capacity(&input), capacity(&output)];
+    drop(input);
+    let seen = ended(child);
+    assert_eq!(statistic(&seen, "bytes_spliced"), 100 * bytes.len() as u64, "{seen:?}");
+    assert!(capacities.iter().all(|&capacity| capacity >= 256 << 10), "{capacities:?}");
 }
 
 #[test]
