@@ -38,7 +38,7 @@ pub(super) fn after(written: u64) -> Outlook {
     }
     let Some((read, left)) = file_that_is_read() else { return Outlook::Unknown };
     // In units of 1 KiB nothing overflows that a file system holds.
-    let expected = (written >> 10).saturating_mul(left >> 10) / (read >> 10) << 10;
+    let expected = ((written >> 10).saturating_mul(left >> 10) / (read >> 10)) << 10;
     if expected >= WORTH_IT {
         Outlook::Much
     } else if expected < COST && read >= written / 2 {
