@@ -135,6 +135,7 @@ fn enlarge(pipe: &File) {
 }
 
 /// Copies `input` to every one of `outputs` until it ends, or no output is left. Calls `watch` every `pause`, and at the end.
+/// Memory that was not needed for a second goes back to the kernel at these times.
 ///
 /// If no output is left while the input has nothing to read, the thread that reads stays behind: the caller's process is to end soon.
 ///

@@ -293,12 +293,9 @@ fn pipe_of_an_old_run_joins_as_early_as_that_of_a_new_one() {
     let numbers: f64 = std::fs::read_to_string("/proc/sys/kernel/pid_max").unwrap().trim().parse().unwrap();
     // The library takes 4000 ticks of the processor's clock for each, which are less than 3 microseconds.
     let seconds = numbers * 3e-6 + 0.1;
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
-    let mut release = release.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse::<u32>().ok());
-    let counts_processes = [release.next().unwrap(), release.next().unwrap()] >= [6, 9];
     let script = format!("sleep {seconds}; $E write {} call | $E read 0 call", 7 << 20);
     let joins = mostly(|| told(&script)["path"] == "ring");
-    assert_eq!(joins, can_join() && counts_processes);
+    assert_eq!(joins, can_join() && counts_processes());
 }
 
 #[test]
@@ -314,6 +311,13 @@ fn pipe_is_attached_again_after_a_call_that_detached_it() {
     }
 }
 
+/// Whether Linux tells how many processes it has made.
+fn counts_processes() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut release = release.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse::<u32>().ok());
+    [release.next().unwrap(), release.next().unwrap()] >= [6, 9]
+}
+
 /// What passed through the kernel before the pipe was attached, if it was.
 fn passed_before(pipe: &Value) -> Option<u64> {
     Some(pipe["bytes"].as_u64()? - pipe["written"]["ring"]["bytes"].as_u64()?)
@@ -327,8 +331,9 @@ fn what_is_left_of_a_file_decides_when_a_pipe_attaches() {
     }
     let told_of = |script: &str| told(&format!("cd {}; {script}", scratch.path("").display()));
     for script in ["cat large | wc -c", "dd if=large bs=64K status=none | wc -c", "tr m n <large | wc -c"] {
-        let is_early = mostly(|| passed_before(&told_of(script)).is_some_and(|passed| passed < 2 << 20));
-        assert_eq!(is_early, can_join(), "{script}");
+        let is_early = mostly(|| passed_before(&told_of(script)).is_some_and(|passed| passed < 4 << 20));
+        // Elsewhere all processes of the machine are looked at, and that only after 8 MiB.
+        assert!(is_early == can_join() || !counts_processes(), "{script}");
     }
     // Of many files, each of which has little left, nothing is known; nor of what is made and not read.
     let parts = ["part"; 24].join(" ");

@@ -52,7 +52,7 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 
-use millstream_sys::fate::Fate;
+use millstream_sys::fate::{Fate, WORTH_IT};
 use millstream_sys::pipe;
 use millstream_sys::settings::{OLDER_PIPES, Ring, Settings};
 
@@ -68,10 +68,6 @@ pub(crate) use confined::{leaves, stop_wanting};
 pub(crate) use interposed::{next_by_name, start_counting};
 pub(crate) use notice::fate_of as fate_of_other_use;
 
-/// Nothing is done for a pipe before so much has gone through it. On one CPU what is done then costs about as much as it gains
-/// with 3 to 4 MB, so who joins never loses more than twice what it could have saved.
-/// A piece of exactly 4 MiB, which `split` and others make, ends before that.
-const WORTH_IT: u64 = (4 << 20) + (512 << 10);
 /// A call costs the kernel as much as moving so many bytes.
 const CALL: u64 = 1024;
 /// And this, if all processes of the machine have to be looked at, which may take milliseconds.

@@ -44,7 +44,8 @@ fn later(end: &End, why_not: Fate) -> bool {
     end.tally.tell(why_not);
     let tries = end.tries.load(Relaxed) + 1;
     end.tries.store(tries, Relaxed);
-    end.try_at.store(end.passed.load(Relaxed) * 2, Relaxed);
+    // An end that was expected to get much began early: a shell may close its copies late all the same.
+    end.try_at.store((end.passed.load(Relaxed) * 2).max(worth_it()), Relaxed);
     tries < TRIES
 }
 

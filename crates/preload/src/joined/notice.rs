@@ -29,6 +29,8 @@ static PASSED: [AtomicU32; NUMBERS] = [const { AtomicU32::new(0) }; NUMBERS];
 /// A number counts so far.
 const MOST: u64 = u32::MAX as u64;
 
+/// However little was said to be left, it was not when so much has passed.
+const LITTLE_MOST: u64 = 36 << 20;
 /// When half of this has passed a number, and each time that so much more has, it is asked whether more is to come. A power of two, and
 /// such that one of these moments is [`WORTH_IT`](super::WORTH_IT).
 const LOOK: u64 = 1 << 20;
@@ -57,13 +59,16 @@ fn ask(end: &End, fd: c_int, passed: u64) {
     if !IS_WANTED.load(Relaxed) {
         return;
     }
+    let has_passed_enough = passed >= worth_it().min(MOST);
     let is_due = match outlook(end, fd, passed) {
         Outlook::Much => true,
-        Outlook::Little if passed < OFTEN * worth_it() => {
-            tally::tell(fd, Direction::Written, Fate::LittleLeft);
+        Outlook::Little if passed < LITTLE_MOST => {
+            if has_passed_enough {
+                tally::tell(fd, Direction::Written, Fate::LittleLeft);
+            }
             false
         }
-        Outlook::Little | Outlook::Unknown => passed >= worth_it(),
+        Outlook::Little | Outlook::Unknown => has_passed_enough,
     };
     if is_due && let Some(count) = PASSED.get(fd as usize) {
         count.store(0, Relaxed);
@@ -74,7 +79,8 @@ fn ask(end: &End, fd: c_int, passed: u64) {
 /// What is to come through this number. Asks the kernel only where that can change what is done.
 fn outlook(end: &End, fd: c_int, passed: u64) -> Outlook {
     let may_tell = if end.is_reader() { passed < worth_it() } else { fd == outlook::OUTPUT };
-    if !may_tell || super::after().is_some() || confined::may_not_join() {
+    // In a forked child the ends are its parent's.
+    if !may_tell || super::after().is_some() || !is_own_process() || confined::may_not_join() {
         return Outlook::Unknown;
     }
     let _held = Held::all();

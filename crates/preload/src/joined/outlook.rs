@@ -23,7 +23,7 @@ pub(super) enum Outlook {
 
 /// The only output that is foretold: to another number programs like `split` write pieces, each to a new pipe.
 pub(super) const OUTPUT: c_int = 1;
-/// A program that reads a file has it open as one of these.
+/// A program that reads a file has it open as one of these, but for the standard output and errors.
 const INPUTS: core::ops::Range<c_int> = 0..10;
 /// Where less of a file has been read, it is not what the output is made of.
 const READ_LEAST: u64 = 64 << 10;
@@ -41,8 +41,9 @@ pub(super) fn after(written: u64) -> Outlook {
     let expected = ((written >> 10).saturating_mul(left >> 10) / (read >> 10)) << 10;
     if expected >= WORTH_IT {
         Outlook::Much
-    } else if expected < COST && read >= written / 2 {
-        // Not one of many files, of which the others have brought the rest.
+    } else if expected < COST && read >= written / 2 && written >= read / 2 {
+        // Not one of many files, of which the others have brought the rest; nor was it read whole first, as `sort` does, or from
+        // far behind its beginning.
         Outlook::Little
     } else {
         Outlook::Unknown
@@ -51,15 +52,22 @@ pub(super) fn after(written: u64) -> Outlook {
 
 /// Of the file of which most has been read, how much that is, and how much is left.
 fn file_that_is_read() -> Option<(u64, u64)> {
-    INPUTS.filter_map(progress).filter(|&(read, _)| read >= READ_LEAST).max_by_key(|&(read, _)| read)
+    let mut most = None;
+    for progress in INPUTS.filter(|fd| !(1..3).contains(fd)).filter_map(progress) {
+        most = most.max(Some(progress));
+    }
+    most
 }
 
-/// How much of a file has been read, and how much is left, if this is one that can be read.
+/// How much of a file has been read, and how much is left, if this is one that can be read. Of one that has not been read, which may be
+/// on a file system that does not answer, nothing is asked but its position.
 fn progress(fd: c_int) -> Option<(u64, u64)> {
     const F_GETFL: u32 = 3;
     const O_ACCMODE: isize = 3;
+    let read = kernel::position(fd).filter(|&read| read >= READ_LEAST)?;
+    if kernel::fcntl(fd, F_GETFL, 0) & O_ACCMODE == kernel::O_WRONLY as isize {
+        return None;
+    }
     let len = raw::status_of(borrow(&fd)?).ok()?.bytes()?;
-    let can_be_read = kernel::fcntl(fd, F_GETFL, 0) & O_ACCMODE != kernel::O_WRONLY as isize;
-    let read = kernel::position(fd).filter(|_| can_be_read)?;
     Some((read, len.saturating_sub(read)))
 }

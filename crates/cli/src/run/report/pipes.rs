@@ -2,15 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use millstream_sys::fate::{Fate, guarded};
+use millstream_sys::fate::{Fate, WORTH_IT, guarded};
 use millstream_sys::ledger::{self, Origin, Record};
 use serde::Serialize;
 
 use crate::watch::Seen;
 use crate::watch::reach::NotReached;
-
-/// Bytes before a pipe is joined: see `docs/joining.md`.
-const WORTH_IT: u64 = 1 << 20;
 
 #[derive(Serialize)]
 pub(super) struct Pipe {
