@@ -95,7 +95,11 @@ impl Mounted {
 
     /// The node behind a name. The kernel will remember it.
     pub(crate) fn lookup(self: &Arc<Self>, parent: INodeNo, name: &OsStr) -> Result<Arc<Node>> {
-        let named = self.names.find(&*self.directory(parent)?, name)?;
+        let named = self.names.find(&*self.directory(parent)?, name).inspect_err(|error| {
+            if *error == Errno::MFILE {
+                self.thin_out(true);
+            }
+        })?;
         Ok(self.found(parent, name, named))
     }
 
@@ -107,14 +111,14 @@ impl Mounted {
             Some(Content::new(Arc::clone(view), Arc::clone(&self.common), name, 0))
         };
         let node = self.nodes.found((parent.0, name), object, &stat, view.as_ref(), content);
-        self.thin_out();
+        self.thin_out(false);
         node
     }
 
     /// Has the kernel forget the oldest files, if there are too many. It does so for those that no program has open.
-    fn thin_out(self: &Arc<Self>) {
+    fn thin_out(self: &Arc<Self>, is_none_left: bool) {
         let Some(notifier) = self.notifier.get().cloned() else { return };
-        let Some(surplus) = self.nodes.surplus() else { return };
+        let Some(surplus) = self.nodes.surplus(is_none_left) else { return };
         let mounted = Arc::clone(self);
         let forget = move || {
             for named in surplus {

@@ -79,6 +79,8 @@ struct Table {
     made_up: u64,
     /// Those that the kernel can be asked to forget, the oldest first. Some are forgotten already.
     by_age: VecDeque<Named>,
+    /// Nodes that were made since the kernel was last asked to forget some.
+    made: usize,
     is_being_thinned: bool,
 }
 
@@ -148,6 +150,7 @@ impl Nodes {
         let node = Arc::new(new_node(id, source, content));
         table.known.insert(id, Known { node: Arc::clone(&node), key, lookups: 1 });
         table.by_key.insert(key, id);
+        table.made += 1;
         if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
             table.by_age.push_back(Named { id, parent, name: name.to_owned() });
             table.prune();
@@ -155,14 +158,23 @@ impl Nodes {
         node
     }
 
-    /// The oldest nodes, if there are too many. Only one thread gets them, until it says that it is [done](Nodes::thinned).
-    pub(crate) fn surplus(&self) -> Option<Vec<Named>> {
+    /// The oldest nodes, if there are too many, or no descriptor is left for another. Only one thread gets them, until it says that it is
+    /// [done](Nodes::thinned).
+    ///
+    /// The kernel may be asked too early, before it has been told of a node in its list of a directory. So they are asked for again.
+    pub(crate) fn surplus(&self, is_none_left: bool) -> Option<Vec<Named>> {
         let mut table = self.table();
-        if table.known.len() <= self.most || std::mem::replace(&mut table.is_being_thinned, true) {
+        let are_too_many = table.known.len() > self.most && table.made > self.most / 4;
+        if !(are_too_many || is_none_left) || std::mem::replace(&mut table.is_being_thinned, true) {
             return None;
         }
-        let count = table.by_age.len() - table.by_age.len().min(self.most / 2);
-        Some(table.by_age.drain(..count).collect())
+        table.made = 0;
+        let Table { by_age, known, .. } = &mut *table;
+        by_age.retain(|named| known.contains_key(&named.id));
+        let count = by_age.len() - by_age.len().min(self.most / 2);
+        let surplus: Vec<_> = by_age.drain(..count).collect();
+        by_age.extend(surplus.iter().cloned());
+        Some(surplus)
     }
 
     /// The kernel was asked to forget the surplus.
@@ -225,5 +237,39 @@ fn new_node(id: u64, source: Object, content: Option<Content>) -> Node {
         backing: Mutex::default(),
         openers: Mutex::default(),
         before_pushes: Mutex::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_that_the_kernel_could_not_forget_are_asked_for_again() {
+        let directory = std::env::temp_dir().join(format!("millstream-test-nodes-{}", std::process::id()));
+        std::fs::create_dir(&directory).unwrap();
+        let root = Object::root(&directory).unwrap();
+        let nodes = Nodes::new(Object::root(&directory).unwrap(), &root.stat().unwrap(), 8);
+        let find = |number: u32| {
+            let name = number.to_string();
+            std::fs::write(directory.join(&name), "").unwrap();
+            let file = Object::at(&directory.join(&name)).unwrap();
+            let stat = file.stat().unwrap();
+            nodes.found((ROOT, OsStr::new(&name)), file, &stat, None, |_| None).id
+        };
+        let asked = |is_none_left| {
+            let surplus = nodes.surplus(is_none_left)?;
+            nodes.thinned();
+            Some(surplus.into_iter().map(|named| named.name.into_string().unwrap()).collect::<Vec<_>>())
+        };
+        let ids: Vec<_> = (0..9).map(find).collect();
+        assert_eq!(asked(false).unwrap(), ["0", "1", "2", "3", "4"]);
+        // Not at once, as forgetting takes time.
+        assert_eq!(asked(false), None);
+        ids[..2].iter().for_each(|&id| nodes.forget(id, 1));
+        let _: Vec<_> = (9..12).map(find).collect();
+        assert_eq!(asked(false).unwrap(), ["5", "6", "7", "8", "2", "3"]);
+        assert_eq!(asked(true).unwrap(), ["4", "9", "10", "11", "5", "6"]);
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 }
