@@ -128,6 +128,10 @@ fn judge(then: &str, side: &str, pipe: &Value) -> Option<Result<(), String>> {
         return None;
     }
     let why_not = end["why_not"].as_str().unwrap_or("");
+    // One that was attached late and stayed may have been so in all that came before the call, and not in what came after it.
+    if stays && in_ring <= BEFORE && why_not.is_empty() {
+        return None;
+    }
     let is_as_said = match then {
         _ if stays => in_ring > BEFORE && !why_not.starts_with("called"),
         // The successor begins anew, and may be attached again.
