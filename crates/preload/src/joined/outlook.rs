@@ -1,6 +1,6 @@
 //! What a program still has to write, as far as that can be foretold: most that read a file write in proportion.
 //!
-//! So the pipe behind `cat FILE`, `grep` or `zstd -dc` need not carry as much before it attaches as one of which nothing is known, and
+//! So the pipe behind `cat FILE`, `grep` or `tr` need not carry as much before it attaches as one of which nothing is known, and
 //! one behind a file that is nearly read need not attach at all. A wrong guess costs time, and nothing else.
 
 use core::ffi::c_int;
