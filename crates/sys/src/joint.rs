@@ -35,9 +35,9 @@ const FILE_BYTES: usize = HEADER_BYTES + RING_BYTES;
 /// `msjoint` and the version of the layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"msjoint1");
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
-/// Where the descriptor goes while it is open, so that it does not take a number that the program will count on; the second is for
-/// programs that may not have the first.
-const NUMBERS: [RawFd; 2] = [240, 60];
+/// From here on descriptors of ours get their numbers, so that they take none that a program counts on. The kernel has room for 64 from
+/// the start. To make room for more it waits until every CPU has been idle or elsewhere, if there are threads: some ten milliseconds.
+pub const NUMBERS_FROM: RawFd = 54;
 
 /// Whose memory it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ pub fn create(owner: Owner) -> Result<(OwnedFd, NonNull<u8>), Errno> {
     label.token.store(owner.token, Relaxed);
     label.inode.store(owner.inode, Relaxed);
     label.magic.store(MAGIC, Relaxed);
-    let elsewhere = NUMBERS.iter().find_map(|&least| rustix::io::fcntl_dupfd_cloexec(&file, least).ok());
+    let elsewhere = rustix::io::fcntl_dupfd_cloexec(&file, NUMBERS_FROM);
     Ok((elsewhere.unwrap_or(file), memory))
 }
 
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn two_mappings_are_one_memory() {
         let (file, one) = create(OWNERS[0]).unwrap();
-        assert!(file.as_raw_fd() >= 60);
+        assert!(file.as_raw_fd() >= NUMBERS_FROM);
         let (pid, fd) = here(&file);
         let other = open(pid, fd, OWNERS[0]).unwrap();
         // SAFETY: the last bytes of both mappings.

@@ -5,7 +5,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 
-use millstream_sys::pipe;
+use millstream_sys::{joint, pipe};
 
 use super::mapping::Uses;
 use super::own_word::OwnFlag;
@@ -109,10 +109,8 @@ impl End {
     /// the kernel.
     pub(super) fn keep_for_other_thread(&self) {
         const F_DUPFD_CLOEXEC: u32 = 1030;
-        /// Programs do not choose such numbers.
-        const FROM: usize = 240;
         if self.uses.are_of_another_thread() && self.kept.load(SeqCst) < 0 {
-            let kept = kernel::fcntl(self.fd(), F_DUPFD_CLOEXEC, FROM) as c_int;
+            let kept = kernel::fcntl(self.fd(), F_DUPFD_CLOEXEC, joint::NUMBERS_FROM as usize) as c_int;
             self.kept.store(kept.max(-1), SeqCst);
         }
     }
