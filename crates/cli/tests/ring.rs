@@ -324,7 +324,7 @@ fn passed_before(pipe: &Value) -> Option<u64> {
 }
 
 #[test]
-fn what_is_left_of_a_file_decides_when_a_pipe_attaches() {
+fn pipe_attaches_early_where_much_of_a_file_is_left() {
     let scratch = Scratch::new();
     for (name, kib) in [("large", 24 << 10), ("small", 4864), ("part", 1 << 10)] {
         std::fs::write(scratch.path(name), vec![b'm'; kib << 10]).unwrap();

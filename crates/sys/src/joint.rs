@@ -38,6 +38,7 @@ const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlag
 /// From here on descriptors of ours get their numbers, so that they take none that a program counts on. The kernel has room for 64 from
 /// the start. To make room for more it waits until every CPU has been idle or elsewhere, if there are threads: some ten milliseconds.
 pub const NUMBERS_FROM: RawFd = 54;
+const _: () = assert!(NUMBERS_FROM < 64);
 
 /// Whose memory it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
