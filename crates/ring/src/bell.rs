@@ -17,9 +17,10 @@
 //! Whoever waits does: count itself, fence, correct the mirror, look at the ring again, sleep. Whoever changes the ring
 //! does: store the position, fence, look at the count, correct the mirror. This is edge E3.
 
-use crate::RingError;
 use crate::biased::BiasedLock;
+use crate::error::RingError;
 use crate::header::{BellWords, Header, Tally, count_one, count_one_roughly};
+use crate::level::Level;
 use crate::lock::{Guard, Parking};
 use crate::ring::{Ring, WriteSide};
 use crate::route::Route;
@@ -33,17 +34,6 @@ const LARGEST_PIPE: u32 = 1 << 20;
 
 const WATCHED_FOR_IN: u32 = 1;
 const WATCHED_FOR_OUT: u32 = 2;
-
-/// How full the ring is, as `poll(2)` would put it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
-    /// Nothing to read.
-    Empty,
-    /// Something to read, and room for a write of `PIPE_BUF`.
-    Partial,
-    /// Less room than that.
-    Full,
-}
 
 /// The kernel pipe whose two pages are the mirror.
 pub trait Shadow {

@@ -21,7 +21,7 @@
 //! The idea is that of biased locking (Kawachiya, Koseki and Onodera, Lock Reservation, OOPSLA 2002) with the fence of
 //! `membarrier(2)` in place of stopping threads.
 
-use crate::RingError;
+use crate::error::RingError;
 use crate::lock::{Guard, Lock, Parking, Parts};
 use crate::sync::{AtomicU32, Ordering, fence};
 

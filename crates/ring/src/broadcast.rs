@@ -22,8 +22,8 @@
 
 use core::fmt;
 
-use crate::RingError;
 use crate::bytes::{Bytes, Lines};
+use crate::error::RingError;
 use crate::header::Line;
 use crate::lock::{Guard, Lock, Parking};
 use crate::ring::Foreign;

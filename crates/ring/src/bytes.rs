@@ -18,6 +18,11 @@ mod lines {
     pub(super) fn ask_ahead_of_filling(_: *const u8, _: usize) {}
 }
 
+/// A stretch of the ring: where it begins and how long it is. Another process may change it at any time: an address for the
+/// kernel, never for a reference.
+#[cfg(not(loom))]
+pub type Stretch = (core::ptr::NonNull<u8>, usize);
+
 /// Where the cache lines of the ring are that are copied to or from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lines {

@@ -12,7 +12,7 @@
 //! two steps of it leaves a word that says how far he was, and those bytes count as moved, whether they were or not: as if
 //! a reader had taken them with it. None is delivered twice.
 
-use crate::RingError;
+use crate::error::RingError;
 use crate::geometry::Geometry;
 use crate::lock::Parking;
 use crate::ring::{ReadSide, Ring, Waiting, Whose, WriteSide};

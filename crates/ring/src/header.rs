@@ -3,11 +3,10 @@
 //! A segment begins as zeros, and zeros are a valid state: whoever comes first need not be waited for. The layout is an
 //! ABI between different builds of millstream; [`VERSION`] changes with it.
 
-use crate::RingError;
 use crate::biased::BiasedLock;
 use crate::bytes::Lines;
+use crate::error::RingError;
 use crate::lock::{Guard, Lock, Parking};
-use crate::offer::OfferWords;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// The first eight bytes of a segment: `mstream` and a line feed, which text conversion would destroy.
@@ -203,6 +202,35 @@ impl Side {
             // In this order: who dies between the two leaves it to be done again.
             published.cpu.store(cpu, Ordering::Relaxed);
             self.own_cpu.store(cpu, Ordering::Relaxed);
+        }
+    }
+}
+
+/// See [`crate::offer`]. All but `word` are written before an offer is opened and hold until it is settled.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct OfferWords {
+    pub(crate) word: AtomicU64,
+    pub(crate) address: AtomicU64,
+    pub(crate) voucher: AtomicU64,
+    pub(crate) start: AtomicU64,
+    pub(crate) process: AtomicU32,
+    pub(crate) len: AtomicU32,
+    /// Not 0: the kernel does not let somebody read the memory of somebody else here, and nothing is offered any more.
+    pub(crate) refused: AtomicU32,
+}
+
+impl OfferWords {
+    pub(crate) fn new() -> OfferWords {
+        let (long, short) = (|| AtomicU64::new(0), || AtomicU32::new(0));
+        OfferWords {
+            word: long(),
+            address: long(),
+            voucher: long(),
+            start: long(),
+            process: short(),
+            len: short(),
+            refused: short(),
         }
     }
 }

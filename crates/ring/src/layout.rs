@@ -5,8 +5,7 @@
 use core::mem::offset_of;
 
 use crate::biased::BiasedLock;
-use crate::header::{BellWords, Header, Identity, Published, Side, State, Tally};
-use crate::offer::OfferWords;
+use crate::header::{BellWords, Header, Identity, OfferWords, Published, Side, State, Tally};
 
 /// One shared word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -73,12 +73,14 @@ mod biased;
 mod broadcast;
 mod bytes;
 mod claim;
+mod error;
 mod fifo;
 mod geometry;
 mod header;
 #[cfg(not(loom))]
 #[doc(hidden)]
 pub mod layout;
+mod level;
 mod lock;
 #[cfg(not(loom))]
 mod look;
@@ -91,14 +93,18 @@ mod splice;
 pub mod sync;
 mod whole;
 
-pub use bell::{Bell, Level, Shadow};
+pub use bell::{Bell, Shadow};
 pub use broadcast::{
     BROADCAST_HEADER_BYTES, Broadcast, BroadcastHeader, BroadcastReader, BroadcastWriter, READERS_MAX, Received,
 };
 pub use bytes::Bytes;
+#[cfg(not(loom))]
+pub use bytes::Stretch;
 pub use claim::{Claim, ClaimId, Claims};
+pub use error::RingError;
 pub use geometry::{Extent, Geometry, MIN_BYTES};
 pub use header::{HEADER_BYTES, Header, MAGIC, VERSION};
+pub use level::Level;
 pub use lock::{Guard, Lock, Parked, Parking};
 #[cfg(not(loom))]
 pub use look::{Look, Tallies};
@@ -106,18 +112,3 @@ pub use lookout::Lookout;
 pub use offer::{LARGEST_OFFER, Offer, Standing, Terms};
 pub use ring::{Foreign, PIPE_BUF, ReadSide, Resize, Ring, Room, Waiting, Whose, WriteSide};
 pub use route::Route;
-#[cfg(not(loom))]
-pub use splice::Stretch;
-
-/// The shared words say something impossible, or a lock is never given back: another process is broken or hostile. The
-/// stream cannot go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RingError;
-
-impl core::fmt::Display for RingError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("another process has broken this pipe's shared memory; close the pipe and start again")
-    }
-}
-
-impl core::error::Error for RingError {}

@@ -5,7 +5,7 @@
 //! be repaired then: positions are stored last, in one store, so what the dead owner was doing has happened or has not.
 //! The one exception, what the bell counts, asks [`Guard::owner_died`].
 
-use crate::RingError;
+use crate::error::RingError;
 use crate::sync::{AtomicU32, Ordering, light_fence, spin_loop};
 
 const OTHERS_WAIT: u32 = 1 << 31;

@@ -8,8 +8,10 @@ use core::mem::offset_of;
 
 use crate::claim::claimant;
 use crate::geometry::Geometry;
-use crate::header::{BellWords, HEADER_BYTES, Header, Identity, MAGIC, Published, Side, State, Tally, VERSION};
-use crate::offer::{OfferWords, offered};
+use crate::header::{
+    BellWords, HEADER_BYTES, Header, Identity, MAGIC, OfferWords, Published, Side, State, Tally, VERSION,
+};
+use crate::offer::offered;
 use crate::ring::{Foreign, Whose};
 use crate::route::Route;
 use crate::sleeper::is_asleep;

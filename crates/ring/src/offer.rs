@@ -23,10 +23,11 @@
 //! While an offer is open there is no room in the ring for anybody ([`WriteSide::room`](crate::WriteSide::room)), so what
 //! comes later stays behind it.
 
-use crate::RingError;
+use crate::error::RingError;
+use crate::header::OfferWords;
 use crate::lock::Parking;
 use crate::ring::{ReadSide, Ring, WriteSide};
-use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::sync::{Ordering, fence};
 
 const OPEN: u64 = 1 << 31;
 const RETURNED: u64 = 1 << 30;
@@ -38,35 +39,6 @@ pub const LARGEST_OFFER: usize = 4 << 20;
 /// An exchange fails when a reader has just taken something, for which it first had to copy it. That it fails so often
 /// shows that somebody plays tricks.
 const ATTEMPTS: u32 = 1000;
-
-/// See the head of this file. All but `word` are written before an offer is opened and hold until it is settled.
-#[repr(C)]
-#[derive(Debug)]
-pub(crate) struct OfferWords {
-    pub(crate) word: AtomicU64,
-    pub(crate) address: AtomicU64,
-    pub(crate) voucher: AtomicU64,
-    pub(crate) start: AtomicU64,
-    pub(crate) process: AtomicU32,
-    pub(crate) len: AtomicU32,
-    /// Not 0: the kernel does not let somebody read the memory of somebody else here, and nothing is offered any more.
-    pub(crate) refused: AtomicU32,
-}
-
-impl OfferWords {
-    pub(crate) fn new() -> OfferWords {
-        let (long, short) = (|| AtomicU64::new(0), || AtomicU32::new(0));
-        OfferWords {
-            word: long(),
-            address: long(),
-            voucher: long(),
-            start: long(),
-            process: short(),
-            len: short(),
-            refused: short(),
-        }
-    }
-}
 
 /// Where the bytes of an offer are. A reader believes none of it before the voucher has confirmed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! The ring: what each side may do while it holds its lock.
 
-use crate::RingError;
-use crate::bell::Level;
 use crate::bytes::{Bytes, Lines};
+use crate::error::RingError;
 use crate::geometry::{Extent, Geometry};
 use crate::header::{HEADER_BYTES, Header, MAGIC, VERSION};
+use crate::level::Level;
 use crate::lock::{Guard, Parking};
 use crate::route::{QUIET, Route};
 use crate::sync::{Ordering, fence_after_unlock};
@@ -281,7 +281,7 @@ pub(crate) type Place = (Geometry, u64);
 /// What moves bytes without this process's own memory; see `splice.rs`.
 impl<'a> Ring<'a> {
     #[cfg(not(loom))]
-    pub(crate) fn stretches(&self, (geometry, position): Place, len: usize) -> [crate::splice::Stretch; 2] {
+    pub(crate) fn stretches(&self, (geometry, position): Place, len: usize) -> [crate::bytes::Stretch; 2] {
         let (start, first) = split(geometry, position, len);
         let bank = geometry.bank() * self.bank_bytes();
         [(self.bytes.at(bank + start, first), first), (self.bytes.at(bank, len - first), len - first)]

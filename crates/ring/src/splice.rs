@@ -3,13 +3,10 @@
 //!
 //! The protocol is that of [`WriteSide::write`] and [`ReadSide::read`]: bytes first, then the position (E1, E2).
 
+#[cfg(not(loom))]
+use crate::bytes::Stretch;
 use crate::lock::Parking;
 use crate::ring::{ReadSide, Room, Waiting, WriteSide};
-
-/// A stretch of the ring: where it begins and how long it is. Another process may change it at any time: an address for the
-/// kernel, never for a reference.
-#[cfg(not(loom))]
-pub type Stretch = (core::ptr::NonNull<u8>, usize);
 
 impl<P: Parking> WriteSide<'_, P> {
     /// Where the first `len` bytes of `room`, or all of it, lie: in order, the second stretch empty unless they wrap around.
