@@ -4,7 +4,7 @@
 //! `docs/joining.md` has the reasons. In reading order: [`interposed`] stands in front of glibc's functions, `lookup` and
 //! [`stdio`] see to calls that are not made by name, [`calls`] has `read` and `write`, [`other_calls`] and `spliced` what else moves bytes; [`notice`] finds
 //! the descriptors that are worth it, and `outlook` how much is to come; and [`end`] is what is known of one; `guard` makes a
-//! process leave before it does anything that the ring cannot carry, `confined` before it confines itself, [`trapped`] before its own
+//! process leave before it does anything that the ring cannot carry, `confined` before it confines itself, [`trapped`] and `fenced` before its own
 //! code calls the kernel; `alone` proves that no other process holds the pipe; `meet` is how two
 //! sides agree; [`slot`] is the ring; `stream` reads and writes, `polled` waits; `retreat` gives everything back to the kernel. `brief` learns
 //! which programs are too short for any of that.
@@ -20,6 +20,7 @@ mod contention;
 mod decoded;
 mod end;
 mod faults;
+mod fenced;
 mod guard;
 mod interposed;
 mod kernel;

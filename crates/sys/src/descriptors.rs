@@ -8,21 +8,16 @@ use rustix::fs::{FileType, Mode, OFlags};
 use crate::directory;
 
 /// Calls `visit` with each number and what is open as that, until it says no; whether it never did. `None`: they cannot be told, as
-/// `/proc` is not mounted.
-pub fn each(mut visit: impl FnMut(u32, &Stat) -> bool) -> Option<bool> {
-    each_listed(|number| status_of(number).is_none_or(|status| visit(number, &status)))
-}
-
-/// The same for a process with one thread, so that no descriptor is opened or closed meanwhile. `far` is one that may be open far from
-/// the others.
+/// `/proc` is not mounted. `far` is one that may be open far from the others.
 ///
-/// To list them takes ten times as long as to ask for each number. That is done where Linux tells how many there are (from 6.2 on).
-pub fn each_of_one_thread(far: Option<u32>, visit: impl FnMut(u32, &Stat) -> bool) -> Option<bool> {
-    let count = rustix::fs::stat(c"/proc/self/fd").ok()?.st_size;
+/// To list them takes ten times as long as to ask for each number. That is done where Linux tells how many there are (from 6.2 on), and
+/// one thread has the process, so that no descriptor is opened or closed meanwhile.
+pub fn each(has_one_thread: bool, far: Option<u32>, visit: impl FnMut(u32, &Stat) -> bool) -> Option<bool> {
+    let count = if has_one_thread { rustix::fs::stat(c"/proc/self/fd").ok()?.st_size } else { 0 };
     each_of(count.cast_unsigned(), far, visit)
 }
 
-/// 0: Linux does not tell how many they are. Where `count` is too high all the same is found.
+/// 0: it is not known how many they are. Where `count` is too high all the same is found.
 fn each_of(count: u64, far: Option<u32>, mut visit: impl FnMut(u32, &Stat) -> bool) -> Option<bool> {
     let mut left = count;
     let near = 0..count.min(1 << 16) as u32 * 4;
@@ -38,7 +33,7 @@ fn each_of(count: u64, far: Option<u32>, mut visit: impl FnMut(u32, &Stat) -> bo
         left -= 1;
     }
     let is_asked = |number| near.contains(&number) || far == Some(number);
-    each(|number, status| is_asked(number) || visit(number, status))
+    each_listed(|number| is_asked(number) || status_of(number).is_none_or(|status| visit(number, &status)))
 }
 
 /// Whether this stands for no file, as what watches other descriptors does (epoll, io_uring): `anon_inode` of Linux.
@@ -103,7 +98,7 @@ mod tests {
     fn visit_ends_when_it_says_no() {
         let mut visits = 0;
         assert_eq!(
-            each(|_, _| {
+            each(false, None, |_, _| {
                 visits += 1;
                 false
             }),

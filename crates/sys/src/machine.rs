@@ -65,7 +65,7 @@ pub fn standing_ends() -> [BorrowedFd<'static>; 2] {
 /// Calls `visit` with the inode of each pipe or FIFO for each descriptor that this process has open. It has one thread.
 /// Does nothing where `/proc` is not mounted.
 pub fn each_open_pipe(mut visit: impl FnMut(u64)) {
-    descriptors::each_of_one_thread(None, |_, status| {
+    descriptors::each(true, None, |_, status| {
         if FileType::from_raw_mode(status.st_mode) == FileType::Fifo {
             visit(status.st_ino);
         }

@@ -6,11 +6,11 @@ use core::ops::Range;
 use millstream_sys::{descriptors, directory};
 
 use super::end::End;
-use super::{decoded, has_one_thread, kernel, offer, threads};
+use super::{decoded, fenced, has_one_thread, kernel, offer, threads};
 use crate::descriptor::borrow;
 use crate::names;
 
-const PAGE: usize = 4096;
+pub(super) const PAGE: usize = 4096;
 
 /// A mark of ours on an end lies here, or one byte further for the writer.
 pub(super) const MARK: i64 = 0x6d73_6a6f_696e_0000;
@@ -172,10 +172,7 @@ fn each_other(end: &End) -> Option<bool> {
         let watches = || descriptors::is_no_file(other) && !watches_nothing(number);
         number == end.fd().unsigned_abs() || !(number > DESCRIPTORS_MAX || is_same || watches())
     };
-    match has_one_thread() {
-        true => descriptors::each_of_one_thread(offer::descriptor(), is_harmless),
-        false => descriptors::each(is_harmless),
-    }
+    descriptors::each(has_one_thread(), offer::descriptor(), is_harmless)
 }
 
 /// Whether a descriptor that stands for no file is of a kind that watches no other descriptor.
@@ -230,14 +227,15 @@ struct Mapping<'a> {
 /// with a descriptor behind glibc's back. Memory that holds code but belongs to no file may as well. Not looked at are
 /// glibc, whose code is given, its loader, and this library.
 ///
-/// `None`: there are some that cannot be trapped. Otherwise the addresses outside of which calls are to be
-/// [trapped](super::trapped); none, where only glibc makes any.
+/// `None`: there are some that can be neither trapped nor fenced. Otherwise the addresses outside of which calls are to be
+/// [trapped](super::trapped); none, where only glibc makes any. What inside of them may be a call is [fenced].
 pub(super) fn range_of_calls(glibc: &Range<usize>, own_code: usize) -> Option<Option<Range<usize>>> {
-    if only_glibc_calls_the_kernel(glibc, own_code, &(0..usize::MAX)) {
+    fenced::begin_search();
+    if only_glibc_calls_the_kernel(glibc, own_code, &(0..usize::MAX), |_| false) {
         return Some(None);
     }
     let allowed = allowed_range(glibc, &names::own_code()?);
-    only_glibc_calls_the_kernel(glibc, own_code, &allowed).then_some(Some(allowed))
+    only_glibc_calls_the_kernel(glibc, own_code, &allowed, fenced::add).then_some(Some(allowed))
 }
 
 /// The shortest range that holds glibc and this library, whose own calls are never to be trapped.
@@ -245,11 +243,16 @@ pub(super) fn allowed_range(glibc: &Range<usize>, own: &Range<usize>) -> Range<u
     glibc.start.min(own.start)..glibc.end.max(own.end).next_multiple_of(PAGE)
 }
 
-/// The same for code in these addresses.
+/// The same for code in these addresses, but for calls that may be there.
 #[inline(never)] // as above
-fn only_glibc_calls_the_kernel(glibc: &Range<usize>, own_code: usize, among: &Range<usize>) -> bool {
+fn only_glibc_calls_the_kernel(
+    glibc: &Range<usize>,
+    own_code: usize,
+    among: &Range<usize>,
+    may_be: fn(usize) -> bool,
+) -> bool {
     let mut module = Module::none();
-    each_mapping(|mapping, access| {
+    each_mapping(&mut |mapping, access| {
         if access != b'x' && mapping.path.is_empty() {
             return true;
         }
@@ -263,7 +266,7 @@ fn only_glibc_calls_the_kernel(glibc: &Range<usize>, own_code: usize, among: &Ra
             || holds(own_code)
             || name.starts_with(b"ld-linux")
             || is_of_kernel(mapping.path)
-            || (mapping.path.starts_with(b"/") && !calls_the_kernel(mapping, &module))
+            || (mapping.path.starts_with(b"/") && !calls_the_kernel(mapping, &module, may_be))
     })
 }
 
@@ -327,20 +330,21 @@ impl Module {
     }
 }
 
-/// Whether the bytes of `syscall` (0f 05) or `sysenter` (0f 34) stand anywhere in the mapping, at any offset. They may also be
+/// Whether the bytes of `syscall` (0f 05) or `sysenter` (0f 34) stand anywhere in the mapping, at any offset, where none may be. They may also be
 /// part of a distance to somewhere else in the same module; then the four bytes that begin with them, or one before them, are a
 /// small number, which after an instruction they never were. And the return from a signal handler does nothing with a descriptor:
 /// libgcc looks for the code of that, so it is in its own, and every program in C++ and Rust has libgcc.
-fn calls_the_kernel(mapping: &Mapping<'_>, module: &Module) -> bool {
+fn calls_the_kernel(mapping: &Mapping<'_>, module: &Module, may_be: fn(usize) -> bool) -> bool {
     let places = module.start..module.end().unwrap_or(mapping.end);
     if !threads::are_there() {
-        return has_calls(&(mapping.start..mapping.end), &places);
+        return has_calls(&(mapping.start..mapping.end), &places, may_be);
     }
     // Another thread may take the mapping away at any moment, so a copy is searched, as if it lay where the code does.
     let len = mapping.end - mapping.start;
     let Some(copy) = kernel::copy_of_own_memory(mapping.start, len) else { return true };
     let moved = |at: usize| at.wrapping_sub(mapping.start).wrapping_add(copy);
-    let has_calls = has_calls(&(copy..copy + len), &(moved(places.start)..moved(places.end)));
+    let may_be = |at: usize| may_be(at.wrapping_sub(copy).wrapping_add(mapping.start));
+    let has_calls = has_calls(&(copy..copy + len), &(moved(places.start)..moved(places.end)), may_be);
     kernel::unmap(copy, len);
     has_calls
 }
@@ -356,7 +360,7 @@ fn read_code(from: usize, to: *mut u8, len: usize) -> bool {
 }
 
 /// The same for code that can be read, of which distances lead to these places.
-fn has_calls(mapping: &Range<usize>, places: &Range<usize>) -> bool {
+fn has_calls(mapping: &Range<usize>, places: &Range<usize>, may_be: impl Fn(usize) -> bool) -> bool {
     // SAFETY: the four bytes are inside the mapping, which is readable (checked by the caller's parsing) and not changed by
     // anybody: code of a file, or a copy.
     let distance = |at: usize| unsafe { (at as *const i32).read_unaligned() } as isize;
@@ -378,7 +382,7 @@ fn has_calls(mapping: &Range<usize>, places: &Range<usize>) -> bool {
                 || points_inside(here - 1)
                 || returns_from_handler(mapping.start, here)
                 || is_decoded_other();
-            if !is_other {
+            if !is_other && !may_be(here) {
                 return true;
             }
             found &= found - 1;
@@ -421,7 +425,7 @@ fn calls_in_block(at: usize, has_more: bool) -> u32 {
 
 /// Calls `visit` with every mapping that has a path or can be executed, and `x` or another letter for that, until it says no.
 #[inline(never)] // its room is in no frame in which handlers are looked for
-fn each_mapping(mut visit: impl FnMut(&Mapping<'_>, u8) -> bool) -> bool {
+fn each_mapping(visit: &mut dyn FnMut(&Mapping<'_>, u8) -> bool) -> bool {
     let file = kernel::open(c"/proc/self/maps", kernel::O_RDONLY | kernel::O_CLOEXEC);
     if file < 0 {
         return false;
@@ -440,7 +444,7 @@ fn each_mapping(mut visit: impl FnMut(&Mapping<'_>, u8) -> bool) -> bool {
             && let Some(line_len) = text.iter().position(|&byte| byte == b'\n')
             && goes_on
         {
-            goes_on = visit_line(&text[..line_len], &mut visit);
+            goes_on = visit_line(&text[..line_len], visit);
             start += line_len + 1;
         }
         if !goes_on {
@@ -460,7 +464,7 @@ fn each_mapping(mut visit: impl FnMut(&Mapping<'_>, u8) -> bool) -> bool {
 #[inline(never)] // as above
 pub(super) fn end_of_mapping(address: usize) -> Option<usize> {
     let mut end = None;
-    each_mapping(|mapping, _| {
+    each_mapping(&mut |mapping, _| {
         if (mapping.start..mapping.end).contains(&address) {
             end = Some(mapping.end);
         }
@@ -470,7 +474,7 @@ pub(super) fn end_of_mapping(address: usize) -> Option<usize> {
 }
 
 /// `START-END rwxp OFFSET DEVICE INODE   PATH`
-fn visit_line(line: &[u8], visit: &mut impl FnMut(&Mapping<'_>, u8) -> bool) -> bool {
+fn visit_line(line: &[u8], visit: &mut dyn FnMut(&Mapping<'_>, u8) -> bool) -> bool {
     let Some((start, rest)) = hexadecimal(line) else { return false };
     let Some((end, rest)) = rest.get(1..).and_then(hexadecimal) else { return false };
     let Some(&[_, readable, _, executable]) = rest.get(..4) else { return false };

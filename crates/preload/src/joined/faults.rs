@@ -17,7 +17,7 @@ use millstream_sys::raw;
 
 use super::end::{End, READER, WRITER};
 use super::kernel::{self, Action};
-use super::{retreat, threads, trapped};
+use super::{fenced, retreat, threads, trapped};
 
 const SIGBUS: usize = 7;
 const SIGSEGV: usize = 11;
@@ -239,6 +239,7 @@ pub(super) fn step_aside() {
 /// Called by the kernel, with what it gives to handlers that want to know (`SA_SIGINFO`).
 unsafe extern "C" fn on_fault(signal: c_int, info: *const [c_int; 32], context: *mut [u64; 22]) {
     const SYS_USER_DISPATCH: c_int = 2;
+    const SEGV_ACCERR: c_int = 2;
     /// In `ucontext_t` of x86-64, in words.
     const INSTRUCTION: usize = 21;
     // SAFETY: `siginfo_t` is 128 bytes, number, errno and code first; the context is this large and lives until the return.
@@ -253,6 +254,11 @@ unsafe extern "C" fn on_fault(signal: c_int, info: *const [c_int; 32], context: 
     if signal as usize == SIGSYS && code == SYS_USER_DISPATCH {
         // SAFETY: as above; the architecture is the last word of what is told of a call.
         return unsafe { trapped::on_call(&mut *context, (*info)[7].cast_unsigned()) };
+    }
+    // SAFETY: as above; the address of a fault follows the three numbers.
+    let [from, fault] = unsafe { [*instruction as usize, (&raw const (*info)[4]).cast::<usize>().read()] };
+    if signal as usize == SIGSEGV && code == SEGV_ACCERR && fenced::is_executed(from, fault) {
+        return;
     }
     let place = SIGNALS.iter().position(|&caught| caught == signal as usize).unwrap_or(0);
     let own = OWN[place].action();

@@ -13,7 +13,7 @@ use millstream_sys::fate::{Fate, place_of};
 
 use super::end::{End, READER, Stage, WRITER};
 use super::{
-    alone, faults, interposed, is_alone, kernel, meet, other_names, polled, retreat, threads, trapped, watched,
+    alone, faults, fenced, interposed, is_alone, kernel, meet, other_names, polled, retreat, threads, trapped, watched,
 };
 use crate::{glibc, names};
 
@@ -52,7 +52,7 @@ pub(super) fn raise() -> Result<(), Fate> {
         lift();
         return Err(Fate::Signals);
     }
-    if trapped_outside.is_some_and(|allowed| !trapped::begin(&allowed)) {
+    if !fenced::raise() || trapped_outside.is_some_and(|allowed| !trapped::begin(&allowed)) {
         lift();
         return Err(Fate::Code);
     }
@@ -86,6 +86,7 @@ pub(super) fn expect_threads() {
 pub(super) fn lift() {
     if WATCHED.fetch_and(!UP, SeqCst) & UP != 0 {
         trapped::end();
+        fenced::lift();
         faults::step_aside_unless_used();
     }
 }
@@ -203,7 +204,7 @@ fn goes_on_at(place: usize, first: usize, second: usize) -> Option<usize> {
         }
         // SAFETY: what `setjmp` has filled.
         _ if LONGJMP.contains(&place) && unsafe { faults::are_let_through_by_jump(first) } => return None,
-        DLCLOSE => {
+        DLCLOSE if !fenced::is_up() => {
             // An attempt to attach may be reading the code that goes. The next one finds the note.
             drop(super::signals::Held::all());
             return None;

@@ -498,8 +498,13 @@ pub(super) fn make_readable(start: usize, len: usize) -> bool {
     protect(start, len, k::PROT_READ)
 }
 
+/// Lets code be executed again that was made readable only.
+pub(super) fn make_executable(start: usize, len: usize) -> bool {
+    protect(start, len, k::PROT_READ | k::PROT_EXEC)
+}
+
 fn protect(start: usize, len: usize, access: u32) -> bool {
-    // SAFETY: data, which stays readable.
+    // SAFETY: data, or code whose execution the caller expects to fail; it stays readable.
     unsafe { any(k::__NR_mprotect, [start, len, access as usize, 0, 0, 0]) == 0 }
 }
 

@@ -1,0 +1,75 @@
+//! Pages of code that hold the bytes of a system call, where no call is [trapped](super::trapped) and nothing tells whether they are code
+//! or data: libcrypto has constants between its functions.
+//!
+//! While pipes are attached these pages cannot be executed. A thread that executes one all the same comes to the handler of SIGSEGV. The
+//! handler gives the pipes back, makes the pages executable again, and the thread goes on.
+
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use millstream_sys::fate::Fate;
+
+use super::alone::PAGE;
+use super::{begin_as_child, is_own_process, kernel, retreat};
+
+/// A program with more of them stays with the kernel.
+const MOST: usize = 8;
+/// An instruction has so many bytes at most, so it reaches so far behind its first one.
+const LONGEST: usize = 15;
+/// Bit 0 of a place: the last search of the code has not found this page. It is kept until the next search all the same: a thread may
+/// have executed it a moment before it became executable, and its signal is still to come.
+const IS_OLD: usize = 1;
+
+static PAGES: [AtomicUsize; MOST] = [const { AtomicUsize::new(0) }; MOST];
+
+/// A search of the code begins.
+pub(super) fn begin_search() {
+    for place in &PAGES {
+        let page = place.load(Relaxed);
+        place.store(if page & IS_OLD == 0 && page != 0 { page | IS_OLD } else { 0 }, Relaxed);
+    }
+}
+
+/// The page of this address is to be fenced. `false`: there is no room for another one.
+pub(super) fn add(address: usize) -> bool {
+    let page = address & !(PAGE - 1);
+    let is_here = |place: &&AtomicUsize| place.load(Relaxed) & !IS_OLD == page;
+    let place = PAGES.iter().find(is_here).or_else(|| PAGES.iter().find(|place| place.load(Relaxed) == 0));
+    place.inspect(|place| place.store(page, Relaxed)).is_some()
+}
+
+/// From now on what the search has found cannot be executed. `false`: the kernel does not do that.
+pub(super) fn raise() -> bool {
+    found().all(|page| kernel::make_readable(page, PAGE))
+}
+
+pub(super) fn lift() {
+    found().for_each(|page| {
+        kernel::make_executable(page, PAGE);
+    });
+}
+
+pub(super) fn is_up() -> bool {
+    found().next().is_some()
+}
+
+fn found() -> impl Iterator<Item = usize> {
+    PAGES.iter().map(|place| place.load(SeqCst)).filter(|&page| page != 0 && page & IS_OLD == 0)
+}
+
+/// In the handler of SIGSEGV, in which all signals are held back: whether this thread has executed a fenced page. It then does so again.
+pub(super) fn is_executed(instruction: usize, fault: usize) -> bool {
+    let page = fault & !(PAGE - 1);
+    let is_fenced = PAGES.iter().any(|place| place.load(SeqCst) & !IS_OLD == page) && page != 0;
+    if !is_fenced || fault.wrapping_sub(instruction) > LONGEST {
+        return false;
+    }
+    if !is_own_process() {
+        begin_as_child();
+    } else if retreat::try_before_a_call(Fate::Code) == Some(false) {
+        // No file can be opened. What the rings hold is moved by the next call, and until then nothing goes past them.
+        retreat::all(Fate::Code);
+        lift();
+    }
+    true
+}
