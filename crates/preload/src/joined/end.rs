@@ -197,6 +197,11 @@ impl End {
         first << self.vain.load(Relaxed).min(VAIN_MOST)
     }
 
+    /// Whether each attempt so far has paid.
+    pub(super) fn is_without_vain_attempts(&self) -> bool {
+        self.vain.load(Relaxed) == 0
+    }
+
     /// In a forked child: the end of its parent is none of its own.
     pub(super) fn forget(&self) {
         self.stage.store(Stage::Kernel as u8, SeqCst);

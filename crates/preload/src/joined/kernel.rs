@@ -167,6 +167,13 @@ fn await_end(child: usize) {
     while unsafe { any(k::__NR_wait4, [child, 0, DIED_OR_LEFT, 0, 0, 0]) } == EINTR {}
 }
 
+/// Whether this process has children that it has not waited for.
+pub(super) fn has_children() -> bool {
+    let how = (k::WEXITED | k::WNOHANG | k::WNOWAIT) as usize;
+    // SAFETY: nothing is written, and no child is taken from the program.
+    unsafe { any(k::__NR_waitid, [k::P_ALL as usize, 0, 0, how, 0, 0]) == 0 }
+}
+
 /// Where the link of a descriptor of this process leads, as `readlink(2)` answers.
 pub(super) fn link_of(fd: i32, target: &mut [u8]) -> isize {
     let mut room = [0; descriptor_path::ROOM];

@@ -17,7 +17,8 @@ use super::end::{End, Stage};
 use super::outlook::{self, Outlook};
 use super::signals::Held;
 use super::{
-    IS_WANTED, OFTEN, confined, is_alone, is_own_process, meet, offer, tally, threads, watched, worth_it, worth_of,
+    IS_WANTED, OFTEN, confined, is_alone, is_own_process, kernel, meet, offer, tally, threads, watched, worth_it,
+    worth_of,
 };
 use crate::descriptor::borrow;
 
@@ -81,8 +82,10 @@ fn ask(end: &End, fd: c_int, passed: u64) {
 /// What is to come through this number. Asks the kernel only where that can change what is done.
 fn outlook(end: &End, fd: c_int, passed: u64) -> Outlook {
     let may_tell = if end.is_reader() { passed < worth_it() } else { fd == outlook::OUTPUT };
-    // A program with threads gains less, and some lose. In a forked child the ends are its parent's.
-    if !may_tell || super::after().is_some() || !is_alone() || confined::may_not_join() {
+    // A program with threads gains less, and some lose. In a forked child the ends are its parent's. A program that has children makes
+    // more of them, which detaches its pipes, and so may one of which that was seen.
+    let may_last = || end.is_without_vain_attempts() && is_alone() && !kernel::has_children();
+    if !may_tell || super::after().is_some() || !may_last() || confined::may_not_join() {
         return Outlook::Unknown;
     }
     let _held = Held::all();
