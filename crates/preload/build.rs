@@ -13,7 +13,7 @@ const LINK_ARGUMENTS: [&str; 10] = [
     // Imports are bound when they are first called, see `glibc.rs`.
     "-Wl,-z,lazy",
     "-Wl,-z,noseparate-code",
-    // What calls itself need not be looked up, and calls itself as glibc does, whoever else stands in front of it.
+    // Calls inside this library need no lookup, and reach it as those inside glibc do, whichever library interposes.
     "-Wl,-Bsymbolic",
     "-Wl,--hash-style=gnu",
     "-Wl,--build-id=none",

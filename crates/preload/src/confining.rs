@@ -1,8 +1,8 @@
-//! `prctl` and `syscall`, by which a program confines itself to a few system calls (seccomp): from then on this library makes none that
-//! the program would not make by itself. It joins no pipes ([`crate::joined`]) and counts nothing ([`crate::counted`]).
+//! `prctl` and `syscall`, by which a program sandboxes itself (seccomp): from then on this library makes no system call that the
+//! program would not make by itself. It attaches no pipe ([`crate::joined`]) and counts nothing ([`crate::counted`]).
 //!
 //! Both functions are here as they are in glibc, one system call each, so nothing has to be looked up for them. That goes past glibc's, for
-//! whose guards they stand while pipes are joined.
+//! whose guards they stand while pipes are attached.
 
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_int};
@@ -22,7 +22,7 @@ const PR_SET_SECCOMP: usize = 22;
 /// As for `prctl(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prctl(option: c_int, second: usize, third: usize, fourth: usize, fifth: usize) -> c_int {
-    let confines = is_confining(option as usize);
+    let confines = is_sandboxing(option as usize);
     if !leaves(confines, c"prctl", NR_PRCTL, option as usize) {
         return glibc::returned(Err(millstream_sys::Errno::MFILE));
     }
@@ -79,19 +79,19 @@ pub unsafe extern "C" fn syscall() {
 /// 0, or what the call answers instead of being made.
 extern "C" fn before(number: usize, first: usize) -> isize {
     const EMFILE: isize = -24;
-    let confines = number == NR_SECCOMP || (number == NR_PRCTL && is_confining(first));
+    let confines = number == NR_SECCOMP || (number == NR_PRCTL && is_sandboxing(first));
     if leaves(confines, c"syscall", number, first) { 0 } else { EMFILE }
 }
 
 /// Also where a program traps system calls itself: the kernel does that for one at a time.
-fn is_confining(option: usize) -> bool {
+fn is_sandboxing(option: usize) -> bool {
     [PR_SET_SECCOMP, PR_SET_SYSCALL_USER_DISPATCH].contains(&option)
 }
 
 /// Before a call that the program's own code makes.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn before_own_call(number: usize, first: usize) {
-    if number == NR_SECCOMP || (number == NR_PRCTL && is_confining(first)) {
+    if number == NR_SECCOMP || (number == NR_PRCTL && is_sandboxing(first)) {
         joined::stop_wanting();
         counted::stop();
     }

@@ -1,9 +1,9 @@
-//! Counting: the functions that move bytes, each followed by a note in the ledger when a pipe was involved.
+//! Counting: the functions that move bytes, each followed by a note in the run's counters when a pipe was involved.
 //!
 //! They stand between the functions that programs call ([`crate::joined`]) and glibc's, in a run with statistics only.
 //!
 //! What a descriptor is gets asked of the kernel after every transfer (one `fstat`). Remembering it would be faster and
-//! sometimes wrong: descriptors are closed and reused in places that nobody can stand in front of, inside glibc too.
+//! sometimes wrong: descriptors are closed and reused in places that cannot be hooked, inside glibc too.
 //!
 //! Not seen: stdio, which calls the kernel from inside glibc, and programs that do not load this library.
 
@@ -20,12 +20,12 @@ use crate::joined;
 
 /// Whether the run counts.
 static IS_WANTED: AtomicBool = AtomicBool::new(false);
-/// Null until the start, and for ever where there is no ledger to be had.
+/// Null until the start, and for ever where the counters cannot be mapped.
 static LEDGER: AtomicPtr<Ledger> = AtomicPtr::new(core::ptr::null_mut());
 /// The program's name, as in [`Program`].
 static NAME: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// Maps the run's ledger, if the run counts.
+/// Maps the run's counters, if the run counts.
 pub(crate) fn start(settings: &Settings<'_>) {
     if let Some(address) = settings.ledger {
         IS_WANTED.store(true, Relaxed);
@@ -56,7 +56,7 @@ pub(crate) fn stop() {
 
 /// Notes a pipe that this process has just made.
 pub(crate) fn record(end: BorrowedFd<'_>, origin: Origin) {
-    if let Some(ledger) = ledger()
+    if let Some(ledger) = counters()
         && let Some(identity) = pipe::identity(end)
     {
         ledger.record(identity.inode, origin, pipe::capacity(end).unwrap_or(0) as u64, Some(this_program()));
@@ -69,7 +69,7 @@ pub(crate) fn counts() -> bool {
     !LEDGER.load(Relaxed).is_null()
 }
 
-fn ledger() -> Option<&'static Ledger> {
+fn counters() -> Option<&'static Ledger> {
     // SAFETY: null, or a mapping that lasts as long as the process image; it only holds atomics.
     unsafe { LEDGER.load(Relaxed).as_ref() }
 }
@@ -85,23 +85,23 @@ fn this_program() -> Program {
 #[inline(never)]
 pub(crate) fn count(fd: c_int, direction: Direction, moved: isize) -> isize {
     if moved > 0
-        && let Some(ledger) = ledger()
+        && let Some(ledger) = counters()
         && let Some(end) = borrow(&fd)
         && let Some(identity) = pipe::identity(end)
         && identity.device == ledger.pipe_device()
     {
         let capacity = || pipe::capacity(end).unwrap_or(0) as u64;
         let end = ledger.count(identity.inode, direction, moved.unsigned_abs() as u64, capacity, this_program());
-        if let (Some(end), Some(fate)) = (end, joined::fate_of_other_use(fd)) {
+        if let (Some(end), Some(fate)) = (end, joined::reason_of_other_use(fd)) {
             end.set_fate(fate);
         }
     }
     moved
 }
 
-/// Where the ledger counts for the pipe that `fd` is an end of.
+/// The counters of the pipe that `fd` is an end of.
 pub(crate) fn end_of(fd: c_int, direction: Direction) -> Option<&'static ledger::SharedEnd> {
-    let (ledger, end) = (ledger()?, borrow(&fd)?);
+    let (ledger, end) = (counters()?, borrow(&fd)?);
     let identity = pipe::identity(end).filter(|identity| identity.device == ledger.pipe_device())?;
     ledger.end(identity.inode, direction, || pipe::capacity(end).unwrap_or(0) as u64)
 }

@@ -3,7 +3,7 @@
 //!
 //! Loading the library costs a program 50 us, looking at its file 2 us, knowing it by its name nothing ([`tools`]). Shell scripts
 //! are mostly made of programs that neither make pipes nor start others. What is taken out of the environment is exactly
-//! what `millstream run` put there, and only if nobody added to it. Wrong guesses do no harm: a program without the library
+//! what `millstream run` put there, and only if nothing was added to it. Wrong guesses do no harm: a program without the library
 //! has ordinary pipes.
 //!
 //! `execl` and its kind have a variable number of arguments and go to glibc directly, as does what glibc starts itself;
@@ -34,7 +34,7 @@ static POSIX_SPAWNP: Behind = Behind::new("posix_spawnp");
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".text.hot.millstream")]
 pub unsafe extern "C" fn execve(path: *const c_char, arguments: Strings, environment: Strings) -> c_int {
-    // The guards of joined pipes stand in glibc's function, which this one does not call.
+    // The guards of attached pipes stand in glibc's function, which this one does not call.
     if !joined::leave() {
         return glibc::returned(Err(millstream_sys::Errno::MFILE));
     }
@@ -317,7 +317,7 @@ impl Room {
     }
 }
 
-/// Whether an entry of the environment is one that `millstream run` made, and nobody's addition is in it.
+/// Whether an entry of the environment is one that `millstream run` made, without any addition.
 ///
 /// # Safety
 /// `entry` is a C string.

@@ -121,8 +121,8 @@ pub(crate) fn program_headers() -> (usize, usize) {
     (getauxval(AT_PHDR) as usize, getauxval(AT_PHNUM) as usize)
 }
 
-/// Whether this program was begun as root. The kernel has told it, so it need not be asked: a program that was confined before it began
-/// may be killed for a call.
+/// Whether this program was begun as root. The kernel has told it, so it need not be asked: a program that was sandboxed before it
+/// began may be killed for a call.
 pub(crate) fn began_as_root() -> bool {
     const AT_EUID: c_ulong = 12;
     getauxval(AT_EUID) == 0

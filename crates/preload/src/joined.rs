@@ -4,7 +4,7 @@
 //! `docs/joining.md` has the reasons. In reading order: [`interposed`] stands in front of glibc's functions, `lookup` and
 //! [`stdio`] see to calls that are not made by name, [`calls`] has `read` and `write`, [`other_calls`] and `spliced` what else moves bytes; [`notice`] finds
 //! the descriptors that are worth it, and `outlook` how much is to come; and [`end`] is what is known of one; `guard` makes a
-//! process leave before it does anything that the ring cannot carry, `confined` before it confines itself, [`trapped`] and `fenced` before its own
+//! process leave before it does anything that the ring cannot carry, `confined` before it sandboxes itself, [`trapped`] and `fenced` before its own
 //! code calls the kernel; `alone` proves that no other process holds the pipe; `meet` is how two
 //! sides agree; [`slot`] is the ring; `stream` reads and writes, `polled` waits; `retreat` gives everything back to the kernel. `brief` learns
 //! which programs are too short for any of that.
@@ -67,13 +67,13 @@ use threads::OwnPage;
 pub(crate) use brief::{expect_starts, is_brief, know};
 pub(crate) use confined::{leaves, stop_wanting};
 pub(crate) use interposed::{next_by_name, start_counting};
-pub(crate) use notice::fate_of as fate_of_other_use;
+pub(crate) use notice::reason_of as reason_of_other_use;
 
 /// A call costs the kernel as much as moving so many bytes.
 const CALL: u64 = 1024;
 /// And this, if all processes of the machine have to be looked at, which may take milliseconds.
 const WORTH_A_LONG_LOOK: u64 = 8 << 20;
-/// After so many times as much as is worth it a writer's offer that nobody has taken makes way for another pipe.
+/// After so many times as much as is worth it a writer's offer that no reader has taken makes way for another pipe.
 const OFTEN: u64 = 8;
 
 /// Where the ends of pipes stand in programs that got them from others: the standard input and output, the first number behind the
@@ -83,17 +83,17 @@ const INHERITED: [c_int; 4] = [0, 1, 3, 63];
 /// A page that is wiped in every forked child. Null before the process has a reason to know its children from itself.
 static OWN: AtomicPtr<OwnPage> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Which run this is, and [`AFTER`] how many bytes its pipes are joined. Zeros: it attaches none.
+/// Which run this is, and [`AFTER`] how many bytes its pipes attach. Zeros: it attaches none.
 static RUN: [AtomicU64; RUN_WORDS] = [const { AtomicU64::new(0) }; RUN_WORDS];
 const RUN_WORDS: usize = 7 + OLDER_PIPES;
 const AFTER: usize = 1;
 /// A process number, which is never 0.
 const FIRST: usize = 2;
-/// Whether its pipes are to be joined. Not any more in a process that has confined itself: from then on it makes no calls that it would
+/// Whether its pipes are to be attached. Not any more in a process that has sandboxed itself: from then on it makes no calls that it would
 /// not make by itself.
 static IS_WANTED: AtomicBool = AtomicBool::new(false);
 
-/// Begins to count what passes, if this process was given a pipe and is in a run whose pipes are to be joined.
+/// Begins to count what passes, if this process was given a pipe and is in a run whose pipes are to be attached.
 pub(crate) fn start(settings: &Settings<'_>) {
     let Some(run) = settings.ring else { return };
     let words = [run.token, run.after, run.first, run.namespace, run.ticks, run.birth, u64::from(run.filters)];
@@ -102,12 +102,12 @@ pub(crate) fn start(settings: &Settings<'_>) {
     }
     IS_WANTED.store(true, Relaxed);
     if INHERITED.iter().any(|fd| borrow(fd).and_then(pipe::identity).is_some()) {
-        // The program's handlers are not there yet, and a confined program need not expect a call that holds signals back.
+        // The program's handlers are not there yet, and a sandboxed program need not expect a call that holds signals back.
         calls::begin();
     }
 }
 
-/// Whether the run attaches pipes, though a process that has confined itself does not.
+/// Whether the run attaches pipes, though a process that has sandboxed itself does not.
 pub(crate) fn is_wanted() -> bool {
     RUN[FIRST].load(Relaxed) > 0
 }
@@ -235,7 +235,7 @@ fn forget_parents() {
 /// With a bell, of a promised end, it may return [`promised::RUNG`] instead of sleeping.
 #[inline(never)]
 fn read_input(fd: c_int, buffer: *mut u8, len: usize, bell: Option<c_int>) -> isize {
-    match READER.call(|| read_joined(fd, buffer, len, bell)) {
+    match READER.call(|| read_attached(fd, buffer, len, bell)) {
         Some(moved) => moved,
         None if leave_to_threads(&READER) => read_from_kernel(fd, buffer, len),
         None => kernel::EMFILE,
@@ -272,7 +272,7 @@ fn advance_reader() {
     }
 }
 
-fn read_joined(fd: c_int, buffer: *mut u8, len: usize, bell: Option<c_int>) -> isize {
+fn read_attached(fd: c_int, buffer: *mut u8, len: usize, bell: Option<c_int>) -> isize {
     advance_reader();
     if let (Stage::Ring, Some(slot)) = (READER.stage(), READER.slot())
         && len > 0
@@ -288,7 +288,7 @@ fn read_joined(fd: c_int, buffer: *mut u8, len: usize, bell: Option<c_int>) -> i
 
 #[inline(never)]
 fn write_output(fd: c_int, buffer: *const u8, len: usize) -> isize {
-    match WRITER.call(|| write_joined(fd, buffer, len)) {
+    match WRITER.call(|| write_attached(fd, buffer, len)) {
         Some(moved) => moved,
         None if leave_to_threads(&WRITER) => write_to_kernel(fd, buffer, len),
         None => kernel::EMFILE,
@@ -315,7 +315,7 @@ fn announces(slot: &Slot) -> bool {
     WRITER.stage() == Stage::Ready && !WRITER.is_in_kernel() && meet::announce(slot)
 }
 
-fn write_joined(fd: c_int, buffer: *const u8, len: usize) -> isize {
+fn write_attached(fd: c_int, buffer: *const u8, len: usize) -> isize {
     advance_writer(len);
     if let (Stage::Ring, Some(slot)) = (WRITER.stage(), WRITER.slot())
         && len > 0

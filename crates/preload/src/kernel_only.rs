@@ -39,6 +39,6 @@ pub(crate) fn next_by_name(_: &CStr, _: usize, _: usize) -> Option<usize> {
     None
 }
 
-pub(crate) fn fate_of_other_use(_: c_int) -> Option<Fate> {
+pub(crate) fn reason_of_other_use(_: c_int) -> Option<Fate> {
     None
 }

@@ -1,5 +1,5 @@
 //! The functions of the C library that the compiler calls for small things: cleared buffers, compared names. They are here
-//! under the same names, hidden from everybody else, because each that is taken from glibc is looked up whenever a program
+//! under the same names, hidden from all other libraries, because each that is taken from glibc is looked up whenever a program
 //! starts. The bytes of pipes are not moved by them.
 
 // Instructions or volatile, because the compiler would make a plain loop a call to the function that it is the body of.

@@ -1,8 +1,8 @@
 //! `pipe`, `pipe2` and `popen`: as ever, and then the new pipe is made large, at once or when another program gets an end of it. `fcntl`: as ever, but a size that the program has chosen stays.
 //!
 //! The pipes of a program that makes threads get the kernel's size back before it starts. The threads of a program share the CPUs with
-//! whoever is at the other side, and who sleeps rarely is rarely moved to another CPU: with large pipes one side stands longer in the
-//! way of the thread for which all wait.
+//! the program at the other side, and a thread that sleeps rarely is rarely moved to another CPU. With large pipes one side stands longer
+//! in the way of the thread for which all wait.
 
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::Ordering::Relaxed;
@@ -156,7 +156,7 @@ pub(crate) fn size_is_chosen(fd: c_int) -> bool {
     borrow(&fd).is_some_and(|end| settled::is_settled(end, By::Program))
 }
 
-/// Whether who makes such a pipe means to use an end itself. A shell gives both ends to others, and does not have them closed
+/// Whether a program that makes such a pipe means to use an end itself. A shell gives both ends to others, and does not have them closed
 /// when it becomes another program.
 fn is_for_itself(flags: c_int) -> bool {
     const O_CLOEXEC: c_int = 0o2_000_000;
@@ -188,7 +188,7 @@ fn enlarge_untouched(fd: c_int) {
 #[inline(never)] // gives its stack back before its caller needs its own
 pub(crate) fn leave_to_threads() {
     let bytes = PIPE_BYTES.load(Relaxed) as usize;
-    // The memory of a joined pipe may hold more than a small one could take back.
+    // The memory of an attached pipe may hold more than a small one could take back.
     if !joined::leave() {
         return;
     }

@@ -1,4 +1,4 @@
-//! What happens once, as the program starts: the settings are read and handed to those who act on them.
+//! What happens once, as the program starts: the settings are read and handed to the modules that act on them.
 
 use core::ffi::{CStr, c_char};
 

@@ -124,7 +124,7 @@ mod at_pipes {
 
     /// More than a terse tool writes.
     const SOME_LINES: u64 = 64 << 10;
-    /// Who names more files is let be.
+    /// A program that names more files keeps the library.
     const ARGUMENTS: usize = 64;
 
     /// Whether a tool that is started with the descriptors of this process may move enough through a pipe at its standard input or

@@ -1,4 +1,4 @@
-//! Proofs: that nobody else holds this end, and that nobody in this process goes past glibc.
+//! The exclusivity check: no other process holds this end, and no code of this process calls the kernel past glibc.
 
 use core::ffi::CStr;
 use core::ops::Range;
@@ -157,7 +157,7 @@ pub(super) fn here_is_only(end: &End) -> bool {
     each_other(end) == Some(true)
 }
 
-/// Before a joined end is closed: whether this process has the pipe under another number as well, which a path under `/proc` or
+/// Before an attached end is closed: whether this process has the pipe under another number as well, which a path under `/proc` or
 /// `/dev` has given it. The pipe then goes on when the end is gone.
 pub(super) fn has_other_name(end: &End) -> bool {
     // Where they cannot be told, no further file could be opened before either.
@@ -183,7 +183,7 @@ fn watches_nothing(number: u32) -> bool {
         .is_some_and(|kind| matches!(kind, b"[eventfd]" | b"[timerfd]" | b"[signalfd]" | b"inotify"))
 }
 
-/// Makes sure that nobody shares the open file of `fd`, an end of a pipe, whether that was inherited, sent, or is on its
+/// Makes sure that no other descriptor shares the open file of `fd`, an end of a pipe, whether that was inherited, sent, or is on its
 /// way: the end gets a new open file, and the old one must be gone, which its mark shows. Only the kernel could be asked
 /// for this, and that is how.
 ///
@@ -194,7 +194,7 @@ pub(super) fn has_own_file(fd: i32, is_writer: bool) -> bool {
         true => (kernel::WRITE_LOCK, kernel::O_WRONLY, MARK + 1),
         false => (kernel::READ_LOCK, kernel::O_RDONLY, MARK),
     };
-    // Somebody else's marks on this pipe: a pipe of millstream's library, for one.
+    // The pipe has marks of another owner: a pipe of millstream's library, for one.
     if kernel::is_marked(fd, 0, MARK) != Some(false) || !kernel::mark(fd, kind, at) {
         return false;
     }
@@ -361,8 +361,8 @@ fn read_code(from: usize, to: *mut u8, len: usize) -> bool {
 
 /// The same for code that can be read, of which distances lead to these places.
 fn has_calls(mapping: &Range<usize>, places: &Range<usize>, may_be: impl Fn(usize) -> bool) -> bool {
-    // SAFETY: the four bytes are inside the mapping, which is readable (checked by the caller's parsing) and not changed by
-    // anybody: code of a file, or a copy.
+    // SAFETY: the four bytes are inside the mapping, which is readable (checked by the caller's parsing) and does not
+    // change: code of a file, or a copy.
     let distance = |at: usize| unsafe { (at as *const i32).read_unaligned() } as isize;
     let points_inside = |from: usize| {
         from >= mapping.start

@@ -1,8 +1,8 @@
-//! A program that confines itself to a few system calls (seccomp) has not counted with those by which a pipe is joined, and the
-//! kernel may kill it for one. So its pipes stay with the kernel, or go back to it, before it does so ([`crate::confining`]).
+//! The filters of a program that sandboxes itself (seccomp) do not allow for the system calls that attach a pipe, and the kernel may
+//! kill it for one. So before it does so its pipes stay with the kernel, or are detached ([`crate::confining`]).
 //!
-//! A program that was confined before it began is asked about when a pipe is to be joined: if it is under more filters than those
-//! under which the run has tried what joining takes, it never joins.
+//! A program may have been sandboxed before it began. So its filters are counted before a pipe attaches. The run has tried all calls that
+//! attaching takes under its own filters; a program under more filters than these attaches no pipe.
 
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -12,7 +12,7 @@ use millstream_sys::fate::Fate;
 
 use super::{IS_WANTED, guard, own_run, retreat, threads, trapped};
 
-/// Whether a filter that nobody has tried may forbid what joining takes. Asked once: one that is added later is seen as it comes.
+/// Whether a filter that the run has not tried may forbid what attaching takes. Asked once: one that is added later is seen as it comes.
 pub(super) fn may_not_join() -> bool {
     const ALLOWED: u8 = 1;
     const FORBIDDEN: u8 = 2;
@@ -23,7 +23,7 @@ pub(super) fn may_not_join() -> bool {
     ANSWER.load(Relaxed) == FORBIDDEN
 }
 
-/// As of now: the process may still confine itself.
+/// As of now: the process may still sandbox itself.
 pub(super) fn has_untried_filter() -> bool {
     confinement::filters() > own_run().filters
 }

@@ -25,7 +25,7 @@ pub(super) enum Stage {
     Offers,
     /// It has a slot, and the guards are up.
     Wants,
-    /// Nobody else holds it.
+    /// No other process holds it.
     Ready,
     /// Its stream is in the ring.
     Ring,
@@ -100,7 +100,7 @@ impl End {
         }
     }
 
-    /// Whether this end is what `fd` stands for, as far as anybody has looked.
+    /// Whether this end is what `fd` stands for, as far as this process has looked.
     pub(super) fn is_at(&self, fd: c_int) -> bool {
         self.fd.load(Relaxed) == fd && self.stage() != Stage::Kernel
     }
@@ -191,8 +191,8 @@ impl End {
         }
     }
 
-    /// After so many bytes its pipe is to be joined: `first`, and twice as many for each attempt in vain. Who splits a stream into pieces,
-    /// each for a process of its own, would pay for each anew.
+    /// After so many bytes its pipe is to be attached: `first`, and twice as many for each attempt in vain. A program that splits a stream
+    /// into pieces, each for a process of its own, would pay for each anew.
     pub(super) fn price(&self, first: u64) -> u64 {
         first << self.vain.load(Relaxed).min(VAIN_MOST)
     }
@@ -267,7 +267,7 @@ impl End {
         turn.is_power_of_two()
     }
 
-    /// Makes a call of the kernel. A handler that interrupts it must not begin the ring: the call goes on in the shadow.
+    /// Makes a call of the kernel. A handler that interrupts it must not begin the ring: the call goes on in the backing pipe.
     pub(super) fn in_kernel(&self, call: impl FnOnce() -> isize) -> isize {
         let moved = self.without_beginning(call);
         self.count(moved);

@@ -68,7 +68,7 @@ unsafe extern "C" {
 /// program's end.
 ///
 /// # Safety
-/// Nobody holds a reference to what is at `to`, and nothing of Rust's own is there but room for `len` bytes.
+/// There is no reference to what is at `to`, and nothing of Rust's own is there but room for `len` bytes.
 #[inline]
 pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) -> bool {
     // To begin a copy takes as long as to copy a cache line. SAFETY: the caller's promise.
@@ -273,10 +273,10 @@ unsafe extern "C" fn on_fault(signal: c_int, info: *const [c_int; 32], context: 
     }
 }
 
-/// Whether an instruction has led to it, and nobody has sent it.
+/// Whether an instruction has led to it, and no process has sent it.
 fn is_fault(code: c_int) -> bool {
     const SI_KERNEL: c_int = 0x80;
-    /// Memory that failed, found by somebody else.
+    /// Memory that failed, found by the kernel and not by this thread.
     const BUS_MCEERR_AO: c_int = 5;
     (1..BUS_MCEERR_AO).contains(&code) || code == SI_KERNEL
 }

@@ -1,8 +1,8 @@
-//! The guards: while an end of this process is joined, or wants to be, every function of glibc by which a descriptor could get
+//! The guards: while an end of this process is attached, or wants to be, every function of glibc by which a descriptor could get
 //! to another process, be watched by others, or be used other than by `read` and `write` gives the pipe back to the kernel
 //! first, and the call goes on as if nothing had been ([`interposed`]).
 //!
-//! A few that programs call all the time are let through when they do not concern a joined end. While no guard is up an
+//! A few that programs call all the time are let through when they do not concern an attached end. While no guard is up an
 //! interposed function costs two jumps more.
 
 use core::ffi::c_int;
@@ -284,8 +284,7 @@ pub(super) extern "C" fn close(fd: c_int) -> c_int {
     // Both may think that they have this number, as one of them may not know yet that it means something else now.
     let ends = [&READER, &WRITER].map(|end| end.is_at(fd).then_some(end));
     let ends = || ends.into_iter().flatten();
-    // Whoever else has the number next is not taken for this end.
-    // A call of another thread that goes on in the kernel goes on with the file.
+    // The next file with this number must not be taken for this end; a call of another thread goes on with the file of before.
     if ends().any(|end| end.uses.are_of_another_thread()) {
         ends().for_each(End::keep_for_other_thread);
         if !retreat::before_a_call(Fate::Threads) {

@@ -423,7 +423,7 @@ pub(super) fn kind_of(fd: i32) -> Option<(u32, u64)> {
     Some((status.st_mode & k::S_IFMT, status.st_rdev))
 }
 
-/// Whether nobody has the read end of the pipe of this write end.
+/// Whether the pipe of this write end has no read end any more.
 pub(super) fn has_no_reader(fd: i32) -> bool {
     poll(fd, 0, 0) & POLLERR != 0
 }

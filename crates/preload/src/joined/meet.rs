@@ -2,15 +2,16 @@
 //!
 //! ```text
 //!            nearly free      wants (guarded)      proved alone           agreed
-//!   writer ───── offers ──┐   ┌─ wants ──▶ looks who else holds the pipe ──▶ ready ──▶ waits ─┐
+//!   writer ───── offers ──┐   ┌─ wants ──▶ looks for other holders ────────▶ ready ──▶ waits ─┐
 //!                         ▼   │                 exactly these two                             ├──▶ ring
-//!   reader ─────────── finds ─┴─ wants ──────────────────────────────▶ ready ──▶ shadow empty ─┘
+//!   reader ─────────── finds ─┴─ wants ──────────────────────────────▶ ready ──▶ pipe empty ───┘
 //! ```
 //!
-//! The writer makes a slot, and a lock on the pipe says where it is ([`super::offer`]). Whoever wants to join first puts the guards
-//! up: from then on it cannot fork, exec, pass an end on or watch one without leaving; or it has promised not to. Only then others are looked for. The ring
+//! The writer makes a slot, and a lock on the pipe says where it is ([`super::offer`]). A side that wants to attach
+//! first puts the guards up: from then on it cannot fork, exec, pass an end on or watch one without detaching; or it has promised not to.
+//! Only then are other holders looked for. The ring
 //! begins at an instant at which the reader is in here, so that it is not asleep in the kernel, the writer is in here too, and the
-//! shadow is empty.
+//! backing pipe is empty.
 
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -86,9 +87,9 @@ pub(super) fn offer() {
     }
 }
 
-/// Whether the input of this process is a busy pipe that is not joined so far, and this process has several CPUs. A reader of its
+/// Whether the input of this process is a busy pipe that is not attached so far, and this process has several CPUs. A reader of its
 /// output that takes each piece at once from memory would make this process sleep for each piece of its input, and the writer of that
-/// input wake it: on another CPU that is dearer than what memory saves. Where the user has said when pipes join, they do.
+/// input wake it: on another CPU that is dearer than what memory saves. Where the user has said when pipes attach, they do.
 fn is_fed_by_kernel() -> bool {
     let is_in_kernel = matches!(READER.stage(), Stage::Counted | Stage::Wants | Stage::Ready);
     let is_asked = super::after().is_none() && !WRITER.is_promised() && !READER.is_promised();
@@ -247,7 +248,7 @@ fn guarded(end: &End) -> Result<(), Fate> {
     threads::allow(end)
 }
 
-/// `pipe:[INODE]` and the inode, for a pipe without a name, if it still stands at the number.
+/// `pipe:[INODE]` and the inode, for an anonymous pipe, if it still stands at the number.
 fn pipe_of<'a>(end: &End, room: &'a mut [u8; 64]) -> Option<(&'a [u8], u64)> {
     let len = usize::try_from(kernel::link_of(end.fd(), room)).ok()?;
     let name = room.get(..len)?;
@@ -258,7 +259,7 @@ fn pipe_of<'a>(end: &End, room: &'a mut [u8; 64]) -> Option<(&'a [u8], u64)> {
     Some((name, inode)).filter(|&(_, inode)| inode == end.inode())
 }
 
-/// Blocking, in no special mode, and nobody's signal hangs on it.
+/// Blocking, in no special mode, and without an owner that gets a signal.
 fn is_plain(end: &End) -> bool {
     const F_GETFL: u32 = 3;
     const F_GETOWN: u32 = 9;
@@ -281,7 +282,7 @@ pub(super) fn prove(end: &End, slot: &Slot) {
     }
     if end.is_reader() {
         if proved != reader.time {
-            // The writer has looked at somebody who was here before.
+            // The writer has looked at a reader that was here before this one.
             retreat::because_of(end, Fate::Slot);
             return;
         }
@@ -355,7 +356,7 @@ pub(super) fn leave_robust() {
     }
 }
 
-/// Before a write that is to be the last one to the shadow: tells the reader that this side will wait for it. Said before and not
+/// Before a write that is to be the last one to the backing pipe: tells the reader that this side will wait for it. Said before and not
 /// after, because on one CPU the reader may take these bytes and be asleep again before the call returns. Each attempt in vain makes
 /// the next one rarer.
 pub(super) fn announce(slot: &Slot) -> bool {
@@ -367,7 +368,7 @@ pub(super) fn announce(slot: &Slot) -> bool {
     true
 }
 
-/// After that write: waits for the reader to find the shadow empty.
+/// After that write: waits for the reader to find the backing pipe empty.
 pub(super) fn await_reader(slot: &Slot, has_written: bool) {
     let (mut left, mut bytes) = (MEETINGS, usize::MAX);
     for _ in 0..MEETINGS_MOST {
@@ -426,7 +427,7 @@ fn agree(slot: &Slot) {
 
 const F_GETPIPE_SZ: u32 = 1032;
 
-/// Before a read, or a wait for something to read: if the writer waits and the shadow is empty, this is the moment.
+/// Before a read, or a wait for something to read: if the writer waits and the backing pipe is empty, this is the moment.
 pub(super) fn meet_writer(slot: &Slot) {
     let agreement = &slot.agreement.0;
     if agreement.writer_waits.load(SeqCst) == 0 || kernel::bytes_in(READER.fd()) != 0 {

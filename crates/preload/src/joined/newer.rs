@@ -1,8 +1,8 @@
 //! Which processes can hold a pipe of this run, so that not every process of the machine has to be looked at.
 //!
-//! An end that a process shares with another is found by its mark, wherever that process is. What the look through `/proc` is
-//! for are ends that somebody has opened anew, as `/dev/stdout` or `/proc/self/fd/1`. A pipe that was made inside the run
-//! can only be opened by who has it, so by the process that began the run and its descendants. They have higher numbers than it, as
+//! An end that a process shares with another is found by its mark, wherever that process is. The look through `/proc` is
+//! for ends that a process has opened anew, as `/dev/stdout` or `/proc/self/fd/1`. A pipe that was made inside the run can
+//! only be opened by a process that has it, so by the process that began the run and its descendants. They have higher numbers than it, as
 //! numbers are given out in order, if none was given out twice since. That is sure for a while after the run began, as the kernel takes
 //! its time for each, and later where it tells how many it has given out.
 //!

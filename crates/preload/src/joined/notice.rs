@@ -145,7 +145,7 @@ fn makes_way(end: &End) -> bool {
     }
 }
 
-/// Before a program makes promises for an end: whether it is a pipe that may be joined.
+/// Before a program makes promises for an end: whether it is a pipe that may be attached.
 pub(super) fn adopts_promised(end: &End, fd: c_int) -> bool {
     let _held = Held::all();
     let Some(pipe) = borrow(&fd).and_then(pipe::identity) else { return false };
@@ -157,8 +157,8 @@ pub(super) fn adopts_promised(end: &End, fd: c_int) -> bool {
     can_be
 }
 
-/// What keeps a descriptor that is a pipe from being noticed, for who asked for statistics.
-pub(crate) fn fate_of(fd: c_int) -> Option<Fate> {
+/// What keeps a descriptor that is a pipe from being noticed, for the statistics.
+pub(crate) fn reason_of(fd: c_int) -> Option<Fate> {
     let is_promised = |end: &End| end.is_promised() && end.is_at(fd);
     match calls::state() {
         _ if !IS_WANTED.load(Relaxed) => None,

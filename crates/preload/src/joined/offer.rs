@@ -1,7 +1,7 @@
 //! How the reader of a pipe finds the memory that its writer has made: a lock on the pipe, whose place is the number of the
 //! writer's descriptor for that memory, and whose owner the kernel tells.
 //!
-//! Only processes that have the pipe can ask for it, nobody else is in their way, and it goes with the process that has it. Until
+//! Only processes that have the pipe can ask for it, no other process is in their way, and it goes with the process that has it. Until
 //! the reader has come the writer is not guarded: a child that it forks does not have the lock, and a program that it becomes
 //! does not have the descriptor.
 
@@ -27,7 +27,7 @@ static OFFERED_INODE: AtomicU64 = AtomicU64::new(0);
 /// Which process that is.
 static OFFERER: AtomicU32 = AtomicU32::new(0);
 
-/// What somebody offers.
+/// What a writer offers.
 pub(super) struct Found {
     pub(super) process: u32,
     fd: u32,

@@ -1,5 +1,5 @@
-//! A joined pipe that is used under another number, which a path under `/proc` or `/dev` may have given it, goes back to the
-//! kernel first.
+//! A program may use an attached pipe under another number, which a path under `/proc` or `/dev` has given it. The pipe is detached
+//! first.
 
 use core::ffi::c_int;
 use core::sync::atomic::AtomicU64;
@@ -12,7 +12,7 @@ use super::end::{End, READER, Stage, WRITER};
 use super::{kernel, notice, retreat};
 use crate::descriptor::borrow;
 
-/// Descriptors that are known to be something else than a joined pipe. A number can only come to mean something else
+/// Descriptors that are known to be something else than an attached pipe. A number can only come to mean something else
 /// once it was closed, and all ways to close are guarded.
 static OTHER_FILES: [AtomicU64; notice::NUMBERS / 64] = [const { AtomicU64::new(0) }; notice::NUMBERS / 64];
 
@@ -53,7 +53,7 @@ pub(super) fn forget(fd: c_int) {
     }
 }
 
-/// Before the first end is joined, whatever was known is from another time, in which nothing was guarded.
+/// Before the first end is attached, whatever was known is from another time, in which nothing was guarded.
 pub(super) fn forget_all() {
     OTHER_FILES.iter().for_each(|word| word.store(0, Relaxed));
 }

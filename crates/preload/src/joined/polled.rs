@@ -3,26 +3,26 @@
 //! ```text
 //!   look at the ring ── bytes ─────────────────────────▶ ask the kernel for the others, without waiting ──┐
 //!        │ none                                                                                           ▼
-//!        └▶ look and offer ▶ say "asleep" ▶ look again ▶ wait in the kernel, for the shadow too ▶ say "awake" ▶ look at the ring
+//!        └▶ look and offer ▶ say "asleep" ▶ look again ▶ wait in the kernel, for the pipe too ▶ say "awake" ▶ look at the ring
 //! ```
 //!
-//! The kernel is asked about all descriptors as the program has listed them. What it says of bytes in the shadow is none of the program's
+//! The kernel is asked about all descriptors as the program has listed them. What it says of bytes in the backing pipe is none of the program's
 //! business and is replaced by what the ring says, looked at later: so a writer that is gone (`POLLHUP`, which is the kernel's) has
 //! left nothing unseen. Where the ring has bytes the answer is there, and the kernel is asked under the mask that the thread has: a
 //! signal that only the mask of `ppoll` lets through must not come then. That the kernel finds nothing else says nothing there: a handler
 //! may have read the bytes meanwhile, and then all begins anew.
 //!
 //! The byte that wakes is not taken here. The writer may be giving the pipe back, and have replaced it by one of the stream, which
-//! nobody could be given now. It stays in the shadow until the next `read` ([`super::stream`]), where bytes are; until then the word
-//! says that the reader was rung. Who would sleep while it says so, and the ring is empty, gives the pipe back instead. That is rare:
-//! there were bytes when the writer rang, and who has read them has found the byte, unless the writer was stopped before it put it there.
+//! a poll cannot hand to the program. It stays in the backing pipe until the next `read` ([`super::stream`]), where bytes are; until then
+//! the word says that the reader was woken. A reader that would sleep while it says so, with an empty ring, detaches the pipe instead. That
+//! is rare: there were bytes when the writer sent the byte, and reading them takes it, unless the writer was stopped before it put it there.
 //!
 //! If the stream has gone back meanwhile all is asked once more, of the kernel's pipe, for what is left of the time.
 //!
 //! A writer whose ring is full waits for room on the word of which its reader knows, and asks the kernel for everything else again every
 //! two milliseconds: the kernel's pipe behind a full ring has room.
 //!
-//! A reader that polls finds bytes whenever it reads. So it is here that it finds the shadow empty and meets its writer.
+//! A reader that polls finds bytes whenever it reads. So it is here that it finds the backing pipe empty and meets its writer.
 
 use core::ffi::{c_int, c_ulong};
 use core::ptr::{null, null_mut};
@@ -38,16 +38,16 @@ use super::wait::{self, Found};
 use super::{guard, meet, nap, other_names, retreat};
 use crate::glibc;
 
-/// A call for more descriptors gives the pipe back: nobody has that many and little time.
+/// A call for more descriptors detaches the pipe: it takes long in any case.
 const MOST: usize = 1024;
 const WORDS: usize = MOST / 64;
-/// Who waits for less than this does not wait for a writer to meet it.
+/// A reader that waits for less than this does not wait for a writer to meet it.
 const SHORT_NS: i64 = 10_000_000;
 /// So long a wait for room lasts before the kernel is asked for the other descriptors again; and where there are none, for the reader.
 const OTHERS_NS: u64 = 2_000_000;
 const ROOM_NS: u64 = 500_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
-/// So often it is looked whether a byte that wakes, which nobody waits for any more, has come.
+/// So often a reader looks whether a wake token has come that it does not wait for any more.
 const LOOKS: u32 = 20;
 
 const BYTES: i16 = kernel::POLLIN | kernel::POLLRDNORM;
@@ -261,10 +261,10 @@ fn wait_for_ring(call: &mut Call<'_>, slot: &Slot, has_others: bool) -> Result<O
         return if retreat::follow(&READER) { Ok(None) } else { Err(kernel::EMFILE) };
     };
     let told = call.put_right(found, Some(has_bytes), false);
-    // Where there were bytes nobody has waited: if a handler has read them, that was no answer.
+    // Where there were bytes this call has not waited: if a handler has read them, that was no answer.
     let is_over = told != 0 || (found == 0 && !is_ready) || !call.can_wait();
     if !is_over && sleeps && !was_rung {
-        // Somebody we know nothing of writes to the shadow, and would end each wait.
+        // A foreign process writes to the backing pipe, and would end each wait.
         give_back(Fate::called(c"poll"))?;
     }
     // Otherwise only a byte that wakes has come, for bytes that a handler has read.
@@ -424,7 +424,7 @@ impl Call<'_> {
                 && mask & faults::CAUGHT == 0)
     }
 
-    /// Asks as if nobody stood in front.
+    /// Asks as the program would without this library.
     fn kernel_for_program(&mut self) -> isize {
         let left = self.left.as_mut().map_or(null_mut(), core::ptr::from_mut);
         match &self.list {

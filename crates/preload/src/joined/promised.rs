@@ -17,7 +17,7 @@ const OUTPUT: c_int = 1;
 pub(super) const RUNG: isize = kernel::ECANCELED;
 
 /// Promises for one end, 0 or 1, that it is used through the functions below only, as `docs/joining.md` says. Returns 1 if it is
-/// a pipe that may be joined; with 0 nothing is promised, and everything is as ever.
+/// a pipe that may be attached; with 0 nothing is promised, and everything is as ever.
 #[unsafe(no_mangle)]
 extern "C" fn millstream_promise_1(fd: c_int) -> c_int {
     let (end, other) = match fd {

@@ -1,11 +1,11 @@
-//! Back to the kernel: what the ring holds goes into the shadow, in order, and all later bytes with it.
+//! Detaching: what the ring holds goes into the backing pipe, in order, and all later bytes with it.
 //!
 //! ```text
-//!   ring ──freeze both positions──▶ moving ──bell taken out, content put in──▶ shadow, for ever
+//!   ring ──freeze both positions──▶ moving ──wake token taken out, content put in──▶ backing pipe, for ever
 //! ```
 //!
 //! Either side can do it alone, also when the other is stopped, unless it was stopped on this very way: then it is waited for. A side
-//! that dies on the way leaves so many bytes in the shadow as it had moved; the other goes on from there.
+//! that dies on the way leaves so many bytes in the backing pipe as it had moved; the other goes on from there.
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::SeqCst;
@@ -38,10 +38,9 @@ impl Outcome {
     }
 }
 
-/// Every pipe of this process that is joined, or about to be, goes back to the kernel and stays there, but for those of which it
-/// is promised that nothing will happen to them that asks for that; glibc's functions are its own again; `why` is told to who asked
-/// for statistics. `false`: what rings hold cannot be moved, because the system has no file left. Nobody moves a byte through these
-/// rings any more; whoever comes next tries again.
+/// Detaches every pipe of this process that is attached, or about to be, for good; but not those of which it is promised that nothing will
+/// happen to them that asks for that. glibc's functions are its own again; `why` goes into the statistics. `false`: what rings hold cannot
+/// be moved, because the system has no file left. No byte goes through these rings any more; the next call tries again.
 pub(super) fn all(why: Fate) -> bool {
     both(why, why) == Outcome::Done
 }
@@ -147,7 +146,7 @@ fn may_come_again(why: Fate) -> bool {
     super::after().is_none() && matches!(why, Fate::Called(_) | Fate::Peer | Fate::Company)
 }
 
-/// This end has not joined and never will.
+/// This end is not attached and never will be.
 pub(super) fn want_no_more(slot: &Slot, end: &End) {
     slot.ready_word(end).store(0, SeqCst);
     if end.is_reader() {
@@ -325,8 +324,8 @@ fn with_other_end(end: &End, mut used: impl FnMut(i32)) -> bool {
     opened >= 0
 }
 
-/// Sees to it that the shadow is empty, and that a reader which sleeps in `read(2)` takes what comes for the stream. Nobody
-/// rings any more once the ring is frozen, but a writer may have begun to.
+/// Sees to it that the backing pipe is empty, and that a reader which sleeps in `read(2)` takes what comes for the stream. Once the ring
+/// is frozen no writer begins to send a wake token, but one may have begun before.
 fn settle(slot: &Slot, end: &End) -> Outcome {
     let mut waited_ms = 0;
     let state = &slot.sleep.0;
@@ -369,7 +368,7 @@ fn settle(slot: &Slot, end: &End) -> Outcome {
     Outcome::Done
 }
 
-/// Takes the byte that rings out of the shadow, if the reader does not get it first. `None`: a file could not be opened.
+/// Takes the wake token out of the backing pipe, if the reader does not get it first. `None`: a file could not be opened.
 fn take_bell(end: &End) -> Option<bool> {
     let mut byte = 0;
     if end.is_reader() {

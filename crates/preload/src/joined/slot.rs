@@ -1,8 +1,8 @@
 //! One pipe in shared memory: a ring for one writing and one reading process, without locks.
 //!
-//! Each position is a word that its own side moves by compare-and-exchange, after the bytes were copied. Whoever sets the
-//! highest bit of both words has frozen the stream, at once and whatever the other side is just doing: a copy in progress
-//! then fails to be counted. So nobody ever waits for a process that is stopped or dead in the middle of a copy.
+//! Each position is a word that its own side moves by compare-and-exchange, after the bytes were copied. A side that
+//! sets the highest bit of both words has frozen the stream, at once and whatever the other side is just doing: a copy in progress
+//! then fails to be counted. So no side waits for a process that is stopped or dead in the middle of a copy.
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::AtomicU64;
@@ -27,18 +27,18 @@ pub(super) mod carrier {
     pub(in crate::joined) const KERNEL: u32 = 0;
     /// The ring.
     pub(in crate::joined) const RING: u32 = 1;
-    /// The writer, or the reader, is putting what the ring holds into the shadow.
+    /// The writer, or the reader, is putting what the ring holds into the backing pipe.
     pub(in crate::joined) const WRITER_MOVES: u32 = 2;
     pub(in crate::joined) const READER_MOVES: u32 = 3;
-    /// The shadow, for ever.
+    /// The backing pipe, for ever.
     pub(in crate::joined) const SHADOW: u32 = 4;
 }
 
-/// What the reader's `read(2)` of the shadow will bring: [`Slot::sleep`].
+/// What the reader's `read(2)` of the backing pipe will bring: [`Slot::sleep`].
 pub(super) mod sleep {
     /// It does not sleep.
     pub(in crate::joined) const AWAKE: u32 = 0;
-    /// It sleeps, or is about to; nobody has rung.
+    /// It sleeps, or is about to; no wake token was sent.
     pub(in crate::joined) const ASLEEP: u32 = 1;
     /// One byte that means nothing but "wake up", a token, is in the backing pipe, or has been taken out of it.
     pub(in crate::joined) const RUNG: u32 = 2;
@@ -55,7 +55,7 @@ pub(super) mod sleep {
 /// How the two meet: [`Slot::meeting`].
 pub(super) mod meeting {
     pub(in crate::joined) const NONE: u32 = 0;
-    /// The reader has found the shadow empty and waits.
+    /// The reader has found the backing pipe empty and waits.
     pub(in crate::joined) const READER_WAITS: u32 = 1;
     /// The writer has agreed.
     pub(in crate::joined) const AGREED: u32 = 2;
@@ -91,25 +91,26 @@ pub(super) struct Agreement {
     pub(super) meeting: AtomicU32,
     /// The writer waits for the reader to meet it.
     pub(super) writer_waits: AtomicU32,
-    /// [`Taken`]: the process that reads and wants to join. Only who is in it takes itself out.
+    /// [`Taken`]: the process that reads and wants to attach. Only that process takes itself out.
     pub(super) reader: AtomicU64,
-    /// The writer has proved that nobody shares its end, or the reader's since it came for the time that stands here; 0: it has not.
+    /// The writer has proved that no other process shares its end, or the reader's since it came for the time that stands here; 0: it has
+    /// not.
     pub(super) writer_ready: AtomicU32,
-    /// The reader has proved that nobody shares its end, since the time that stands here; 0: it has not.
+    /// The reader has proved that no other process shares its end, since the time that stands here; 0: it has not.
     pub(super) reader_ready: AtomicU32,
-    /// While the content moves: the shadow holds nothing else.
+    /// While the content moves: the backing pipe holds nothing else.
     pub(super) is_settled: AtomicU32,
-    /// Bytes of the content that the reader got straight from the shadow while it was being moved.
+    /// Bytes of the content that the reader got straight from the backing pipe while it was being moved.
     pub(super) taken_early: AtomicU32,
-    /// Bytes that the ring may hold: a power of two, never more than the shadow can take.
+    /// Bytes that the ring may hold: a power of two, never more than the backing pipe can take.
     pub(super) bytes: AtomicU32,
 }
 
-/// Who has come to a slot, and for the how manieth time somebody did: one process may come, give back, become another program and
-/// come again, and what was proved of it before is worth nothing then.
+/// The reader that has come to a slot, and how many have come so far. One process may come, detach, become another program and come again,
+/// and what was proved of it before is worth nothing then.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Taken {
-    /// 0: nobody.
+    /// 0: none.
     pub(super) process: u32,
     pub(super) time: u32,
 }
@@ -159,7 +160,7 @@ pub(super) enum Moved {
 
 impl Slot {
     fn capacity(&self) -> usize {
-        // Whoever else writes here: the mask stays inside the mapping.
+        // Whatever a hostile peer writes here: the mask stays inside the mapping.
         let bytes = self.agreement.0.bytes.load(Relaxed) as usize;
         if bytes.is_power_of_two() && bytes <= RING_BYTES { bytes } else { PIPE_BUF }
     }
@@ -257,7 +258,7 @@ impl Slot {
         if waiting <= self.capacity() { waiting } else { 0 }
     }
 
-    /// From now on nobody moves a byte through the ring.
+    /// From now on no byte goes through the ring.
     pub(super) fn freeze(&self) {
         self.written.0.bytes.fetch_or(FROZEN, SeqCst);
         self.read.0.bytes.fetch_or(FROZEN, SeqCst);

@@ -1,7 +1,7 @@
 //! `read` and `write` of a pipe whose stream is in the ring.
 //!
-//! Who finds nothing to do first looks again for a while, or lets the other side have the CPU, and then sleeps in a call
-//! that is what the kernel's pipe would have made of it: the reader in `read(2)` of the shadow, which ends with the last
+//! A side that finds nothing to do first spins for a while, or yields the CPU to the other side. Then it sleeps in a call
+//! that is what the kernel's pipe would have made of it: the reader in `read(2)` of the backing pipe, which ends with the last
 //! writer; the writer on a futex that the kernel marks when the reader's thread ends. So signals, `SA_RESTART`, end of
 //! stream and death are the kernel's own.
 
@@ -20,11 +20,11 @@ use super::{kernel, nap, promised, read_from_kernel, retreat, tally, wait, write
 
 /// The most that one call of the kernel moves.
 const LARGEST: usize = 0x7fff_f000;
-/// So long a writer sleeps before it asks the kernel for the reader's end. A robust mutex that the reader has locked since it joined
+/// So long a writer sleeps before it asks the kernel for the reader's end. A robust mutex that the reader has locked since it attached
 /// has taken the place of the mark of its death.
 const TRUST_NS: u64 = 500_000_000;
 
-/// `write(2)` to the ring; what does not get there any more goes to the shadow.
+/// `write(2)` to the ring; what does not get there any more goes to the backing pipe.
 pub(super) fn write(slot: &Slot, fd: c_int, source: *const u8, len: usize) -> isize {
     let len = len.min(LARGEST);
     let cpu = kernel::cpu();
@@ -113,7 +113,7 @@ fn wait_for_room(slot: &Slot, fd: c_int, len: usize, has_written: bool) -> isize
     outcome
 }
 
-/// `read(2)` from the ring; from the shadow when the ring has nothing to say any more. Does not sleep while the bell rings.
+/// `read(2)` from the ring; from the backing pipe when the ring is frozen. Does not sleep while the bell rings.
 pub(super) fn read(slot: &Slot, fd: c_int, target: *mut u8, len: usize, bell: Option<c_int>) -> isize {
     let len = len.min(LARGEST);
     slot.note_readers_cpu(kernel::cpu());
@@ -174,7 +174,7 @@ fn read_in_vain(fd: c_int, target: *mut u8, len: usize, done: usize) -> isize {
     if moved < 0 && done > 0 { done as isize } else { done as isize + moved }
 }
 
-/// The byte that woke somebody who polls, and took nothing: only where bytes are read it can be taken, as it may turn out to be one of
+/// The wake token of a reader that polled, and took nothing. It can be taken only where bytes are read, as it may turn out to be one of
 /// the stream by now. `None`: it is, or is not there yet.
 #[cold]
 fn take_bell(slot: &Slot, fd: c_int, target: *mut u8, len: usize) -> Option<isize> {

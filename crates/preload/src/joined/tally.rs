@@ -1,4 +1,4 @@
-//! What an end of this process tells the ledger, if the run counts. Nothing otherwise.
+//! What an end of this process adds to the run's counters, if the run counts. Nothing otherwise.
 
 use core::ffi::c_int;
 use core::sync::atomic::AtomicPtr;
@@ -23,7 +23,7 @@ pub(super) fn tell(fd: c_int, direction: Direction, fate: Fate) {
     }
 }
 
-/// The place of an end in the ledger, from the first attempt to join.
+/// The counters of an end, from the first attempt to attach.
 pub(super) struct Tally {
     end: AtomicPtr<SharedEnd>,
 }
@@ -43,7 +43,7 @@ impl Tally {
 
     #[inline]
     fn end(&self) -> Option<&'static SharedEnd> {
-        // SAFETY: null, or in the ledger's mapping, which lasts; it only holds atomics.
+        // SAFETY: null, or in the mapping of the counters, which lasts; it only holds atomics.
         unsafe { self.end.load(Relaxed).as_ref() }
     }
 

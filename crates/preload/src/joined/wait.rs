@@ -1,5 +1,5 @@
-//! Not sleeping: what waiting costs is the wake-up, so somebody who will be needed again in a moment looks for a moment, or
-//! lets the other side have the CPU where both have the same. In short what `docs/pipe.md` says of the pipe of the library.
+//! Not sleeping: what waiting costs is the wake-up. So a side that will be needed again in a moment spins, or yields the CPU where both
+//! sides have the same one. In short what `docs/pipe.md` says of the pipe of the library.
 
 use core::hint::spin_loop;
 use core::sync::atomic::Ordering::Relaxed;
@@ -16,12 +16,12 @@ const LOOKS_MIN: u32 = 8;
 /// How often the CPU is offered to the other side in one wait.
 const OFFERS: u32 = 4;
 /// An offer that took so many ticks (100 to 300 microseconds), and after which the other side had not done much, was taken
-/// by somebody else. A sleep would have kept this side's share of the CPU.
+/// by another program. A sleep would have kept this side's share of the CPU.
 const DEAR: u64 = 300_000;
-/// After so long an offer (about 1 millisecond) by which the other side has done much, the question is who had the CPU. Beside a
+/// After so long an offer (about 1 millisecond) by which the other side has done much, the question is which program had the CPU. Beside a
 /// third program each offer takes a time slice, and a sleep costs less than a hundredth of that.
 const LONG: u64 = 2_500_000;
-/// What a dear offer is taken to have taken at most, so that who was stopped for a while is not marked for long.
+/// What a dear offer is taken to have taken at most, so that a side that was stopped for a while is not marked for long.
 const DEAREST: u64 = 100_000_000;
 /// After a dear offer none is made for as long as it took; after the next, soon, for four times as long, up to so many times.
 const LONGEST_REST: u32 = 128;
