@@ -85,7 +85,8 @@ fn outlook(end: &End, fd: c_int, passed: u64) -> Outlook {
     // A program with threads gains less, and some lose. In a forked child the ends are its parent's. A program that has children makes
     // more of them, which detaches its pipes, and so may one of which that was seen.
     let may_last = || end.is_without_vain_attempts() && is_alone() && !kernel::has_children();
-    if !may_tell || super::after().is_some() || !may_last() || confined::may_not_join() {
+    // The call that asks for children is made only by a program that may attach.
+    if !may_tell || super::after().is_some() || confined::may_not_join() || !may_last() {
         return Outlook::Unknown;
     }
     let _held = Held::all();
