@@ -1,21 +1,25 @@
-//! The bell: how those who sleep in `poll(2)` on the shadow learn that the ring has changed.
+//! Readiness bytes: how readers and writers that sleep in `poll(2)` on the backing pipe learn that the ring has
+//! changed.
 //!
-//! The shadow, a kernel pipe narrowed to two pages, mirrors how full the ring is by how many of its pages are taken:
+//! The backing pipe is narrowed to two pages. The number of pages that hold bytes shows how full the ring is:
 //!
 //! ```text
 //! ring      empty      partial      full (less than PIPE_BUF free)
-//! shadow    [ | ]      [x| ]        [x|x]
+//! pipe      [ | ]      [x| ]        [x|x]
 //! poll      OUT        IN, OUT      IN
 //! ```
 //!
-//! The bytes `x` mean nothing. The kernel wakes sleepers and reports hang-ups and errors, as for every pipe. Nobody pays
-//! for it while nobody sleeps: the mirror is brought up to date only for those who wait, by whoever changes the ring, and
-//! by a sleeper before it sleeps. Only writers can add bytes and only readers can take them; each corrects its own
-//! direction, under one lock, so that two corrections never cross. One byte is counted under that lock and put in after it,
-//! under the writers': the one that wakes a reader ([`Bell::raise_before_unlocking`]). It may be late, and then wakes in vain.
+//! The bytes `x` mean nothing. The kernel wakes waiters and reports hang-ups and errors, as for every pipe. While no
+//! thread waits this costs nothing. A side that changes the ring corrects the readiness bytes only if a waiter is
+//! counted. A waiter corrects them before it sleeps. Only writers can add bytes and only readers can take them. Each
+//! corrects its own direction, under one lock, so two corrections never cross.
 //!
-//! Whoever waits does: count itself, fence, correct the mirror, look at the ring again, sleep. Whoever changes the ring
-//! does: store the position, fence, look at the count, correct the mirror. This is edge E3.
+//! There is one exception, the byte that wakes a reader ([`Bell::raise_before_unlocking`]). The writer counts it under
+//! that lock, and puts it in after releasing that lock, under the writers' lock. The byte may come late, and then wakes
+//! a reader that finds nothing.
+//!
+//! A waiter counts itself, fences, corrects the readiness bytes, checks the ring again, and sleeps. A side that changes
+//! the ring stores the position, fences, loads the count of waiters, and corrects the readiness bytes. This is edge E3.
 
 use crate::biased::BiasedLock;
 use crate::error::RingError;
@@ -26,37 +30,37 @@ use crate::ring::{Ring, WriteSide};
 use crate::route::Route;
 use crate::sync::{AtomicU32, Ordering, fence};
 
-/// A page of the shadow: two of them make a write of this many bytes take a slot of its own.
+/// A page of the backing pipe. Of two such pages, a write of this many bytes takes one for itself.
 const PAGE: u32 = 4096;
 
-/// What a kernel pipe of an unprivileged user can hold unless the administrator says otherwise.
+/// What a kernel pipe of an unprivileged user can hold, unless the administrator has raised the limit.
 const LARGEST_PIPE: u32 = 1 << 20;
 
 const WATCHED_FOR_IN: u32 = 1;
 const WATCHED_FOR_OUT: u32 = 2;
 
-/// The kernel pipe whose two pages are the mirror.
+/// The backing pipe: the kernel pipe whose two pages hold the readiness bytes.
 pub trait Shadow {
-    /// Sees to it that two pages are all there is room for.
+    /// Narrows the pipe to two pages.
     fn narrow(&self);
-    /// Puts `bytes` meaningless bytes in; returns how many went in. Never sleeps.
+    /// Puts `bytes` meaningless bytes in, and returns how many went in. Never sleeps.
     fn put(&self, bytes: u32) -> u32;
-    /// Takes at most `bytes` out; returns how many came. Never sleeps.
+    /// Takes at most `bytes` out, and returns how many came. Never sleeps.
     fn take(&self, bytes: u32) -> u32;
     /// Bytes in the pipe.
     fn bytes(&self) -> u32;
-    /// The time, by a clock that all processes at the pipe share.
+    /// The time, by a clock that all processes share that use the pipe.
     fn now(&self) -> u64;
 }
 
-/// The bell of a ring.
+/// The readiness bytes of a ring, and its counts of waiters.
 #[derive(Clone, Copy, Debug)]
 pub struct Bell<'a> {
     ring: Ring<'a>,
 }
 
 impl<'a> Ring<'a> {
-    /// The bell of this ring.
+    /// The readiness bytes of this ring.
     #[inline]
     pub fn bell(&self) -> Bell<'a> {
         Bell { ring: *self }
@@ -64,74 +68,76 @@ impl<'a> Ring<'a> {
 }
 
 impl<'a> Bell<'a> {
-    /// A reader that found the ring empty is about to sleep. It must look at the ring again after this, and call
+    /// A reader that found the ring empty is about to sleep. It must check the ring again after this, and must call
     /// [`Bell::reader_woke`] in any case.
     ///
     /// # Errors
     /// [`RingError`].
     pub fn reader_will_sleep(&self, parking: &impl Parking, shadow: &impl Shadow) -> Result<(), RingError> {
-        count_one(&self.tally().reader_sleeps);
+        count_one(&self.counters().reader_sleeps);
         self.count_reader(parking);
         self.lower(parking, shadow).map(drop)
     }
 
-    /// It does not sleep, or no longer.
+    /// The reader does not sleep, or no longer does.
     pub fn reader_woke(&self) {
         self.ring.header.state.0.readers_waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// A writer that found too little room is about to sleep; otherwise as [`Bell::reader_will_sleep`].
+    /// A writer that found too little room is about to sleep. Otherwise as [`Bell::reader_will_sleep`].
     ///
     /// # Errors
     /// [`RingError`].
     pub fn writer_will_sleep(&self, parking: &impl Parking, shadow: &impl Shadow) -> Result<(), RingError> {
-        count_one(&self.tally().writer_sleeps);
+        count_one(&self.counters().writer_sleeps);
         self.count_writer(parking);
         self.raise(parking, shadow).map(drop)
     }
 
-    /// It does not sleep, or no longer.
+    /// The writer does not sleep, or no longer does.
     pub fn writer_woke(&self) {
         self.ring.header.state.0.writers_waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// As [`Bell::writer_will_sleep`], by one that is to be woken for [`Ring::refill`] and not for less: it looks at the ring again
-    /// for that, and calls [`Bell::writer_deferred`].
+    /// As [`Bell::writer_will_sleep`], for a writer that is to be woken at the low-water mark ([`Ring::refill`]) and
+    /// not for less room. It checks the ring again for that much, and calls [`Bell::writer_deferred`].
     ///
     /// # Errors
     /// [`RingError`].
     pub fn writer_will_defer(&self, parking: &impl Parking, shadow: &impl Shadow) -> Result<(), RingError> {
-        count_one(&self.tally().writer_sleeps);
+        count_one(&self.counters().writer_sleeps);
         let Header { state, readers, .. } = self.ring.header;
         count(&state.0.writers_deferring, &readers.0.lock, parking);
         self.raise(parking, shadow).map(drop)
     }
 
-    /// It does not sleep, or no longer.
+    /// The writer does not sleep, or no longer does.
     pub fn writer_deferred(&self) {
         self.ring.header.state.0.writers_deferring.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// When the bell was last rung, by [`Shadow::now`]: for whoever was woken and wants to know how long that takes. Any
-    /// number; nothing may depend on it but how long somebody waits.
+    /// The time of the last wake-up, by [`Shadow::now`]: a woken thread measures by it how long a wake-up takes. A peer
+    /// may store any number here, so only the length of a wait may depend on it.
     pub fn rung_at(&self) -> u64 {
         self.ring.header.bell.0.rung_at.load(Ordering::Relaxed)
     }
 
-    /// Somebody is about to write into the shadow, where a reader sleeps ([`Ring::sleeper`]): no bell, but it wakes as one.
+    /// A writer is about to write into the backing pipe, where a reader sleeps ([`Ring::sleeper`]). The write wakes
+    /// that reader without a readiness byte.
     pub fn is_rung_by_writing(&self, shadow: &impl Shadow) {
         self.note_time(shadow);
-        count_one_roughly(&self.tally().reader_wakes);
+        count_one_roughly(&self.counters().reader_wakes);
     }
 
-    /// Before the system call that wakes: a sleeper may run before that returns. Not in models, as `count_one`.
+    /// Called before the system call that wakes, because the waiter may run before that call returns. Not in models, as
+    /// `count_one`.
     fn note_time(&self, shadow: &impl Shadow) {
         if cfg!(not(loom)) {
             self.ring.header.bell.0.rung_at.store(shadow.now(), Ordering::Relaxed);
         }
     }
 
-    fn tally(&self) -> &'a Tally {
+    fn counters(&self) -> &'a Tally {
         &self.ring.header.bell.0.tally
     }
 
@@ -145,8 +151,8 @@ impl<'a> Bell<'a> {
         count(&state.0.writers_waiting, &readers.0.lock, parking);
     }
 
-    /// For those who can write: as many pages taken as the ring is full. Returns whether the kernel took bytes, which
-    /// wakes whoever waits for some.
+    /// For a process that can write: makes as many pages hold bytes as the ring is full. Returns whether the kernel
+    /// took bytes, which wakes threads that wait for some.
     ///
     /// # Errors
     /// [`RingError`].
@@ -154,13 +160,14 @@ impl<'a> Bell<'a> {
         self.lock(parking, shadow)?.map_or(Ok(false), |mirror| self.raise_locked(&mirror, shadow))
     }
 
-    /// As [`Bell::raise`], by who has just written and still holds the writers' lock. The kernel often runs whoever is
-    /// woken at once, in the place of who wakes; if that held the bell, the woken could not go to sleep again. So the
-    /// bell is given back first. Without the writers' lock the stream might then go another way before the byte is in
-    /// the shadow, and the byte be taken for one of the stream.
+    /// As [`Bell::raise`], for a writer that has just written and still holds the writers' lock. The kernel often runs
+    /// the woken thread at once, on the CPU of the waking one. If the waking thread still held the lock of the
+    /// readiness bytes, the woken one could not go back to sleep. So this releases that lock first. The writers' lock
+    /// keeps the pipe in its state until the byte is in the backing pipe. Otherwise a reader could take the byte for
+    /// one of the stream.
     ///
-    /// The byte may come when the ring is empty again, and not be counted. A reader that it wakes in vain takes it out
-    /// ([`Bell::expel`]).
+    /// When the byte comes the ring may be empty again, and the count 0. A reader that it wakes for nothing takes it
+    /// out ([`Bell::expel`]).
     ///
     /// # Errors
     /// [`RingError`].
@@ -172,7 +179,7 @@ impl<'a> Bell<'a> {
     ) -> Result<bool, RingError> {
         let Some(mirror) = self.lock(parking, shadow)? else { return Ok(false) };
         let (level, before) = (self.ring.level()?, mirror.bytes());
-        // Who watches from outside would find the late byte, and not take it out.
+        // A process that polls from outside would see the late byte, and would not take it out.
         if level != Level::Partial || before > 0 || self.is_watched_for_bytes() {
             return self.raise_locked(&mirror, shadow);
         }
@@ -181,7 +188,7 @@ impl<'a> Bell<'a> {
         self.note_time(shadow);
         let is_put = shadow.put(1) > 0;
         if is_put {
-            count_one(&self.tally().reader_wakes);
+            count_one(&self.counters().reader_wakes);
         } else if let Some(mirror) = self.lock(parking, shadow)? {
             mirror.set_bytes(mirror.bytes().saturating_sub(1));
         }
@@ -194,7 +201,7 @@ impl<'a> Bell<'a> {
         let first = match (level, before) {
             (Level::Empty, _) => 0,
             (_, 0) => 1,
-            // Whoever watches for edges is to see one for every write.
+            // A process that polls for edges is to see one for every write.
             (Level::Partial, 1..PAGE) if self.is_watched_for_bytes() => 1,
             _ => 0,
         };
@@ -209,13 +216,13 @@ impl<'a> Bell<'a> {
         }
         if put > 0 {
             mirror.set_bytes(before + put);
-            count_one(&self.tally().reader_wakes);
+            count_one(&self.counters().reader_wakes);
         }
         Ok(put > 0)
     }
 
-    /// Asks the kernel how many bytes there are. For who was woken in vain: a process may have died after it had counted a
-    /// byte, and before it put it in.
+    /// Asks the kernel how many bytes there are. For a thread that was woken and found nothing: a process may have died
+    /// after it counted a byte, and before it put the byte in.
     ///
     /// # Errors
     /// [`RingError`].
@@ -226,8 +233,8 @@ impl<'a> Bell<'a> {
         Ok(())
     }
 
-    /// For those who can read: no more pages taken than the ring is full. Returns whether bytes were taken, which wakes
-    /// whoever waits for room.
+    /// For a process that can read: makes no more pages hold bytes than the ring is full. Returns whether it took
+    /// bytes, which wakes threads that wait for room.
     ///
     /// # Errors
     /// [`RingError`].
@@ -235,29 +242,30 @@ impl<'a> Bell<'a> {
         let Some(mirror) = self.lock(parking, shadow)? else { return Ok(false) };
         let bytes = mirror.bytes();
         match self.ring.level()? {
-            // All of it, so that a wrong count is right again afterwards.
+            // Takes all bytes, so that a wrong count is right again afterwards.
             Level::Empty if bytes > 0 => {
                 self.note_time(shadow);
                 shadow.take(2 * PAGE);
                 mirror.set_bytes(0);
-                count_one(&self.tally().writer_wakes);
+                count_one(&self.counters().writer_wakes);
                 Ok(true)
             }
             Level::Partial if bytes > PAGE => {
                 self.note_time(shadow);
                 let taken = shadow.take(bytes - PAGE);
-                // Fewer than were counted: somebody writes what he likes here, or takes what is not his.
+                // Fewer than were counted: another process writes into these words, or takes bytes that are not its
+                // own.
                 let left = if taken == bytes - PAGE { PAGE } else { shadow.bytes().min(2 * PAGE) };
                 mirror.set_bytes(left);
-                count_one(&self.tally().writer_wakes);
+                count_one(&self.counters().writer_wakes);
                 Ok(true)
             }
             _ => Ok(false),
         }
     }
 
-    /// Takes every byte out and sends the stream another way. Only while both sides are locked. The route changes while
-    /// the bell is locked, so that nobody can put a byte of the mirror into the stream.
+    /// Takes every byte out and changes the state of the pipe. Only with both sides locked. The state changes under the
+    /// lock of the readiness bytes, so that no process can put a readiness byte into the stream.
     ///
     /// # Errors
     /// [`RingError`].
@@ -269,8 +277,8 @@ impl<'a> Bell<'a> {
         Ok(())
     }
 
-    /// Takes every byte out of the mirror of an empty ring, also those that nobody has counted: a process wrote into
-    /// the shadow what belongs into the ring.
+    /// Takes every readiness byte of an empty ring out, also bytes that were not counted: a process wrote into the
+    /// backing pipe what belongs into the ring.
     ///
     /// # Errors
     /// [`RingError`].
@@ -283,23 +291,23 @@ impl<'a> Bell<'a> {
         Ok(())
     }
 
-    /// From now on somebody outside polls the read end: the mirror follows the ring at once, for as long as it lives.
-    /// Returns whether this is new.
+    /// From now on a process outside polls the read end: the readiness bytes follow the ring at once, until the pipe is
+    /// gone. Returns whether this is new.
     pub fn watch_for_bytes(&self, parking: &impl Parking) -> bool {
-        // Counted first: somebody who dies between the two leaves a count too many, which costs time and nothing else.
+        // Counted first: if this process dies between the two, the count stays too high, which costs time only.
         self.count_reader(parking);
         let Header { state, readers, .. } = self.ring.header;
         self.watch(WATCHED_FOR_IN, &state.0.readers_waiting, &readers.0.lock, parking)
     }
 
-    /// From now on somebody outside polls the write end. Returns whether this is new.
+    /// From now on a process outside polls the write end. Returns whether this is new.
     pub fn watch_for_room(&self, parking: &impl Parking) -> bool {
         self.count_writer(parking);
         let Header { state, writers, .. } = self.ring.header;
         self.watch(WATCHED_FOR_OUT, &state.0.writers_waiting, &writers.0.lock, parking)
     }
 
-    /// `own` is the lock of the side that is watched, whose holders look at what is noted here.
+    /// `own` is the lock of the polled side, whose holders check what this notes.
     fn watch(&self, direction: u32, waiting: &AtomicU32, own: &BiasedLock, parking: &impl Parking) -> bool {
         let is_new = self.ring.header.state.0.watched.fetch_or(direction, Ordering::Relaxed) & direction == 0;
         if !is_new {
@@ -311,13 +319,13 @@ impl<'a> Bell<'a> {
         is_new
     }
 
-    /// Whether a reader that empties the ring has to say so at once.
+    /// Whether a reader that empties the ring has to correct the readiness bytes at once.
     #[inline]
     pub fn is_watched_for_bytes(&self) -> bool {
         self.is_watched(WATCHED_FOR_IN)
     }
 
-    /// Whether a writer that fills the ring has to say so at once.
+    /// Whether a writer that fills the ring has to correct the readiness bytes at once.
     #[inline]
     pub fn is_watched_for_room(&self) -> bool {
         self.is_watched(WATCHED_FOR_OUT)
@@ -328,7 +336,7 @@ impl<'a> Bell<'a> {
         self.ring.header.state.0.watched.load(Ordering::Relaxed) & direction != 0
     }
 
-    /// The mirror, locked; `None` while the shadow carries the stream itself and must not be touched.
+    /// The readiness bytes, locked; `None` while the backing pipe carries the stream itself and must not be touched.
     fn lock<P: Parking>(&self, parking: &'a P, shadow: &impl Shadow) -> Result<Option<Mirror<'a, P>>, RingError> {
         let words = &self.ring.header.bell.0;
         let guard = words.lock.acquire(parking)?;
@@ -338,14 +346,14 @@ impl<'a> Bell<'a> {
         let owner_died = guard.owner_died();
         let mirror = Mirror { words, _guard: guard };
         if owner_died {
-            // It died between moving bytes and counting them.
+            // The owner died between moving bytes and counting them.
             mirror.recount(shadow);
         }
         Ok(Some(mirror))
     }
 }
 
-/// Counts one that waits for what the holders of `changers` do.
+/// Counts one waiter for a change that the holders of `changers` make.
 fn count(waiting: &AtomicU32, changers: &BiasedLock, parking: &impl Parking) {
     waiting.fetch_add(1, Ordering::Relaxed);
     // E3 with `Ring::readers_wait` and `Ring::writers_wait`.
@@ -363,7 +371,8 @@ impl<P: Parking> Mirror<'_, P> {
         self.words.bytes.load(Ordering::Relaxed).min(2 * PAGE)
     }
 
-    /// Takes everything out: more than the largest pipe holds, but not for as long as somebody puts more in.
+    /// Takes everything out. The limit is more than the largest pipe holds, so a process that keeps adding bytes cannot
+    /// keep this going for ever.
     fn clear(&self, shadow: &impl Shadow) {
         (0..LARGEST_PIPE / (2 * PAGE)).take_while(|_| shadow.take(2 * PAGE) > 0).for_each(drop);
         self.set_bytes(0);
@@ -383,11 +392,11 @@ impl<P: Parking> Mirror<'_, P> {
 mod tests {
     use super::*;
     use crate::Bytes;
-    use crate::biased::tests::somebody;
+    use crate::biased::tests::thread;
 
     #[test]
-    fn who_begins_to_watch_has_the_owners_of_both_sides_fenced() {
-        let (header, steady, watcher) = (Header::new(), somebody(1), somebody(2));
+    fn new_poller_fences_owners_of_both_sides() {
+        let (header, steady, watcher) = (Header::new(), thread(1), thread(2));
         // SAFETY: no bytes.
         let ring = Ring::new(&header, unsafe { Bytes::new(core::ptr::NonNull::dangling(), 0) });
         let fences_of = |watch: &dyn Fn() -> bool| {
@@ -396,7 +405,7 @@ mod tests {
             watcher.fences.get() - before
         };
         while !header.readers.0.lock(&header.read_pos.0, &steady).unwrap().is_own() {}
-        assert_eq!(fences_of(&|| ring.bell().watch_for_bytes(&watcher)), 1, "the readers are told to look");
+        assert_eq!(fences_of(&|| ring.bell().watch_for_bytes(&watcher)), 1, "the readers are made to check");
         while !header.writers.0.lock(&header.write_pos.0, &steady).unwrap().is_own() {}
         assert_eq!(fences_of(&|| ring.bell().watch_for_room(&watcher)), 2);
     }

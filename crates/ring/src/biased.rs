@@ -1,57 +1,58 @@
-//! A lock that costs its one steady user no locked instruction, and is an ordinary [`Lock`] to everybody else.
+//! A lock that costs its one steady user no locked instruction, and is an ordinary [`Lock`] to every other thread.
 //!
-//! A locked instruction waits until every store before it has reached the other CPU: at a small write that takes longer
-//! than the copy. Most sides of most pipes have one user. So a thread that used the lock alone for a while makes it its
-//! own: from then on it enters by a plain store to `inside`. Whoever else comes takes `shared`, announces that the lock
-//! is wanted back, has every CPU pass a fence ([`Parking::fence_everywhere`]), and waits until `inside` is free.
+//! A locked instruction waits until every store before it has reached the other CPU. At a small write that takes longer
+//! than the copy. Most sides of most pipes have one user. So a thread that has used the lock alone for a while makes it
+//! its own: from then on it enters by a plain store to `inside`. Any other thread takes `shared`, stores that it wants
+//! the lock back, has every CPU pass a fence ([`Parking::fence_everywhere`]), and waits until `inside` is free.
 //!
 //! ```text
-//!    owner                                       somebody else, holding `shared`
-//!    ─────                                       ───────────────────────────────
+//!    owner                                       another thread, holding `shared`
+//!    ─────                                       ────────────────────────────────
 //!    store inside = me                           store owner = WANTED
 //!    ──── for the compiler only ────             ──── fence on every CPU ────
-//!    load owner: still me? then inside           load inside: 0? then nobody is, or will be
+//!    load owner: still me? then inside           load inside: 0? then the owner is not and will not be
 //!    ...                                         otherwise wait for it
 //!    store inside = 0
 //!    ──── for the compiler only ────
 //!    load owner: not me? wake
 //! ```
 //!
-//! This is edge E8. After the fence on every CPU either the owner's store to `inside` is seen or its load sees `WANTED`.
-//! The idea is that of biased locking (Kawachiya, Koseki and Onodera, Lock Reservation, OOPSLA 2002) with the fence of
-//! `membarrier(2)` in place of stopping threads.
+//! This is edge E8. After the fence on every CPU, either the other thread sees the owner's store to `inside`, or the
+//! owner's load sees `WANTED`. The idea is that of biased locking (Kawachiya, Koseki and Onodera, Lock Reservation,
+//! OOPSLA 2002), with the fence of `membarrier(2)` in place of stopping threads.
 
 use crate::error::RingError;
 use crate::lock::{Guard, Lock, Parking, Parts};
 use crate::sync::{AtomicU32, Ordering, fence};
 
-/// Beside the owner's number: somebody wants the lock back.
+/// Beside the owner's number: another thread wants the lock back.
 const WANTED: u32 = 1 << 31;
 
-/// Beside the owner's number: it was given back. Only the same thread may make it its own again: a store to `inside` by
-/// one that was interrupted at the wrong moment may come at any time, and must not meet a word that is another's.
+/// Beside the owner's number: the owner has lost the lock. Only the same thread may make it its own again. If that
+/// thread is interrupted at the wrong moment, its store to `inside` may come at any time, and must not hit a word that
+/// another thread owns.
 const RETURNED: u32 = 1 << 30;
 
-/// Uses by one thread in a row before the lock becomes its own; twice as many each time that it was wanted back, for
-/// that costs about as much as a thousand uses.
+/// Uses by one thread in a row before the lock becomes its own. The number doubles each time that another thread wants
+/// the lock back, because that costs about as much as a thousand uses.
 #[cfg(not(loom))]
 const USES: u32 = 64;
 #[cfg(loom)]
 const USES: u32 = 1;
 
-/// All zeros is free and nobody's.
+/// All zeros: the lock is free and has no owner.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct BiasedLock {
     pub(crate) shared: Lock,
-    /// Held by the owner while it is inside; a robust futex like the other.
+    /// Held by the owner while it is inside: a robust futex, as `shared` is.
     pub(crate) inside: Lock,
-    /// 0 before there was an owner; its number; with [`WANTED`], or [`RETURNED`]. Written under `shared`.
+    /// 0 before there was an owner; then its number, alone or with [`WANTED`] or [`RETURNED`]. Written under `shared`.
     pub(crate) owner: AtomicU32,
-    /// Who held `shared` last, and how often in a row. Under `shared`.
+    /// The thread that held `shared` last, and how often in a row. Written under `shared`.
     pub(crate) last: AtomicU32,
     pub(crate) uses: AtomicU32,
-    /// How often the lock was wanted back. Under `shared`.
+    /// How often another thread has wanted the lock back. Written under `shared`.
     pub(crate) returns: AtomicU32,
 }
 
@@ -62,8 +63,8 @@ impl BiasedLock {
         BiasedLock { shared, inside, owner: word(), last: word(), uses: word(), returns: word() }
     }
 
-    /// As [`Lock::acquire`]. `prepare` is called with the lock held, before it becomes this thread's own, and says whether
-    /// it may.
+    /// As [`Lock::acquire`]. Before the lock becomes this thread's own, this calls `prepare` with the lock held.
+    /// `prepare` returns whether the thread may own it.
     #[inline]
     pub(crate) fn acquire<'a, P: Parking>(
         &'a self,
@@ -72,7 +73,7 @@ impl BiasedLock {
     ) -> Result<Guard<'a, P>, RingError> {
         match self.enter(parking)? {
             Some(guard) => Ok(guard),
-            // In parts, which fit into registers: a guard in memory would be read there before it has been written.
+            // In parts, which fit into registers: a guard in memory would be read before its stores have completed.
             None => {
                 let parts = self.acquire_shared(parking, parking.owner(), prepare)?;
                 Ok(self.shared.guard_of(parking, parts))
@@ -80,10 +81,10 @@ impl BiasedLock {
         }
     }
 
-    /// The lock, if it is this thread's own and nobody has wanted it back. Never waits.
+    /// The lock, if it is this thread's own and no other thread has wanted it back. Never waits.
     #[inline]
     pub(crate) fn enter_own<'a, P: Parking>(&'a self, parking: &'a P) -> Option<Guard<'a, P>> {
-        // A signal handler is inside already, and does without.
+        // A signal handler that finds its thread inside does without.
         self.enter(parking).ok().flatten()
     }
 
@@ -95,12 +96,12 @@ impl BiasedLock {
         if is_own { self.inside.enter(parking, &self.owner) } else { Ok(None) }
     }
 
-    /// The lock, if nobody has it at this moment. Never waits, but takes a lock back whose owner is not inside.
+    /// The lock, if no thread has it at this moment. Never waits, but takes a lock back whose owner is not inside.
     pub(crate) fn try_acquire<'a, P: Parking>(&'a self, parking: &'a P) -> Option<Guard<'a, P>> {
         let guard = self.shared.try_acquire(parking)?;
         let owner = self.owner.load(Ordering::Relaxed);
-        let is_nobodys = owner == 0 || owner & RETURNED != 0 || self.take_back(parking, owner).is_some();
-        is_nobodys.then_some(guard)
+        let has_no_owner = owner == 0 || owner & RETURNED != 0 || self.take_back(parking, owner).is_some();
+        has_no_owner.then_some(guard)
     }
 
     #[inline(never)]
@@ -111,7 +112,7 @@ impl BiasedLock {
         prepare: impl FnOnce() -> bool,
     ) -> Result<Parts<P>, RingError> {
         if self.inside.is_held_by(me) {
-            // A signal handler, as in `Lock::acquire`; who wants the lock back would wait for this thread.
+            // A signal handler, as in `Lock::acquire`: a thread that wants the lock back would wait for itself.
             return Err(RingError);
         }
         parking.prepare_to_own();
@@ -124,7 +125,7 @@ impl BiasedLock {
             if let Some(returned) = self.take_back(parking, owner) {
                 break (guard, returned);
             }
-            // Not while holding `shared`: others would see a holder who is neither stopped nor gets on.
+            // Not while holding `shared`: other threads would see a holder that is neither stopped nor makes progress.
             drop(guard);
             self.inside.wait_until_left(parking)?;
         };
@@ -137,17 +138,19 @@ impl BiasedLock {
         let enough = USES << self.returns.load(Ordering::Relaxed).min(20);
         if uses >= enough && (owner == 0 || owner == me | RETURNED) && parking.wants_for_itself() && prepare() {
             self.owner.store(me, Ordering::Relaxed);
-            // E3: who counts itself from here on sees the owner and fences for it.
+            // E3: a waiter that counts itself from here on sees the owner, and fences for it.
             fence(Ordering::SeqCst);
         }
         Ok(guard.into_parts())
     }
 
-    /// With `shared` held. Returns the new word if nobody is inside, and then nobody will be; otherwise it is wanted back.
+    /// With `shared` held. Returns the new word if the owner is not inside: then it will not enter either. Otherwise
+    /// the lock stays wanted.
     #[cold]
     fn take_back<P: Parking>(&self, parking: &P, owner: u32) -> Option<u32> {
         self.owner.store(owner | WANTED, Ordering::Relaxed);
-        // E8 with `Lock::enter` and `Guard::drop`. Also if it is wanted already: who wanted it may have died here.
+        // E8 with `Lock::enter` and `Guard::drop`. Also if the word says `WANTED` already: the thread that stored it
+        // may have died here.
         parking.fence_everywhere();
         if !self.inside.is_left() {
             return None;
@@ -155,13 +158,13 @@ impl BiasedLock {
         self.returns.store(self.returns.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
         self.uses.store(0, Ordering::Relaxed);
         let returned = owner & !WANTED | RETURNED;
-        // E3: an owner whose last change could still be on its way is seen as one until here.
+        // E3: until this store a waiter still sees the owner, whose last change may not be visible yet.
         self.owner.store(returned, Ordering::Release);
         Some(returned)
     }
 
-    /// For who has counted itself and passed a full fence: what remains to be done so that the owner, if there is one,
-    /// either sees the count or has made its change seen.
+    /// For a waiter that has counted itself and passed a full fence. Afterwards the owner, if there is one, either sees
+    /// the count or has made its change visible.
     #[inline]
     pub(crate) fn fence_for_owner(&self, parking: &impl Parking) {
         // E3 with `take_back`.
@@ -183,15 +186,15 @@ pub(crate) mod tests {
     use crate::lock::Parked;
     use core::cell::Cell;
 
-    /// A thread by name, which counts the fences that it has others pass.
+    /// A thread with a number, which counts how often it has fenced the others.
     pub(crate) struct Somebody {
         number: u32,
         pub(crate) fences: Cell<u32>,
-        /// Whether a word at which it sleeps is made to name the sleeper.
+        /// Whether `park` makes the word name the parked thread.
         is_deceived: Cell<bool>,
     }
 
-    pub(crate) fn somebody(number: u32) -> Somebody {
+    pub(crate) fn thread(number: u32) -> Somebody {
         Somebody { number, fences: Cell::new(0), is_deceived: Cell::new(false) }
     }
 
@@ -242,7 +245,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_lock_becomes_its_users_own_and_is_given_back() {
-        let (lock, steady, other) = (BiasedLock::new(), somebody(1), somebody(2));
+        let (lock, steady, other) = (BiasedLock::new(), thread(1), thread(2));
         assert_eq!(uses_until_own(&lock, &steady), Some(64));
         assert!(!acquire(&lock, &other).unwrap().is_own());
         assert_eq!((steady.fences.get(), other.fences.get()), (0, 1));
@@ -252,8 +255,8 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn who_only_tries_gets_a_lock_that_nobody_is_in() {
-        let (lock, steady, other) = (BiasedLock::new(), somebody(1), somebody(2));
+    fn try_acquire_succeeds_while_no_thread_is_inside() {
+        let (lock, steady, other) = (BiasedLock::new(), thread(1), thread(2));
         assert!(lock.try_acquire(&other).is_some());
         let held = acquire(&lock, &steady).unwrap();
         assert!(lock.try_acquire(&other).is_none() && lock.try_acquire(&steady).is_none());
@@ -267,21 +270,21 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_sleeper_has_the_owner_fenced_and_nobody_else() {
-        let (lock, steady, sleeper) = (BiasedLock::new(), somebody(1), somebody(2));
-        lock.fence_for_owner(&sleeper);
-        assert_eq!(sleeper.fences.get(), 0);
+    fn waiter_fences_owner_and_no_other_thread() {
+        let (lock, steady, waiter) = (BiasedLock::new(), thread(1), thread(2));
+        lock.fence_for_owner(&waiter);
+        assert_eq!(waiter.fences.get(), 0);
         uses_until_own(&lock, &steady);
-        lock.fence_for_owner(&sleeper);
-        assert_eq!(sleeper.fences.get(), 1);
-        drop(acquire(&lock, &sleeper).unwrap());
-        lock.fence_for_owner(&sleeper);
-        assert_eq!(sleeper.fences.get(), 2, "one to take it back, none after");
+        lock.fence_for_owner(&waiter);
+        assert_eq!(waiter.fences.get(), 1);
+        drop(acquire(&lock, &waiter).unwrap());
+        lock.fence_for_owner(&waiter);
+        assert_eq!(waiter.fences.get(), 2, "one to take it back, none after");
     }
 
     #[test]
-    fn who_interrupts_itself_is_told_and_does_not_wait() {
-        let (lock, steady) = (BiasedLock::new(), somebody(1));
+    fn acquire_fails_in_signal_handler_of_owner() {
+        let (lock, steady) = (BiasedLock::new(), thread(1));
         uses_until_own(&lock, &steady);
         let inside = acquire(&lock, &steady).unwrap();
         assert!(inside.is_own() && acquire(&lock, &steady).is_err());
@@ -290,8 +293,8 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn who_interrupts_the_use_with_which_the_lock_becomes_its_own_is_told_too() {
-        let (lock, steady) = (BiasedLock::new(), somebody(1));
+    fn acquire_fails_in_signal_handler_while_lock_becomes_own() {
+        let (lock, steady) = (BiasedLock::new(), thread(1));
         (1..64).for_each(|_| drop(acquire(&lock, &steady).unwrap()));
         let inside = acquire(&lock, &steady).unwrap();
         assert!(!inside.is_own() && acquire(&lock, &steady).is_err());
@@ -302,7 +305,7 @@ pub(crate) mod tests {
     #[test]
     fn acquire_fails_when_word_names_the_waiter() {
         for is_own in [false, true] {
-            let (lock, steady, other) = (BiasedLock::new(), somebody(1), somebody(2));
+            let (lock, steady, other) = (BiasedLock::new(), thread(1), thread(2));
             if is_own {
                 uses_until_own(&lock, &steady);
             }
@@ -314,8 +317,8 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_a_dead_owner_leaves_inside_is_no_obstacle() {
-        let (lock, steady, other) = (BiasedLock::new(), somebody(1), somebody(2));
+    fn dead_owner_inside_does_not_block_others() {
+        let (lock, steady, other) = (BiasedLock::new(), thread(1), thread(2));
         uses_until_own(&lock, &steady);
         core::mem::forget(acquire(&lock, &steady).unwrap());
         assert!(acquire(&lock, &other).is_err(), "it is alive, as far as is known");

@@ -1,10 +1,10 @@
 //! One writer, several readers, one copy of the bytes: what they do to shared words.
 //!
-//! The segment has a header and one bank, whose size is the capacity. There is one write position, and for each reader a
-//! place with a read position of its own. The writer has room up to the capacity beyond the lowest read position of the
-//! readers that it counts; which those are is the writer's own knowledge, and no shared word. So a process that writes
-//! into the header can garble or end streams, but cannot make another touch other memory: offsets are masked by the size
-//! of the mapping, which no shared word says.
+//! The segment has a header and one bank, whose size is the capacity. There is one write position. Each reader has a
+//! place, with a read position of its own. The writer has room up to the capacity beyond the lowest read position of
+//! the readers that it counts. Only the writer knows which those are; no shared word says it. So a process that writes
+//! into the header can garble or end streams, but cannot make another touch other memory. Offsets are masked by the
+//! size of the mapping, and no shared word says that either.
 //!
 //! ```text
 //!              ┌─ read position of place 1      ┌─ of place 0          ┌─ write position
@@ -13,12 +13,12 @@
 //! ```
 //!
 //! **Waiting.** A reader sleeps only when it has read everything, and the writer only for one reader that has not. Both
-//! use edge E14, once in each direction: a waiter stores its word, fences, and looks at the position; a side that changes
-//! a position fences, and looks at the word. The waiter's word changes by swaps only, so one change wakes once.
+//! use edge E14, once in each direction. A waiter stores its word, fences, and loads the position. A side that changes
+//! a position fences, and loads the word. The waiter's word changes by swaps only, so one change wakes once.
 //!
-//! **Lossy.** The writer looks at no read position. It stores how far it is going to write before it touches a byte, and
-//! a reader looks at that after it has copied (E15): what it copied is intact only if the writer had not come round to it.
-//! Otherwise the reader skips to the write position, and says how many bytes it never had.
+//! **Lossy.** The writer loads no read position. It stores how far it is going to write before it touches a byte, and a
+//! reader loads that after it has copied (E15). What the reader copied is intact only if the writer had not come round
+//! to it. Otherwise the reader skips to the write position, and reports how many bytes it never had.
 
 use core::fmt;
 
@@ -32,7 +32,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering, fence, fence_after_unlock};
 /// Readers that one writer can have at a time.
 #[cfg(not(loom))]
 pub const READERS_MAX: usize = 64;
-/// In a model each word is one more to look after.
+/// In a model each word multiplies the orders to try.
 #[cfg(loom)]
 pub const READERS_MAX: usize = 2;
 
@@ -42,10 +42,11 @@ pub const BROADCAST_HEADER_BYTES: usize = 5 * 4096;
 /// The first eight bytes of the segment of a broadcast.
 const BROADCAST_MAGIC: u64 = u64::from_le_bytes(*b"mscast1\n");
 
-/// A long copy is made known to the readers in pieces of this size, as in a pipe's ring.
+/// A long copy is published to the readers in pieces of this size, as in a pipe's ring.
 const PIECE: usize = 32 << 10;
 
-/// The first pages of the segment. As in [`Header`](crate::Header) each word is loaded once, checked, and used from the copy.
+/// The first pages of the segment. As in [`Header`](crate::Header), each word is loaded once, checked, and used from
+/// the copy.
 #[repr(C)]
 #[derive(Debug)]
 pub struct BroadcastHeader {
@@ -65,17 +66,17 @@ struct Identity {
     is_lossy: AtomicU32,
 }
 
-/// What hardly ever changes.
+/// Words that hardly ever change.
 #[repr(C)]
 #[derive(Debug)]
 struct State {
-    /// Ends closed so far, wrapping: when it changes it is time to ask the kernel which are left.
+    /// Ends closed so far, wrapping: when it changes, an end asks the kernel which are left.
     closes: AtomicU32,
     /// Readers added so far: a copy of the writer that does not know all of them must not write.
     joins: AtomicU32,
 }
 
-/// What one end tells the others, and its lock, which keeps processes apart that share the end since a fork.
+/// What one end publishes to the others, and its lock, for processes that share the end since a fork.
 #[repr(C)]
 #[derive(Debug)]
 struct Progress {
@@ -94,13 +95,14 @@ struct Place {
     waits: Line<Waits>,
 }
 
-/// Not beside the positions: both sides look here after each transfer, and seldom write.
+/// On another line than the positions: both sides load these after each transfer, and seldom store them.
 #[repr(C)]
 #[derive(Debug)]
 struct Waits {
-    /// The writer sleeps, or is about to, until this reader has come so far; 0: it does not.
+    /// The position that this reader has to reach before the writer, which sleeps or is about to, is woken; 0: it waits
+    /// for none.
     wanted: AtomicU64,
-    /// The inode of the reader's backing pipe: by which a process that was given the pipe finds its place.
+    /// The inode of the reader's backing pipe, by which a process that was given the pipe finds its place.
     inode: AtomicU64,
     /// Not 0: the reader sleeps or is about to.
     is_waiting: AtomicU32,
@@ -130,7 +132,7 @@ impl Progress {
 
     fn note_cpu(&self, cpu: u32) {
         let cpu = cpu.wrapping_add(1);
-        // Of no meaning in a model.
+        // A model shows nothing about it.
         if cfg!(not(loom)) && self.cpu.load(Ordering::Relaxed) != cpu {
             self.cpu.store(cpu, Ordering::Relaxed);
         }
@@ -169,14 +171,15 @@ pub struct Broadcast<'a> {
     is_lossy: bool,
 }
 
-/// What one attempt to read came to.
+/// The outcome of one attempt to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
     /// So many bytes were copied.
     Bytes(usize),
     /// The reader has read everything.
     Nothing,
-    /// The writer had come round: so many bytes were never read, and the next one is the first that is written from now on.
+    /// The writer had come round: so many bytes were never read. The next byte is the first that is written from now
+    /// on.
     Lost(u64),
 }
 
@@ -190,7 +193,7 @@ impl<'a> Broadcast<'a> {
         Broadcast { header, bytes, is_lossy }
     }
 
-    /// Says what the segment is: before any other process sees it.
+    /// Stores what the segment is, before any other process sees it.
     pub fn found(&self, pid_namespace: u64) {
         let identity = &self.header.identity.0;
         identity.capacity.store(self.bytes.len() as u64, Ordering::Relaxed);
@@ -200,7 +203,7 @@ impl<'a> Broadcast<'a> {
         identity.magic.store(BROADCAST_MAGIC, Ordering::Release);
     }
 
-    /// The same broadcast as it says it is, if it is one and the numbers of its threads mean something here.
+    /// The same broadcast as its header says, if it is one and the numbers of its threads mean something here.
     ///
     /// # Errors
     /// What differs.
@@ -219,13 +222,13 @@ impl<'a> Broadcast<'a> {
         Ok(Broadcast { is_lossy: identity.is_lossy.load(Ordering::Relaxed) != 0, ..self })
     }
 
-    /// Bytes that the slowest reader can be behind.
+    /// How many bytes the slowest reader can be behind.
     #[inline]
     pub fn capacity(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether a slow reader loses bytes, instead of holding up the writer.
+    /// Whether a slow reader loses bytes, instead of blocking the writer.
     #[inline]
     pub fn is_lossy(&self) -> bool {
         self.is_lossy
@@ -242,7 +245,7 @@ impl<'a> Broadcast<'a> {
         self.header.state.0.closes.load(Ordering::Relaxed)
     }
 
-    /// An end was closed: before this the kernel knows it already.
+    /// Counts an end that was closed. The kernel must know it before.
     pub fn note_close(&self) {
         self.header.state.0.closes.fetch_add(1, Ordering::Release);
     }
@@ -253,12 +256,12 @@ impl<'a> Broadcast<'a> {
         self.header.state.0.joins.load(Ordering::Relaxed)
     }
 
-    /// Where the writer last ran.
+    /// The CPU that the writer last ran on.
     pub fn writer_cpu(&self) -> Option<u32> {
         self.header.write.0.cpu()
     }
 
-    /// Where a reader last ran.
+    /// The CPU that this reader last ran on.
     pub fn reader_cpu(&self, place: usize) -> Option<u32> {
         self.header.places[place].read.0.cpu()
     }
@@ -266,7 +269,7 @@ impl<'a> Broadcast<'a> {
     /// Locks the writing end.
     ///
     /// # Errors
-    /// [`RingError`]: the lock cannot be had.
+    /// [`RingError`]: the lock cannot be taken.
     #[inline]
     pub fn lock_writer<P: Parking>(&'a self, parking: &'a P) -> Result<BroadcastWriter<'a, P>, RingError> {
         Ok(BroadcastWriter { shared: self, _guard: self.header.write.0.lock.acquire(parking)? })
@@ -275,7 +278,7 @@ impl<'a> Broadcast<'a> {
     /// Locks one reading end.
     ///
     /// # Errors
-    /// [`RingError`]: the lock cannot be had.
+    /// [`RingError`]: the lock cannot be taken.
     #[inline]
     pub fn lock_reader<P: Parking>(
         &'a self,
@@ -294,7 +297,7 @@ impl<'a> Broadcast<'a> {
         end.wrapping_sub(self.header.places[place].read.0.position.load(Ordering::Relaxed))
     }
 
-    /// Whether a reader has come so far.
+    /// Whether a reader has reached `position`.
     #[inline]
     pub fn has_reached(&self, place: usize, position: u64) -> bool {
         // E2 with `BroadcastReader::read`.
@@ -302,20 +305,19 @@ impl<'a> Broadcast<'a> {
         position.wrapping_sub(read).cast_signed() <= 0
     }
 
-    /// The reader says that it is going to sleep. It must look at [`waiting`](Self::waiting) once more before it does.
+    /// Stores that the reader is going to sleep. It must check [`waiting`](Self::waiting) once more before it does.
     pub fn reader_will_sleep(&self, place: usize) {
         self.header.places[place].waits.0.is_waiting.swap(1, Ordering::Relaxed);
         // E14 with `take_sleepers`.
         fence(Ordering::SeqCst);
     }
 
-    /// The reader does not sleep, or no longer.
+    /// The reader does not sleep, or no longer does.
     pub fn reader_woke(&self, place: usize) {
         self.header.places[place].waits.0.is_waiting.swap(0, Ordering::Relaxed);
     }
 
-    /// After the writer has written and given its lock back: calls `wake` with each of these places whose reader is to be
-    /// woken.
+    /// After the writer has written and released its lock: calls `wake` with each of these places whose reader waits.
     #[inline]
     pub fn take_sleepers(&self, places: impl Iterator<Item = usize>, mut wake: impl FnMut(usize)) {
         // E14 with `reader_will_sleep`.
@@ -328,7 +330,7 @@ impl<'a> Broadcast<'a> {
         }
     }
 
-    /// The writer says that it is going to sleep until a reader has come to `position`, which is not 0. It must look at
+    /// Stores that the writer is going to sleep until a reader has reached `position`, which is not 0. It must check
     /// [`has_reached`](Self::has_reached) once more before it does.
     pub fn writer_will_sleep(&self, place: usize, position: u64) {
         self.header.places[place].waits.0.wanted.swap(position, Ordering::Relaxed);
@@ -336,12 +338,12 @@ impl<'a> Broadcast<'a> {
         fence(Ordering::SeqCst);
     }
 
-    /// The writer does not sleep, or no longer.
+    /// The writer does not sleep, or no longer does.
     pub fn writer_woke(&self, place: usize) {
         self.header.places[place].waits.0.wanted.swap(0, Ordering::Relaxed);
     }
 
-    /// After a reader has read and given its lock back: whether it is to wake the writer.
+    /// After a reader has read and released its lock: whether it has to wake the writer.
     #[inline]
     pub fn take_wish(&self, place: usize) -> bool {
         // E14 with `writer_will_sleep`.
@@ -355,11 +357,11 @@ impl<'a> Broadcast<'a> {
 
     #[inline]
     fn offset(&self, position: u64) -> usize {
-        // The mask keeps the truncation harmless, and every position inside the bank.
+        // The mask makes the truncation harmless, and keeps every position inside the bank.
         position as usize & (self.bytes.len() - 1)
     }
 
-    /// Where the lines are that a thread on `cpu` is about to touch, if the other end last ran on `other`.
+    /// Which CPU has the lines that a thread on `cpu` is about to touch, if the other end last ran on `other`.
     fn lines(cpu: u32, other: Option<u32>) -> Lines {
         if other == Some(cpu) { Lines::Near } else { Lines::Away }
     }
@@ -384,10 +386,11 @@ impl<P: Parking> BroadcastWriter<'_, P> {
         self.shared.header.write.0.position.load(Ordering::Relaxed)
     }
 
-    /// How far a reader has read, if the writer is at `position`: bytes below that may be overwritten as far as it is concerned.
+    /// How far a reader has read, if the writer is at `position`. The writer may overwrite bytes below that, if this
+    /// reader alone matters.
     ///
     /// # Errors
-    /// [`RingError`]: no place for a reader to be at. Its words are worth nothing; the others' may be.
+    /// [`RingError`]: no reader can be there. Its words are worth nothing; those of other readers may be.
     #[inline]
     pub fn read_position(&self, place: usize, position: u64) -> Result<u64, RingError> {
         // E2 with `BroadcastReader::read`.
@@ -407,8 +410,8 @@ impl<P: Parking> BroadcastWriter<'_, P> {
         joins.store(joins.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// Copies `room` bytes of `sources` into the bank, all of which are free, and makes them known. `reader_cpu` is where some
-    /// reader last ran. Returns how many there were.
+    /// Copies `room` bytes of `sources` into the bank, where so many are free, and publishes them. `reader_cpu` is
+    /// where some reader last ran. Returns how many there were.
     pub fn write<'b>(
         &self,
         sources: impl Iterator<Item = &'b [u8]>,
@@ -435,14 +438,14 @@ impl<P: Parking> BroadcastWriter<'_, P> {
             }
         }
         if *is_lossy {
-            // As a whole: where a reader goes on after a loss a write begins.
+            // All at once: after a loss a reader goes on at the beginning of a write.
             self.publish(begin.wrapping_add(done as u64));
         }
         header.write.0.note_cpu(cpu);
         done
     }
 
-    /// Says up to where bytes are about to be overwritten.
+    /// Publishes up to where bytes are about to be overwritten.
     pub fn reserve(&self, begin: u64, len: usize) {
         let reserved = &self.shared.header.write.0.reserved;
         // A writer that was killed while it copied may have touched more than this one will.
@@ -454,7 +457,7 @@ impl<P: Parking> BroadcastWriter<'_, P> {
         fence(Ordering::Release);
     }
 
-    /// Makes everything below `position` known.
+    /// Publishes everything below `position`.
     #[inline]
     pub fn publish(&self, position: u64) {
         // E1 with `Broadcast::waiting` and `BroadcastReader::read`: the bytes are in place.
@@ -485,7 +488,7 @@ impl<P: Parking> BroadcastReader<'_, P> {
     /// Bytes that wait; more than the capacity if some of them are lost.
     ///
     /// # Errors
-    /// [`RingError`]: a number that is not possible.
+    /// [`RingError`]: the number is impossible.
     #[inline]
     pub fn waiting(&self) -> Result<u64, RingError> {
         // E1 with `BroadcastWriter::publish`.
@@ -496,10 +499,10 @@ impl<P: Parking> BroadcastReader<'_, P> {
         if is_possible { Ok(waiting) } else { Err(RingError) }
     }
 
-    /// Copies what waits to `targets`. The copy of a writer that came round meanwhile is thrown away.
+    /// Copies what waits to `targets`. Discards the copy if the writer came round to it meanwhile.
     ///
     /// # Errors
-    /// [`RingError`]: the words are not possible.
+    /// [`RingError`]: the words are impossible.
     pub fn read<'b>(&self, targets: impl Iterator<Item = &'b mut [u8]>, cpu: u32) -> Result<Received, RingError> {
         let Broadcast { header, bytes, is_lossy } = self.shared;
         let waiting = self.waiting()?;
@@ -534,7 +537,7 @@ impl<P: Parking> BroadcastReader<'_, P> {
         Ok(Received::Bytes(done))
     }
 
-    /// Makes known that everything below `position` was read.
+    /// Publishes that this reader has read everything below `position`.
     #[inline]
     pub fn consume(&self, position: u64) {
         // E2 with `BroadcastWriter::read_position`: the bytes have been copied out.
@@ -549,7 +552,7 @@ impl<P: Parking> BroadcastReader<'_, P> {
         reserved.wrapping_sub(begin) <= self.shared.capacity() as u64
     }
 
-    /// Goes on where the writer is.
+    /// Skips to the write position.
     pub fn skip(&self) -> Received {
         let end = self.shared.header.write.0.position.load(Ordering::Acquire);
         let read = &self.place.read.0.position;
@@ -558,7 +561,7 @@ impl<P: Parking> BroadcastReader<'_, P> {
         Received::Lost(lost)
     }
 
-    /// Where this reader is.
+    /// The read position.
     pub fn position(&self) -> u64 {
         self.place.read.0.position.load(Ordering::Relaxed)
     }

@@ -1,9 +1,9 @@
-//! The data banks: addresses that are copied to and from, never borrowed.
+//! The data banks: addresses to copy to and from, never references.
 #![allow(unsafe_code)]
 
 #[cfg(all(not(loom), target_arch = "x86_64"))]
 mod lines;
-/// On a processor of which nothing is known.
+/// For a processor of which nothing is known.
 #[cfg(all(not(loom), not(target_arch = "x86_64")))]
 mod lines {
     /// # Safety
@@ -18,17 +18,17 @@ mod lines {
     pub(super) fn ask_ahead_of_filling(_: *const u8, _: usize) {}
 }
 
-/// A stretch of the ring: where it begins and how long it is. Another process may change it at any time: an address for the
-/// kernel, never for a reference.
+/// A stretch of the ring: where it begins and how long it is. Another process may change its bytes at any time, so the
+/// address is for the kernel, and never for a reference.
 #[cfg(not(loom))]
 pub type Stretch = (core::ptr::NonNull<u8>, usize);
 
-/// Where the cache lines of the ring are that are copied to or from.
+/// Which CPU has the cache lines of the ring that this side copies to or from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lines {
-    /// With this CPU, which the other side used last as well.
+    /// This CPU, which the other side used last as well.
     Near,
-    /// With another CPU.
+    /// Another CPU.
     Away,
 }
 
@@ -51,8 +51,8 @@ mod memory {
 
     /// Two banks of bytes that another process may change at any time.
     ///
-    /// While both sides keep to the protocol no byte is written and read at once. A hostile peer can break that: the
-    /// copy then moves bytes of either value. The language calls such a race undefined; on the machine it is a plain
+    /// While both sides keep to the protocol, no byte is written and read at once. A hostile peer can break that: the
+    /// copy then moves bytes of either value. The language calls such a race undefined. On the machine it is a plain
     /// copy through addresses from which the compiler may assume nothing, because no reference to them ever exists.
     #[derive(Clone, Copy, Debug)]
     pub struct Bytes<'a> {
@@ -107,8 +107,8 @@ mod memory {
             unsafe { self.start.add(offset) }
         }
 
-        /// Somebody is about to fill `len` bytes in place, and what lies behind them next: asks for lines that are away, where
-        /// that helps.
+        /// A writer is about to fill `len` bytes in place, and next what lies behind them. This prefetches lines that
+        /// another CPU has, where that helps.
         #[inline]
         pub(crate) fn will_be_filled(&self, offset: usize, len: usize, lines: Lines) {
             if lines == Lines::Away {
@@ -119,7 +119,7 @@ mod memory {
         /// Copies `len` bytes to other banks.
         pub(crate) fn copy(&self, offset: usize, other: &Bytes<'_>, target: usize, len: usize) {
             let (from, to) = (self.at(offset, len), other.at(target, len));
-            // SAFETY: both lie in their banks. They may overlap, should the other banks be these.
+            // SAFETY: both lie in their banks. They may overlap, if the other banks are these.
             unsafe { core::ptr::copy(from.as_ptr(), to.as_ptr(), len) }
         }
     }
@@ -143,7 +143,7 @@ mod model {
 
     use super::Lines;
 
-    /// The banks of a model: every byte is watched for being written and read at once.
+    /// The banks of a model: loom checks that no byte is written and read at once.
     #[derive(Clone, Copy, Debug)]
     pub struct Bytes<'a> {
         cells: &'a [UnsafeCell<u8>],

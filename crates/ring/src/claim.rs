@@ -1,13 +1,14 @@
-//! Claims: a process works on a stretch of the ring in place, for as long as it likes, without holding a lock.
+//! The in-place lock: a process works on a stretch of the ring in place, for as long as it likes, without holding a
+//! lock. A writer reserves room and commits it; a reader peeks at bytes and consumes them. Such a stretch is a *claim*.
 //!
-//! A lock is held for the time of a copy, and whoever finds it held longer may believe that something is wrong. Somebody
-//! who fills the ring in place, or looks at what is in it, does so at the pace of a program. So it takes the lock of its
-//! side only to write down that the side is claimed, and gives it back. Others of that side who come meanwhile
-//! find the claim under the lock, and wait for its end. The other side notices nothing.
+//! A lock is held for the time of a copy, and a thread that finds it held longer may conclude that something is wrong.
+//! A process that works in place takes the time that its program takes. So it takes the lock of its side only to store
+//! that the side is claimed, and releases it. Others of that side find the claim under the lock, and wait for its end.
+//! The other side notices nothing.
 //!
 //! ```text
-//!    who claims                                      others of its side
-//!    ──────────                                      ──────────────────
+//!    the claimant                                    others of its side
+//!    ────────────                                    ──────────────────
 //!    lock; claim = me; unlock
 //!    works in place                                  lock; claim is not 0: unlock, wait
 //!    store position
@@ -15,17 +16,18 @@
 //!    others waited? wake them                        lock; claim is 0: go on from the new position
 //! ```
 //!
-//! The position is stored without the lock: while the claim stands nobody else of the side stores one. The swap is edge
-//! E11, and half of E3 as the one that gives back a lock is.
+//! The claimant stores the position without the lock: while the claim stands no other thread of the side stores one.
+//! The swap is edge E11. Like the swap that releases a lock, it is also half of E3.
 //!
-//! A thread whose own the lock is (`biased.rs`) enters it once more to end its claim, and then stores 0 plainly: a swap would
-//! wait until all that was filled has reached the other CPU. Others say that they wait only with the lock held
-//! ([`WriteSide::will_wait`]), and who gets it takes it back first. A lock becomes nobody's own while there is a claim. So an
-//! owner that still finds the lock its own knows that nobody waits.
+//! If a thread owns the lock (`biased.rs`), it enters the lock once more to end its claim, and then stores 0 plainly. A
+//! swap would wait until all that was filled has reached the other CPU. Others set the bit for "others wait" only with
+//! the lock held ([`WriteSide::will_wait`]), and a thread that takes the lock takes it back from its owner first. While
+//! there is a claim, no thread becomes the owner of the lock. So an owner that still finds the lock its own knows that
+//! no other thread waits.
 //!
-//! A claim names a process, not a thread: what was claimed may be handed from thread to thread. Nobody but its callers
-//! can tell whether that process still lives; [`WriteSide::end_claim_of_dead`] is for when it does not. It ends the claim
-//! that was looked into and no other: by then the process may have ended that one itself, and made its next.
+//! A claim names a process, not a thread, because a program may pass it from thread to thread. Only the callers can
+//! tell whether that process is still alive. [`WriteSide::end_claim_of_dead`] is for when it is not. It ends only the
+//! claim that the caller has examined: by then the process may have ended that one itself, and made the next.
 
 use core::ops::Range;
 
@@ -38,12 +40,12 @@ use crate::sync::{AtomicU32, Ordering};
 const OTHERS_WAIT: u32 = 1 << 31;
 const PROCESS: u32 = OTHERS_WAIT - 1;
 
-/// The process that such a word names, if one does.
+/// The process that such a word names, if it names one.
 pub(crate) fn claimant(word: u32) -> Option<u32> {
     Some(word & PROCESS).filter(|&process| process != 0)
 }
 
-/// Which of the claims of one side: in whose name, and its number, which is never 0.
+/// Identifies one of the claims of a side: by the process, and by a number that is never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClaimId {
     /// The process.
@@ -73,7 +75,7 @@ impl Claim {
         self.len == 0
     }
 
-    /// Whose it is, and what tells it apart from the others of its side.
+    /// The process of the claim, and its number among the claims of its side.
     #[inline]
     pub fn id(&self) -> ClaimId {
         self.id
@@ -96,13 +98,13 @@ pub struct Claims<'a> {
 }
 
 impl<'a> Ring<'a> {
-    /// Claims to free room.
+    /// The claims of writers: to free room.
     #[inline]
     pub fn claims_of_writers(&self) -> Claims<'a> {
         Claims { side: &self.header.writers.0, published: &self.header.write_pos.0 }
     }
 
-    /// Claims to waiting bytes.
+    /// The claims of readers: to waiting bytes.
     #[inline]
     pub fn claims_of_readers(&self) -> Claims<'a> {
         Claims { side: &self.header.readers.0, published: &self.header.read_pos.0 }
@@ -110,13 +112,13 @@ impl<'a> Ring<'a> {
 }
 
 impl<P: Parking> WriteSide<'_, P> {
-    /// Whether somebody fills the ring in place: then there is no room for others.
+    /// Whether a process fills the ring in place: then there is no room for others.
     #[inline]
     pub fn is_claimed(&self) -> bool {
         self.ring.claims_of_writers().is_claimed()
     }
 
-    /// Claims the first `len` bytes of `room`, or all of it, for `process`. Only if nobody has claimed it.
+    /// Claims the first `len` bytes of `room`, or all of it, for `process`. Only if there is no claim.
     #[inline]
     pub fn claim(&self, room: Room, len: usize, process: u32) -> Claim {
         let (start, first) = split(room.geometry, room.position, len.min(room.len()));
@@ -125,26 +127,27 @@ impl<P: Parking> WriteSide<'_, P> {
         self.ring.claims_of_writers().begin(room.geometry, room.position, len.min(room.len()), process)
     }
 
-    /// Says that one more waits for the end of the claim, at [`Claims::word`]. Returns what that holds while there is
-    /// something to wait for; `None` if there is nothing, or it has changed just now.
+    /// Says that one more thread waits for the end of the claim, at [`Claims::word`]. Returns the value of that word
+    /// while there is something to wait for; `None` if there is no claim, or if the word has changed just now.
     pub fn will_wait(&self) -> Option<u32> {
         self.ring.claims_of_writers().will_wait()
     }
 
-    /// Ends a claim whose process is dead or has forgotten it: nothing of it counts. False if it does not stand any more.
+    /// Ends a claim whose process is dead or has forgotten it: nothing of it is published. False if it no longer
+    /// stands.
     pub fn end_claim_of_dead(&self, id: ClaimId) -> bool {
         self.ring.claims_of_writers().take_from_dead(id)
     }
 }
 
 impl<P: Parking> ReadSide<'_, P> {
-    /// Whether somebody looks at waiting bytes in place: then they are not for others.
+    /// Whether a process peeks at waiting bytes in place: then others cannot have them.
     #[inline]
     pub fn is_claimed(&self) -> bool {
         self.ring.claims_of_readers().is_claimed()
     }
 
-    /// Claims the first `len` of the bytes that wait, or all, for `process`. Only if nobody has claimed them.
+    /// Claims the first `len` of the bytes that wait, or all, for `process`. Only if there is no claim.
     #[inline]
     pub fn claim(&self, waiting: Waiting, len: usize, process: u32) -> Claim {
         self.ring.claims_of_readers().begin(waiting.geometry, waiting.position, len.min(waiting.len()), process)
@@ -164,7 +167,7 @@ impl<P: Parking> ReadSide<'_, P> {
 impl<'a> Claims<'a> {
     #[inline]
     fn is_claimed(&self) -> bool {
-        // E11 with `end`: the position where the claim ended is seen.
+        // E11 with `end`: this thread sees the position at which the claim ended.
         self.side.claim.load(Ordering::Acquire) & PROCESS != 0
     }
 
@@ -172,20 +175,20 @@ impl<'a> Claims<'a> {
     fn begin(&self, geometry: Geometry, position: u64, len: usize, process: u32) -> Claim {
         let serial = self.side.claims.load(Ordering::Relaxed).wrapping_add(1).max(1);
         self.side.claims.store(serial, Ordering::Relaxed);
-        // E5 makes it seen. Only a hostile process can have put something else there since it was looked at.
+        // E5 makes it seen. Only a hostile process can have put something else there since it was checked.
         self.side.claim.store(process & PROCESS, Ordering::Relaxed);
         Claim { geometry, position, len, id: ClaimId { process, serial } }
     }
 
-    /// The stream goes on after the first `count` bytes of `claim`, and others may go on. Returns whether somebody waited
-    /// for that. Only by the process whose claim it is, and once.
+    /// Publishes the first `count` bytes of `claim` and ends it, so that others may go on. Returns whether others wait
+    /// for that. Only for the process whose claim it is, and once.
     #[inline]
     pub fn end<P: Parking>(&self, claim: &Claim, count: usize, cpu: u32, parking: &P) -> bool {
         match self.side.lock.enter_own(parking) {
             Some(_own) => {
                 self.publish(claim, count, cpu);
-                // Nobody has had the lock since it was claimed, so nobody waits. Whoever has it next sees all this by E5, and
-                // who sleeps, by E3, that the lock has an owner.
+                // No other thread has had the lock since the claim was made, so none waits. The next holder sees all
+                // this by E5. A waiter sees, by E3, that the lock has an owner.
                 self.side.claim.store(0, Ordering::Relaxed);
                 false
             }
@@ -206,10 +209,10 @@ impl<'a> Claims<'a> {
         }
     }
 
-    /// The claim that stands, if one does.
+    /// The claim that stands, if there is one.
     pub fn standing(&self) -> Option<ClaimId> {
-        // In this order. The number may be older than the word then, and names no claim that stands: never a younger one, of
-        // which nothing was known when the word was seen.
+        // In this order. The number may then be older than the word, and names no claim that stands. It is never newer:
+        // that would be a claim about which the caller knew nothing when it saw the word.
         let serial = self.side.claims.load(Ordering::Acquire);
         claimant(self.side.claim.load(Ordering::Relaxed)).map(|process| ClaimId { process, serial })
     }
@@ -225,7 +228,7 @@ impl<'a> Claims<'a> {
         is_noted.then_some(waited_for)
     }
 
-    /// Where those wait whom [`Claims::end`] told of.
+    /// Where those threads wait that [`Claims::end`] reports.
     pub fn word(&self) -> &'a AtomicU32 {
         &self.side.claim
     }
@@ -234,7 +237,7 @@ impl<'a> Claims<'a> {
         if self.standing() != Some(id) {
             return false;
         }
-        // It may have died between the two stores of `publish`.
+        // The dead process may have died between the two stores of `publish`.
         let position = self.published.position.load(Ordering::Relaxed);
         self.side.own_position.store(position, Ordering::Relaxed);
         // E11 with `is_claimed`.
@@ -249,15 +252,15 @@ mod tests {
     use core::ptr::NonNull;
 
     use super::*;
-    use crate::biased::tests::somebody;
+    use crate::biased::tests::thread;
     use crate::{Bytes, Header, Resize, Whose};
 
     const BANK: usize = 8192;
 
     #[test]
-    fn a_ring_stays_as_it_is_while_somebody_works_in_it() {
-        let (header, mut memory, me) = (Header::new(), std::vec![0_u8; 2 * BANK], somebody(1));
-        // SAFETY: the memory outlives the ring and is not looked at meanwhile.
+    fn ring_with_a_claim_is_neither_resized_nor_freed() {
+        let (header, mut memory, me) = (Header::new(), std::vec![0_u8; 2 * BANK], thread(1));
+        // SAFETY: the memory outlives the ring, and nothing else uses it meanwhile.
         let ring = Ring::new(&header, unsafe { Bytes::new(NonNull::from(&mut memory[..]).cast(), 2 * BANK) });
         ring.found(Whose::default(), Geometry::of(4096).unwrap());
         let (writers, readers) = (ring.lock_writers(&me).unwrap(), ring.lock_readers(&me).unwrap());
@@ -275,8 +278,8 @@ mod tests {
     }
 
     #[test]
-    fn only_the_claim_that_is_meant_is_ended_for_a_dead_one() {
-        let (header, me) = (Header::new(), somebody(1));
+    fn end_claim_of_dead_ends_no_other_claim() {
+        let (header, me) = (Header::new(), thread(1));
         // SAFETY: no bytes, and none are touched.
         let ring = Ring::new(&header, unsafe { Bytes::new(NonNull::dangling(), 2 * BANK) });
         ring.found(Whose::default(), Geometry::of(4096).unwrap());
@@ -288,7 +291,7 @@ mod tests {
         let seen = claims.standing().unwrap();
         assert_eq!(seen, first.id());
         assert!(!writers.end_claim_of_dead(ClaimId { process: 8, ..seen }) && writers.is_claimed());
-        // It was not dead: it ends that one, and makes another.
+        // The process was not dead: it ends that claim, and makes another.
         assert!(!claims.end(&first, 0, 0, &me));
         let second = claim();
         assert!(!writers.end_claim_of_dead(seen) && claims.standing() == Some(second.id()));

@@ -1,7 +1,7 @@
-//! What goes wrong: one thing, the other side of the shared memory.
+//! The one error of this crate: another process has broken the shared memory.
 
-/// The shared words say something impossible, or a lock is never given back: another process is broken or hostile. The
-/// stream cannot go on.
+/// The shared words are impossible, or a lock is never released: another process is broken or hostile. The stream
+/// cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingError;
 

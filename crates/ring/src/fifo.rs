@@ -1,16 +1,17 @@
-//! What the ring of a FIFO has beside that of other pipes. `docs/fifo.md` says why.
+//! What the ring of a FIFO has beyond that of other pipes. `docs/fifo.md` gives the reasons.
 //!
-//! The FIFO carries bytes of programs that know nothing of the ring, so it cannot be the bell: that is a pipe without a
-//! name. Bytes lie in the ring only while readers take part, who say when they last did ([`Ring::attend`]); when they
-//! stop, the bytes are given back to the kernel, from where any program can read them.
+//! The FIFO carries bytes of programs that know nothing of the ring, so it cannot hold the readiness bytes: an
+//! anonymous pipe does. Bytes lie in the ring only while readers are active. Readers publish when they last were
+//! ([`Ring::attend`]). When they stop, the ring is flushed to the kernel, from where any program can read the bytes.
 //!
-//! **Strangers' bytes** are those that others have put into the FIFO while bytes lay in the ring. They have a place in the
-//! stream: what was in the ring before them is read before them, and what is put there afterwards behind them.
+//! **Foreign bytes** are those that foreign processes have put into the FIFO while bytes lay in the ring. They have a
+//! place in the stream: readers read what was in the ring before them first, and what is put there afterwards behind
+//! them.
 //!
-//! **Giving back** takes bytes from the front of the ring to the FIFO, with both sides locked and the route at
-//! [`Route::Moving`](crate::Route): what is in the FIFO is then older than what is in the ring. Who is killed between the
-//! two steps of it leaves a word that says how far he was, and those bytes count as moved, whether they were or not: as if
-//! a reader had taken them with it. None is delivered twice.
+//! A **flush to the kernel** moves bytes from the front of the ring to the FIFO, with both sides locked and the state
+//! [`Route::Moving`](crate::Route). What is in the FIFO is then older than what is in the ring. A move has two steps. A
+//! process that is killed between them leaves a word that says how far it was. Those bytes count as moved, whether they
+//! were or not: as if a reader had been killed with them. No byte is delivered twice.
 
 use crate::error::RingError;
 use crate::geometry::Geometry;
@@ -20,7 +21,8 @@ use crate::route::Route;
 use crate::sync::Ordering;
 
 impl Ring<'_> {
-    /// As [`Ring::found`], for a FIFO whose bell is the pipe with this inode. The stream begins with the kernel.
+    /// As [`Ring::found`], for a FIFO whose readiness bytes lie in the pipe with this inode. The state is
+    /// [`Route::Shadow`] at first.
     pub fn found_for_fifo(&self, whose: Whose, initial: Geometry, bell_inode: u64) {
         // Before the magic number, E6.
         self.header.identity.0.bell_inode.store(bell_inode, Ordering::Relaxed);
@@ -28,29 +30,30 @@ impl Ring<'_> {
         self.found(whose, initial);
     }
 
-    /// The inode of the pipe that is the bell of a FIFO's ring.
+    /// The inode of the pipe with the readiness bytes of a FIFO's ring.
     pub fn bell_inode(&self) -> u64 {
         self.header.identity.0.bell_inode.load(Ordering::Relaxed)
     }
 
-    /// A reader takes part at `now`, in milliseconds of a clock that all processes share and that may wrap.
+    /// Publishes that a reader is active at `now`, in milliseconds of a clock that all processes share and that may
+    /// wrap.
     #[inline]
     pub fn attend(&self, now: u32) {
         let attended = &self.header.state.0.attended;
-        // The line is read by everybody: it is left alone while the clock stands.
+        // All participants load this line, so it is not stored to while the clock stands.
         if attended.load(Ordering::Relaxed) != now {
             attended.store(now, Ordering::Relaxed);
         }
     }
 
-    /// Whether a reader has taken part within `limit` milliseconds of `now`. Clocks of two CPUs may differ a little.
+    /// Whether a reader was active within `limit` milliseconds of `now`. Clocks of two CPUs may differ a little.
     #[inline]
     pub fn is_attended(&self, now: u32, limit: u32) -> bool {
         now.wrapping_sub(self.header.state.0.attended.load(Ordering::Relaxed)).cast_signed().unsigned_abs() <= limit
     }
 
-    /// Whether the kernel carries this FIFO's stream for good. Those who hold the lock of the writers see what was last
-    /// said.
+    /// Whether the kernel carries this FIFO's stream for good. A thread that holds the lock of the writers sees the
+    /// last word on this.
     #[inline]
     pub fn is_kept_to_kernel(&self) -> bool {
         self.header.state.0.kernel_only.load(Ordering::Relaxed) != 0
@@ -58,17 +61,18 @@ impl Ring<'_> {
 }
 
 impl<P: Parking> WriteSide<'_, P> {
-    /// From now on the kernel carries this FIFO's stream: somebody looks at it who sees the kernel's pipe alone.
+    /// From now on the kernel carries this FIFO's stream: a process looks at it that sees only the kernel's pipe.
     pub fn keep_to_kernel(&self) {
-        // E5: under the lock of the writers, who look at it under theirs.
+        // E5: stored under the lock of the writers, and loaded under it.
         self.ring.header.state.0.kernel_only.store(1, Ordering::Relaxed);
     }
 
-    /// The `count` bytes in the FIFO come before what is put into the ring from now on. Only with both sides locked, and
-    /// while the ring is not empty.
+    /// Gives the `count` bytes in the FIFO their place: before what is put into the ring from now on. Only with both
+    /// sides locked, and while the ring is not empty.
     pub fn let_strangers_in(&self, _: &ReadSide<'_, P>, count: usize) {
         let state = &self.ring.header.state.0;
-        // Where they came in first: who has put bytes into the FIFO and then into the ring has them read in that order.
+        // The first place stays: if a process puts bytes into the FIFO and then into the ring, they are read in that
+        // order.
         if state.strangers_at.load(Ordering::Relaxed) == 0 {
             let written = self.ring.header.write_pos.0.position.load(Ordering::Relaxed);
             state.strangers_at.store(written, Ordering::Relaxed);
@@ -78,22 +82,22 @@ impl<P: Parking> WriteSide<'_, P> {
 }
 
 impl<P: Parking> ReadSide<'_, P> {
-    /// What is to be read before the bytes of strangers, if there are any: how many of the bytes that are `waiting`.
+    /// How many of the `waiting` bytes come before the foreign bytes, if there are any.
     #[inline]
     pub fn before_strangers(&self, waiting: Waiting) -> Option<usize> {
         match self.header().state.0.strangers_at.load(Ordering::Relaxed) {
             0 => None,
-            // Behind us only if somebody died, or plays tricks.
+            // Behind the read position only if a process has died, or is hostile.
             at => Some(usize::try_from(at.wrapping_sub(waiting.position).cast_signed()).unwrap_or(0)),
         }
     }
 
-    /// How many bytes of strangers come next.
+    /// How many foreign bytes come next.
     pub fn strangers(&self) -> usize {
         usize::try_from(self.header().state.0.strangers.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
     }
 
-    /// So many of them were taken out of the FIFO.
+    /// A reader has taken `count` of them out of the FIFO.
     pub fn took_of_strangers(&self, count: usize) {
         let strangers = &self.header().state.0.strangers;
         match strangers.load(Ordering::Relaxed).saturating_sub(count as u64) {
@@ -102,7 +106,7 @@ impl<P: Parking> ReadSide<'_, P> {
         }
     }
 
-    /// None of their bytes is left.
+    /// No foreign bytes are left.
     pub fn no_more_strangers(&self) {
         let state = &self.header().state.0;
         state.strangers.store(0, Ordering::Relaxed);
@@ -115,13 +119,13 @@ impl<P: Parking> ReadSide<'_, P> {
         self.header().state.0.giving_back.store(end, Ordering::Relaxed);
     }
 
-    /// The first `len` bytes of `waiting` were put there, and are waiting no longer.
+    /// The first `len` bytes of `waiting` were put there, and wait no longer.
     pub fn gave_back(&self, waiting: Waiting, len: usize) {
         self.discard_first(waiting, len);
         self.header().state.0.giving_back.store(0, Ordering::Relaxed);
     }
 
-    /// Finishes what one who was killed while giving back had begun. Only with both sides locked.
+    /// Finishes the flush of a process that was killed during it. Only with both sides locked.
     ///
     /// # Errors
     /// [`RingError`]: the positions are impossible.
@@ -129,7 +133,7 @@ impl<P: Parking> ReadSide<'_, P> {
         let end = self.header().state.0.giving_back.load(Ordering::Relaxed);
         if end != 0 {
             let waiting = self.waiting(usize::MAX)?;
-            // Otherwise they were taken out, and only the word is left.
+            // Otherwise they were taken out of the ring, and only the word is left.
             let ahead = usize::try_from(end.wrapping_sub(waiting.position)).unwrap_or(usize::MAX);
             let len = if ahead <= waiting.len() { ahead } else { 0 };
             self.gave_back(waiting, len);
@@ -144,12 +148,12 @@ mod tests {
     use std::vec;
 
     use super::*;
-    use crate::biased::tests::somebody;
+    use crate::biased::tests::thread;
     use crate::{Bytes, Header};
     use core::ptr::NonNull;
 
     #[test]
-    fn who_took_part_lately_takes_part_also_when_the_clock_wraps() {
+    fn attention_is_recent_also_when_the_clock_wraps() {
         let header = Header::new();
         // SAFETY: no bytes.
         let ring = Ring::new(&header, unsafe { Bytes::new(NonNull::dangling(), 0) });
@@ -159,8 +163,8 @@ mod tests {
     }
 
     #[test]
-    fn strangers_come_in_behind_what_was_written_and_before_what_comes() {
-        let (header, steady) = (Header::new(), somebody(1));
+    fn foreign_bytes_follow_earlier_writes_and_precede_later_ones() {
+        let (header, steady) = (Header::new(), thread(1));
         let mut memory = [0_u8; 2 * 4096];
         // SAFETY: the array, which outlives the ring and is not used otherwise.
         let bytes = unsafe { Bytes::new(NonNull::from(&mut memory).cast(), memory.len()) };
@@ -178,7 +182,7 @@ mod tests {
         assert_eq!(before(), None);
         writers.let_strangers_in(&readers, 7);
         write(50);
-        // More of them keep to that place.
+        // Further ones get the same place.
         writers.let_strangers_in(&readers, 9);
         assert_eq!((before(), readers.strangers()), (Some(100), 9));
         readers.discard_first(readers.waiting(usize::MAX).unwrap(), 100);
@@ -190,8 +194,8 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_one_was_giving_back_is_not_given_twice() {
-        let (header, steady) = (Header::new(), somebody(1));
+    fn flush_of_killed_process_moves_no_byte_twice() {
+        let (header, steady) = (Header::new(), thread(1));
         let mut memory = [0_u8; 2 * 4096];
         // SAFETY: the array, which outlives the ring and is not used otherwise.
         let bytes = unsafe { Bytes::new(NonNull::from(&mut memory).cast(), memory.len()) };

@@ -1,22 +1,22 @@
-//! Where in the segment the ring lies and how large it is, in one word that is replaced in one store.
+//! The layout of the ring: where in the segment it lies and how large it is, in one word that one store replaces.
 
 /// Smallest ring: one page, as for a kernel pipe.
 pub const MIN_BYTES: usize = 1 << MIN_LOG2;
 
 #[cfg(not(loom))]
 const MIN_LOG2: u32 = 12;
-/// A model checker needs small worlds: a ring of two bytes has every state that a large one has.
+/// A model checker needs a small state space: a ring of two bytes has every state that a large one has.
 #[cfg(loom)]
 const MIN_LOG2: u32 = 1;
 
-/// A ring of a power of two bytes in one of two equal banks. To resize, the content is copied to the other bank and then
-/// the word is replaced: a process that dies on the way leaves the old ring as it was.
+/// A ring of a power of two bytes in one of two equal banks. To resize it, a process copies the content to the other
+/// bank, the back buffer, and then replaces the word. A process that dies in between leaves the old ring as it was.
 ///
 /// ```text
 /// bits   0-7    log2 of the bytes
 ///          8    the bank
 ///       9-38    the base: which byte of the stream lies at the start of the bank
-///      39-63    the epoch: how often the pages of the ring have been given back
+///      39-63    the epoch: how often the pages of the ring have been freed
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
@@ -31,14 +31,14 @@ const EPOCH_SHIFT: u32 = 39;
 const BASE: u32 = (1 << (EPOCH_SHIFT - BASE_SHIFT)) - 1;
 const EPOCH: u32 = (1 << (64 - EPOCH_SHIFT)) - 1;
 
-/// Bytes of a bank, from its start, that somebody is about to touch.
+/// Bytes of a bank, from its start, that a process is about to touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// 0 or 1.
     pub bank: usize,
     /// Bytes.
     pub len: usize,
-    /// Who has seen these pages in another epoch must not rely on it: they may have been given back since.
+    /// A process that has seen these pages in another epoch must not rely on them: they may have been freed since.
     pub epoch: u32,
 }
 
@@ -49,7 +49,7 @@ impl Geometry {
         is_possible.then(|| Geometry { bank: 0, log2: bytes.trailing_zeros(), base: 0, epoch: 0 })
     }
 
-    /// What a word of the header says, if that is a ring within banks of `bank_bytes`.
+    /// The layout in a word of the header, if that is a ring within banks of `bank_bytes`.
     #[inline]
     pub(crate) fn from_word(word: u64, bank_bytes: usize) -> Option<Geometry> {
         let low = word as u32;
@@ -84,7 +84,7 @@ impl Geometry {
     /// Where in its bank the byte at `position` of the stream lies.
     #[inline]
     pub(crate) fn offset(self, position: u64) -> usize {
-        // The mask keeps the truncation harmless, and whatever the word says inside the ring.
+        // The mask makes the truncation harmless, and keeps every position inside the ring, whatever the word says.
         (position as usize).wrapping_sub(self.base as usize) & (self.bytes() - 1)
     }
 
@@ -105,8 +105,8 @@ impl Geometry {
         Some(Geometry { bank: 1 - self.bank, epoch: self.epoch, ..Geometry::of(bytes)? })
     }
 
-    /// The same ring without its pages. The page of `position` is the first, so that the next bytes need one page and not
-    /// all those before it.
+    /// The same ring without its pages. The page of `position` becomes the first, so that the next bytes need one page,
+    /// and not all those before it.
     pub(crate) fn without_pages(self, position: u64) -> Geometry {
         let base = position as usize & (self.bytes() - 1) & !(MIN_BYTES - 1);
         Geometry { base: base as u32, epoch: self.epoch.wrapping_add(1) & EPOCH, ..self }
@@ -120,7 +120,7 @@ mod tests {
     const MIB: usize = 1 << 20;
 
     #[test]
-    fn a_word_says_what_was_put_into_it() {
+    fn layout_survives_the_way_through_a_word() {
         for bytes in [4096, MIB, 1 << 30] {
             let ring = Geometry::of(bytes).unwrap();
             let without_pages = ring.without_pages(5000).in_other_bank(bytes).unwrap();
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_without_pages_begins_at_the_page_where_the_stream_is() {
+    fn ring_without_pages_begins_at_the_page_of_the_position() {
         let ring = Geometry::of(MIB).unwrap();
         assert_eq!(ring.offset(3 * 4096 + 5), 3 * 4096 + 5);
         let moved = ring.without_pages(7 * MIB as u64 + 3 * 4096 + 5);

@@ -1,6 +1,6 @@
-//! The first page of the shared segment: every word that the processes at a pipe share. `docs/layout.md` draws it.
+//! The first page of the shared segment: every word that the participants of a pipe share. `docs/layout.md` draws it.
 //!
-//! A segment begins as zeros, and zeros are a valid state: whoever comes first need not be waited for. The layout is an
+//! A segment begins as zeros, and zeros are a valid state: a process need not wait for the first one. The layout is an
 //! ABI between different builds of millstream; [`VERSION`] changes with it.
 
 use crate::biased::BiasedLock;
@@ -18,14 +18,15 @@ pub const VERSION: u32 = 10;
 /// Bytes before the first data bank.
 pub const HEADER_BYTES: usize = 4096;
 
-/// What one processor fetches and another takes away again. 128 because the processors of x86-64 fetch lines in pairs
-/// (Intel 64 optimization manual, 3.7.3, "spatial prefetcher") and those of Apple and Fujitsu have lines of that size.
+/// A unit of transfer between the caches of two processors. It has 128 bytes: the processors of x86-64 fetch lines in
+/// pairs (Intel 64 optimization manual, 3.7.3, "spatial prefetcher"). Those of Apple and Fujitsu have lines of that
+/// size.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(crate) struct Line<T>(pub(crate) T);
 
-/// The words. All are written by other processes, which may be broken or hostile: each is loaded once, checked and then
-/// used from the copy.
+/// The words. Other processes write all of them, and may be broken or hostile. So each is loaded once, checked, and
+/// then used from the copy.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Header {
@@ -39,7 +40,7 @@ pub struct Header {
     pub(crate) offer: Line<OfferWords>,
 }
 
-/// Which pipe the segment belongs to. Written once, by the first to map it; checked by those who come from outside.
+/// Which pipe the segment belongs to. The first process to map it writes this, once; a process that attaches checks it.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Identity {
@@ -51,49 +52,49 @@ pub(crate) struct Identity {
     pub(crate) shadow_inode: AtomicU64,
     /// The PID namespace in which the numbers in locks mean something.
     pub(crate) pid_namespace: AtomicU64,
-    /// The pipe without a name that is the bell of a FIFO's ring; 0 where the shadow is the bell.
+    /// The anonymous pipe with the readiness bytes of a FIFO's ring; 0 where the backing pipe itself holds them.
     pub(crate) bell_inode: AtomicU64,
 }
 
-/// What every operation reads and hardly any writes.
+/// Words that every operation reads and hardly any writes.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct State {
-    /// Where and how large the ring is; see [`crate::geometry::Geometry`].
+    /// The layout: where and how large the ring is; see [`crate::geometry::Geometry`].
     pub(crate) geometry: AtomicU64,
-    /// Where new bytes go; see [`crate::route::Route`].
+    /// The state: where new bytes go; see [`crate::route::Route`].
     pub(crate) route: AtomicU32,
-    /// Readers that sleep or are about to, and one for everybody outside who watches for `POLLIN`.
+    /// Readers that sleep or are about to, and one for all processes outside that poll for `POLLIN`.
     pub(crate) readers_waiting: AtomicU32,
-    /// Writers that sleep or are about to, and one for everybody outside who watches for `POLLOUT`.
+    /// Writers that sleep or are about to, and one for all processes outside that poll for `POLLOUT`.
     pub(crate) writers_waiting: AtomicU32,
-    /// Which ends are watched from outside, as bits; see [`crate::bell`].
+    /// Which ends a process outside polls, as bits; see [`crate::bell`].
     pub(crate) watched: AtomicU32,
-    /// Ends closed so far: when it changes it is time to ask the kernel who is left.
+    /// Ends closed so far: when it changes, the peer asks the kernel which ends are left.
     pub(crate) closes: AtomicU32,
-    /// Ends that were made plain descriptors so far, and that came back.
+    /// Ends that were exported so far, and exported ends that came back.
     pub(crate) given: AtomicU32,
     pub(crate) returned: AtomicU32,
-    /// When a reader of a FIFO last took part; see [`crate::fifo`].
+    /// When a reader of a FIFO was last active; see [`crate::fifo`].
     pub(crate) attended: AtomicU32,
-    /// Not 0: this FIFO's stream stays with the kernel.
+    /// Not 0: the kernel carries this FIFO's stream for good.
     pub(crate) kernel_only: AtomicU32,
-    /// Up to which position bytes are being copied from the ring of a FIFO to the kernel; 0: none are.
+    /// Up to which position the ring of a FIFO is being flushed to the kernel; 0: it is not.
     pub(crate) giving_back: AtomicU64,
-    /// Where in the ring of a FIFO the bytes come in that others have put into the FIFO itself, and how many they are; 0:
-    /// nowhere.
+    /// At which position of a FIFO's ring the bytes follow that foreign processes have put into the FIFO itself, and
+    /// how many they are; 0: nowhere.
     pub(crate) strangers_at: AtomicU64,
     pub(crate) strangers: AtomicU64,
-    /// Who looks out for strangers that write into this FIFO, how many pages were taken for that, and whether writers wish that
-    /// somebody did; see [`crate::lookout`].
+    /// The write monitor of this FIFO, how many pages write monitors have taken, and whether writers want one; see
+    /// [`crate::lookout`].
     pub(crate) lookout: AtomicU64,
     pub(crate) lookout_pages: AtomicU32,
     pub(crate) lookout_wanted: AtomicU32,
-    /// Writers that sleep or are about to, but not before there is [`crate::Ring::refill`] to be woken for.
+    /// Writers that sleep or are about to, and are to be woken at [`crate::Ring::refill`] free bytes and not earlier.
     pub(crate) writers_deferring: AtomicU32,
 }
 
-/// What one side tells the other.
+/// What one side publishes to the other.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Published {
@@ -103,21 +104,21 @@ pub(crate) struct Published {
     pub(crate) cpu: AtomicU32,
 }
 
-/// What one side keeps for itself, away from the line that the other side looks at.
+/// What one side keeps for itself, away from the line that the other side loads.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Side {
     pub(crate) lock: BiasedLock,
-    /// The other side's position when it was last looked at.
+    /// The other side's position when this side last loaded it.
     pub(crate) peer_position: AtomicU64,
-    /// What this side has published, for a thread whose own the lock is: the published line is often away, at the other
-    /// side. Anybody else could find what a dead one left here, and looks at what was published.
+    /// What this side has published, for a thread that owns the lock: the other side's CPU often has the published
+    /// line. Any other thread uses the published position, because a thread may have died between storing the two.
     pub(crate) own_position: AtomicU64,
     pub(crate) own_cpu: AtomicU32,
-    /// Who works in place, and how many have so far; see [`crate::claim`].
+    /// The process that works in place, and how many claims there were so far; see [`crate::claim`].
     pub(crate) claim: AtomicU32,
     pub(crate) claims: AtomicU32,
-    /// Where the other side ran then, as it says in [`Published::cpu`].
+    /// On which CPU the other side ran then, as in [`Published::cpu`].
     pub(crate) peer_cpu: AtomicU32,
 }
 
@@ -129,8 +130,8 @@ impl Side {
         published: &'a Published,
         parking: &'a P,
     ) -> Result<Guard<'a, P>, RingError> {
-        // Who died in `publish` left the one position and not the other, and nobody need have published since. Not while
-        // somebody who works in place may publish at this moment, without the lock.
+        // A thread that died in `publish` left the two positions different, and since then none need have published.
+        // Not while a process works in place: it may publish at this moment, without the lock.
         let catch_up = || {
             // E11 with `Claims::end`.
             let is_quiet = self.claim.load(Ordering::Acquire) == 0;
@@ -142,17 +143,18 @@ impl Side {
         self.lock.acquire(parking, catch_up)
     }
 
-    /// Where this side is.
+    /// The position of this side.
     #[inline]
     pub(crate) fn position(&self, published: &Published, is_own: bool) -> u64 {
         if is_own { self.own_position.load(Ordering::Relaxed) } else { published.position.load(Ordering::Relaxed) }
     }
 
-    /// The caller found too little by its own position, and will wait. A waiter uses the published one: where a hostile
-    /// peer has made the two differ, the waiter finds what the caller does not, and neither ever sleeps.
+    /// The caller found too little by its own position, and will wait. A waiter uses the published one. If a hostile
+    /// peer has made the two differ, the waiter finds bytes or room that the caller does not find, and neither ever
+    /// sleeps.
     ///
     /// # Errors
-    /// [`RingError`]: they differ although no claim stands, whose process alone publishes without the lock.
+    /// [`RingError`]: they differ although there is no claim, whose process alone publishes without the lock.
     pub(crate) fn check_own_position(&self, published: &Published, is_own: bool) -> Result<(), RingError> {
         // E11 with `Claims::end`: without a claim both positions are in place. In this order.
         let is_quiet = is_own && self.claim.load(Ordering::Acquire) == 0;
@@ -160,20 +162,20 @@ impl Side {
         if is_quiet && differs() { Err(RingError) } else { Ok(()) }
     }
 
-    /// Where the other side is.
+    /// The position of the other side.
     #[inline]
     pub(crate) fn look_at(&self, other: &Published) -> u64 {
         // E1 with `WriteSide::publish`, E2 with `ReadSide::consume`.
         let position = other.position.load(Ordering::Acquire);
         self.peer_position.store(position, Ordering::Relaxed);
-        // Of no meaning for what a model shows, and many more orders to try.
+        // A model shows nothing about it, and would have many more orders to try.
         if !cfg!(loom) {
             self.peer_cpu.store(other.cpu.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         position
     }
 
-    /// Where the other side has left the lines of the ring, for who runs on `cpu`.
+    /// Which CPU has the cache lines of the ring, for a thread that runs on `cpu`: the other side used them last.
     #[inline]
     pub(crate) fn lines(&self, cpu: u32) -> Lines {
         let is_near = cfg!(loom) || self.peer_cpu.load(Ordering::Relaxed) == cpu.wrapping_add(1);
@@ -186,7 +188,7 @@ impl Side {
         self.lines(self.own_cpu.load(Ordering::Relaxed).wrapping_sub(1))
     }
 
-    /// Makes known where this side is now.
+    /// Publishes the position of this side.
     #[inline]
     pub(crate) fn publish(&self, published: &Published, position: u64) {
         // E1 with `ReadSide::waiting`, E2 with `WriteSide::room`.
@@ -194,19 +196,19 @@ impl Side {
         self.own_position.store(position, Ordering::Relaxed);
     }
 
-    /// Makes known where the thread runs, if it has moved.
+    /// Publishes on which CPU the thread runs, if it has moved.
     #[inline]
     pub(crate) fn note_cpu(&self, published: &Published, cpu: u32) {
         let cpu = cpu.wrapping_add(1);
         if self.own_cpu.load(Ordering::Relaxed) != cpu {
-            // In this order: who dies between the two leaves it to be done again.
+            // In this order: if the thread dies between the two, the next one stores both again.
             published.cpu.store(cpu, Ordering::Relaxed);
             self.own_cpu.store(cpu, Ordering::Relaxed);
         }
     }
 }
 
-/// See [`crate::offer`]. All but `word` are written before an offer is opened and hold until it is settled.
+/// See [`crate::offer`]. A writer stores all but `word` before it opens an offer. They hold until the offer is settled.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct OfferWords {
@@ -216,7 +218,7 @@ pub(crate) struct OfferWords {
     pub(crate) start: AtomicU64,
     pub(crate) process: AtomicU32,
     pub(crate) len: AtomicU32,
-    /// Not 0: the kernel does not let somebody read the memory of somebody else here, and nothing is offered any more.
+    /// Not 0: the kernel did not let a reader read the memory of a writer, and no more offers are made.
     pub(crate) refused: AtomicU32,
 }
 
@@ -240,46 +242,47 @@ impl OfferWords {
 #[derive(Debug)]
 pub(crate) struct BellWords {
     pub(crate) lock: Lock,
-    /// Meaningless bytes that lie in the shadow.
+    /// Readiness bytes that lie in the backing pipe.
     pub(crate) bytes: AtomicU32,
-    /// For those who look at the pipe from outside; nobody decides anything by them.
+    /// For processes that observe the pipe; no decision depends on them.
     pub(crate) tally: Tally,
-    /// When the bell was last rung.
+    /// The time of the last wake-up.
     pub(crate) rung_at: AtomicU64,
-    /// The reader that sleeps in the shadow itself; see [`crate::sleeper`].
+    /// The reader that sleeps in the backing pipe itself; see [`crate::sleeper`].
     pub(crate) sleeper: AtomicU32,
-    /// Bytes that writers have put into the shadow of a quiet pipe, and that its readers are known to have taken; wrapping.
+    /// Bytes that writers have put into the backing pipe in idle mode, and how many of them readers are known to have
+    /// taken; wrapping.
     pub(crate) quiet_put: AtomicU32,
     pub(crate) quiet_taken: AtomicU32,
 }
 
-/// How often something happened that takes a system call anyway; wrapping.
+/// Counters of events that take a system call anyway; wrapping.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Tally {
-    /// Readers and writers that lay down to sleep.
+    /// How often a reader, and a writer, began to sleep.
     pub(crate) reader_sleeps: AtomicU32,
     pub(crate) writer_sleeps: AtomicU32,
-    /// Times that the bell was rung for bytes, and for room.
+    /// Wake-ups for bytes, and for room.
     pub(crate) reader_wakes: AtomicU32,
     pub(crate) writer_wakes: AtomicU32,
 }
 
-/// Counts one more. Not in models: a word that nobody decides by would only multiply the orders to be tried.
+/// Counts one more. Not in models: no decision depends on the word, and it would multiply the orders to try.
 pub(crate) fn count_one(word: &AtomicU32) {
     if cfg!(not(loom)) {
         word.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// As [`count_one`], for less: beside somebody who counts at the same moment it may be lost.
+/// As [`count_one`], but cheaper: if another thread counts at the same moment, one of the two may be lost.
 pub(crate) fn count_one_roughly(word: &AtomicU32) {
     if cfg!(not(loom)) {
         add(word, 1);
     }
 }
 
-/// Wrapping, by who is alone in changing the word, or may lose a change of somebody else.
+/// Adds, wrapping. For a thread that alone changes the word, or that may lose a change of another.
 pub(crate) fn add(word: &AtomicU32, more: u32) {
     word.store(word.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
 }
@@ -401,14 +404,14 @@ impl Default for Header {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::biased::tests::somebody;
+    use crate::biased::tests::thread;
 
     #[test]
-    fn what_one_who_died_while_publishing_left_is_not_believed() {
-        let (header, steady) = (Header::new(), somebody(1));
+    fn position_of_thread_dead_while_publishing_is_not_believed() {
+        let (header, steady) = (Header::new(), thread(1));
         let (side, published) = (&header.writers.0, &header.write_pos.0);
         side.publish(published, 10);
-        // Dead between the two stores of `publish`; then somebody who finds no room again and again.
+        // Dead between the two stores of `publish`; then a writer that finds no room again and again.
         published.position.store(20, Ordering::Relaxed);
         let own = loop {
             let guard = side.lock(published, &steady).unwrap();

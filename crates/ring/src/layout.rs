@@ -1,4 +1,4 @@
-//! Every shared word of the header by name, for tests and tools that aim at single words.
+//! Every shared word of the header by name, for tests and tools that need single words.
 //!
 //! A field without an entry does not compile: each list destructures its whole struct.
 
@@ -10,9 +10,9 @@ use crate::header::{BellWords, Header, Identity, OfferWords, Published, Side, St
 /// One shared word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word {
-    /// The cache line that it lies in, by the name of its field.
+    /// The cache line in which it lies, by the name of its field.
     pub line: &'static str,
-    /// Its own field.
+    /// The name of its own field.
     pub name: &'static str,
     /// From the beginning of the segment.
     pub offset: usize,

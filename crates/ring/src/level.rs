@@ -1,6 +1,6 @@
-//! What `poll(2)` has to know of a ring.
+//! What `poll(2)` says of a ring.
 
-/// How full the ring is, as `poll(2)` would put it.
+/// How full the ring is, in the terms of `poll(2)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// Nothing to read.

@@ -1,4 +1,4 @@
-//! A byte ring in memory that processes share: positions, locks and the bell, without a system call.
+//! A byte ring in memory that processes share: positions, locks and wake-ups, without a system call.
 //!
 //! ```
 //! # use millstream_ring::{Bytes, Geometry, Header, Parked, Parking, Ring, Whose};
@@ -31,21 +31,24 @@
 //! # Ok::<(), millstream_ring::RingError>(())
 //! ```
 //!
-//! Users of pipes want `millstream-pipe`, which gives the ring its memory, its sleep and the semantics of `pipe(2)`.
-//! Here is what several processes do to shared words, and nothing else: no allocation, no system call, no policy.
+//! Users of pipes want `millstream-pipe`, which gives the ring its memory, its way to sleep and the semantics of
+//! `pipe(2)`. This crate holds what several processes do to shared words, and nothing else: no allocation, no system
+//! call, no policy.
 //!
-//! In reading order: `header` lists the words; [`Ring`] moves bytes; `lock` keeps those of one side apart
-//! and survives their death, `biased` makes that cheap for one who is alone; `claim` lets one work
-//! in place without a lock; [`Bell`] wakes the other side; [`Route`] sends bytes through the kernel instead; [`Offer`]
-//! leaves them in their writer's memory; [`Broadcast`] is another ring, which several readers see whole; [`Look`] is for who only looks; `sync` is where atomics come from.
+//! In reading order: `header` lists the words. [`Ring`] moves bytes. `lock` excludes threads of one side from each
+//! other and survives their death; `biased` makes that cheap for a side with one user. `claim` lets a process work in
+//! place without a lock. [`Bell`] wakes the other side. [`Route`] is the state of a pipe: the ring or the kernel
+//! carries the bytes. [`Offer`] leaves bytes in the memory of their writer, for single-copy transfer. [`Broadcast`] is
+//! another ring, of which each of several readers gets every byte. [`Look`] is for processes that only observe. `sync`
+//! is where atomics come from.
 //!
 //! # Edges
-//! Each synchronisation has a name, which stands in the code at both of its ends. `docs/ordering.md` tells the story.
+//! Each synchronisation has a name, which stands in the code at both of its ends. `docs/ordering.md` explains them.
 //!
 //! ```text
 //! E1  WriteSide::publish    store write position, Release  <->  ReadSide::waiting   load, Acquire  bytes are in place
 //! E2  ReadSide::consume     store read position, Release   <->  WriteSide::room     load, Acquire  place may be reused
-//! E3  store position; SeqCst fence; load count of sleepers <->  store count; SeqCst fence; load position
+//! E3  store position; SeqCst fence; load count of waiters  <->  store count; SeqCst fence; load position
 //!                                                                                           no wake-up is lost
 //! E4  announce lock word; take it (program order)          <->  the kernel, at death        no lock is held by the dead
 //! E5  Guard::drop           swap 0, Release                <->  Lock::acquire  CAS, Acquire what the owner wrote
@@ -57,7 +60,7 @@
 //! E10 Ring::take            count in the word, Release     <->  Ring::withdraw, Ring::standing  Acquire
 //!                                                                                           the copy is complete
 //! E11 Claims::end           swap 0, Release                <->  is_claimed      load, Acquire where the claim ended
-//! E13 withdraw_lookout      store lookout; then the kernel  <->  lookout             load lookout, words, lookout
+//! E13 withdraw_lookout      store the word; then the kernel <->  `Ring::lookout`  load the word, the flags, the word again
 //! E14 store position; SeqCst fence; load the waiter's word <->  store the word; SeqCst fence; load position
 //!                                                                                           broadcast: no wake-up is lost
 //! E15 BroadcastWriter::reserve  store, Release fence        <->  BroadcastReader::is_intact  Acquire fence, load

@@ -1,9 +1,9 @@
 //! A lock in shared memory that is free again when its owner dies.
 //!
-//! The word is what the kernel knows as a robust futex (`set_robust_list(2)`): the number of the owning thread, a bit
-//! for "others wait", and a bit that the kernel sets in place of the number when the owner has died. Nothing needs to
-//! be repaired then: positions are stored last, in one store, so what the dead owner was doing has happened or has not.
-//! The one exception, what the bell counts, asks [`Guard::owner_died`].
+//! The word is a robust futex to the kernel (`set_robust_list(2)`). It holds the number of the owning thread and a bit
+//! for "others wait". When the owner has died, the kernel sets another bit in place of the number. Nothing needs to be
+//! repaired then: a side stores its position last, in one store, so what the dead owner was doing has happened or has
+//! not. The one exception is the count of readiness bytes, for which [`Guard::owner_died`] exists.
 
 use crate::error::RingError;
 use crate::sync::{AtomicU32, Ordering, light_fence, spin_loop};
@@ -20,13 +20,13 @@ const SPINS: u32 = 0;
 
 /// What a lock needs from the system that it lives in.
 pub trait Parking {
-    /// What announcing returns and retracting takes back.
+    /// What `announce` returns and `restore` takes back.
     type Announced: Copy;
 
     /// The number of the calling thread: not 0, below 2^30.
     fn owner(&self) -> u32;
 
-    /// Tells the kernel which word the thread may hold, should it die. Returns what was announced before.
+    /// Tells the kernel which word the thread may hold if it dies. Returns what was announced before.
     fn announce(&self, word: &AtomicU32) -> Self::Announced;
 
     /// Announces what was announced before `word`, if that is what is announced now.
@@ -35,21 +35,20 @@ pub trait Parking {
     /// Sleeps while `word` holds `expected`; may return at any time.
     fn park(&self, word: &AtomicU32, expected: u32, owner: u32) -> Parked;
 
-    /// Wakes one that is parked at `word`.
+    /// Wakes one thread that is parked at `word`.
     fn unpark_one(&self, word: &AtomicU32);
 
-    /// Whether the calling thread is among those whom [`fence_everywhere`](Self::fence_everywhere) reaches, whoever calls
-    /// it.
+    /// Whether [`fence_everywhere`](Self::fence_everywhere) reaches the calling thread, whichever thread calls it.
     fn can_be_fenced(&self) -> bool;
 
-    /// Called before each use of a lock that is nobody's own, while that is not held: the time to do what takes long, if
-    /// [`wants_for_itself`](Self::wants_for_itself) found that something is missing.
+    /// Called before each use of a lock that no thread owns, while this thread does not hold it. Here is time for slow
+    /// work, if [`wants_for_itself`](Self::wants_for_itself) found that something is missing.
     fn prepare_to_own(&self);
 
-    /// Whether a lock that the calling thread uses alone should become its own. If so, it can be fenced.
+    /// Whether a lock that the calling thread uses alone should become its own. If so, the thread can be fenced.
     fn wants_for_itself(&self) -> bool;
 
-    /// Returns when every thread that can be fenced has passed a full fence during the call, and has passed one itself.
+    /// Returns when this thread, and every thread that can be fenced, has passed a full fence during the call.
     fn fence_everywhere(&self);
 }
 
@@ -60,15 +59,15 @@ pub enum Parked {
     LookAgain,
     /// The owner is dead and the kernel did not know that it held the lock.
     OwnerIsGone,
-    /// Nothing good will come of waiting.
+    /// Waiting any longer will not help.
     GiveUp,
 }
 
-fn is_nobodys(word: u32) -> bool {
+fn is_free_or_of_dead(word: u32) -> bool {
     word & OWNER == 0 || word & OWNER_DIED != 0
 }
 
-/// The word. Zero is free.
+/// The word of the lock. Zero: the lock is free.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct Lock(AtomicU32);
@@ -78,16 +77,17 @@ impl Lock {
         Lock(AtomicU32::new(0))
     }
 
-    /// Waits for the lock, which only those of the same side hold, and never while they sleep.
+    /// Waits for the lock. Only threads of the same side hold it, and never while they sleep.
     ///
     /// # Errors
     /// [`RingError`] when `parking` gives up.
     #[inline]
     pub(crate) fn acquire<'a, P: Parking>(&'a self, parking: &'a P) -> Result<Guard<'a, P>, RingError> {
-        // E4: announced before the word is ours, so that there is no instant at which a death would go unnoticed.
+        // E4: announced before this thread takes the word, so that there is no instant at which the kernel would miss a
+        // death.
         let before = parking.announce(&self.0);
         let me = parking.owner();
-        // E5 with `Guard::drop`: what the last owner wrote under the lock is seen.
+        // E5 with `Guard::drop`: this thread sees what the last owner wrote under the lock.
         let owner_died = match self.0.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => false,
             Err(_) => self.acquire_contended(parking, me).inspect_err(|_| parking.restore(&self.0, before))?,
@@ -98,10 +98,10 @@ impl Lock {
     /// The lock, if it is free or its owner has died; never waits.
     pub(crate) fn try_acquire<'a, P: Parking>(&'a self, parking: &'a P) -> Option<Guard<'a, P>> {
         let word = self.0.load(Ordering::Relaxed);
-        if !is_nobodys(word) {
+        if !is_free_or_of_dead(word) {
             return None;
         }
-        // E4 and E5 as in `acquire`. Whoever waits is woken when it is given back.
+        // E4 and E5 as in `acquire`. The bit stays set, so releasing the lock wakes a waiter.
         let before = parking.announce(&self.0);
         let wanted = parking.owner() | word & OTHERS_WAIT;
         match self.0.compare_exchange(word, wanted, Ordering::Acquire, Ordering::Relaxed) {
@@ -113,10 +113,11 @@ impl Lock {
         }
     }
 
-    /// Takes a word that `owner` reserves for this thread, without a locked instruction; `None` if it no longer does.
+    /// Takes a word that `owner` reserves for this thread, without a locked instruction; `None` if `owner` no longer
+    /// does.
     ///
     /// # Errors
-    /// [`RingError`] if this very thread holds it: a signal handler interrupted it.
+    /// [`RingError`] if this very thread holds it: a signal handler has interrupted it.
     #[inline]
     pub(crate) fn enter<'a, P: Parking>(
         &'a self,
@@ -127,7 +128,7 @@ impl Lock {
         match self.0.load(Ordering::Relaxed) {
             0 => {}
             word if word & OWNER == me && word & OWNER_DIED == 0 => return Err(RingError),
-            // Somebody of the same number died here, or plays tricks.
+            // A thread with the same number died here, or a hostile process wrote the word.
             _ => return Ok(None),
         }
         let before = parking.announce(&self.0);
@@ -135,34 +136,36 @@ impl Lock {
         // E8 with `BiasedLock::take_back`.
         light_fence();
         let guard = Guard { lock: self, reserved: Some(owner), parking, before, owner_died: false };
-        // Dropping the guard wakes who has seen this thread inside.
+        // Dropping the guard wakes a thread that has seen this one inside.
         Ok((owner.load(Ordering::Relaxed) == me).then_some(guard))
     }
 
-    /// The guard again that was taken apart.
+    /// Puts a guard together again that was taken apart.
     #[inline]
     pub(crate) fn guard_of<'a, P: Parking>(&'a self, parking: &'a P, (before, owner_died): Parts<P>) -> Guard<'a, P> {
         Guard { lock: self, reserved: None, parking, before, owner_died }
     }
 
-    /// Whether who entered the lock has left it, or is dead.
+    /// Whether the thread that entered the lock has left it, or is dead.
     pub(crate) fn is_left(&self) -> bool {
         // E5 with `Guard::drop`.
-        is_nobodys(self.0.load(Ordering::Acquire))
+        is_free_or_of_dead(self.0.load(Ordering::Acquire))
     }
 
-    /// Waits until who entered the lock has left it, or is dead. The word is only looked at: it is one thread's own, which
-    /// stores to it plainly. So nobody is woken if that thread dies inside, and looks again after a moment instead.
+    /// Waits until the thread that entered the lock has left it, or is dead. This only loads the word: it is one
+    /// thread's own, which stores to it plainly. So nothing wakes the waiter if that thread dies inside, and the waiter
+    /// checks again after a moment instead.
     ///
     /// # Errors
     /// [`RingError`] when `parking` gives up, or the word names this very thread.
     pub(crate) fn wait_until_left<P: Parking>(&self, parking: &P) -> Result<(), RingError> {
         let me = parking.owner();
         loop {
-            // Loaded once: nobody wakes who sleeps at a free lock, and it has no owner who could be dead.
+            // Loaded once: nothing wakes a thread that sleeps at a free lock, and a free lock has no owner that could
+            // be dead.
             let word = self.0.load(Ordering::Relaxed);
-            if is_nobodys(word) {
-                // Who left has woken one, and others may wait.
+            if is_free_or_of_dead(word) {
+                // The thread that left has woken one waiter, and others may wait.
                 parking.unpark_one(&self.0);
                 return Ok(());
             }
@@ -172,7 +175,7 @@ impl Lock {
             }
             match parking.park(&self.0, word, word & OWNER) {
                 Parked::LookAgain => {}
-                // The kernel did not know: what it would have done, to the one who is dead.
+                // The kernel did not know: this does what it would have done for the dead owner.
                 Parked::OwnerIsGone => {
                     let _ = self.0.compare_exchange(word, OWNER_DIED, Ordering::Relaxed, Ordering::Relaxed);
                 }
@@ -200,14 +203,14 @@ impl Lock {
             let word = self.0.load(Ordering::Relaxed);
             let owner = word & OWNER;
             if owner == 0 || word & OWNER_DIED != 0 {
-                // Others may wait that are known to nobody but the word which is replaced here.
+                // Others may wait, and only the word that this replaces says so.
                 if self.0.compare_exchange(word, me | OTHERS_WAIT, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                     return Ok(word & OWNER_DIED != 0);
                 }
                 continue;
             }
             if owner == me {
-                // A signal handler interrupted this very thread while it held the lock: waiting would be for ever.
+                // A signal handler interrupted this very thread while it held the lock, and would wait for ever.
                 return Err(RingError);
             }
             let waited_for = word | OTHERS_WAIT;
@@ -237,14 +240,15 @@ impl Lock {
 /// The lock, held.
 pub struct Guard<'a, P: Parking> {
     lock: &'a Lock,
-    /// For a lock that was entered: the word that says whose it is.
+    /// For a lock that was entered: the word that names its owner.
     reserved: Option<&'a AtomicU32>,
     parking: &'a P,
     before: P::Announced,
     owner_died: bool,
 }
 
-/// What a [`Guard`] of a lock that was not entered holds beside the lock: as good as held until it is one again.
+/// What a [`Guard`] of a lock that was not entered holds beside the lock. Until the parts are a guard again, the lock
+/// stays held.
 pub(crate) type Parts<P> = (<P as Parking>::Announced, bool);
 
 impl<P: Parking> Guard<'_, P> {
@@ -254,7 +258,7 @@ impl<P: Parking> Guard<'_, P> {
         parts
     }
 
-    /// Whether the lock is the thread's own: then nobody else has held it since this thread last did.
+    /// Whether the lock is the thread's own: then no other thread has held it since this thread last did.
     #[inline]
     pub(crate) fn is_own(&self) -> bool {
         self.reserved.is_some()
@@ -265,7 +269,7 @@ impl<P: Parking> Guard<'_, P> {
         self.parking.owner()
     }
 
-    /// Whether the one before died holding the lock.
+    /// Whether the previous owner died holding the lock.
     pub(crate) fn owner_died(&self) -> bool {
         self.owner_died
     }
@@ -275,8 +279,8 @@ impl<P: Parking> Drop for Guard<'_, P> {
     #[inline]
     fn drop(&mut self) {
         let others_wait = match self.reserved {
-            // E5 with `acquire`. A swap, because another may be setting the bit at this moment; also half of E3, see
-            // `fence_after_unlock`.
+            // E5 with `acquire`. A swap, because another thread may set the bit at this moment. It is also half of E3,
+            // see `fence_after_unlock`.
             None => self.lock.0.swap(0, Ordering::Release) & OTHERS_WAIT != 0,
             Some(owner) => {
                 // E5 with `wait_until_left`.
@@ -289,7 +293,7 @@ impl<P: Parking> Drop for Guard<'_, P> {
         if others_wait {
             self.parking.unpark_one(&self.lock.0);
         }
-        // Only now: if this thread dies between the swap and the wake, the kernel wakes in its place.
+        // Only now: if this thread dies between the swap and the wake-up, the kernel wakes in its place.
         self.parking.restore(&self.lock.0, self.before);
     }
 }

@@ -1,8 +1,8 @@
-//! What the first page of a segment says to somebody who takes no part: read from a copy, so nothing is mapped, written
-//! or waited for.
+//! What the first page of a segment says to a process that only observes. It reads a copy, so it maps and writes
+//! nothing, and waits for nothing.
 //!
-//! A copy is made while others write: each word of it is right, two of them need not be of the same instant. That is why
-//! positions are compared over two copies ([`Look::waiting_since`]).
+//! Participants write while the copy is made. Each word of it is right, but two words need not be of the same instant.
+//! So positions are compared over two copies ([`Look::waiting_since`]).
 
 use core::mem::offset_of;
 
@@ -16,18 +16,18 @@ use crate::ring::{Foreign, Whose};
 use crate::route::Route;
 use crate::sleeper::is_asleep;
 
-/// A copy of the words that say how a pipe is doing.
+/// The words that say how a pipe is doing, from such a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
     /// Which pipe it is.
     pub whose: Whose,
-    /// The pipe that is the bell, if it is the ring of a FIFO; otherwise 0.
+    /// The pipe with the readiness bytes, if this is the ring of a FIFO; otherwise 0.
     pub bell_inode: u64,
     /// The largest ring that fits.
     pub bank_bytes: usize,
     /// Bytes that the ring holds when full.
     pub capacity: usize,
-    /// Where new bytes go.
+    /// The state of the pipe: where new bytes go.
     pub route: Route,
     /// Bytes put into the ring since the beginning.
     pub written: u64,
@@ -35,32 +35,32 @@ pub struct Look {
     pub read: u64,
     /// Readers that sleep, or are about to.
     pub readers_asleep: u32,
-    /// Writers that do.
+    /// Writers that sleep, or are about to.
     pub writers_asleep: u32,
-    /// Whether somebody polls the read end.
+    /// Whether a process outside polls the read end.
     pub is_read_end_watched: bool,
-    /// Whether somebody polls the write end.
+    /// Whether a process outside polls the write end.
     pub is_write_end_watched: bool,
-    /// Bytes that a writer offers out of its own memory and that nobody has taken yet; 0 if none does.
+    /// Bytes that a writer offers out of its own memory and that no reader has taken yet; 0 if there is no offer.
     pub offered: u32,
-    /// The process that fills the ring in place, if one does. Not asked whether it lives.
+    /// The process that fills the ring in place, if there is one. It may be dead.
     pub filled_by: Option<u32>,
-    /// The process that looks at waiting bytes in place.
+    /// The process that peeks at waiting bytes in place. It may be dead.
     pub looked_at_by: Option<u32>,
-    /// What was counted.
+    /// The counters.
     pub tallies: Tallies,
 }
 
-/// How often something happened since the pipe was made; wraps after 2^32.
+/// Counters of events since the pipe was made; they wrap after 2^32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tallies {
-    /// Readers lay down to sleep.
+    /// Readers began to sleep.
     pub reader_sleeps: u32,
-    /// Writers lay down to sleep.
+    /// Writers began to sleep.
     pub writer_sleeps: u32,
-    /// Readers, or who polls for them, were told of bytes.
+    /// Wake-ups for bytes, of readers and of processes that poll.
     pub reader_wakes: u32,
-    /// Writers, or who polls for them, were told of room.
+    /// Wake-ups for room, of writers and of processes that poll.
     pub writer_wakes: u32,
 }
 
@@ -68,7 +68,7 @@ impl Look {
     /// Reads a copy of the first page of a segment whose banks have `bank_bytes` each.
     ///
     /// # Errors
-    /// What differs from a segment of this layout. The pipe that it belongs to is not compared with any.
+    /// What differs from a segment of this layout. This does not check which pipe the segment belongs to.
     pub fn of(page: &[u8; HEADER_BYTES], bank_bytes: usize) -> Result<Look, Foreign> {
         let identity = offset_of!(Header, identity);
         if word64(page, identity + offset_of!(Identity, magic)) != MAGIC {
@@ -110,14 +110,14 @@ impl Look {
             offered: offered(word64(page, offer + offset_of!(OfferWords, word)), offered_bytes),
             filled_by: claimant(word32(page, offset_of!(Header, writers) + offset_of!(Side, claim))),
             looked_at_by: claimant(word32(page, offset_of!(Header, readers) + offset_of!(Side, claim))),
-            tallies: tallies(page),
+            tallies: counters(page),
         })
     }
 
-    /// Bytes in the ring, from this look and an `earlier` one, and whether that many waited at one instant; without it
-    /// the number is off by no more than what was read between the two. `None`: no ring has such positions.
+    /// Bytes in the ring, from this copy and an `earlier` one, and whether that many waited at one instant. If not, the
+    /// number is off by no more than what readers took between the two copies. `None`: no ring has such positions.
     pub fn waiting_since(&self, earlier: &Look) -> Option<(usize, bool)> {
-        // `earlier` was complete before this one began, so these bytes had been read when those had been written.
+        // `earlier` was complete before this copy began. So these bytes had been read when those had been written.
         let waiting = self.written.checked_sub(earlier.read)?;
         let read_meanwhile = self.read.checked_sub(earlier.read)?;
         let most = (self.bank_bytes as u64).checked_add(read_meanwhile)?;
@@ -129,7 +129,7 @@ impl Look {
     }
 }
 
-fn tallies(page: &[u8; HEADER_BYTES]) -> Tallies {
+fn counters(page: &[u8; HEADER_BYTES]) -> Tallies {
     let tally = offset_of!(Header, bell) + offset_of!(BellWords, tally);
     Tallies {
         reader_sleeps: word32(page, tally + offset_of!(Tally, reader_sleeps)),
@@ -159,7 +159,7 @@ mod tests {
     #[allow(unsafe_code)]
     fn copy(header: &Header) -> [u8; HEADER_BYTES] {
         let mut page = [0; HEADER_BYTES];
-        // SAFETY: a header is that long, and nobody writes to it now.
+        // SAFETY: a header is that long, and no thread writes to it now.
         let bytes = unsafe { core::slice::from_raw_parts((&raw const *header).cast::<u8>(), size_of::<Header>()) };
         page[..bytes.len()].copy_from_slice(bytes);
         page
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_header_says_is_what_is_seen() {
+    fn look_says_what_the_header_says() {
         let header = founded();
         header.write_pos.0.position.store(1000, Relaxed);
         header.read_pos.0.position.store(300, Relaxed);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_segment_of_this_layout_is_refused() {
+    fn segment_of_other_layout_is_refused() {
         let header = founded();
         assert_eq!(Look::of(&[0; HEADER_BYTES], BANK), Err(Foreign::Magic));
         assert_eq!(Look::of(&copy(&header), BANK / 2), Err(Foreign::Size));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_that_no_ring_has_are_told_from_a_busy_one() {
+    fn impossible_positions_are_told_from_those_of_a_busy_ring() {
         let look = Look::of(&copy(&founded()), BANK).unwrap();
         let at = |written, read| Look { written, read, ..look };
         assert_eq!(at(5000, 4000).waiting_since(&at(4500, 4000)), Some((1000, true)));

@@ -1,27 +1,30 @@
-//! Who looks out for strangers that write into a FIFO, so that writers need not ask the kernel before each write.
+//! The write monitor (`Lookout`): a reader has the kernel flag writes of foreign processes into a FIFO, so that writers
+//! need not ask the kernel before each write.
 //!
-//! A reader of ours has the kernel change a word when somebody writes into the FIFO, before that write returns, and says here where
-//! the word is and what it is while nobody has. That is in a page that it takes for itself, behind the notes of where writes end
-//! ([`crate::whole`]), and that nobody takes again: the kernel may write there for a while after its owner is gone.
+//! The reader has the kernel change a word before such a write returns. Here it publishes where the word is, and its
+//! value while no foreign process has written. The word lies in a page that this reader takes for itself, behind the
+//! record boundaries ([`crate::whole`]). The page is never taken again: the kernel may write there for a while after
+//! its owner is gone.
 
 use crate::ring::Ring;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Pages that are taken at most: of readers that look out, as long as the ring lives.
+/// Pages that write monitors take at most, as long as the ring lives.
 const PAGES_MAX: u32 = 16;
 
 const PAGE_BYTES: usize = 4096;
 
-/// Where it is said whether a stranger has written.
+/// Where it is published whether a foreign process has written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lookout {
-    /// Which page.
+    /// The number of the page.
     pub page: u8,
-    /// Where in it flags lie that are 0 as long as nobody has written: below 4096.
+    /// Where in it the flags lie that are 0 as long as no foreign process has written: below 4096.
     pub flags: u16,
     /// Where in it a count lies: below 4096.
     pub count_at: u16,
-    /// What that is as long as the owner of the page looks out. Another each time that it begins again.
+    /// The value of that count as long as the owner of the page monitors writes. Another value each time that it begins
+    /// again.
     pub count: u32,
 }
 
@@ -39,34 +42,37 @@ impl Lookout {
 }
 
 impl Ring<'_> {
-    /// Who looks out, as far as was said.
+    /// The write monitor, if one is published.
     #[inline]
     pub fn lookout(&self) -> Option<Lookout> {
-        // E13 with `post_lookout`; and with `withdraw_lookout` where it is asked again after its words were looked at.
-        Lookout::of(self.lookout_word().load(Ordering::Acquire))
+        // E13 with `post_lookout`. Also with `withdraw_lookout`, where a writer calls this again after it has loaded
+        // the monitor's words.
+        Lookout::of(self.monitor_word().load(Ordering::Acquire))
     }
 
-    /// Says that `next` looks out in place of `before`. Returns false, and changes nothing, if another was faster.
+    /// Publishes `next` as the write monitor in place of `before`. Returns false, and changes nothing, if another was
+    /// published first.
     pub fn post_lookout(&self, before: Option<Lookout>, next: Lookout) -> bool {
-        // E13: who sees it sees its words as they were when nobody had written yet.
+        // E13: a writer that sees it sees its words as they were before any foreign write.
         let before = before.map_or(0, Lookout::word);
-        self.lookout_word().compare_exchange(before, next.word(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        self.monitor_word().compare_exchange(before, next.word(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Says that `lookout` looks out no longer. Returns false if it was another that did.
+    /// Withdraws the write monitor `lookout`. Returns false if the published one is another.
     pub fn withdraw_lookout(&self, lookout: Lookout) -> bool {
-        // E13: sequentially consistent, for what its owner does next to the words must not be seen before this.
-        self.lookout_word().compare_exchange(lookout.word(), 0, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+        // E13: sequentially consistent, because no writer may see what the owner does next to the words before it sees
+        // this.
+        self.monitor_word().compare_exchange(lookout.word(), 0, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
-    /// Takes a page for looking out, all zeros; `None` if there is none left.
+    /// Takes a page for a write monitor, all zeros; `None` if none is left.
     pub fn take_lookout_page(&self) -> Option<u8> {
         let page = self.header.state.0.lookout_pages.fetch_add(1, Ordering::Relaxed);
         let page = u8::try_from(page).ok().filter(|&page| u32::from(page) < PAGES_MAX)?;
         self.lookout_page(page).map(|_| page)
     }
 
-    /// Where a page for looking out lies, from the start of the segment; `None`: nowhere.
+    /// Where such a page lies, from the start of the segment; `None` if it does not fit into the bank.
     #[inline]
     pub fn lookout_page(&self, page: u8) -> Option<usize> {
         let notes = self.geometry().ok()?.extent_beside(0);
@@ -75,18 +81,18 @@ impl Ring<'_> {
         (at + PAGE_BYTES <= self.bank_bytes()).then(|| self.bank_offset(notes.bank) + at)
     }
 
-    /// Says that writers wish for somebody who looks out.
+    /// Says that writers want a write monitor.
     pub fn want_lookout(&self) {
         self.header.state.0.lookout_wanted.store(1, Ordering::Relaxed);
     }
 
-    /// Whether they do.
+    /// Whether writers want one.
     #[inline]
     pub fn is_lookout_wanted(&self) -> bool {
         self.header.state.0.lookout_wanted.load(Ordering::Relaxed) != 0
     }
 
-    fn lookout_word(&self) -> &AtomicU64 {
+    fn monitor_word(&self) -> &AtomicU64 {
         &self.header.state.0.lookout
     }
 }
@@ -99,7 +105,7 @@ mod tests {
     use core::ptr::NonNull;
 
     #[test]
-    fn a_word_says_what_was_put_into_it() {
+    fn monitor_survives_the_way_through_a_word() {
         for (page, flags, count_at, count) in [(0, 0, 0, 0), (15, 4092, 36, u32::MAX), (7, 12, 4092, 1)] {
             let lookout = Lookout { page, flags, count_at, count };
             assert_eq!(Lookout::of(lookout.word()), Some(lookout));
@@ -125,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn one_looks_out_at_a_time() {
+    fn post_fails_while_another_monitor_is_published() {
         let header = Header::new();
         // SAFETY: no bytes.
         let ring = Ring::new(&header, unsafe { Bytes::new(NonNull::dangling(), 0) });

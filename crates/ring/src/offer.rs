@@ -1,8 +1,9 @@
-//! An offer: bytes that stay in the memory of the writer who blocks over them, until a reader has copied them out.
+//! Single-copy transfer: bytes stay in the memory of a writer that blocks, until a reader has copied them out. An
+//! *offer* is a range of such bytes.
 //!
-//! The stream is what lies in the ring, and behind it at most one offer. A writer that finds the ring full says where its
-//! bytes are ([`Terms`]) and waits; a reader that finds the ring empty copies from there, outside of every lock, and
-//! then commits with one exchange of one word. Positions are not touched.
+//! The stream is what lies in the ring, and behind it at most one offer. A writer that finds the ring full says where
+//! its bytes are ([`Terms`]) and waits. A reader that finds the ring empty copies from there, without any lock, and
+//! then commits with one exchange of one word. Positions do not change.
 //!
 //! ```text
 //! word      sequence 32 | open 1 | returned 1 | taken 30
@@ -11,17 +12,18 @@
 //!                      ┌─────┐
 //! settled ──open──▶ open ─────┴─ take the last ──▶ settled (all was taken)
 //!    ▲               │ │
-//!    │               │ └── return ──▶ returned ─┐   who was not allowed to read it, or changes the pipe
+//!    │               │ └── return ──▶ returned ─┐   a reader that may not read it, or a process that changes the pipe
 //!    └── withdraw ───┴────────────── withdraw ──┘   the writer: a signal, no reader left; or its process is dead
 //! ```
 //!
-//! Every change is an exchange of this word for another, made of what was seen: a reader whose exchange fails throws away what it has copied,
-//! and a writer that has withdrawn knows exactly how much was taken. There is no state "is being taken": a reader that
-//! is stopped or killed in the middle of its copy keeps nobody waiting and takes nothing along. The sequence makes an
-//! old copy of the word useless. An offer that was returned stays until its writer has seen how much was taken, or is dead.
+//! Every change replaces this word by an exchange that fails if the word has changed. A reader whose exchange fails
+//! discards what it has copied, and a writer that has withdrawn knows exactly how much was taken. There is no state "is
+//! being taken". A reader that is stopped or killed during its copy blocks no other process and takes nothing with it.
+//! The sequence makes an old copy of the word useless. A returned offer stays until its writer has seen how much was
+//! taken, or is dead.
 //!
-//! While an offer is open there is no room in the ring for anybody ([`WriteSide::room`](crate::WriteSide::room)), so what
-//! comes later stays behind it.
+//! While an offer is open, no writer has room in the ring ([`WriteSide::room`](crate::WriteSide::room)), so what comes
+//! later stays behind the offer.
 
 use crate::error::RingError;
 use crate::header::OfferWords;
@@ -36,26 +38,26 @@ const TAKEN: u64 = RETURNED - 1;
 /// Most bytes of one offer. While it is open other writers wait, so a longer write is offered in parts.
 pub const LARGEST_OFFER: usize = 4 << 20;
 
-/// An exchange fails when a reader has just taken something, for which it first had to copy it. That it fails so often
-/// shows that somebody plays tricks.
+/// An exchange fails when a reader has just taken something, which it first had to copy. If it fails so often, a
+/// hostile process changes the word.
 const ATTEMPTS: u32 = 1000;
 
-/// Where the bytes of an offer are. A reader believes none of it before the voucher has confirmed it.
+/// Where the bytes of an offer are. A reader believes none of it before the transfer descriptor has confirmed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// In whose memory.
+    /// The process whose memory it is.
     pub process: u32,
     /// When that process was started, so that its number cannot mean another.
     pub start: u64,
-    /// Where it says in memory of its own what it offers.
+    /// The address of the transfer descriptor in that process, which says what it offers.
     pub voucher: u64,
-    /// Of the first byte.
+    /// The address of the first byte.
     pub address: u64,
-    /// How many: 1 to [`LARGEST_OFFER`].
+    /// Bytes: 1 to [`LARGEST_OFFER`].
     pub len: u32,
 }
 
-/// An offer as it stood when it was looked at.
+/// An offer as a load of its word found it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
     word: u64,
@@ -84,12 +86,12 @@ impl Offer {
     }
 }
 
-/// How an offer stands, for who made it.
+/// The state of an offer, for the writer that made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// So many bytes are taken, and more can be.
+    /// So many bytes are taken, and a reader can take more.
     Open(usize),
-    /// It was taken as a whole, or returned.
+    /// Readers have taken all of it, or it was returned.
     Over,
 }
 
@@ -101,14 +103,14 @@ fn taken(word: u64) -> usize {
     (word & TAKEN) as usize
 }
 
-/// What is left of an offer of `len` bytes whose word this is, for who looks from outside: 0 if it is not open, or says what
-/// cannot be.
+/// What is left of an offer of `len` bytes with this word, for a process that only observes. It is 0 if the offer is
+/// not open, or if the numbers are impossible.
 #[cfg(not(loom))]
 pub(crate) fn offered(word: u64, len: u32) -> u32 {
     if word & OPEN == 0 || len as usize > LARGEST_OFFER { 0 } else { len.saturating_sub(taken(word) as u32) }
 }
 
-/// The same offer, of which nothing more can be taken.
+/// The word of the same offer when nothing more of it can be taken.
 fn settled(word: u64) -> u64 {
     word & !(OPEN | RETURNED)
 }
@@ -127,7 +129,7 @@ impl<'a> Ring<'a> {
     /// The offer that is open or has been returned, if any.
     ///
     /// # Errors
-    /// [`RingError`]: nothing is left of it, or more is offered than anybody may.
+    /// [`RingError`]: nothing is left of it, or it is larger than an offer may be.
     pub fn offer(&self) -> Result<Option<Offer>, RingError> {
         let words = self.offer_words();
         // E9 with `WriteSide::offer`: the terms, and what was written to the ring before, are in place.
@@ -144,7 +146,7 @@ impl<'a> Ring<'a> {
         };
         let is_possible = (taken(word) + 1..=LARGEST_OFFER).contains(&(terms.len as usize));
         // The terms may be those of the next offer already: then this one is over, and not broken. With the fence in
-        // `WriteSide::offer`: who has seen one of those sees that.
+        // `WriteSide::offer`: a reader that has seen one of those terms sees here that the word has changed.
         fence(Ordering::Acquire);
         if !is_possible && words.word.load(Ordering::Relaxed) != word {
             return Ok(None);
@@ -152,18 +154,19 @@ impl<'a> Ring<'a> {
         if is_possible { Ok(Some(Offer { word, terms })) } else { Err(RingError) }
     }
 
-    /// The open offer, if the stream goes on with it: nothing lies in the ring.
+    /// The open offer, if it is the next part of the stream: nothing lies in the ring.
     ///
     /// # Errors
     /// [`RingError`].
     pub fn next_offer(&self) -> Result<Option<Offer>, RingError> {
         let offer = self.offer()?.filter(|offer| offer.word & OPEN != 0);
-        // In this order: what was written before the offer was opened is seen. Later nothing is, while it is open.
+        // In this order: this process sees what was written before the offer was opened. While it is open, nothing is
+        // written.
         Ok(if offer.is_some() && self.readable()? == 0 { offer } else { None })
     }
 
-    /// After `count` bytes, at least one, have been copied from the offer, as it was seen: they belong to the caller if
-    /// this returns true. Otherwise they do not, and the offer is to be looked at again.
+    /// Commits `count` bytes, at least one, that the caller has copied from the offer as it was seen. If this returns
+    /// true they belong to the caller. Otherwise they do not, and the caller must load the offer again.
     pub fn take(&self, offer: &Offer, count: usize) -> bool {
         let done = offer.taken() + count;
         if count == 0 || count > offer.rest() || offer.word & OPEN == 0 {
@@ -175,27 +178,27 @@ impl<'a> Ring<'a> {
         self.exchange(offer.word, word)
     }
 
-    /// Gives the offer back: its writer goes on through the ring. False if it has changed since it was looked at.
+    /// Returns the offer: its writer goes on through the ring. False if the offer has changed since it was loaded.
     pub fn return_offer(&self, offer: &Offer) -> bool {
         offer.word & OPEN != 0 && self.exchange(offer.word, (offer.word & !OPEN) | RETURNED)
     }
 
-    /// Drops an offer whose process is dead. False if it has changed since it was looked at.
+    /// Drops an offer whose process is dead. False if the offer has changed since it was loaded.
     pub fn drop_offer(&self, offer: &Offer) -> bool {
         self.exchange(offer.word, settled(offer.word))
     }
 
-    /// Nothing is offered here any more.
+    /// From now on no writer makes an offer at this pipe.
     pub fn refuse_offers(&self) {
         self.offer_words().refused.store(1, Ordering::Relaxed);
     }
 
-    /// Whether somebody could not read what was offered.
+    /// Whether a reader was not allowed to read what was offered.
     pub fn offers_are_refused(&self) -> bool {
         self.offer_words().refused.load(Ordering::Relaxed) != 0
     }
 
-    /// How the caller's own offer stands.
+    /// The state of the caller's own offer.
     #[inline]
     pub fn standing(&self, own: u32) -> Standing {
         // E10 with `Ring::take`.
@@ -203,16 +206,17 @@ impl<'a> Ring<'a> {
         if serial(word) == own && word & OPEN != 0 { Standing::Open(taken(word)) } else { Standing::Over }
     }
 
-    /// Ends the caller's own offer of `len` bytes. Returns how many of them were taken; the memory is the caller's again.
+    /// Ends the caller's own offer of `len` bytes. Returns how many of them were taken; the memory is the caller's
+    /// again.
     ///
     /// # Errors
-    /// [`RingError`]: more than there were, or the word never stands still.
+    /// [`RingError`]: more were taken than there were, or the word keeps changing.
     pub fn withdraw(&self, own: u32, len: usize) -> Result<usize, RingError> {
         for _ in 0..ATTEMPTS {
             // E10 with `Ring::take`.
             let word = self.offer_words().word.load(Ordering::Acquire);
             if serial(word) != own {
-                // Nobody but its writer settles an offer before the last byte is taken.
+                // Only its writer settles an offer before the last byte is taken.
                 return Ok(len);
             }
             if word & (OPEN | RETURNED) == 0 || self.exchange(word, settled(word)) {
@@ -222,7 +226,7 @@ impl<'a> Ring<'a> {
         Err(RingError)
     }
 
-    /// Release: what was done before is seen by who sees the new word. Acquire: see E10.
+    /// Release: a process that sees the new word sees what was done before. Acquire: see E10.
     fn exchange(&self, from: u64, to: u64) -> bool {
         self.offer_words().word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
@@ -236,14 +240,14 @@ impl<P: Parking> WriteSide<'_, P> {
         is_free.then(|| serial(word).wrapping_add(1))
     }
 
-    /// Opens an offer of this number. False if it could not be.
+    /// Opens an offer with this number. False if it could not be opened.
     pub fn offer(&self, number: u32, terms: Terms) -> bool {
         let (ring, words) = (self.ring(), self.ring().offer_words());
         let word = words.word.load(Ordering::Relaxed);
         if serial(word).wrapping_add(1) != number || word & (OPEN | RETURNED) != 0 {
             return false;
         }
-        // With the one in `Ring::offer`.
+        // With the fence in `Ring::offer`.
         fence(Ordering::Release);
         words.process.store(terms.process, Ordering::Relaxed);
         words.start.store(terms.start, Ordering::Relaxed);
@@ -254,7 +258,8 @@ impl<P: Parking> WriteSide<'_, P> {
         ring.exchange(word, u64::from(number) << 32 | OPEN)
     }
 
-    /// Gives back whatever is offered, and with the lock held nothing new is. Returns whether something was.
+    /// Returns an open offer. While the caller holds the lock, no writer opens a new one. Returns whether an offer was
+    /// open.
     ///
     /// # Errors
     /// [`RingError`].

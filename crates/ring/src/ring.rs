@@ -9,49 +9,50 @@ use crate::lock::{Guard, Parking};
 use crate::route::{QUIET, Route};
 use crate::sync::{Ordering, fence_after_unlock};
 
-/// Largest write that no other is mixed with, and the room that a writer must find to be called ready (`pipe(7)`).
+/// Largest write that is not mixed with others, and the room that a writer must find to be called ready (`pipe(7)`).
 #[cfg(not(loom))]
 pub const PIPE_BUF: usize = 4096;
 /// In a model the smallest ring holds two bytes, so that "room for some" and "room for this" differ.
 #[cfg(loom)]
 pub const PIPE_BUF: usize = 2;
 
-/// A long copy is made known to the other side in pieces of this size, so that it can begin on the first while the
+/// A long copy is published to the other side in pieces of this size, so that it can begin on the first while the
 /// second is being copied. Half of a 64 KiB first-level cache.
 const PIECE: usize = 32 << 10;
 
-/// A writer that defers is woken when this part of the ring is free: eight pages of 512 KiB, a wake-up for which is less than a
-/// hundredth of what a reader does that computes for as long as one takes with each of them. In a model all of the two bytes.
+/// The low-water mark: a deferring writer is woken when this part of the ring is free. That is eight pages of 512 KiB.
+/// One wake-up for so many takes less than a hundredth of the time of a reader that computes 38 us on each page
+/// (docs/pipe.md). In a model it is all of the two bytes.
 const REFILLS: usize = if cfg!(loom) { 1 } else { 16 };
 
-/// A segment, seen by one process.
+/// A segment, as one process has mapped it.
 #[derive(Clone, Copy, Debug)]
 pub struct Ring<'a> {
     pub(crate) header: &'a Header,
     pub(crate) bytes: Bytes<'a>,
 }
 
-/// A segment that cannot be used from outside: what differs.
+/// Why a process cannot use a segment: what differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Foreign {
-    /// Not a segment of millstream at all.
+    /// It is not a segment of millstream.
     Magic,
-    /// Of a version with another layout.
+    /// Its version has another layout.
     Version(u32),
-    /// Of another size than it says.
+    /// Its size is not what it says.
     Size,
     /// It belongs to another pipe, or to processes of another PID namespace.
     Pipe,
 }
 
-/// Whom a segment belongs to.
+/// Which pipe a segment belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Whose {
-    /// Device of the shadow.
+    /// Device of the backing pipe.
     pub device: u64,
-    /// Inode of the shadow.
+    /// Inode of the backing pipe.
     pub inode: u64,
-    /// In which the numbers of threads mean something.
+    /// The PID namespace in which the numbers of threads mean something.
     pub pid_namespace: u64,
 }
 
@@ -61,8 +62,8 @@ impl<'a> Ring<'a> {
         Ring { header, bytes }
     }
 
-    /// Says which pipe the segment belongs to and how large its ring is at first. The first process of a pipe does it;
-    /// done again it changes nothing.
+    /// Stores which pipe the segment belongs to and how large its ring is at first. The first process of a pipe calls
+    /// this; a second call changes nothing.
     pub fn found(&self, whose: Whose, initial: Geometry) {
         let identity = &self.header.identity.0;
         identity.shadow_device.store(whose.device, Ordering::Relaxed);
@@ -72,11 +73,11 @@ impl<'a> Ring<'a> {
         identity.version.store(VERSION, Ordering::Relaxed);
         let geometry = &self.header.state.0.geometry;
         let _ = geometry.compare_exchange(0, initial.word(), Ordering::Relaxed, Ordering::Relaxed);
-        // E6 with `check`: who sees the magic number sees the rest.
+        // E6 with `check`: a process that sees the magic number sees the rest.
         identity.magic.store(MAGIC, Ordering::Release);
     }
 
-    /// Whether the segment is one of ours, of this layout, and belongs where it should.
+    /// Whether the segment is one of ours, has this layout, and belongs to this pipe.
     ///
     /// # Errors
     /// What differs.
@@ -104,7 +105,7 @@ impl<'a> Ring<'a> {
     /// Takes the lock of the writing side.
     ///
     /// # Errors
-    /// [`RingError`]: the lock cannot be had.
+    /// [`RingError`]: the lock cannot be taken.
     #[inline]
     pub fn lock_writers<P: Parking>(&'a self, parking: &'a P) -> Result<WriteSide<'a, P>, RingError> {
         Ok(WriteSide { ring: self, guard: self.header.writers.0.lock(&self.header.write_pos.0, parking)? })
@@ -113,25 +114,25 @@ impl<'a> Ring<'a> {
     /// Takes the lock of the reading side.
     ///
     /// # Errors
-    /// [`RingError`]: the lock cannot be had.
+    /// [`RingError`]: the lock cannot be taken.
     #[inline]
     pub fn lock_readers<P: Parking>(&'a self, parking: &'a P) -> Result<ReadSide<'a, P>, RingError> {
         Ok(ReadSide { ring: self, guard: self.header.readers.0.lock(&self.header.read_pos.0, parking)? })
     }
 
-    /// Takes the lock of the reading side if nobody uses it at this moment. Never waits.
+    /// Takes the lock of the reading side if no thread uses it at this moment. Never waits.
     pub fn try_lock_readers<P: Parking>(&'a self, parking: &'a P) -> Option<ReadSide<'a, P>> {
         Some(ReadSide { ring: self, guard: self.header.readers.0.lock.try_acquire(parking)? })
     }
 
-    /// Both sides, if nobody uses either at this moment. Never waits.
+    /// Takes the locks of both sides, if no thread uses either at this moment. Never waits.
     pub fn try_lock_both<P: Parking>(&'a self, parking: &'a P) -> Option<(WriteSide<'a, P>, ReadSide<'a, P>)> {
         let writers = WriteSide { ring: self, guard: self.header.writers.0.lock.try_acquire(parking)? };
         Some((writers, self.try_lock_readers(parking)?))
     }
 
-    /// Whether a reader that wants so many bytes has to look at the writers' position, which takes its line away from them. Roughly:
-    /// only for what saves time.
+    /// Whether a reader that wants so many bytes has to load the writers' position, which takes its cache line away
+    /// from them. A rough answer, only to save time.
     #[inline]
     pub fn reader_has_to_look(&self, wanted: usize) -> bool {
         let seen = self.header.readers.0.peer_position.load(Ordering::Relaxed);
@@ -147,7 +148,7 @@ impl<'a> Ring<'a> {
     pub fn readable(&self) -> Result<usize, RingError> {
         let read_pos = &self.header.read_pos.0.position;
         let mut read = read_pos.load(Ordering::Acquire);
-        // More often than not the first attempt succeeds; that it fails so often shows that somebody plays tricks.
+        // The first attempt mostly succeeds. If it fails so often, a hostile process changes the position.
         for _ in 0..1000 {
             let written = self.header.write_pos.0.position.load(Ordering::Acquire);
             let still = read_pos.load(Ordering::Acquire);
@@ -168,12 +169,12 @@ impl<'a> Ring<'a> {
         Ok(self.geometry()?.bytes())
     }
 
-    /// How full the ring is, as `poll(2)` would put it.
+    /// How full the ring is, in the terms of `poll(2)`.
     ///
     /// # Errors
     /// [`RingError`]: the positions are impossible.
     pub fn level(&self) -> Result<Level, RingError> {
-        // What is offered can be read, and nobody can write.
+        // Readers can read what is offered, and no writer can write.
         if self.is_offered() {
             return Ok(Level::Full);
         }
@@ -186,10 +187,10 @@ impl<'a> Ring<'a> {
         })
     }
 
-    /// Where new bytes go.
+    /// The state of the pipe: where new bytes go.
     #[inline]
     pub fn route(&self) -> Route {
-        // E7 with `Ring::set_route`: who sees the new route sees the ring as it was left.
+        // E7 with `Ring::set_route`: a process that sees the new state sees the ring as it was left.
         Route::from_word(self.header.state.0.route.load(Ordering::Acquire))
     }
 
@@ -199,28 +200,29 @@ impl<'a> Ring<'a> {
         self.header.state.0.closes.load(Ordering::Relaxed)
     }
 
-    /// Says that an end was closed.
+    /// Counts an end that was closed.
     pub fn note_close(&self) {
         self.header.state.0.closes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Says that an end is about to be made a plain descriptor.
+    /// Counts an end that is about to be exported.
     pub fn note_given(&self) {
         self.header.state.0.given.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Says that a plain descriptor was attached and closed.
+    /// Counts an exported end that was attached again and closed.
     pub fn note_returned(&self) {
         self.header.state.0.returned.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether as many ends have come back as were made plain descriptors.
+    /// Whether as many ends have come back as were exported.
     pub fn all_have_returned(&self) -> bool {
         let state = &self.header.state.0;
         state.given.load(Ordering::Relaxed) == state.returned.load(Ordering::Relaxed)
     }
 
-    /// Whether the stream goes through the shadow for no other reason than that a reader sleeps there, or slept.
+    /// Whether the pipe is in idle mode: the stream goes through the backing pipe only because a reader sleeps there,
+    /// or slept.
     #[inline]
     pub fn is_quiet(&self) -> bool {
         self.header.state.0.route.load(Ordering::Relaxed) == QUIET
@@ -275,10 +277,10 @@ impl<'a> Ring<'a> {
     }
 }
 
-/// A position in a ring of this geometry.
+/// A position in a ring of this layout.
 pub(crate) type Place = (Geometry, u64);
 
-/// What moves bytes without this process's own memory; see `splice.rs`.
+/// Moves between the ring and another ring or the kernel; see `splice.rs`.
 impl<'a> Ring<'a> {
     #[cfg(not(loom))]
     pub(crate) fn stretches(&self, (geometry, position): Place, len: usize) -> [crate::bytes::Stretch; 2] {
@@ -287,8 +289,8 @@ impl<'a> Ring<'a> {
         [(self.bytes.at(bank + start, first), first), (self.bytes.at(bank, len - first), len - first)]
     }
 
-    /// Copies what lies in one piece in both rings, `done` bytes after the two places and no further than `len`; returns
-    /// how much that was.
+    /// Copies what lies in one piece in both rings, `done` bytes after the two places and no further than `len`.
+    /// Returns how much that was.
     pub(crate) fn copy_stretch(&self, from: Place, other: &Ring<'_>, to: Place, done: usize, len: usize) -> usize {
         let (source, until_end) = split(from.0, from.1.wrapping_add(done as u64), len - done);
         let (target, len) = split(to.0, to.1.wrapping_add(done as u64), until_end);
@@ -305,7 +307,7 @@ pub(crate) fn split(geometry: Geometry, position: u64, len: usize) -> (usize, us
     (start, len.min(geometry.bytes() - start))
 }
 
-/// What moving `len` bytes from `position` on can touch.
+/// The pages that moving `len` bytes from `position` on can touch.
 #[inline]
 fn touched(geometry: Geometry, position: u64, len: usize) -> Extent {
     let (start, first) = split(geometry, position, len);
@@ -315,8 +317,9 @@ fn touched(geometry: Geometry, position: u64, len: usize) -> Extent {
 /// The writing side, locked.
 #[derive(Debug)]
 pub struct WriteSide<'a, P: Parking> {
-    /// Not a copy: who has just put one together on its stack would read two words of it at once here, which the processor does not find
-    /// in its store buffer, and then waits until all that was stored before is in the cache: the last transfer.
+    /// By reference: copying the struct causes a store-forwarding stall. If the caller has just built it on its stack,
+    /// the copy loads two of its words at once. The processor does not find such a pair in its store buffer, and waits
+    /// until all earlier stores are in the cache: those of the last transfer.
     pub(crate) ring: &'a Ring<'a>,
     guard: Guard<'a, P>,
 }
@@ -345,7 +348,7 @@ impl Room {
         (self.geometry, self.position)
     }
 
-    /// What a write of `len` bytes can touch.
+    /// The pages that a write of `len` bytes can touch.
     #[inline]
     pub fn touches(&self, len: usize) -> Extent {
         touched(self.geometry, self.position, len)
@@ -357,7 +360,8 @@ impl<'a, P: Parking> WriteSide<'a, P> {
         *self.ring
     }
 
-    /// The room for `wanted` bytes: at least that much if there is, otherwise what there is; none behind an offer.
+    /// The room for `wanted` bytes: at least that much if there is, otherwise all there is. Behind an offer there is
+    /// none.
     ///
     /// # Errors
     /// [`RingError`]: the positions are impossible.
@@ -376,9 +380,9 @@ impl<'a, P: Parking> WriteSide<'a, P> {
         }
         match free_after(seen.load(Ordering::Relaxed)) {
             Some(free) if free >= wanted => Ok(Room { geometry, position, free }),
-            // Not enough when last looked at, or looked at before the ring was resized.
+            // Too little when the side last loaded the position, or it did so before the ring was resized.
             _ => {
-                // E2 with `ReadSide::consume`: these bytes have been copied out and may be overwritten.
+                // E2 with `ReadSide::consume`: a reader has copied these bytes out, and this side may overwrite them.
                 let read = side.look_at(&self.ring.header.read_pos.0);
                 let free = free_after(read).ok_or(RingError)?;
                 side.check_own_position(&self.ring.header.write_pos.0, self.guard.is_own())?;
@@ -414,7 +418,7 @@ impl<'a, P: Parking> WriteSide<'a, P> {
         self.note_cpu(cpu);
     }
 
-    /// Makes known where the thread runs: for who goes on without having written anything to the ring.
+    /// Publishes on which CPU the thread runs: for a writer that goes on without having written anything to the ring.
     pub fn note_cpu(&self, cpu: u32) {
         self.ring.header.writers.0.note_cpu(&self.ring.header.write_pos.0, cpu);
     }
@@ -427,12 +431,12 @@ impl<'a, P: Parking> WriteSide<'a, P> {
 
     #[inline]
     fn publish(&self, position: u64) {
-        // E1 with `ReadSide::waiting`: the bytes are in place. Release and not more: what has to be ordered after it is
-        // ordered by the fence of E3.
+        // E1 with `ReadSide::waiting`: the bytes are in place. Release is enough: the fence of E3 orders what has to
+        // come after it.
         self.ring.header.writers.0.publish(&self.ring.header.write_pos.0, position);
     }
 
-    /// Changes the route. Only with both sides locked, and away from the ring only by [`Bell::silence`](crate::Bell).
+    /// Changes the state. Only with both sides locked, and away from the ring only by [`Bell::silence`](crate::Bell).
     pub fn set_route(&self, _: &ReadSide<'_, P>, route: Route) {
         self.ring.set_route(route);
     }
@@ -465,16 +469,16 @@ impl<'a, P: Parking> WriteSide<'a, P> {
             self.ring.put((to, position), &piece[..len], Lines::Near);
             done += len;
         }
-        // E5: seen by the next holder of either lock, which the caller holds.
+        // E5: the next holder of either lock sees it. The caller holds both.
         self.ring.header.state.0.geometry.store(to.word(), Ordering::Relaxed);
         Ok(())
     }
 }
 
 impl<P: Parking> WriteSide<'_, P> {
-    /// Says that the pages of an empty ring are gone, so that everybody who used them has them made again first. The
-    /// caller takes them away afterwards: who dies in between has done no harm. Only with both sides locked. Returns
-    /// false, and changes nothing, if bytes wait or somebody works in place.
+    /// Says that the pages of an empty ring are gone, so that every process has them made again before it touches them.
+    /// The caller frees them afterwards; if it dies in between, no harm is done. Only with both sides locked. Returns
+    /// false, and changes nothing, if bytes wait or a process works in place.
     ///
     /// # Errors
     /// [`RingError`].
@@ -484,7 +488,7 @@ impl<P: Parking> WriteSide<'_, P> {
             return Ok(false);
         }
         let word = geometry.without_pages(waiting.position).word();
-        // E5: seen by the next holder of either lock, which the caller holds.
+        // E5: the next holder of either lock sees it. The caller holds both.
         self.ring.header.state.0.geometry.store(word, Ordering::Relaxed);
         Ok(true)
     }
@@ -493,7 +497,7 @@ impl<P: Parking> WriteSide<'_, P> {
 /// Why a ring keeps its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resize {
-    /// More bytes wait than it would hold, or somebody works in place.
+    /// More bytes wait than it would hold, or a process works in place.
     Busy,
     /// Larger than its banks, or not a power of two.
     TooLarge,
@@ -546,7 +550,7 @@ impl Waiting {
         Waiting { len: self.len.min(len), ..self }
     }
 
-    /// What a read of `len` bytes can touch.
+    /// The pages that a read of `len` bytes can touch.
     #[inline]
     pub fn touches(&self, len: usize) -> Extent {
         touched(self.geometry, self.position, len)
@@ -554,7 +558,7 @@ impl Waiting {
 }
 
 impl<P: Parking> ReadSide<'_, P> {
-    /// What waits: at least `wanted` bytes if that many do, otherwise all.
+    /// The waiting bytes: at least `wanted` if that many wait, otherwise all.
     ///
     /// # Errors
     /// [`RingError`]: the positions are impossible.
@@ -597,7 +601,7 @@ impl<P: Parking> ReadSide<'_, P> {
         done
     }
 
-    /// Copies waiting bytes from `skipped` on to `target` and leaves them waiting. Returns how many.
+    /// Copies waiting bytes from `skipped` on to `target`, and does not consume them. Returns how many.
     pub fn peek(&self, waiting: Waiting, skipped: usize, target: &mut [u8]) -> usize {
         let len = target.len().min(waiting.len.saturating_sub(skipped));
         let place = (waiting.geometry, waiting.position.wrapping_add(skipped as u64));
@@ -605,7 +609,7 @@ impl<P: Parking> ReadSide<'_, P> {
         len
     }
 
-    /// Makes known where the thread runs: for who goes on without having read anything from the ring.
+    /// Publishes on which CPU the thread runs: for a reader that goes on without having read anything from the ring.
     pub fn note_cpu(&self, cpu: u32) {
         self.ring.header.readers.0.note_cpu(&self.ring.header.read_pos.0, cpu);
     }
@@ -642,23 +646,24 @@ impl<P: Parking> ReadSide<'_, P> {
 }
 
 impl Ring<'_> {
-    /// After publishing and giving the lock back: whether a reader sleeps, or may be about to, or is watched for.
+    /// After publishing and releasing the lock: whether a reader sleeps, or may be about to, or a process polls the
+    /// read end.
     #[inline]
     pub fn readers_wait(&self) -> bool {
-        // E3 with `Bell::reader_will_sleep`: position stored, fence, count loaded here; count stored, fence, position
-        // loaded there. One of the two sees the other. Release and acquire cannot give this.
+        // E3 with `Bell::reader_will_sleep`. Here: position stored, fence, count loaded. There: count stored, fence,
+        // position loaded. At least one of the two sees the other. Release and Acquire cannot give this.
         fence_after_unlock();
         self.header.state.0.readers_waiting.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether a reader waits, as far as can be said without ordering anything: for what only saves time.
+    /// Whether a reader waits. A rough answer that orders nothing, only to save time.
     #[inline]
     pub fn readers_wait_roughly(&self) -> bool {
         self.header.state.0.readers_waiting.load(Ordering::Relaxed) != 0
     }
 
-    /// After consuming and giving the lock back: whether a writer sleeps, or may be about to, or is watched for, and wants to be
-    /// woken now.
+    /// After consuming and releasing the lock: whether a writer is to be woken now. One that sleeps, or may be about
+    /// to, or a process that polls the write end; a deferring writer only at its low-water mark.
     #[inline]
     pub fn writers_wait(&self) -> bool {
         // E3 with `Bell::writer_will_sleep` and `Bell::writer_will_defer`.
@@ -668,12 +673,12 @@ impl Ring<'_> {
             || (state.writers_deferring.load(Ordering::Relaxed) != 0 && self.has_refill())
     }
 
-    /// Free bytes for which a writer that defers is woken.
+    /// The low-water mark: free bytes at which a deferring writer is woken.
     pub fn refill(&self) -> usize {
         self.capacity().unwrap_or(0) / REFILLS
     }
 
-    /// Whether there is that much. Also if the ring is broken: who looks closer finds out.
+    /// Whether that much is free. Also true if the ring is broken: the woken writer then finds that out.
     pub fn has_refill(&self) -> bool {
         match (self.capacity(), self.readable()) {
             (Ok(capacity), Ok(waiting)) => capacity.saturating_sub(waiting) >= capacity / REFILLS,

@@ -1,19 +1,20 @@
-//! Where the bytes of a pipe go.
+//! The state of a pipe: where its next bytes go.
 
-/// Where writers put new bytes. Readers always take what is in the ring first, and look into the shadow only when the
-/// ring is empty and the route leads there: bytes keep their order because the route changes under the lock of the
-/// writers, and back to the ring only while the shadow is empty.
+/// Where writers put new bytes. Readers always take what is in the ring first. They read the backing pipe only when the
+/// ring is empty and the state sends the stream there. Bytes keep their order because the state changes under the lock
+/// of the writers, and back to the ring only while the backing pipe is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// Into the ring.
+    /// `Shared`: into the ring.
     Ring,
-    /// Into the kernel pipe, which a program without millstream can share.
+    /// `Kernel`: into the backing pipe, which a program without millstream can share.
     Shadow,
-    /// Into the kernel pipe, and first all that the ring holds: somebody is just doing that, or died while doing it.
+    /// `Draining`: into the backing pipe, after all that the ring holds. A process is flushing the ring, or died while
+    /// it did.
     Moving,
 }
 
-/// [`Route::Shadow`], and nothing but a quiet reader has brought the stream there.
+/// [`Route::Shadow`] in idle mode: only a reader that sleeps in the backing pipe has brought the stream there.
 pub(crate) const QUIET: u32 = 3;
 
 impl Route {
@@ -21,7 +22,7 @@ impl Route {
         match word {
             0 => Route::Ring,
             2 => Route::Moving,
-            // QUIET too. What a hostile peer may have written is treated as the route that needs no trust.
+            // QUIET too. A word that only a hostile peer can have written means the state that needs no trust.
             _ => Route::Shadow,
         }
     }

@@ -1,33 +1,36 @@
-//! A reader that sleeps in the shadow itself, in `read(2)`, and not beside it, in `poll(2)`.
+//! Idle mode: a reader sleeps in the backing pipe itself, in `read(2)`, and not beside it, in `poll(2)`.
 //!
-//! While the route leads through the shadow, a reader may wait for the stream there as for any pipe: whoever writes wakes it by
-//! writing, and nothing else has to be told, counted or taken out. The shadow must then not become a mirror again, or the
-//! reader would take a byte that means nothing for one of the stream. So it says so first, under the lock of the readers, and the
-//! route goes back to the ring, under both locks, only while nobody has said so:
+//! In the state [`Route::Shadow`] a reader may wait for the stream in the backing pipe as in any pipe. A writer wakes
+//! it by writing, and there is no readiness byte to put in, count or take out. As long as the reader sleeps, the backing
+//! pipe must not hold readiness bytes again, or the reader would take one for a byte of the stream. So the reader first
+//! stores its number, under the lock of the readers. The state changes back to the ring, under both locks, only while no
+//! number is stored:
 //!
 //! ```text
-//!    a reader                                    whoever goes back to the ring
-//!    ────────                                    ─────────────────────────────
+//!    a reader                                    a process that changes back to the ring
+//!    ────────                                    ───────────────────────────────────────
 //!    lock the readers                            lock both sides
-//!    route is not the shadow? do not             somebody sleeps there? do not
-//!    sleeper = me                                bytes in the shadow? do not
-//!    unlock                                      route = ring
-//!    read(2) of the shadow, asleep               unlock
-//!    sleeper = 0, or me, dozing
+//!    state is not the kernel? do not             a reader sleeps there? do not
+//!    word = me                                   bytes in the backing pipe? do not
+//!    unlock                                      state = ring
+//!    read(2) of the backing pipe, asleep         unlock
+//!    word = 0, or me, dozing
 //! ```
 //!
-//! The locks order all of it. One reader at a time can; others sleep beside the shadow. Who is killed asleep leaves its number,
-//! and the pipe stays with the kernel, where everything works, until somebody finds out ([`Ring::forget_sleeper`]).
+//! The locks order all of it. One reader at a time can sleep there; others sleep beside the backing pipe, in `poll(2)`.
+//! A reader that is killed asleep leaves its number. The stream then stays with the kernel, where everything works,
+//! until another process finds that out ([`Ring::forget_sleeper`]).
 //!
-//! Who *dozes* is awake, and will read the shadow next without looking anywhere else. It tells a writer that it need not go back to
-//! the ring at once. It lies down again without a lock, by one exchange of the word. Who goes back to the ring takes the word away
-//! first, by another, and so does another reader that lies down in its place, or that has to know that nobody takes anything
-//! meanwhile: one of them succeeds.
+//! A reader *dozes* while it is awake and will next read the backing pipe without checking anything else. This tells a
+//! writer that it need not change back to the ring at once. The reader goes back to sleep without a lock, by one
+//! exchange of the word. A process that changes back to the ring clears the word first, by another exchange. A reader
+//! that goes to sleep in its place replaces the word likewise. A reader that must know that no other takes anything
+//! meanwhile clears it. Only one of these exchanges succeeds.
 //!
-//! A writer that finds a sleeper, and knows that all that was put into the shadow has been taken, can write there as to any pipe: what
-//! is no larger than [`PIPE_BUF`](crate::PIPE_BUF) finds room, so it does not wait while it holds the lock. For that both sides count.
-//! Who is killed before it has counted what it took, and bytes that others take, leave a count by which there is less room than
-//! there is.
+//! A writer that finds a sleeping reader, and knows that all that was put into the backing pipe has been taken, can
+//! write there as to any pipe. A write of at most [`PIPE_BUF`](crate::PIPE_BUF) bytes finds room, so the writer does
+//! not wait while it holds the lock. For that both sides count. If a reader is killed before it has counted what it
+//! took, or another process takes bytes, the counts show less room than there is.
 
 use crate::header::{add, count_one, count_one_roughly};
 use crate::lock::Parking;
@@ -35,7 +38,7 @@ use crate::ring::{ReadSide, Ring, WriteSide};
 use crate::route::{QUIET, Route};
 use crate::sync::{AtomicU32, Ordering};
 
-/// Beside the number of the thread.
+/// Beside the number of the thread: it dozes.
 const DOZES: u32 = 1 << 31;
 
 /// Whether the word names a thread that sleeps.
@@ -43,20 +46,21 @@ pub(crate) fn is_asleep(word: u32) -> bool {
     word != 0 && word & DOZES == 0
 }
 
-/// Far more than fits into a pipe, and far less than the words count.
+/// Limits a number of bytes: far more than fits into a pipe, and far less than the words count.
 fn at_most(bytes: usize) -> u32 {
     bytes.min(1 << 30) as u32
 }
 
 impl<P: Parking> ReadSide<'_, P> {
-    /// Says that the thread `me` will sleep in the shadow. It calls [`Ring::sleeper_woke`] when it does no longer. Refused while
-    /// the stream does not go through the shadow, or somebody else sleeps there.
+    /// Stores that the thread `me` will sleep in the backing pipe. It calls [`Ring::sleeper_woke`] when it no longer
+    /// does. Fails unless the stream goes through the backing pipe, and if another reader sleeps there.
     pub fn note_sleeper(&self, me: u32) -> bool {
         let word = self.ring.sleeper_word();
         let seen = word.load(Ordering::Relaxed);
         let may_sleep = self.ring.route() == Route::Shadow
             && !is_asleep(seen)
-            // With `Ring::sleeper_woke`: what the last one has counted is seen. Who dozes may lie down at this moment.
+            // With `Ring::sleeper_woke`: this reader sees what the last one has counted. One that dozes may go to sleep
+            // at this moment.
             && word.compare_exchange(seen, me, Ordering::Acquire, Ordering::Relaxed).is_ok();
         if may_sleep {
             count_one(&self.ring.header.bell.0.tally.reader_sleeps);
@@ -64,8 +68,8 @@ impl<P: Parking> ReadSide<'_, P> {
         may_sleep
     }
 
-    /// The thread that sleeps in the shadow, if one does. If none does none lies down there before the readers are unlocked: who
-    /// dozed does so no longer.
+    /// The thread that sleeps in the backing pipe, if one does. If none does, none goes to sleep there before the
+    /// readers are unlocked: this ends the doze of a reader.
     pub fn sleeper_while_locked(&self) -> Option<u32> {
         let word = self.ring.sleeper_word();
         loop {
@@ -76,7 +80,7 @@ impl<P: Parking> ReadSide<'_, P> {
             if is_asleep(seen) {
                 return Some(seen);
             }
-            // Fails if it lies down at this moment; it may have woken up, and doze, when it is looked at next.
+            // Fails if the reader goes to sleep at this moment. The next time round it may have woken up, and doze.
             if word.compare_exchange(seen, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
                 return None;
             }
@@ -85,8 +89,9 @@ impl<P: Parking> ReadSide<'_, P> {
 }
 
 impl<P: Parking> WriteSide<'_, P> {
-    /// Says why the stream goes through the shadow: only because a reader is about to sleep there ([`Ring::is_quiet`]). Who gives an
-    /// end away says otherwise. Only with both sides locked, after [`Bell::silence`](crate::Bell::silence).
+    /// Stores why the stream goes through the backing pipe: only because a reader is about to sleep there
+    /// ([`Ring::is_quiet`]). A process that exports an end stores another reason. Only with both sides locked, after
+    /// [`Bell::silence`](crate::Bell::silence).
     pub fn note_quiet(&self, _: &ReadSide<'_, P>) {
         let words = &self.ring.header.bell.0;
         words.quiet_put.store(0, Ordering::Relaxed);
@@ -94,12 +99,12 @@ impl<P: Parking> WriteSide<'_, P> {
         self.ring.header.state.0.route.store(QUIET, Ordering::Release);
     }
 
-    /// Sends the stream back to the ring, unless somebody sleeps in the shadow. Only with both sides locked and nothing in there.
-    /// Returns whether it did.
+    /// Changes the state back to the ring, unless a reader sleeps in the backing pipe. Only with both sides locked, and
+    /// while the backing pipe is empty. Returns whether it did.
     pub fn return_to_ring(&self, _: &ReadSide<'_, P>) -> bool {
         let word = self.ring.sleeper_word();
         let seen = word.load(Ordering::Acquire);
-        // Who dozes may lie down at this moment. Nobody begins to doze: that takes a sleeper.
+        // A reader that dozes may go to sleep at this moment. None begins to doze: only a reader that sleeps can.
         let is_free = seen == 0
             || (!is_asleep(seen) && word.compare_exchange(seen, 0, Ordering::Acquire, Ordering::Relaxed).is_ok());
         if is_free {
@@ -108,21 +113,21 @@ impl<P: Parking> WriteSide<'_, P> {
         is_free
     }
 
-    /// Whether all that was put into the shadow of a quiet pipe has been taken, as far as is known.
+    /// Whether readers have taken all that was put into the backing pipe in idle mode, as far as is known.
     #[inline]
     pub fn shadow_is_drained(&self) -> bool {
         let words = &self.ring.header.bell.0;
         words.quiet_put.load(Ordering::Relaxed) == words.quiet_taken.load(Ordering::Relaxed)
     }
 
-    /// Before so many bytes at most are put into the shadow. Who is killed before [`has_put`](Self::has_put), or does not know how many
-    /// they were, leaves a count that is too high.
+    /// Called before at most `most` bytes are put into the backing pipe. If the writer is killed before
+    /// [`has_put`](Self::has_put), or does not know how many they were, the count stays too high.
     #[inline]
     pub fn will_put(&self, most: usize) {
         add(&self.ring.header.bell.0.quiet_put, at_most(most));
     }
 
-    /// After [`will_put`](Self::will_put): how many they were.
+    /// Called after [`will_put`](Self::will_put), with the number of bytes that were put.
     #[inline]
     pub fn has_put(&self, most: usize, bytes: usize) {
         add(&self.ring.header.bell.0.quiet_put, at_most(bytes).wrapping_sub(at_most(most)));
@@ -130,7 +135,7 @@ impl<P: Parking> WriteSide<'_, P> {
 }
 
 impl Ring<'_> {
-    /// The thread that sleeps in the shadow, if one does.
+    /// The thread that sleeps in the backing pipe, if one does.
     #[inline]
     pub fn sleeper(&self) -> Option<u32> {
         Some(self.sleeper_word().load(Ordering::Acquire)).filter(|&word| is_asleep(word))
@@ -142,16 +147,17 @@ impl Ring<'_> {
         self.sleeper_word().load(Ordering::Relaxed) & DOZES != 0
     }
 
-    /// Whether the thread `me` does.
+    /// Whether the thread `me` dozes.
     #[inline]
     pub fn dozes(&self, me: u32) -> bool {
         self.sleeper_word().load(Ordering::Relaxed) == me | DOZES
     }
 
-    /// The thread `me`, which calls this, sleeps in the shadow again if it dozed there until now. Returns whether it does.
+    /// The calling thread `me` sleeps in the backing pipe again if it dozed until now. Returns whether it did.
     #[inline]
     pub fn dozer_lies_down(&self, me: u32) -> bool {
-        // With `return_to_ring`: the stream goes through the shadow since before this thread began to doze, and until it wakes up.
+        // With `return_to_ring`: the stream has gone through the backing pipe since before this thread began to doze,
+        // and does so until it wakes up.
         let dozed = self.sleeper_word().compare_exchange(me | DOZES, me, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if dozed {
             count_one_roughly(&self.header.bell.0.tally.reader_sleeps);
@@ -159,32 +165,31 @@ impl Ring<'_> {
         dozed
     }
 
-    /// The thread `me`, which sleeps in the shadow and calls this, does so no longer, and has taken so many bytes; it may go on to
-    /// doze.
+    /// The calling thread `me` no longer sleeps in the backing pipe, and has taken `took` bytes. It may go on to doze.
     #[inline]
     pub fn sleeper_woke(&self, me: u32, took: usize, dozes: bool) {
         add(&self.header.bell.0.quiet_taken, took as u32);
         self.sleeper_word().store(if dozes { me | DOZES } else { 0 }, Ordering::Release);
     }
 
-    /// Somebody who did not sleep there has taken so many bytes from the shadow.
+    /// A reader that did not sleep there has taken so many bytes from the backing pipe.
     pub fn has_taken(&self, bytes: usize) {
-        // Beside a sleeper either may be forgotten.
+        // If a sleeping reader counts at the same moment, one of the two may be lost.
         self.header.bell.0.quiet_taken.fetch_add(bytes as u32, Ordering::Relaxed);
     }
 
-    /// The thread `id` has died in its sleep.
+    /// Clears the word of the thread `id`, which has died in its sleep.
     pub fn forget_sleeper(&self, id: u32) {
         let _ = self.sleeper_word().compare_exchange(id, 0, Ordering::Release, Ordering::Relaxed);
     }
 
-    /// The thread `me` will not read the shadow next, if it said so. If it sleeps there, and a signal handler calls this, nothing
-    /// changes.
+    /// The thread `me` will not read the backing pipe next, if it dozes. If it sleeps there, and a signal handler calls
+    /// this, nothing changes.
     pub fn dozes_no_longer(&self, me: u32) {
         let _ = self.sleeper_word().compare_exchange(me | DOZES, 0, Ordering::Release, Ordering::Relaxed);
     }
 
-    /// Where that number stands, for who waits until it is another. Nobody is woken there.
+    /// The word with that number, for a thread that waits until it changes. Nothing wakes a thread that waits there.
     pub fn sleeper_word(&self) -> &AtomicU32 {
         &self.header.bell.0.sleeper
     }

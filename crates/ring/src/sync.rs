@@ -1,4 +1,5 @@
-//! Where this crate gets its atomics from: the processor, or a model checker that tries orders of events, up to a bound of preemptions.
+//! Where this crate gets its atomics from: the processor, or a model checker that tries orders of events, up to a bound
+//! of preemptions.
 
 #[cfg(not(loom))]
 pub use core::hint::spin_loop;
@@ -12,13 +13,13 @@ pub use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
 
 pub use core::sync::atomic::Ordering;
 
-/// The fence of edge E3, where it follows giving a lock back.
+/// The fence of edge E3, where it follows the release of a lock.
 ///
-/// On x86-64 a lock that is given back by a swap has fenced already: no later load overtakes a locked instruction, and it
-/// waits for every earlier store to be visible (Intel 64 manual, volume 3, 9.2.3.9; AMD64 manual, volume 2, 7.1). A second
-/// full fence would cost as much as copying some hundred bytes and order nothing more. A lock that is its user's own is
-/// given back by a plain store; then the sleeper makes this thread pass a fence
-/// ([`Parking::fence_everywhere`](crate::Parking::fence_everywhere)). In both cases only the compiler is kept in order here.
+/// On x86-64 the release of a lock by a swap has fenced already. No later load overtakes a locked instruction, and it
+/// waits for every earlier store to be visible (Intel 64 manual, volume 3, 9.2.3.9; AMD64 manual, volume 2, 7.1). A
+/// second full fence would cost as much as copying some hundred bytes and order nothing more. A thread releases a lock
+/// of its own by a plain store; then the waiter makes that thread pass a fence
+/// ([`Parking::fence_everywhere`](crate::Parking::fence_everywhere)). In both cases this orders the compiler only.
 #[inline]
 pub(crate) fn fence_after_unlock() {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
@@ -27,8 +28,8 @@ pub(crate) fn fence_after_unlock() {
     fence(Ordering::SeqCst);
 }
 
-/// The cheap side of edge E8: keeps the compiler in order. The other side has this thread pass a real fence when that is
-/// needed. The model checker knows no such thing and is given a real one on both sides.
+/// The cheap side of edge E8: orders the compiler only. The other side makes this thread pass a real fence when that is
+/// needed. The model checker has no such fence, so a model has a real one on both sides.
 #[inline]
 pub(crate) fn light_fence() {
     #[cfg(not(loom))]

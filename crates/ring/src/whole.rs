@@ -1,8 +1,9 @@
-//! Where the writes in the ring of a FIFO end, so that a small one is given back to the kernel in one piece.
+//! Record boundaries: where the writes in the ring of a FIFO end, so that a flush to the kernel keeps a small write in
+//! one piece.
 //!
-//! A bit for each byte of the ring, in the bank that the ring does not use: set where the last byte of a write lies. The
-//! ring of a FIFO keeps its size, so that bank is free. The bits are written under the lock of the writers and read with
-//! both sides locked.
+//! There is a bit for each byte of the ring. It is set where the last byte of a write lies. The bits lie in the bank
+//! that the ring does not use; the ring of a FIFO keeps its size, so that bank is free. Writers store the bits under
+//! their lock. A flush loads them with both sides locked.
 
 use crate::bytes::Lines;
 use crate::geometry::Extent;
@@ -12,17 +13,17 @@ use crate::ring::{PIPE_BUF, ReadSide, Room, Waiting, WriteSide, split};
 /// Bits that lie in one byte.
 const BITS: usize = 8;
 
-/// Notes are made a word at a time.
+/// The bits are stored a word at a time.
 const WORD_BYTES: usize = size_of::<u64>();
 const WORD_BITS: usize = BITS * WORD_BYTES;
 
-/// What the notes take of a bank, whatever the ring in the other.
+/// Bytes that the bits take of a bank, however large the ring in the other bank is.
 pub(crate) fn bytes_of_notes(bank_bytes: usize) -> usize {
     bank_bytes / BITS
 }
 
 impl Room {
-    /// Where it is noted how writes end.
+    /// Where the record boundaries are noted.
     #[inline]
     pub fn notes(&self) -> Extent {
         self.geometry.extent_beside(self.geometry.bytes() / BITS)
@@ -37,8 +38,8 @@ impl Waiting {
 }
 
 impl<P: Parking> WriteSide<'_, P> {
-    /// The next `len` bytes that are put into `room` are one write, or a piece of a larger one than [`PIPE_BUF`], after
-    /// which others may come. To be said before they are put there. `len`: 1 to all of the room.
+    /// Notes that the next `len` bytes of `room` are one write, or a piece of a write larger than [`PIPE_BUF`], after
+    /// which others may come. The caller notes this before it copies them there. `len`: 1 to all of the room.
     #[inline]
     pub fn note_end(&self, room: Room, len: usize) {
         let (start, first) = split(room.geometry, room.position, len);
@@ -50,12 +51,13 @@ impl<P: Parking> WriteSide<'_, P> {
         }
     }
 
-    /// That nothing ends in the `len` bytes from `start` on, or, if `last` is 1 and not 0, only with the last of them.
+    /// Notes that no write ends in the `len` bytes from `start` on. If `last` is 1 and not 0, one ends with the last of
+    /// them.
     #[inline]
     fn note(&self, room: Room, start: usize, len: usize, last: u64) {
         let (notes, end) = (self.notes_of(room), start + len - 1);
         let (first_word, last_word) = (start / WORD_BITS, end / WORD_BITS);
-        // What others have noted: bits before the first and behind the last.
+        // The bits before the first and behind the last belong to other writes.
         let mut kept = !(u64::MAX << (start % WORD_BITS));
         for word in first_word..last_word {
             self.keep(notes + word * WORD_BYTES, kept, 0);
@@ -65,7 +67,7 @@ impl<P: Parking> WriteSide<'_, P> {
         self.keep(notes + last_word * WORD_BYTES, kept, last << (end % WORD_BITS));
     }
 
-    /// Leaves of the word at `offset` the bits `kept`, and sets those of `more`.
+    /// Keeps the bits `kept` of the word at `offset`, and sets those of `more`.
     #[inline]
     fn keep(&self, offset: usize, kept: u64, more: u64) {
         let before = if kept == 0 { 0 } else { self.ring.bytes.word(offset) & kept };
@@ -78,8 +80,8 @@ impl<P: Parking> WriteSide<'_, P> {
 }
 
 impl<P: Parking> ReadSide<'_, P> {
-    /// How many of the first bytes of `waiting` may be put into the FIFO at once: at most [`PIPE_BUF`], so that nothing
-    /// comes in between them, and up to the end of a write, unless that is larger. Only with both sides locked.
+    /// How many of the first bytes of `waiting` may be put into the FIFO at once. At most [`PIPE_BUF`], so that no
+    /// other write comes in between, and up to the end of a write, unless that is larger. Only with both sides locked.
     pub fn whole_writes(&self, waiting: Waiting) -> usize {
         if waiting.len() <= PIPE_BUF {
             return waiting.len();
@@ -91,7 +93,7 @@ impl<P: Parking> ReadSide<'_, P> {
             self.ring.bytes.read(notes + offset / BITS, &mut byte, Lines::Near);
             byte[0] >> (offset % BITS) & 1 != 0
         };
-        // None ends there: what is cut is larger.
+        // No write ends there: only a larger one is cut.
         (0..PIPE_BUF).rev().find(|&index| ends_at(index)).map_or(PIPE_BUF, |index| index + 1)
     }
 }
@@ -102,12 +104,13 @@ mod tests {
     use core::ptr::NonNull;
     use std::{vec, vec::Vec};
 
-    use crate::biased::tests::somebody;
+    use crate::biased::tests::thread;
     use crate::{Bytes, Geometry, Header, Ring, Whose};
 
-    /// Writes and gives back whatever `sizes` say, many times around the ring; returns the pieces that would go to the FIFO.
+    /// Writes and flushes writes of these `sizes`, many times around the ring. Returns the pieces that would go to the
+    /// FIFO.
     fn pieces_of(sizes: &[usize]) -> Vec<usize> {
-        let (header, steady) = (Header::new(), somebody(1));
+        let (header, steady) = (Header::new(), thread(1));
         let mut memory = vec![0xff_u8; 2 * 16_384];
         // SAFETY: the vector, which outlives the ring and is not used otherwise.
         let bytes = unsafe { Bytes::new(NonNull::from(&mut memory[..]).cast(), memory.len()) };
@@ -140,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn small_writes_go_whole_and_large_ones_in_pages() {
+    fn small_writes_are_flushed_whole_and_large_ones_in_pages() {
         for size in [1, 7, 8, 9, 64, 100, 1000, 4095, 4096] {
             let pieces = pieces_of(&vec![size; 3000]);
             assert_eq!(pieces.iter().sum::<usize>(), 3000 * size);
@@ -156,14 +159,14 @@ mod tests {
     }
 
     #[test]
-    fn a_note_changes_the_bits_of_its_own_bytes_and_no_others() {
+    fn note_changes_only_the_bits_of_its_own_bytes() {
         let header = Header::new();
         let mut memory = vec![0_u8; 2 * 4096];
         // SAFETY: the vector, which outlives the ring and is not used otherwise while that is.
         let bytes = unsafe { Bytes::new(NonNull::from(&mut memory[..]).cast(), memory.len()) };
         let ring = Ring::new(&header, bytes);
         ring.found_for_fifo(Whose::default(), Geometry::of(4096).unwrap(), 7);
-        let steady = somebody(1);
+        let steady = thread(1);
         let (writers, readers) = (ring.lock_writers(&steady).unwrap(), ring.lock_readers(&steady).unwrap());
         let mut expected = [false; 4096];
         let mut position = 0;

@@ -1,14 +1,14 @@
-//! Rings whose header says anything at all. What is done to them ends, with a number or an error, and touches nothing but
-//! the banks and the caller's buffers.
+//! Rings with any header at all. Every call on them ends, with a number or an error, and touches nothing but the banks
+//! and the caller's buffers.
 //!
-//! `fuzz/` does the same with headers that a fuzzer makes up; this runs with every `make test`, on any compiler.
+//! `fuzz/` does the same with headers from a fuzzer; this runs with every `make test`, on any compiler.
 #![cfg(not(loom))]
 #![allow(unsafe_code)]
 
 #[path = "../../../fuzz/abuse.rs"]
 mod abuse;
 
-/// Headers; fewer where a sanitizer makes each of them ten times as slow.
+/// Headers to try; fewer where a sanitizer makes each of them ten times as slow.
 const CASES: usize = if cfg!(debug_assertions) { 10_000 } else { 100_000 };
 
 /// A small generator of numbers (xorshift64, Marsaglia 2003).
@@ -22,7 +22,7 @@ impl Random {
         self.0
     }
 
-    /// Rather the values near which something changes than any.
+    /// A number, more often one near which something changes than any other.
     fn word(&mut self) -> u64 {
         let bits = self.next();
         let edge = 1_u64 << (bits % 64);
@@ -40,7 +40,7 @@ impl Random {
 }
 
 #[test]
-fn no_header_makes_a_ring_touch_other_memory_or_run_for_ever() {
+fn corrupt_header_does_not_lead_out_of_the_ring_or_into_an_endless_loop() {
     let seed = std::env::var("MILLSTREAM_SEED").map_or(0x5EED, |seed| seed.parse().expect("a number"));
     let mut random = Random(seed | 1);
     let mut answers = [0; 2];

@@ -1,26 +1,27 @@
-//! A model of how a participant is to freeze a channel whose main path has no locked instruction (`docs/design/engine.md`): a writer
-//! and a reader of one byte at a time, and a third that detaches the pipe at any moment. One step for each access to what they share;
-//! the two positions go through a store buffer, as on x86-64, which `membarrier(2)` empties. All orders of these steps are visited.
+//! A model of how a participant is to freeze a channel whose main path has no locked instruction
+//! (`docs/design/engine.md`). There are a writer and a reader of one byte at a time, and a third process that detaches
+//! the pipe at any moment. Each access to what they share is one step. The two positions go through a store buffer, as
+//! on x86-64, which `membarrier(2)` empties. The model visits all orders of these steps.
 //!
-//! In none of them is a byte lost, doubled or out of its turn, and none ends before the reader has all. Each look of the protocol is
-//! left out in turn, and each time the model must find something.
+//! In none of them is a byte lost, doubled or out of its turn, and none ends before the reader has all. The tests leave
+//! out each check (`Look`) of the protocol in turn, and each time the model must find something.
 
 use std::collections::HashSet;
 
-/// Bytes of the ring, and of the stream, which are its positions.
+/// Bytes of the ring, and bytes of the stream, whose values are their positions.
 const CAPACITY: usize = 2;
 const STREAM: u8 = 4;
 
-/// What the protocol cannot do without.
+/// The checks without which the protocol fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
     /// Every CPU passes a fence after `FROZEN` is set.
     Fence,
-    /// A side that has looked at the other's position looks at `FROZEN` again, before it uses what it saw.
+    /// A side that has loaded the other's position loads `FROZEN` again, before it uses that position.
     AfterRefresh,
-    /// A writer that finds `FROZEN` after it has published compares with the final position.
+    /// A writer that finds `FROZEN` after it has published compares its position with the final one.
     LateWriter,
-    /// A reader that finds it after it has consumed does so.
+    /// A reader that finds `FROZEN` after it has consumed compares its position with the final one.
     LateReader,
     /// A participant that compares waits for the final positions.
     Final,
@@ -37,16 +38,16 @@ enum At {
     Publishes,
     Published,
     Compares,
-    /// Goes on in the kernel's pipe.
+    /// Goes on in the backing pipe.
     Kernel,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Side {
     at: At,
-    /// Bytes that it has moved.
+    /// Bytes that this side has moved.
     done: u8,
-    /// Its own position, and the other's as it was last seen.
+    /// Its own position, and the other's as this side last loaded it.
     own: u8,
     other: u8,
     /// A byte that the reader has copied and not yet returned.
@@ -69,7 +70,7 @@ enum Detacher {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct World {
     is_frozen: bool,
-    /// Final positions that were read and written, once they are known.
+    /// The final read and write positions, once they are known.
     last: Option<(u8, u8)>,
     loaded: (u8, u8),
     is_in_kernel: bool,
@@ -80,7 +81,7 @@ struct World {
     writer: Side,
     reader: Side,
     detacher: Detacher,
-    /// What the reader has returned that it should not have.
+    /// A byte that the reader has returned and should not have.
     wrong: Option<u8>,
 }
 
@@ -137,7 +138,7 @@ impl World {
         self.reader.buffered.take().map(|position| self.read = position).is_some()
     }
 
-    /// A side whose cached position does not do looks at the other's, and then at `FROZEN`; wrong would be the other order.
+    /// A side whose cached position is not enough loads the other's, and then `FROZEN`. The other order would be wrong.
     fn begin(side: &mut Side, has_enough: bool, others: u8, is_frozen: bool, without: Option<Look>) {
         let looks_later = !has_enough && without != Some(Look::AfterRefresh);
         if looks_later {
@@ -282,7 +283,7 @@ impl World {
     }
 }
 
-/// How many states there are, or one in which something is wrong.
+/// Returns the number of states, or a state in which something is wrong.
 fn visit(without: Option<Look>) -> Result<usize, World> {
     let (mut seen, mut left) = (HashSet::from([World::new()]), vec![World::new()]);
     while let Some(world) = left.pop() {
@@ -303,7 +304,7 @@ fn frozen_stream_keeps_every_byte_in_its_turn() {
 }
 
 #[test]
-fn every_look_that_is_left_out_is_missed() {
+fn model_finds_a_fault_without_any_one_check() {
     for look in LOOKS {
         assert!(visit(Some(look)).is_err(), "{look:?} is not needed");
     }

@@ -1,16 +1,18 @@
 //! Cache lines that travel between two CPUs.
 //!
-//! What is copied into the ring lies in the cache of the CPU that has read it the last time round, and what is copied out
-//! in that of the CPU that has just written it. A copy of a few kilobytes mostly waits for such lines, and ends before the
-//! processor has guessed that a stream goes on. What helps depends on the processor (measured, docs/pipe.md), and hurts on
-//! another:
+//! The room that a writer copies to lies in the cache of the CPU that read it the last time round. The bytes that a
+//! reader copies lie in the cache of the CPU that has just written them. A copy of a few kilobytes mostly waits for
+//! such lines, and ends before the hardware prefetcher has detected the stream. What helps depends on the processor
+//! (measured, docs/pipe.md), and hurts on another:
 //!
-//! - Intel's are told which lines come next ([`ask_for`]), up to 16 KiB.
-//! - AMD's gain by that up to 2 KiB, and lose half from 4 KiB on where the two CPUs are cores of their own. There the C library uses
-//!   `rep movsb`, if it suits how the two pieces lie to each other: it takes lines over without fetching the bytes that it overwrites.
+//! - Intel's gain by prefetching the next lines ([`ask_for`]), up to 16 KiB.
+//! - AMD's gain by that up to 2 KiB, and lose half from 4 KiB on where the two CPUs are separate cores. There the C
+//!   library uses `rep movsb`, if the alignment of the two pieces allows it: that takes lines over without fetching the
+//!   bytes that it overwrites.
 //!
-//! Who fills the ring in place copies nothing that could ask. Up to 2 KiB at once AMD's gain a third to more than twice by being
-//! told of the lines that are filled 2 KiB later; with 4 KiB they lose half. Of Intel's it is not known.
+//! A writer that fills the ring in place makes no copy that could prefetch. Up to 2 KiB at once, AMD's gain a third to
+//! more than twice by prefetching the lines that are filled 2 KiB later; with 4 KiB they lose half. For Intel's this
+//! was not measured.
 
 use core::arch::asm;
 use core::arch::x86_64::{__cpuid, __cpuid_count, _MM_HINT_T0, _mm_prefetch};
@@ -19,23 +21,23 @@ use core::sync::atomic::{AtomicU8, Ordering};
 
 use super::Travelling;
 
-/// In pieces of what size a copy is made, and how far ahead of each lines are asked for. Between 256 and 1024 it makes no
-/// difference to Intel's.
+/// The size of the pieces of a copy, and how far ahead of each the lines are prefetched. Between 256 and 1024 it makes
+/// no difference to Intel's.
 const AHEAD: usize = 512;
 
-/// AMD's are asked further ahead for lines to write to: between 1 and 2 KiB is best.
+/// On AMD's, lines to write to are prefetched further ahead: between 1 and 2 KiB is best.
 const FAR_AHEAD: usize = 2 << 10;
 
-/// In a longer copy Intel's processors find the stream by themselves.
+/// In a longer copy Intel's processors detect the stream by themselves.
 const LONGEST_ASKED_FOR: usize = 16 << 10;
 
-/// The lines of a longer copy AMD's take over by themselves.
+/// In a longer copy AMD's take the lines over by themselves.
 const LITTLE: usize = 2 << 10;
 
 /// Longer pieces are often filled by one string instruction, which takes lines over without fetching them.
 const LONGEST_FILLED: usize = 2 << 10;
 
-/// What a processor is good at.
+/// By which prefetching a processor gains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Habit {
@@ -44,7 +46,7 @@ enum Habit {
     BeingToldOfLittle,
 }
 
-/// Copies to or from lines that are away.
+/// Copies to or from lines that another CPU has.
 ///
 /// # Safety
 /// As for [`copy_nonoverlapping`].
@@ -63,7 +65,7 @@ pub(super) unsafe fn copy(source: *const u8, target: *mut u8, len: usize, travel
     }
 }
 
-/// Asks for as many lines as will be filled now, but such as are filled later.
+/// Prefetches as many lines as are filled now, but those that are filled later.
 #[inline]
 pub(super) fn ask_ahead_of_filling(here: *const u8, len: usize) {
     if len <= LONGEST_FILLED && habit() == Habit::BeingToldOfLittle {
@@ -71,7 +73,7 @@ pub(super) fn ask_ahead_of_filling(here: *const u8, len: usize) {
     }
 }
 
-/// Asked of the processor once, because a virtual machine takes a microsecond or more to answer.
+/// `cpuid` runs once, because in a virtual machine it takes a microsecond or more.
 #[inline]
 fn habit() -> Habit {
     static KNOWN: AtomicU8 = AtomicU8::new(0);
@@ -120,7 +122,7 @@ impl Processor {
     }
 }
 
-/// Copies in pieces of [`AHEAD`], each after asking for as many lines `ahead` of it.
+/// Copies in pieces of [`AHEAD`]. Before each it prefetches as many lines, `ahead` of the piece.
 ///
 /// # Safety
 /// As for [`copy_nonoverlapping`].
@@ -139,7 +141,7 @@ unsafe fn copy_asking(source: *const u8, target: *mut u8, len: usize, travelling
     }
 }
 
-/// Asks for the lines of `len` bytes. They may lie behind the ring: nothing is touched.
+/// Prefetches the lines of `len` bytes. They may lie behind the ring: a prefetch touches nothing.
 #[inline]
 fn ask_for(start: *const u8, len: usize, travelling: Travelling) {
     const LINE: usize = 64;
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn each_maker_has_its_habit_and_strangers_have_none() {
+    fn makers_have_their_habits_and_other_vendors_have_none() {
         assert_eq!(habit_with(b"GenuineIntel", true), Habit::BeingTold);
         assert_eq!(habit_with(b"AuthenticAMD", true), Habit::BeingToldOfLittle);
         assert_eq!(habit_with(b"AuthenticAMD", false), Habit::None);

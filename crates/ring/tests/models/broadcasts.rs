@@ -1,5 +1,5 @@
-//! A broadcast: wake-ups in both directions, ends that die, copies that the writer comes round to. The backing pipes are as
-//! the kernel has them, and no sleep ends by itself.
+//! A broadcast: wake-ups in both directions, ends that die, copies that the writer comes round to. The backing pipes
+//! behave as the kernel's, and no sleep ends by itself.
 #![allow(unsafe_code)]
 
 use loom::cell::UnsafeCell;
@@ -22,7 +22,7 @@ unsafe impl Sync for World {}
 // SAFETY: as above.
 unsafe impl Send for World {}
 
-/// Two pages, and which ends are left.
+/// The pages in use, and which ends are left.
 #[derive(Default)]
 struct State {
     pages: u32,
@@ -69,7 +69,8 @@ impl World {
     }
 }
 
-/// As the writer of the pipe library does, for these readers, of which it forgets those that have gone. Returns whether any is left.
+/// Writes as the writer of the pipe library does, for these `readers`, and removes those from them that have gone.
+/// Returns whether any is left.
 fn write(world: &World, readers: &mut Vec<usize>, byte: u8) -> bool {
     let (shared, me) = (world.shared(), Me(1));
     loop {
@@ -100,7 +101,7 @@ fn write(world: &World, readers: &mut Vec<usize>, byte: u8) -> bool {
     }
 }
 
-/// As a reader of the pipe library does. `None`: the end of the stream.
+/// Reads as a reader of the pipe library does. `None`: the end of the stream.
 fn read(world: &World, place: usize, has_token: &mut bool) -> Option<u8> {
     let (shared, me, pipe, mut byte) = (world.shared(), Me(2 + place as u32), &world.pipes[place], [0]);
     loop {
@@ -150,7 +151,7 @@ fn broadcast_wakes_a_sleeping_reader_and_a_sleeping_writer() {
     });
 }
 
-/// A reader that goes to sleep would find the pipe full, and empty it: so this one does not.
+/// A reader that went to sleep would find the pipe full, and empty it. So this one does not sleep.
 #[test]
 fn broadcast_wakes_the_writer_for_a_reader_that_reads_one_byte_and_no_more() {
     check(3, || {
@@ -187,7 +188,7 @@ fn broadcast_goes_on_after_the_death_of_the_reader_that_it_waits_for() {
         let world = World::new();
         let theirs = world.clone();
         let dying = thread::spawn(move || {
-            // It has copied a byte and not said so, with its lock held.
+            // It has copied a byte and not published that, with its lock held.
             let (shared, me) = (theirs.shared(), Me(2));
             shared.lock_reader(0, &me).unwrap().abandon();
             theirs.pipes[0].change(|pipe| pipe.reader_gone = true);
@@ -233,7 +234,7 @@ fn broadcast_ends_after_all_bytes_of_a_writer_that_dies_before_it_wakes_its_read
             let (shared, me) = (theirs.shared(), Me(1));
             let writer = shared.lock_writer(&me).unwrap();
             assert_eq!(writer.write([&[7][..]].into_iter(), 1, 0, None), 1);
-            // With its lock held, and before it looks for sleepers.
+            // With its lock held, and before it checks for waiters.
             writer.abandon();
             writer_goes(&theirs);
         });
@@ -244,7 +245,8 @@ fn broadcast_ends_after_all_bytes_of_a_writer_that_dies_before_it_wakes_its_read
     });
 }
 
-/// The bytes of a lossy broadcast are written and read at once, which loom must not see as a race: words instead.
+/// The bytes of a lossy broadcast are written and read at once, which loom would report as a race. So these are words
+/// instead.
 #[test]
 fn lossy_reader_never_believes_a_copy_that_the_writer_came_round_to() {
     check(3, || {

@@ -1,5 +1,6 @@
-//! A FIFO with its ring in a world of two bytes: the kernel's pipe, who has it open, and what the pipe's library does with
-//! both (`crates/pipe/src/fifo`, under the same names). Nobody's sleep ends by itself, so who is not woken is a deadlock.
+//! A FIFO and its ring in a world of two bytes: the kernel's pipe, its openers, and what the pipe's library does with
+//! both (`crates/pipe/src/fifo`, under the same names). No sleep ends by itself, so a waiter that is not woken is a
+//! deadlock.
 
 use std::collections::VecDeque;
 
@@ -10,7 +11,7 @@ use millstream_ring::{Bytes, Geometry, Header, Lookout, ReadSide, Ring, Route, S
 
 use crate::world::Me;
 
-/// Milliseconds for which a reader counts as taking part.
+/// Milliseconds for which a reader counts as active.
 const ATTENTION: u32 = 50;
 
 pub(crate) struct Fifo {
@@ -27,11 +28,12 @@ unsafe impl Sync for Fifo {}
 #[allow(unsafe_code)]
 unsafe impl Send for Fifo {}
 
-/// What the kernel keeps: the FIFO, who has it open and who of these is in company, and the bell.
+/// What the kernel keeps: the FIFO, how many have it open and how many of these are participants, and the readiness
+/// bytes.
 pub(crate) struct Kernel {
     state: Mutex<State>,
     changed: Condvar,
-    /// The words of the tripwire, which the kernel writes and everybody may look at.
+    /// The words of the write monitor: the kernel writes them, and every participant may load them.
     tripped: AtomicU32,
     count: AtomicU32,
 }
@@ -44,11 +46,11 @@ struct State {
     writers: u32,
     marked_readers: u32,
     marked_writers: u32,
-    /// Whether the tripwire is in the way of who writes.
+    /// Whether the write monitor is set, so that the next write flags it.
     is_watched: bool,
 }
 
-/// How an attempt ended.
+/// The outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attempt {
     Moved(usize),
@@ -73,7 +75,7 @@ impl Kernel {
         look(&self.state.lock().unwrap())
     }
 
-    /// What a program without millstream does, too.
+    /// Also what a program without millstream does.
     pub(crate) fn write(&self, bytes: &[u8]) {
         self.change(|state| {
             state.bytes.extend(bytes);
@@ -84,7 +86,7 @@ impl Kernel {
     }
 
     /// `Tripwire::set`.
-    fn set_tripwire(&self) -> Option<u32> {
+    fn set_monitor(&self) -> Option<u32> {
         if self.look(|state| state.is_watched) {
             return Some(self.count.load(Ordering::Relaxed));
         }
@@ -104,11 +106,12 @@ impl Kernel {
         })
     }
 
-    fn is_tripwire_up(&self, count: u32) -> bool {
+    /// `Segment::is_tripwire_up`.
+    fn is_monitor_set(&self, count: u32) -> bool {
         self.tripped.load(Ordering::Acquire) == 0 && self.count.load(Ordering::Acquire) == count
     }
 
-    /// Up to so many bytes; `None` if that would wait.
+    /// Reads at most `most` bytes; `None` if that would wait.
     pub(crate) fn read(&self, most: usize) -> Option<Vec<u8>> {
         self.change(|state| {
             let count = most.min(state.bytes.len());
@@ -125,7 +128,7 @@ impl Kernel {
         self.change(|state| state.writers -= 1);
     }
 
-    /// `poll` for the FIFO and the bell.
+    /// As `poll` of the FIFO and of the pipe with the readiness bytes.
     fn sleep_until_readable_or_rung(&self) {
         let mut state = self.state.lock().unwrap();
         while state.bytes.is_empty() && state.writers > 0 && state.bell == 0 {
@@ -160,7 +163,7 @@ impl Shadow for Kernel {
 }
 
 impl Fifo {
-    /// With so many ends of ours, all in company, and a plain writer and reader beside them if `plain`.
+    /// With so many ends of ours, all of them participants, and a plain writer and reader beside them if `plain`.
     pub(crate) fn with(readers: u32, writers: u32, plain: bool) -> Arc<Fifo> {
         let others = u32::from(plain);
         let state = State {
@@ -194,7 +197,7 @@ impl Fifo {
         self.clock.load(Ordering::Relaxed)
     }
 
-    /// Longer than a reader counts as taking part.
+    /// Lets more time pass than a reader counts as active.
     pub(crate) fn let_time_pass(&self) {
         self.clock.fetch_add(2 * ATTENTION, Ordering::Relaxed);
     }
@@ -203,16 +206,16 @@ impl Fifo {
         self.ring().readable() != Ok(0)
     }
 
-    /// `lookout::try_to_look_out`, of the one reader that does.
+    /// `lookout::try_to_look_out`, of the one reader that monitors writes.
     pub(crate) fn look_out(&self) {
         let ring = self.ring();
         if let Some(lookout) = ring.lookout() {
-            if self.kernel.is_tripwire_up(lookout.count) {
+            if self.kernel.is_monitor_set(lookout.count) {
                 return;
             }
             ring.withdraw_lookout(lookout);
         }
-        if let Some(count) = self.kernel.set_tripwire() {
+        if let Some(count) = self.kernel.set_monitor() {
             assert!(ring.post_lookout(None, Lookout { page: 0, flags: 36, count_at: 12, count }));
         }
     }
@@ -220,11 +223,11 @@ impl Fifo {
     /// `lookout::is_looked_out_for`.
     fn is_looked_out_for(&self) -> bool {
         let ring = self.ring();
-        let is_up = |lookout: &Lookout| self.kernel.is_tripwire_up(lookout.count);
+        let is_up = |lookout: &Lookout| self.kernel.is_monitor_set(lookout.count);
         ring.lookout().filter(is_up).is_some_and(|lookout| ring.lookout() == Some(lookout))
     }
 
-    /// `routes::way`, which knows before each write whether strangers have written.
+    /// `routes::way`, which knows before each write whether foreign processes have written.
     fn way(&self, me: &Me, writers: &WriteSide<'_, Me>) -> Way {
         let ring = self.ring();
         let is_in_use = ring.is_attended(self.now(), ATTENTION) && !ring.is_kept_to_kernel();
@@ -292,7 +295,7 @@ impl Fifo {
         self.kernel.write(&piece[..len]);
     }
 
-    /// Somebody is killed who has put a piece into the FIFO and not said so.
+    /// A process is killed after it has put a piece into the FIFO, and before it has stored that.
     pub(crate) fn die_giving_back(&self, me: &Me) {
         let ring = self.ring();
         let (writers, readers) = lock_both(&ring, me);
@@ -405,7 +408,7 @@ impl Fifo {
     pub(crate) fn leave_reading(&self, me: &Me) {
         let ring = self.ring();
         let (writers, readers) = lock_both(&ring, me);
-        // Under the locks: of two that leave at once the second finds that nobody is left.
+        // Under the locks: if two leave at once, the second finds that no reader is left.
         let is_last = self.kernel.change(|state| {
             state.marked_readers -= 1;
             state.marked_readers == 0
@@ -436,7 +439,7 @@ impl Fifo {
         self.kernel.close_writer();
     }
 
-    /// `routes::keep_to_kernel`: somebody polls.
+    /// `routes::keep_to_kernel`: a process polls.
     pub(crate) fn keep_to_kernel(&self, me: &Me) {
         let ring = self.ring();
         let (writers, readers) = lock_both(&ring, me);

@@ -1,5 +1,5 @@
-//! A FIFO that ends of ours and plain programs share: who moves between the ring and the kernel, while company comes and
-//! goes. Bytes below 10 are ours, the others strangers'.
+//! A FIFO that ends of ours and plain programs share: the stream moves between the ring and the kernel while
+//! participants come and go. Bytes below 10 are ours, the others are foreign.
 
 use loom::sync::Arc;
 use loom::thread;
@@ -12,12 +12,12 @@ const WRITER: Me = Me(OCCASIONAL);
 const READER: Me = Me(OCCASIONAL + 1);
 const OTHER: Me = Me(OCCASIONAL + 2);
 
-/// What a plain reader finds in the FIFO.
+/// What a plain reader gets out of the FIFO.
 fn rest(fifo: &Fifo) -> Vec<u8> {
     fifo.kernel.read(usize::MAX).unwrap_or_default()
 }
 
-/// As a reader of ours that does not wait.
+/// Reads as a reader of ours that does not wait.
 fn read_all(fifo: &Fifo, me: &Me, got: &mut Vec<u8>) {
     for _ in 0..100 {
         if matches!(fifo.try_read(me, got), Attempt::Nothing | Attempt::End) {
@@ -28,14 +28,14 @@ fn read_all(fifo: &Fifo, me: &Me, got: &mut Vec<u8>) {
 }
 
 #[test]
-fn what_was_written_is_read_before_the_end_of_the_stream() {
+fn reader_gets_bytes_before_the_end_of_the_stream() {
     check(3, || {
         let fifo = Fifo::with(1, 1, false);
         let theirs = fifo.clone();
         let writer = thread::spawn(move || {
             theirs.write(&WRITER, 1);
             theirs.write(&WRITER, 2);
-            // Killed, so that it gives nothing back.
+            // As if killed: it flushes nothing to the kernel.
             theirs.kernel.close_writer();
         });
         let mut got = Vec::new();
@@ -46,7 +46,7 @@ fn what_was_written_is_read_before_the_end_of_the_stream() {
 }
 
 #[test]
-fn a_writer_that_closes_leaves_its_bytes_and_the_end() {
+fn closing_writer_leaves_its_bytes_and_then_the_end() {
     check(3, || {
         let fifo = Fifo::with(1, 1, false);
         fifo.write(&WRITER, 1);
@@ -63,7 +63,7 @@ fn a_writer_that_closes_leaves_its_bytes_and_the_end() {
 }
 
 #[test]
-fn bytes_before_and_behind_a_strangers_come_before_and_behind_it() {
+fn foreign_bytes_keep_their_place_between_ours() {
     check(2, || {
         let fifo = Fifo::with(1, 1, true);
         let theirs = fifo.clone();
@@ -80,7 +80,7 @@ fn bytes_before_and_behind_a_strangers_come_before_and_behind_it() {
 }
 
 #[test]
-fn a_reader_that_leaves_leaves_the_rest_to_a_plain_one() {
+fn leaving_reader_leaves_the_rest_to_a_plain_one() {
     check(3, || {
         let fifo = Fifo::with(1, 1, true);
         fifo.write(&WRITER, 1);
@@ -90,14 +90,14 @@ fn a_reader_that_leaves_leaves_the_rest_to_a_plain_one() {
         let _ = fifo.try_read(&READER, &mut got);
         fifo.leave_reading(&READER);
         writer.join().unwrap();
-        // The writer stays, and need not act.
+        // The writer stays, and does nothing more.
         got.extend(rest(&fifo));
         assert_eq!(got, [1, 2]);
     });
 }
 
 #[test]
-fn of_two_readers_that_leave_at_once_one_leaves_the_rest_to_a_plain_one() {
+fn two_readers_that_leave_at_once_leave_the_rest_to_a_plain_one() {
     check(3, || {
         let fifo = Fifo::with(2, 1, true);
         fifo.write(&WRITER, 1);
@@ -111,7 +111,7 @@ fn of_two_readers_that_leave_at_once_one_leaves_the_rest_to_a_plain_one() {
 }
 
 #[test]
-fn a_writer_that_closes_gives_to_a_plain_reader_what_ours_does_not_come_for() {
+fn closing_writer_flushes_for_a_plain_reader_what_ours_does_not_read() {
     check(3, || {
         let fifo = Fifo::with(1, 1, true);
         let theirs = fifo.clone();
@@ -129,7 +129,7 @@ fn a_writer_that_closes_gives_to_a_plain_reader_what_ours_does_not_come_for() {
 }
 
 #[test]
-fn when_both_sides_leave_at_once_a_plain_reader_gets_all() {
+fn plain_reader_gets_all_when_both_sides_leave_at_once() {
     check(3, || {
         let fifo = Fifo::with(1, 1, true);
         fifo.write(&WRITER, 1);
@@ -145,7 +145,7 @@ fn when_both_sides_leave_at_once_a_plain_reader_gets_all() {
 }
 
 #[test]
-fn what_nobody_comes_for_is_given_back_and_who_comes_back_reads_on() {
+fn bytes_without_a_reader_are_flushed_and_a_later_reader_goes_on() {
     check(2, || {
         let fifo = Fifo::with(1, 1, true);
         fifo.write(&WRITER, 1);
@@ -160,7 +160,7 @@ fn what_nobody_comes_for_is_given_back_and_who_comes_back_reads_on() {
 }
 
 #[test]
-fn two_readers_of_ours_get_each_byte_once_while_it_is_given_back() {
+fn two_readers_get_each_byte_once_during_a_flush() {
     check(1, || {
         let fifo = Fifo::with(2, 1, true);
         fifo.write(&WRITER, 1);
@@ -184,7 +184,7 @@ fn two_readers_of_ours_get_each_byte_once_while_it_is_given_back() {
 }
 
 #[test]
-fn whoever_polls_sees_all_that_is_written_in_the_fifo() {
+fn polling_process_finds_all_that_is_written_in_the_fifo() {
     check(3, || {
         let fifo = Fifo::with(1, 1, false);
         fifo.write(&WRITER, 1);
@@ -197,7 +197,7 @@ fn whoever_polls_sees_all_that_is_written_in_the_fifo() {
 }
 
 #[test]
-fn whoever_polls_an_empty_fifo_sees_what_is_written_later() {
+fn polling_process_finds_in_an_empty_fifo_what_is_written_later() {
     check(3, || {
         let fifo = Fifo::with(1, 1, false);
         let theirs = fifo.clone();
@@ -209,7 +209,7 @@ fn whoever_polls_an_empty_fifo_sees_what_is_written_later() {
 }
 
 #[test]
-fn what_one_who_was_killed_gave_back_comes_once() {
+fn flush_of_killed_process_delivers_each_byte_once() {
     check(2, || {
         let fifo = Fifo::with(1, 1, true);
         fifo.write(&WRITER, 1);
@@ -226,10 +226,10 @@ fn what_one_who_was_killed_gave_back_comes_once() {
 }
 
 #[test]
-fn who_sleeps_at_the_fifo_is_woken_when_the_stream_goes_to_the_ring() {
+fn reader_asleep_at_the_fifo_wakes_when_the_stream_goes_to_the_ring() {
     check(3, || {
         let fifo = Fifo::with(1, 2, false);
-        // Nobody takes part: the first byte goes to the FIFO.
+        // No reader is active: the first byte goes to the FIFO.
         fifo.let_time_pass();
         let theirs = fifo.clone();
         let writer = thread::spawn(move || (1..=2).for_each(|byte| theirs.write(&WRITER, byte)));
@@ -241,7 +241,7 @@ fn who_sleeps_at_the_fifo_is_woken_when_the_stream_goes_to_the_ring() {
 }
 
 #[test]
-fn bytes_around_a_strangers_keep_their_order_beside_a_lookout() {
+fn foreign_bytes_keep_their_place_beside_a_write_monitor() {
     check(3, || {
         let fifo = Fifo::with(1, 1, true);
         fifo.look_out();
@@ -262,7 +262,7 @@ fn bytes_around_a_strangers_keep_their_order_beside_a_lookout() {
 }
 
 #[test]
-fn who_was_told_of_a_strangers_write_comes_behind_it_also_while_the_lookout_begins_anew() {
+fn writer_that_knows_of_a_foreign_write_comes_after_it_while_the_monitor_restarts() {
     check(2, || {
         let fifo = Fifo::with(1, 1, true);
         fifo.look_out();
@@ -293,7 +293,7 @@ fn who_was_told_of_a_strangers_write_comes_behind_it_also_while_the_lookout_begi
 }
 
 #[test]
-fn what_is_written_in_between_is_not_missed_by_a_lookout_that_begins_anew() {
+fn restarting_monitor_does_not_miss_a_write_in_between() {
     check(3, || {
         let fifo = Fifo::with(1, 1, true);
         fifo.look_out();

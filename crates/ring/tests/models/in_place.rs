@@ -1,4 +1,4 @@
-//! Bytes that are filled and read in place.
+//! Bytes that are written and read in place.
 #![allow(unsafe_code)]
 
 use loom::sync::Arc;
@@ -7,7 +7,7 @@ use millstream_ring::Claim;
 
 use crate::world::{Futex, Me, OCCASIONAL, World, check, read, read_now, try_read, try_write, until, write, write_now};
 
-/// Room for one byte, claimed by who is called `process`; `None` if there is none, or somebody else has claimed it.
+/// Room for one byte, claimed for `process`; `None` if there is none, or another process has claimed it.
 fn try_reserve(world: &World, me: &Me, process: u32) -> Option<Claim> {
     let ring = world.ring();
     let writers = ring.lock_writers(me).unwrap();
@@ -28,7 +28,7 @@ fn commit(world: &World, me: &Me, claim: &Claim, byte: u8) {
     }
 }
 
-/// The bytes that wait, claimed; `None` if there are none, or somebody else has claimed them.
+/// The bytes that wait, claimed for `process`; `None` if there are none, or another process has claimed them.
 fn try_borrow(world: &World, me: &Me, process: u32) -> Option<Claim> {
     let ring = world.ring();
     let readers = ring.lock_readers(me).unwrap();
@@ -36,7 +36,7 @@ fn try_borrow(world: &World, me: &Me, process: u32) -> Option<Claim> {
     waiting.filter(|waiting| !waiting.is_empty()).map(|waiting| readers.claim(waiting, 2, process))
 }
 
-/// Looks at what was borrowed in place, takes all of it, and wakes a writer.
+/// Peeks at what was claimed in place, takes all of it, and wakes a writer.
 fn consume(world: &World, me: &Me, claim: &Claim) -> Vec<u8> {
     let ring = world.ring();
     // SAFETY: loom stops the model if another thread writes the byte.
@@ -50,7 +50,7 @@ fn consume(world: &World, me: &Me, claim: &Claim) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_filled_in_place_is_seen_in_place_around_the_end_of_the_ring() {
+fn bytes_filled_in_place_are_seen_in_place_around_the_end_of_the_ring() {
     check(3, || {
         let world = World::new();
         let theirs = world.clone();
@@ -71,7 +71,7 @@ fn what_is_filled_in_place_is_seen_in_place_around_the_end_of_the_ring() {
 }
 
 #[test]
-fn a_sleeping_reader_is_woken_by_what_is_committed() {
+fn commit_wakes_a_sleeping_reader() {
     check(3, || {
         let world = World::new();
         let theirs = world.clone();
@@ -87,7 +87,7 @@ fn a_sleeping_reader_is_woken_by_what_is_committed() {
 }
 
 #[test]
-fn a_sleeping_writer_is_woken_by_what_is_consumed() {
+fn consume_wakes_a_sleeping_writer() {
     check(3, || {
         let world = World::new();
         assert!(try_write(&world, &Me(1), &[1, 2]));
@@ -101,20 +101,20 @@ fn a_sleeping_writer_is_woken_by_what_is_consumed() {
     });
 }
 
-/// As a plain write: not while somebody fills the ring in place.
+/// Writes as a plain writer: not while a process fills the ring in place.
 fn write_beside(world: &World, me: &Me, byte: u8) -> Option<()> {
     let ring = world.ring();
     let writers = ring.lock_writers(me).unwrap();
     (!writers.is_claimed() && write_now(&writers, &[byte]).unwrap() == 1).then_some(())
 }
 
-/// `steady` is one whose own the lock may become, or was before.
-fn a_plain_writer_goes_before_or_after(steady: bool) {
+/// If `steady`, the plain writer is a thread that may own the lock, or owned it before.
+fn plain_writer_goes_before_or_after(steady: bool) {
     check(3, move || {
         let world = World::new();
         let plain = Me(if steady { 1 } else { OCCASIONAL });
         if steady {
-            // From here on the writing side is its own.
+            // From here on the plain writer owns the lock of the writing side.
             assert!(try_write(&world, &plain, &[8]));
             assert_eq!(try_read(&world, &Me(3), &mut [0; 2]), 1);
         }
@@ -129,24 +129,24 @@ fn a_plain_writer_goes_before_or_after(steady: bool) {
         let mut bytes = [0; 2];
         assert_eq!(try_read(&world, &Me(3), &mut bytes), 2);
         assert!(bytes == [5, 6] || bytes == [6, 5], "{bytes:?}");
-        // Wherever the lock's owner believes to be, it is after both.
+        // Whatever position the lock's owner has kept, the byte comes after both.
         assert!(write_beside(&world, &plain, 7).is_some());
         assert_eq!((try_read(&world, &Me(3), &mut bytes), bytes[0]), (1, 7));
     });
 }
 
 #[test]
-fn a_plain_writer_goes_before_or_after_one_who_fills_in_place() {
-    a_plain_writer_goes_before_or_after(false);
+fn plain_writer_goes_before_or_after_a_writer_in_place() {
+    plain_writer_goes_before_or_after(false);
 }
 
 #[test]
-fn a_writer_whose_own_the_lock_is_goes_before_or_after_one_who_fills_in_place() {
-    a_plain_writer_goes_before_or_after(true);
+fn owner_of_the_lock_goes_before_or_after_a_writer_in_place() {
+    plain_writer_goes_before_or_after(true);
 }
 
-/// `in_place` fills the ring in place, and then wakes who waits for the end of its claim.
-fn who_waits_for_the_end_of_a_claim_is_woken(in_place: u32) {
+/// The thread `in_place` fills the ring in place, and then wakes a thread that waits for the end of its claim.
+fn end_of_claim_wakes_waiter(in_place: u32) {
     check(3, move || {
         let world = World::new();
         let futex = Arc::new(Futex::new());
@@ -170,17 +170,17 @@ fn who_waits_for_the_end_of_a_claim_is_woken(in_place: u32) {
 }
 
 #[test]
-fn who_waits_for_the_end_of_an_owners_claim_is_woken() {
-    who_waits_for_the_end_of_a_claim_is_woken(1);
+fn end_of_an_owners_claim_wakes_waiter() {
+    end_of_claim_wakes_waiter(1);
 }
 
 #[test]
-fn who_waits_for_the_end_of_anybody_elses_claim_is_woken() {
-    who_waits_for_the_end_of_a_claim_is_woken(OCCASIONAL);
+fn end_of_any_other_claim_wakes_waiter() {
+    end_of_claim_wakes_waiter(OCCASIONAL);
 }
 
 #[test]
-fn a_plain_reader_and_one_who_borrows_share_the_bytes() {
+fn plain_reader_and_peeking_reader_share_the_bytes() {
     check(3, || {
         let world = World::new();
         assert!(try_write(&world, &Me(1), &[1, 2]));
@@ -206,7 +206,7 @@ fn a_plain_reader_and_one_who_borrows_share_the_bytes() {
 }
 
 #[test]
-fn the_claim_of_one_who_died_is_worth_nothing() {
+fn claim_of_dead_process_publishes_nothing() {
     check(3, || {
         let world = World::new();
         let theirs = world.clone();
@@ -219,7 +219,7 @@ fn the_claim_of_one_who_died_is_worth_nothing() {
         });
         dying.join().unwrap();
         let theirs = world.clone();
-        // Both find out that it is dead.
+        // Both find out that the process is dead.
         let take_over = |world: &World, me: &Me, byte| {
             until(|| {
                 let ring = world.ring();

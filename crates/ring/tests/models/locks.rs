@@ -1,4 +1,4 @@
-//! Locks, who dies with one, who watches from outside, and pages that are given back.
+//! Locks, owners that die with one, processes that poll from outside, and pages that are freed.
 
 use loom::sync::{Arc, Mutex};
 use loom::thread;
@@ -7,7 +7,7 @@ use millstream_ring::Shadow;
 use crate::world::{Me, OCCASIONAL, World, check, try_read, try_write, write, write_now};
 
 #[test]
-fn a_lock_whose_owner_died_is_taken_over_and_nothing_half_done_is_seen() {
+fn lock_of_dead_owner_is_taken_over_and_nothing_unpublished_is_seen() {
     check(3, || {
         let world = World::new();
         let theirs = world.clone();
@@ -28,11 +28,11 @@ fn a_lock_whose_owner_died_is_taken_over_and_nothing_half_done_is_seen() {
 }
 
 #[test]
-fn a_lock_that_is_its_users_own_is_given_back_to_who_else_comes() {
+fn owned_lock_returns_to_another_thread() {
     check(3, || {
         let world = World::new();
         let steady = Me(1);
-        // From here on the writing side is this thread's own.
+        // From here on this thread owns the lock of the writing side.
         assert!(try_write(&world, &steady, &[1]));
         let theirs = world.clone();
         let other = thread::spawn(move || {
@@ -40,7 +40,8 @@ fn a_lock_that_is_its_users_own_is_given_back_to_who_else_comes() {
             write_now(&ring.lock_writers(&me).unwrap(), &[3]).unwrap()
         });
         let mine = write_now(&world.ring().lock_writers(&steady).unwrap(), &[2]).unwrap();
-        // Two at once would write to one place; the model would stop at the race, and here a byte would be lost.
+        // Two writers at once would write to one place. The model would stop at the race, and here a byte would be
+        // lost.
         assert_eq!(mine + other.join().unwrap(), 1, "there is room for one more");
         let mut bytes = [0; 2];
         assert_eq!(try_read(&world, &Me(3), &mut bytes), 2);
@@ -49,7 +50,7 @@ fn a_lock_that_is_its_users_own_is_given_back_to_who_else_comes() {
 }
 
 #[test]
-fn an_owner_that_dies_inside_leaves_the_lock_to_the_others() {
+fn owner_that_dies_inside_leaves_the_lock_to_the_others() {
     check(3, || {
         let world = World::new();
         assert!(try_write(&world, &Me(1), &[1]));
@@ -67,7 +68,7 @@ fn an_owner_that_dies_inside_leaves_the_lock_to_the_others() {
 }
 
 #[test]
-fn one_who_watches_from_outside_is_told_of_every_state_in_the_end() {
+fn polling_process_finds_every_state_in_the_end() {
     check(2, || {
         let world = World::new();
         world.ring().bell().watch_for_bytes(&Me(2));
@@ -84,7 +85,7 @@ fn one_who_watches_from_outside_is_told_of_every_state_in_the_end() {
 }
 
 #[test]
-fn one_who_begins_to_watch_finds_no_byte_that_was_on_its_way() {
+fn new_poller_finds_no_late_byte() {
     check(3, || {
         let world = World::of(4);
         let (ring, me) = (world.ring(), Me(2));
@@ -105,24 +106,24 @@ fn one_who_begins_to_watch_finds_no_byte_that_was_on_its_way() {
     });
 }
 
-/// The pages of the ring, and what one process believes of them.
+/// The pages of the ring, and whether they exist.
 struct Pages {
     exist: Mutex<bool>,
 }
 
 impl Pages {
-    /// As a process does before it touches a byte: `known` is the epoch in which it last had them made.
+    /// Called before a byte is touched: `known` is the epoch in which this process last had the pages made.
     fn touch(&self, known: &mut Option<u32>, epoch: u32) {
         if *known != Some(epoch) {
             *self.exist.lock().unwrap() = true;
             *known = Some(epoch);
         }
-        assert!(*self.exist.lock().unwrap(), "a byte is touched whose page was given back");
+        assert!(*self.exist.lock().unwrap(), "a byte is touched whose page was freed");
     }
 }
 
 #[test]
-fn nobody_touches_pages_that_were_given_back() {
+fn freed_pages_are_never_touched() {
     check(3, || {
         let world = World::new();
         let pages = Arc::new(Pages { exist: Mutex::new(false) });

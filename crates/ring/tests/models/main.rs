@@ -1,7 +1,8 @@
-//! Every order of events that the memory model allows, for small worlds: a ring of two bytes, two or three threads.
+//! Every order of events that the memory model allows, for small state spaces: a ring of two bytes, two or three
+//! threads.
 //!
-//! Only under the model checker: `make check-models`. A lost wake-up shows as a deadlock, a byte that is written and read
-//! at once as a race, a lost or doubled byte as a failed assertion.
+//! Only under the model checker: `make check-models`. A lost wake-up shows as a deadlock, a byte that is written and
+//! read at once as a race, a lost or doubled byte as a failed assertion.
 #![cfg(loom)]
 
 mod broadcasts;

@@ -1,4 +1,4 @@
-//! Direct transfer: bytes that are offered, taken, withdrawn, given back, and left by the dead.
+//! Single-copy transfer: bytes that are offered, taken, withdrawn, returned, and left by dead writers.
 #![allow(unsafe_code)]
 
 use loom::cell::UnsafeCell;
@@ -23,14 +23,14 @@ fn offer(world: &World, me: &Me, bytes: [u8; 2]) -> u32 {
     number
 }
 
-/// The bytes that were not taken, and the writer uses its memory for something else.
+/// Withdraws the offer, and returns the bytes that were not taken. The writer then uses its memory for something else.
 fn withdraw(world: &World, number: u32, bytes: [u8; 2]) -> Vec<u8> {
     let taken = world.ring().withdraw(number, 2).unwrap();
     world.lent.iter().for_each(|place| place.store(99, Ordering::Relaxed));
     bytes[taken..].to_vec()
 }
 
-/// Takes at most `wanted` of what is offered, if it is next. With no lock held.
+/// Takes at most `wanted` bytes of the offer, if it is the next part of the stream. With no lock held.
 fn try_take(world: &World, me: &Me, wanted: usize) -> Vec<u8> {
     let ring = world.ring();
     let Some(offer) = ring.next_offer().unwrap() else { return Vec::new() };
@@ -77,7 +77,7 @@ fn write_in_turn(world: &World, me: &Me, bytes: &[u8]) {
 }
 
 #[test]
-fn an_offer_that_is_withdrawn_while_it_is_taken_is_counted_to_the_byte() {
+fn withdrawal_during_a_take_counts_every_byte() {
     check(3, || {
         let world = World::new();
         let theirs = world.clone();
@@ -94,7 +94,7 @@ fn an_offer_that_is_withdrawn_while_it_is_taken_is_counted_to_the_byte() {
 }
 
 #[test]
-fn an_old_view_of_an_offer_takes_nothing_of_the_next() {
+fn old_view_of_an_offer_takes_nothing_of_the_next() {
     check(3, || {
         let world = World::new();
         let theirs = world.clone();
@@ -134,7 +134,7 @@ fn two_readers_of_one_offer_get_each_byte_once() {
 }
 
 #[test]
-fn who_sleeps_over_an_offer_and_who_sleeps_before_it_are_woken() {
+fn offer_wakes_sleeping_reader_and_its_end_wakes_the_writer() {
     check(2, || {
         let world = World::new();
         let theirs = world.clone();
@@ -168,10 +168,10 @@ fn who_sleeps_over_an_offer_and_who_sleeps_before_it_are_woken() {
 }
 
 #[test]
-fn what_is_written_behind_a_dead_ones_offer_comes_after_what_was_taken_of_it() {
+fn bytes_behind_a_dead_writers_offer_come_after_what_was_taken_of_it() {
     check(3, || {
         let world = World::new();
-        // Its writer is dead, and one that waits behind it finds out.
+        // Its writer is dead, and a writer that waits behind it finds that out.
         offer(&world, &Me(1), [1, 2]);
         let theirs = world.clone();
         let writer = thread::spawn(move || {
@@ -191,13 +191,13 @@ fn what_is_written_behind_a_dead_ones_offer_comes_after_what_was_taken_of_it() {
 }
 
 #[test]
-fn an_offer_that_is_given_back_is_gone_on_with_where_it_was_left() {
+fn returned_offer_goes_on_where_readers_left_it() {
     check(3, || {
         let world = World::new();
         let number = offer(&world, &Me(1), [1, 2]);
         let theirs = world.clone();
         let changing = thread::spawn(move || {
-            // Somebody changes how the pipe works, and has to have both locks for it.
+            // A process changes how the pipe works, for which it needs both locks.
             let (me, ring) = (Me(3), theirs.ring());
             let writers = ring.lock_writers(&me).unwrap();
             let readers = ring.lock_readers(&me).unwrap();
@@ -215,7 +215,7 @@ fn an_offer_that_is_given_back_is_gone_on_with_where_it_was_left() {
     });
 }
 
-/// Memory in which loom sees everybody who is not ordered.
+/// Memory in which loom finds every unordered access.
 struct Memory(UnsafeCell<u8>);
 
 // SAFETY: loom stops the model if two threads use it at once.
@@ -223,8 +223,8 @@ unsafe impl Sync for Memory {}
 // SAFETY: as above.
 unsafe impl Send for Memory {}
 
-/// A reader copies all that is offered, and the writer fills its memory anew as soon as `is_over` has said so.
-fn what_was_taken_as_a_whole_is_its_writers_again(is_over: fn(&World, u32) -> bool) {
+/// A reader copies all that is offered. The writer fills its memory again as soon as `is_over` says so.
+fn fully_taken_offer_returns_to_writer(is_over: fn(&World, u32) -> bool) {
     check(3, move || {
         let (world, memory) = (World::new(), Arc::new(Memory(UnsafeCell::new(0))));
         let (theirs, their_memory) = (world.clone(), memory.clone());
@@ -248,13 +248,13 @@ fn what_was_taken_as_a_whole_is_its_writers_again(is_over: fn(&World, u32) -> bo
 }
 
 #[test]
-fn what_no_longer_stands_is_its_writers_again() {
-    what_was_taken_as_a_whole_is_its_writers_again(|world, number| world.ring().standing(number) == Standing::Over);
+fn offer_that_no_longer_stands_returns_to_writer() {
+    fully_taken_offer_returns_to_writer(|world, number| world.ring().standing(number) == Standing::Over);
 }
 
 #[test]
-fn what_is_withdrawn_when_all_of_it_was_taken_is_its_writers_again() {
-    what_was_taken_as_a_whole_is_its_writers_again(|world, number| {
+fn fully_taken_offer_returns_to_writer_when_withdrawn() {
+    fully_taken_offer_returns_to_writer(|world, number| {
         // Without an order; only what follows makes one.
         !world.ring().is_offered() && world.ring().withdraw(number, 2) == Ok(2)
     });

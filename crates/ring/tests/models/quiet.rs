@@ -1,4 +1,4 @@
-//! A reader that sleeps in the shadow, and a stream that goes there and back.
+//! Idle mode: a reader that sleeps in the backing pipe, and a stream that goes there and back.
 
 use std::collections::VecDeque;
 
@@ -8,10 +8,10 @@ use millstream_ring::{Parking, Route, Shadow};
 
 use crate::world::{Me, OCCASIONAL, World, check, read_now, write_now};
 
-/// What rings and means nothing.
+/// A readiness byte.
 const MEANINGLESS: u8 = 0;
 
-/// The kernel's pipe with what is in it, which a reader can sleep in.
+/// The kernel's pipe with its content, in which a reader can sleep.
 struct Content {
     bytes: Mutex<VecDeque<u8>>,
     changed: Condvar,
@@ -76,7 +76,7 @@ impl Quiet {
         Arc::new(Quiet { world: World::of(4), shadow })
     }
 
-    /// As `Writer::attempt`: back to the ring when nobody sleeps in the shadow and nothing is there.
+    /// As `Writer::attempt`: back to the ring when no reader sleeps in the backing pipe and nothing is there.
     fn write(&self, me: &Me, byte: u8) {
         let ring = self.world.ring();
         let writers = ring.lock_writers(me).unwrap();
@@ -103,7 +103,7 @@ impl Quiet {
         }
     }
 
-    /// As `Reader::read_if_quiet` and then `Reader::read_asleep`, for who finds nothing in the ring.
+    /// As `Reader::read_if_quiet` and then `Reader::read_asleep`, for a reader that finds nothing in the ring.
     fn read(&self, me: &Me, dozes: bool) -> u8 {
         let ring = self.world.ring();
         if ring.dozer_lies_down(me.owner()) {
@@ -157,7 +157,7 @@ impl Quiet {
 }
 
 #[test]
-fn what_comes_to_a_sleeper_is_the_stream_and_nothing_else() {
+fn reader_asleep_gets_the_stream_and_nothing_else() {
     check(2, || {
         let quiet = Quiet::new();
         let theirs = quiet.clone();
@@ -169,7 +169,7 @@ fn what_comes_to_a_sleeper_is_the_stream_and_nothing_else() {
 }
 
 #[test]
-fn who_dozes_lies_down_without_a_lock_or_finds_the_stream_in_the_ring() {
+fn dozing_reader_sleeps_without_a_lock_or_finds_the_stream_in_the_ring() {
     check(2, || {
         let quiet = Quiet::new();
         let theirs = quiet.clone();
@@ -181,7 +181,7 @@ fn who_dozes_lies_down_without_a_lock_or_finds_the_stream_in_the_ring() {
 }
 
 #[test]
-fn only_one_of_two_takes_the_place_of_who_dozes() {
+fn only_one_reader_takes_the_place_of_a_dozing_one() {
     check(2, || {
         let quiet = Quiet::new();
         let (dozer, other) = (Me(OCCASIONAL + 1), Me(OCCASIONAL + 2));
@@ -196,7 +196,7 @@ fn only_one_of_two_takes_the_place_of_who_dozes() {
         });
         let got = quiet.lies_down(&other).then(|| quiet.read_asleep(&other, false));
         writer.join().unwrap();
-        // The second lies down when the first has woken up.
+        // The second goes to sleep when the first has woken up.
         assert!(matches!(
             (dozer.join().unwrap(), got),
             (None, None | Some(2 | 3)) | (Some(2), None | Some(3)) | (Some(3), None | Some(2))
@@ -205,7 +205,7 @@ fn only_one_of_two_takes_the_place_of_who_dozes() {
 }
 
 #[test]
-fn who_dozes_takes_nothing_from_who_has_the_lock_and_finds_nobody_asleep() {
+fn dozing_reader_takes_nothing_while_another_holds_the_lock() {
     check(4, || {
         let quiet = Quiet::new();
         let dozer = Me(OCCASIONAL + 1);
@@ -231,14 +231,14 @@ fn who_dozes_takes_nothing_from_who_has_the_lock_and_finds_nobody_asleep() {
             assert_eq!(quiet.shadow.take(peeked), peeked);
         }
         drop(readers);
-        // Who lies down afterwards is not to sleep for ever.
+        // A reader that goes to sleep afterwards must not sleep for ever.
         [4, 5].map(|byte| quiet.shadow.write(byte));
         dozer.join().unwrap();
     });
 }
 
 #[test]
-fn two_writers_send_one_sleeper_each_its_byte() {
+fn two_writers_send_each_a_byte_to_one_reader_asleep() {
     check(1, || {
         let quiet = Quiet::new();
         let writers = [1, 2].map(|byte| {
@@ -253,11 +253,11 @@ fn two_writers_send_one_sleeper_each_its_byte() {
 }
 
 #[test]
-fn the_stream_does_not_return_over_a_sleeper() {
+fn stream_does_not_return_to_the_ring_while_a_reader_sleeps() {
     check(3, || {
         let quiet = Quiet::new();
         let theirs = quiet.clone();
-        // Somebody else who sleeps beside the ring, for whom it would ring.
+        // Another reader that sleeps beside the ring, for which the writer would put in a readiness byte.
         quiet.world.ring().bell().reader_will_sleep(&Me(OCCASIONAL + 9), &quiet.shadow).unwrap();
         let reader = thread::spawn(move || {
             let me = Me(OCCASIONAL + 1);

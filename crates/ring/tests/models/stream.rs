@@ -1,4 +1,4 @@
-//! Bytes in a ring, and who sleeps for them.
+//! Bytes in a ring, and readers and writers that sleep for them.
 
 use loom::thread;
 use millstream_ring::{Route, Shadow};
@@ -32,7 +32,7 @@ fn bytes_arrive_once_and_in_order_around_the_end_of_the_ring() {
 }
 
 #[test]
-fn a_sleeping_reader_is_woken() {
+fn write_wakes_a_sleeping_reader() {
     check(3, || {
         let world = World::new();
         let theirs = world.clone();
@@ -45,7 +45,7 @@ fn a_sleeping_reader_is_woken() {
 }
 
 #[test]
-fn readers_that_sleep_again_are_woken_by_each_byte() {
+fn each_byte_wakes_a_reader_that_sleeps_again() {
     check(2, || {
         let world = World::of(4);
         let theirs = world.clone();
@@ -61,7 +61,7 @@ fn readers_that_sleep_again_are_woken_by_each_byte() {
 }
 
 #[test]
-fn two_sleeping_readers_are_both_woken_by_two_writes() {
+fn two_writes_wake_two_sleeping_readers() {
     check(1, || {
         let world = World::of(4);
         let readers = [2, 3].map(|id| {
@@ -74,7 +74,7 @@ fn two_sleeping_readers_are_both_woken_by_two_writes() {
 }
 
 #[test]
-fn a_sleeping_writer_is_woken() {
+fn read_wakes_a_sleeping_writer() {
     check(3, || {
         let world = World::new();
         assert!(try_write(&world, &Me(1), &[1, 2]));
@@ -129,7 +129,7 @@ fn two_sleeping_readers_share_what_one_write_brings() {
 }
 
 #[test]
-fn two_sleeping_writers_are_both_woken_and_their_writes_stay_whole() {
+fn two_sleeping_writers_wake_and_their_writes_stay_whole() {
     check(1, || {
         let world = World::new();
         let writers: Vec<_> = [1, 2]
@@ -149,7 +149,7 @@ fn two_sleeping_writers_are_both_woken_and_their_writes_stay_whole() {
     });
 }
 
-/// Copies what waits in one ring, up to a byte, to the other, as the pipe does.
+/// Copies at most one byte that waits in one ring to the other, as the pipe does.
 fn try_relay(from: &World, to: &World, me: &Me) -> usize {
     let (from, to) = (from.ring(), to.ring());
     let writers = to.lock_writers(me).unwrap();
@@ -172,10 +172,10 @@ fn bytes_go_from_ring_to_ring_with_one_copy() {
         assert!(try_write(&first, &Me(OCCASIONAL), &[1, 2]));
         let (from, to) = (first.clone(), second.clone());
         let relay = thread::spawn(move || {
-            // There is no need to wait: two bytes, and room for two.
+            // Neither has to wait: there are two bytes, and room for two.
             assert_eq!((try_relay(&from, &to, &Me(2)), try_relay(&from, &to, &Me(2))), (1, 1));
         });
-        // Into the place of a byte that has been copied on.
+        // Into the place of a byte that was copied on.
         while !try_write(&first, &Me(1), &[3]) {
             thread::yield_now();
         }
@@ -198,10 +198,10 @@ fn bytes_go_from_ring_to_ring_with_one_copy() {
 }
 
 #[test]
-fn no_byte_that_rings_gets_into_a_stream_that_goes_another_way() {
+fn readiness_byte_does_not_get_into_a_flushed_stream() {
     check(3, || {
         let world = World::of(4);
-        // Somebody who sleeps, and need not do anything here.
+        // A reader that sleeps, and does nothing more here.
         world.ring().bell().reader_will_sleep(&Me(9), &world.shadow).unwrap();
         let theirs = world.clone();
         let writer = thread::spawn(move || assert!(try_write(&theirs, &Me(1), &[1])));
@@ -218,9 +218,9 @@ fn no_byte_that_rings_gets_into_a_stream_that_goes_another_way() {
     });
 }
 
-/// A writer of a long write, which is woken when the whole ring is free and not for the first byte.
+/// The writer of a long write is woken when the whole ring is free, and not for the first byte.
 #[test]
-fn a_writer_that_defers_is_woken_by_the_read_that_makes_the_refill() {
+fn deferring_writer_is_woken_at_the_low_water_mark() {
     check(3, || {
         let world = World::new();
         assert!(try_write(&world, &Me(1), &[1, 2]));
@@ -235,7 +235,7 @@ fn a_writer_that_defers_is_woken_by_the_read_that_makes_the_refill() {
                 ring.bell().writer_deferred();
             }
         });
-        // And then no more, so that no sleep of the reader wakes it.
+        // The reader reads no more, so that no sleep of the reader wakes the writer.
         for expected in [1, 2] {
             let mut byte = [0; 1];
             assert_eq!(try_read(&world, &Me(2), &mut byte), 1);
@@ -247,9 +247,9 @@ fn a_writer_that_defers_is_woken_by_the_read_that_makes_the_refill() {
     });
 }
 
-/// A second writer, for whom less is enough, is woken for that beside one that defers.
+/// A second writer, for which less room is enough, is woken for that beside one that defers.
 #[test]
-fn a_writer_that_defers_keeps_nobody_else_asleep() {
+fn deferring_writer_does_not_keep_another_asleep() {
     check(2, || {
         let world = World::of(4);
         assert!(try_write(&world, &Me(1), &[1, 2, 3, 4]));

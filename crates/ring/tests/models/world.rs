@@ -1,4 +1,4 @@
-//! A world so small that the orders of events in it, up to a bound of preemptions, can be tried.
+//! A state space so small that the model checker can try the orders of events in it, up to a bound of preemptions.
 #![allow(unsafe_code)]
 
 use loom::cell::UnsafeCell;
@@ -12,7 +12,8 @@ pub(crate) struct World {
     pub(crate) header: Header,
     pub(crate) cells: Vec<UnsafeCell<u8>>,
     pub(crate) shadow: Pipe,
-    /// A writer's own memory. No cells: a reader may copy from it when it is no longer lent, and then must not commit.
+    /// A writer's own memory. No cells: a reader may copy from it after the writer has withdrawn it, and then must not
+    /// commit.
     pub(crate) lent: [AtomicU32; 2],
 }
 
@@ -43,7 +44,7 @@ impl World {
     }
 }
 
-/// The kernel's pipe of two pages, with its sleepers.
+/// The kernel's pipe of two pages, with its waiters.
 pub(crate) struct Pipe {
     pub(crate) bytes: Mutex<u32>,
     changed: Condvar,
@@ -92,8 +93,8 @@ impl Shadow for Pipe {
     }
 }
 
-/// Where threads sleep until a word changes, as the kernel has it: looked at once more when nobody can wake any more
-/// without being noticed.
+/// Where threads sleep until a word changes, as in the kernel. `wait` checks the word once more under the lock of the
+/// queue, so no wake-up comes between the check and the sleep.
 pub(crate) struct Futex {
     queue: Mutex<()>,
     woken: Condvar,
@@ -117,10 +118,10 @@ impl Futex {
     }
 }
 
-/// Threads of this number and above never make a lock their own.
+/// Threads with this number or a greater one never make a lock their own.
 pub(crate) const OCCASIONAL: u32 = 100;
 
-/// A thread that looks at a lock again and again instead of sleeping: whether it is woken is the kernel's affair.
+/// A thread that checks a lock again and again instead of sleeping: waking it is the kernel's task.
 pub(crate) struct Me(pub(crate) u32);
 
 impl Parking for Me {
@@ -135,7 +136,7 @@ impl Parking for Me {
     fn restore(&self, _: &AtomicU32, (): ()) {}
 
     fn park(&self, _: &AtomicU32, _: u32, owner: u32) -> Parked {
-        assert_ne!(owner, 0, "who sleeps at a free lock is not woken");
+        assert_ne!(owner, 0, "nothing wakes a thread that sleeps at a free lock");
         thread::yield_now();
         Parked::LookAgain
     }
@@ -167,7 +168,7 @@ pub(crate) fn read_now(readers: &ReadSide<'_, Me>, bytes: &mut [u8]) -> Result<u
     Ok(readers.read(waiting, [bytes].into_iter(), 0))
 }
 
-/// Writes as the pipe does: what wakes readers included.
+/// Writes as the pipe does, and wakes readers.
 pub(crate) fn try_write(world: &World, me: &Me, bytes: &[u8]) -> bool {
     let ring = world.ring();
     let writers = ring.lock_writers(me).unwrap();
