@@ -9,23 +9,34 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use common::{Scratch, can_join};
-use over_ring::{Programs, told_with};
+use common::{Scratch, can_join, output};
+use over_ring::{Programs, over_ring_with, told_with};
 
 /// What passes before the constants are touched.
 const BEFORE: u64 = 16 << 20;
 
-static LIBRARY: LazyLock<(Scratch, String)> = LazyLock::new(|| {
-    let scratch = Scratch::new();
-    let library = scratch.c_program("libconstants.so", include_str!("fenced/constants.c"), &["-shared", "-fPIC"]);
-    (scratch, library)
+static LIBRARIES: LazyLock<[(Scratch, String); 2]> = LazyLock::new(|| {
+    ["-DPLAIN", "-DWRITABLE"].map(|kind| {
+        let scratch = Scratch::new();
+        let options = ["-shared", "-fPIC", kind];
+        let library = scratch.c_program("libconstants.so", include_str!("fenced/constants.c"), &options);
+        (scratch, library)
+    })
 });
 
 static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| {
-    let library = &*LIBRARY.1;
-    let directory = library.rsplit_once('/').unwrap().0;
-    let path = format!("-Wl,-rpath,{directory}");
-    Programs::built(&[("U", include_str!("fenced/user.c"), &["-pthread", "-Wl,--no-as-needed", library, &path])])
+    let [plain, writable] = LIBRARIES.each_ref().map(|(_, library)| {
+        let directory = library.rsplit_once('/').unwrap().0;
+        ["-pthread", "-Wl,--no-as-needed", library]
+            .map(str::to_owned)
+            .into_iter()
+            .chain([format!("-Wl,-rpath,{directory}")])
+    });
+    let [plain, writable]: [Vec<String>; 2] = [plain.collect(), writable.collect()];
+    let [plain, writable]: [Vec<&str>; 2] =
+        [&plain, &writable].map(|options| options.iter().map(String::as_str).collect());
+    let source = include_str!("fenced/user.c");
+    Programs::built(&[("U", source, &plain), ("W", source, &writable)])
 });
 
 /// What is told of the pipe between a writer and a reader that do this, after an attempt in which it was attached before.
@@ -70,4 +81,24 @@ fn child_executes_constants_of_its_parent() {
     }
     attached("child", "nothing");
     attached("nothing", "child");
+}
+
+#[test]
+fn programs_that_cannot_be_fenced_lose_no_byte() {
+    for (writer, reader) in [
+        ("$U write blocked", "$U read nothing"),
+        ("$U write nothing", "$U read blocked"),
+        ("$W write write-there", "$W read write-there"),
+        ("$U write for-ever", "$U read for-ever"),
+        ("$U write prefix", "$U read nothing"),
+        ("$U write nothing", "$U read prefix"),
+    ] {
+        for options in [&[][..], &["--ring-after", "1"]] {
+            for _ in 0..4 {
+                let script = format!("set -o pipefail; {writer} | {reader}");
+                let seen = output(&mut over_ring_with(options, &script));
+                assert_eq!((seen.code, &*seen.stderr), (Some(0), ""), "{script} {options:?}");
+            }
+        }
+    }
 }

@@ -8,6 +8,8 @@ use rustix::fs::{Mode, OFlags};
 
 /// An option of `prctl(2)` that headers of Linux before 5.11 do not have: system calls from code outside of a range are trapped.
 pub const PR_SET_SYSCALL_USER_DISPATCH: usize = 59;
+/// The same of Linux before 6.3: whether memory that cannot be executed stays so.
+pub const PR_GET_MDWE: usize = 66;
 
 /// Whether the calling thread is under any filter. Quicker than [`filters`], but a call that a filter might kill for.
 #[cfg(target_arch = "x86_64")]
@@ -232,6 +234,9 @@ mod trial {
             // Missing before Linux 5.11.
             // SAFETY: turns off what is not on.
             unsafe { any(k::__NR_prctl, [super::PR_SET_SYSCALL_USER_DISPATCH, 0, 0, 0, 0, 0]) };
+            // SAFETY: only asks; missing before Linux 6.3.
+            unsafe { any(k::__NR_prctl, [super::PR_GET_MDWE, 0, 0, 0, 0, 0]) };
+            allowed(k::__NR_waitid, [0, 0, 0, (k::WEXITED | k::WNOHANG | k::WNOWAIT) as usize, 0, 0])?;
             allowed(k::__NR_rt_sigtimedwait, [time_at, 0, time_at, 8, 0, 0])?;
             let own = crate::own_pid() as usize;
             let thread = allowed(k::__NR_gettid, [0; 6])? as usize;

@@ -220,6 +220,7 @@ struct Mapping<'a> {
     start: usize,
     end: usize,
     is_readable: bool,
+    is_writable: bool,
     path: &'a [u8],
 }
 
@@ -266,7 +267,9 @@ fn only_glibc_calls_the_kernel(
             || holds(own_code)
             || name.starts_with(b"ld-linux")
             || is_of_kernel(mapping.path)
-            || (mapping.path.starts_with(b"/") && !calls_the_kernel(mapping, &module, may_be))
+            || (mapping.path.starts_with(b"/")
+                // What can be written is code of which nothing is known in a moment.
+                && !calls_the_kernel(mapping, &module, if mapping.is_writable { |_| false } else { may_be }))
     })
 }
 
@@ -477,13 +480,13 @@ pub(super) fn end_of_mapping(address: usize) -> Option<usize> {
 fn visit_line(line: &[u8], visit: &mut dyn FnMut(&Mapping<'_>, u8) -> bool) -> bool {
     let Some((start, rest)) = hexadecimal(line) else { return false };
     let Some((end, rest)) = rest.get(1..).and_then(hexadecimal) else { return false };
-    let Some(&[_, readable, _, executable]) = rest.get(..4) else { return false };
+    let Some(&[_, readable, writable, executable]) = rest.get(..4) else { return false };
     let path = rest.iter().position(|&byte| byte == b'/' || byte == b'[').and_then(|at| rest.get(at..)).unwrap_or(&[]);
     // Code that can be executed and not read cannot be judged.
     if executable == b'x' && readable != b'r' && !is_of_kernel(path) {
         return false;
     }
-    visit(&Mapping { start, end, is_readable: readable == b'r', path }, executable)
+    visit(&Mapping { start, end, is_readable: readable == b'r', is_writable: writable == b'w', path }, executable)
 }
 
 fn hexadecimal(text: &[u8]) -> Option<(usize, &[u8])> {

@@ -27,6 +27,10 @@ fn loads_number(here: usize) -> bool {
 fn comes_by(from: usize, here: usize) -> bool {
     let mut at = from;
     while at < here {
+        // A system call with prefixes is one.
+        if (at..here).all(|place| is_prefix(byte(place))) {
+            return true;
+        }
         match length(at) {
             Length::Of(len) => at += len,
             // No program gets further.
@@ -49,6 +53,15 @@ fn byte(at: usize) -> u8 {
     unsafe { (at as *const u8).read() }
 }
 
+#[inline(never)]
+fn is_legacy_prefix(byte: u8) -> bool {
+    matches!(byte, 0x66 | 0x67 | 0xf0 | 0xf2 | 0xf3 | 0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65)
+}
+
+fn is_prefix(byte: u8) -> bool {
+    is_legacy_prefix(byte) || byte & 0xf0 == 0x40
+}
+
 /// What follows an opcode.
 #[derive(Clone, Copy)]
 struct Form {
@@ -62,7 +75,7 @@ fn length(from: usize) -> Length {
         match byte(at) {
             0x66 => is_short = true,
             0x67 => has_addresses_of_32 = true,
-            0xf0 | 0xf2 | 0xf3 | 0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65 => {}
+            other if is_legacy_prefix(other) => {}
             _ => break,
         }
         at += 1;

@@ -203,18 +203,24 @@ fn let_in_handlers() {
 /// They hold back again what they held back.
 fn restore_handlers() {
     let held = HELD_BACK_BY.each_ref().map(|by| by.swap(0, Relaxed));
-    for signal in (1..=64).filter(|signal| held.iter().any(|held| held >> (signal - 1) & 1 != 0)) {
+    for signal in 1..=64 {
+        let bit = |(caught, held): (&usize, &u64)| (held >> (signal - 1) & 1) << (caught - 1);
+        let mask = SIGNALS.iter().zip(&held).map(bit).fold(0, |mask, bit| mask | bit);
+        if mask == 0 {
+            continue;
+        }
         let action = kernel::action_of(signal);
-        let bits = SIGNALS.into_iter().zip(held).map(|(caught, held)| (held >> (signal - 1) & 1) << (caught - 1));
         if action.handler > IGNORED {
-            kernel::set_action(signal, &Action { mask: bits.fold(action.mask, |mask, bit| mask | bit), ..action });
+            kernel::set_action(signal, &Action { mask: action.mask | mask, ..action });
         }
     }
 }
 
-/// Puts them back, unless another thread may be at a copy: then they stay until the next time, or until the program asks for them.
+/// Puts them back, unless another thread may be at a copy, or have executed a fenced page and its signal is still to come: then they
+/// stay until the next time, or until the program asks for them.
 pub(super) fn step_aside_unless_used() {
-    if ![&READER, &WRITER].into_iter().any(|end| end.uses.are_of_another_thread()) {
+    let is_fault_to_come = threads::are_there() && fenced::has_pages();
+    if !is_fault_to_come && ![&READER, &WRITER].into_iter().any(|end| end.uses.are_of_another_thread()) {
         step_aside();
     }
 }

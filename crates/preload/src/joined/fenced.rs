@@ -4,13 +4,13 @@
 //! While pipes are attached these pages cannot be executed. A thread that executes one all the same comes to the handler of SIGSEGV. The
 //! handler gives the pipes back, makes the pages executable again, and the thread goes on.
 
-use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicUsize};
 
 use millstream_sys::fate::Fate;
 
 use super::alone::PAGE;
-use super::{begin_as_child, is_own_process, kernel, retreat};
+use super::{begin_as_child, is_own_process, kernel, retreat, threads};
 
 /// A program with more of them stays with the kernel.
 const MOST: usize = 8;
@@ -21,6 +21,10 @@ const LONGEST: usize = 15;
 const IS_OLD: usize = 1;
 
 static PAGES: [AtomicUsize; MOST] = [const { AtomicUsize::new(0) }; MOST];
+/// The pages cannot be executed, or some of them.
+static IS_UP: AtomicBool = AtomicBool::new(false);
+/// Where a page was executed last that could be, and by which thread.
+static LAST: AtomicUsize = AtomicUsize::new(0);
 
 /// A search of the code begins.
 pub(super) fn begin_search() {
@@ -38,18 +42,36 @@ pub(super) fn add(address: usize) -> bool {
     place.inspect(|place| place.store(page, Relaxed)).is_some()
 }
 
-/// From now on what the search has found cannot be executed. `false`: the kernel does not do that.
+/// From now on what the search has found cannot be executed. `false`: it still can, or the kernel would not let it be executed again
+/// (`PR_SET_MDWE`).
 pub(super) fn raise() -> bool {
+    if !has_pages() {
+        return true;
+    }
+    if kernel::keeps_data_from_execution() {
+        return false;
+    }
+    LAST.store(0, Relaxed);
+    IS_UP.store(true, SeqCst);
     found().all(|page| kernel::make_readable(page, PAGE))
 }
 
 pub(super) fn lift() {
-    found().for_each(|page| {
-        kernel::make_executable(page, PAGE);
-    });
+    if is_up() {
+        found().for_each(|page| {
+            kernel::make_executable(page, PAGE);
+        });
+        IS_UP.store(false, SeqCst);
+    }
 }
 
 pub(super) fn is_up() -> bool {
+    IS_UP.load(SeqCst)
+}
+
+/// Whether the last search has found any.
+#[inline(never)]
+pub(super) fn has_pages() -> bool {
     found().next().is_some()
 }
 
@@ -60,12 +82,18 @@ fn found() -> impl Iterator<Item = usize> {
 /// In the handler of SIGSEGV, in which all signals are held back: whether this thread has executed a fenced page. It then does so again.
 pub(super) fn is_executed(instruction: usize, fault: usize) -> bool {
     let page = fault & !(PAGE - 1);
-    let is_fenced = PAGES.iter().any(|place| place.load(SeqCst) & !IS_OLD == page) && page != 0;
-    if !is_fenced || fault.wrapping_sub(instruction) > LONGEST {
+    let is_listed = PAGES.iter().any(|place| place.load(SeqCst) & !IS_OLD == page) && page != 0;
+    if !is_listed || fault.wrapping_sub(instruction) > LONGEST {
         return false;
+    }
+    if !is_up() {
+        // It came before the fence was lifted; or the program has made its page so, and it comes once more.
+        let place = instruction.wrapping_add(threads::this());
+        return LAST.swap(place, SeqCst) != place;
     }
     if !is_own_process() {
         begin_as_child();
+        lift();
     } else if retreat::try_before_a_call(Fate::Code) == Some(false) {
         // No file can be opened. What the rings hold is moved by the next call, and until then nothing goes past them.
         retreat::all(Fate::Code);

@@ -52,7 +52,8 @@ pub(super) fn raise() -> Result<(), Fate> {
         lift();
         return Err(Fate::Signals);
     }
-    if !fenced::raise() || trapped_outside.is_some_and(|allowed| !trapped::begin(&allowed)) {
+    // The fence comes last: from the trap on every thread lets in the signal of an executed page.
+    if trapped_outside.is_some_and(|allowed| !trapped::begin(&allowed)) || !fenced::raise() {
         lift();
         return Err(Fate::Code);
     }
@@ -84,9 +85,10 @@ pub(super) fn expect_threads() {
 
 /// Takes them down.
 pub(super) fn lift() {
+    // First: a thread that finds the guards down may fork, and nothing would lift the fence in the child.
+    fenced::lift();
     if WATCHED.fetch_and(!UP, SeqCst) & UP != 0 {
         trapped::end();
-        fenced::lift();
         faults::step_aside_unless_used();
     }
 }

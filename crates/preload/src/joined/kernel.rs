@@ -510,6 +510,12 @@ pub(super) fn make_executable(start: usize, len: usize) -> bool {
     protect(start, len, k::PROT_READ | k::PROT_EXEC)
 }
 
+/// Whether the kernel keeps memory that cannot be executed so for ever (`PR_SET_MDWE` of `prctl(2)`, Linux 6.3).
+pub(super) fn keeps_data_from_execution() -> bool {
+    // SAFETY: touches no memory.
+    unsafe { any(k::__NR_prctl, [millstream_sys::confinement::PR_GET_MDWE, 0, 0, 0, 0, 0]) > 0 }
+}
+
 fn protect(start: usize, len: usize, access: u32) -> bool {
     // SAFETY: data, or code whose execution the caller expects to fail; it stays readable.
     unsafe { any(k::__NR_mprotect, [start, len, access as usize, 0, 0, 0]) == 0 }
