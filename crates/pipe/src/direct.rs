@@ -92,7 +92,7 @@ struct Source {
 const VOUCHER: u64 = u64::from_le_bytes(*b"mstoffer");
 
 /// What a voucher for these terms at this pipe says.
-fn voucher(shadow: pipe::Identity, serial: u32, terms: &Terms) -> [u64; WORDS] {
+fn transfer_descriptor(shadow: pipe::Identity, serial: u32, terms: &Terms) -> [u64; WORDS] {
     let Terms { process, start, address, len, .. } = *terms;
     [VOUCHER, shadow.device, shadow.inode, serial.into(), process.into(), start, address, len.into()]
 }

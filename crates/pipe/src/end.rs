@@ -146,7 +146,7 @@ impl End {
         Parker::at(self.fd(), &self.counters)
     }
 
-    pub(crate) fn mirror(&self) -> Mirror<'_> {
+    pub(crate) fn readiness_bytes(&self) -> Mirror<'_> {
         Mirror::of(self.fd())
     }
 
@@ -217,7 +217,7 @@ impl End {
     }
 
     /// Whether this process or another has mapped the segment: until then its file is empty.
-    fn somebody_uses_the_ring(&self) -> bool {
+    fn is_ring_used(&self) -> bool {
         let is_used = |origin: &Origin| memory::length(&origin.file).is_ok_and(|length| length > 0);
         self.pipe.segment.get().is_some() || self.pipe.origin.as_ref().is_some_and(is_used)
     }
@@ -325,14 +325,14 @@ impl End {
             // What can fail is done first: an error says that nothing has happened.
             let both = somebody_waits().then(both_ends).transpose()?;
             if ring.is_quiet() {
-                resize_shadow(self.fd(), wished)?;
+                shrink_backing_pipe(self.fd(), wished)?;
             }
             mirror::make_room(self.fd(), wished)?;
             if wished != now {
                 resize(segment, &sides, wished)?;
             }
             if ring.writers_wait() || ring.bell().is_watched_for_room() {
-                enlarge_quiet_shadow(self.fd(), ring);
+                enlarge_idle_backing_pipe(self.fd(), ring);
             }
             (wished, both)
         };
@@ -358,7 +358,7 @@ impl Drop for End {
         if let Some(fd) = self.fd.take() {
             // First closed, then told: whoever is told asks the kernel.
             drop(fd);
-            if self.somebody_uses_the_ring()
+            if self.is_ring_used()
                 && let Ok(Some(segment)) = self.segment()
             {
                 segment.ring().note_close();
@@ -393,7 +393,7 @@ fn is_of_the_ring(ring: &Ring<'_>, route: Route) -> bool {
 }
 
 /// Sees to it that the shadow of a quiet pipe holds no more than the pipe is to hold, nor less than waits in it.
-fn resize_shadow(shadow: BorrowedFd<'_>, bytes: usize) -> Result<(), Errno> {
+fn shrink_backing_pipe(shadow: BorrowedFd<'_>, bytes: usize) -> Result<(), Errno> {
     if transfer::bytes_waiting(shadow)? > bytes {
         return Err(Errno::BUSY);
     }
@@ -402,7 +402,7 @@ fn resize_shadow(shadow: BorrowedFd<'_>, bytes: usize) -> Result<(), Errno> {
 
 /// With the writers locked. The shadow of a quiet pipe is smaller than its ring: makes it as large, which wakes who waits for room
 /// there, and who watches. Returns whether it is larger now; it is not where the kernel refuses its user the pages.
-pub(crate) fn enlarge_quiet_shadow(shadow: BorrowedFd<'_>, ring: &Ring<'_>) -> bool {
+pub(crate) fn enlarge_idle_backing_pipe(shadow: BorrowedFd<'_>, ring: &Ring<'_>) -> bool {
     let (Ok(capacity), Ok(now)) = (ring.capacity(), pipe::capacity(shadow)) else { return false };
     ring.is_quiet() && now < capacity && pipe::set_capacity(shadow, capacity).is_ok()
 }

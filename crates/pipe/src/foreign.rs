@@ -161,7 +161,7 @@ impl<'a> Foreign<'a> {
     /// Moves at most `len` bytes from the shadow to here by `splice(2)`; where that is impossible, through memory, and takes
     /// off the shadow what was written. 0 at the end of the stream. Not through memory while somebody else `may_interfere`, and take the
     /// bytes in between: `None`.
-    pub(crate) fn take_from_shadow(
+    pub(crate) fn take_from_backing_pipe(
         &self,
         shadow: BorrowedFd<'_>,
         len: usize,
@@ -205,7 +205,7 @@ impl<'a> Foreign<'a> {
     ///
     /// What lies in a file is copied and not spliced: `splice(2)` would put the pages of the file itself into the pipe, and who
     /// reads them later would see what the file holds by then.
-    pub(crate) fn give_to_shadow(&self, shadow: BorrowedFd<'_>, len: usize) -> Result<usize, Errno> {
+    pub(crate) fn give_to_backing_pipe(&self, shadow: BorrowedFd<'_>, len: usize) -> Result<usize, Errno> {
         if self.kind == Kind::File {
             let buffer = &mut self.detour.borrow_mut().buffer;
             buffer.resize(THROUGH_MEMORY, 0);

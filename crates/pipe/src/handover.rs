@@ -27,7 +27,7 @@ use millstream_sys::{Errno, memory, pipe};
 
 use crate::broadcast;
 use crate::claim;
-use crate::end::{BothSides, End, Origin, Pipe, broken, enlarge_quiet_shadow, is_another_allowed, lock_both};
+use crate::end::{BothSides, End, Origin, Pipe, broken, enlarge_idle_backing_pipe, is_another_allowed, lock_both};
 use crate::error::PipeErrorKind;
 use crate::mirror::{self, Mirror};
 use crate::parking::Parker;
@@ -46,7 +46,7 @@ pub(crate) fn give_away(end: End, access: Access) -> io::Result<OwnedFd> {
     let origin = end.pipe.origin.as_ref().expect("a pipe with a segment has its file");
     let given = transfer::reopened(end.fd(), access, transfer::is_nonblocking(end.fd())?)?;
     mark_with_place(&given, access, place_of(&origin.file, origin.found_at))?;
-    move_to_shadow(&end, segment, Some(access))?;
+    move_to_backing_pipe(&end, segment, Some(access))?;
     Ok(given)
 }
 
@@ -108,11 +108,11 @@ pub(crate) fn return_to_ring(end: &End, segment: &Segment) -> io::Result<()> {
 
 /// Does what a process that died while moving the content had begun.
 pub(crate) fn finish_moving(end: &End, segment: &Segment) -> io::Result<()> {
-    move_to_shadow(end, segment, None)
+    move_to_backing_pipe(end, segment, None)
 }
 
 /// Whoever watches this end from outside is told from now on, beginning with how things stand.
-pub(crate) fn mirror_for_watchers(end: &End, segment: &Segment, access: Access) -> io::Result<()> {
+pub(crate) fn show_readiness(end: &End, segment: &Segment, access: Access) -> io::Result<()> {
     let (ring, parker, reads) = (segment.ring(), end.parker(), access == Access::Read);
     let bell = ring.bell();
     let is_watched = if reads { bell.is_watched_for_bytes() } else { bell.is_watched_for_room() };
@@ -126,7 +126,7 @@ pub(crate) fn mirror_for_watchers(end: &End, segment: &Segment, access: Access) 
     let writers = ring.lock_writers(&parker).map_err(broken)?;
     if !reads {
         // Only here: a pipe that is watched does not become quiet.
-        enlarge_quiet_shadow(end.fd(), ring);
+        enlarge_idle_backing_pipe(end.fd(), ring);
     }
     drop(writers);
     if is_new && ring.route() == Route::Ring {
@@ -140,7 +140,7 @@ pub(crate) fn mirror_for_watchers(end: &End, segment: &Segment, access: Access) 
 /// Sends the stream through the shadow, with all that waits in the ring if the kernel lets the shadow be large enough
 /// for it. If an end is `given` away, that is counted when nothing can fail any more; a reader is not when something
 /// waits in the ring still.
-fn move_to_shadow(end: &End, segment: &Segment, given: Option<Access>) -> io::Result<()> {
+fn move_to_backing_pipe(end: &End, segment: &Segment, given: Option<Access>) -> io::Result<()> {
     let (ring, parker) = (segment.ring(), end.parker());
     let sides = loop {
         let sides = lock_both(ring, &parker)?;
@@ -174,7 +174,7 @@ fn move_to_shadow(end: &End, segment: &Segment, given: Option<Access>) -> io::Re
             let wished = waiting.max(pipe::DEFAULT_CAPACITY);
             let fits = pipe::set_capacity(&both, wished).or_else(|_| pipe::capacity(&both))? >= waiting;
             if fits {
-                copy_to_shadow(readers, segment, both.as_fd(), already_moved)?;
+                copy_to_backing_pipe(readers, segment, both.as_fd(), already_moved)?;
             }
             fits
         }
@@ -187,7 +187,7 @@ fn move_to_shadow(end: &End, segment: &Segment, given: Option<Access>) -> io::Re
     if is_refused { Err(PipeErrorKind::TooManyBytesWait.into()) } else { Ok(()) }
 }
 
-fn copy_to_shadow(
+fn copy_to_backing_pipe(
     readers: &ReadSide<'_, Parker<'_>>,
     segment: &Segment,
     shadow: BorrowedFd<'_>,
@@ -206,7 +206,7 @@ fn copy_to_shadow(
 
 /// Takes out of the shadow what nobody should have written there.
 pub(crate) fn clear_strange_bytes(end: &End, ring: &Ring<'_>) -> io::Result<()> {
-    ring.bell().expel(&end.parker(), &end.mirror()).map_err(broken)
+    ring.bell().expel(&end.parker(), &end.readiness_bytes()).map_err(broken)
 }
 
 /// What a mark's position says.

@@ -156,7 +156,7 @@ impl Reader {
     /// The shared memory cannot be mapped; too many open files; `/proc` is not mounted.
     pub fn readiness(&self) -> io::Result<BorrowedFd<'_>> {
         if let Some(segment) = self.end.segment()? {
-            handover::mirror_for_watchers(&self.end, segment, transfer::Access::Read)?;
+            handover::show_readiness(&self.end, segment, transfer::Access::Read)?;
         }
         self.end.keep_to_kernel()?;
         Ok(self.end.fd())
@@ -292,7 +292,7 @@ impl Reader {
                 drop(readers);
                 return self.attempt_directly(ring, buffers, wanted);
             }
-            Route::Shadow if waiting.is_empty() => return self.attempt_shadow(ring, buffers),
+            Route::Shadow if waiting.is_empty() => return self.attempt_backing_pipe(ring, buffers),
             Route::Ring | Route::Shadow => {}
         }
         segment.populate(waiting.touches(wanted.min(waiting.len())))?;
@@ -327,7 +327,7 @@ impl Reader {
     }
 
     /// With the readers locked: no other of us takes bytes from the shadow now.
-    fn attempt_shadow(&self, ring: &Ring<'_>, buffers: &mut [IoSliceMut<'_>]) -> io::Result<Attempt> {
+    fn attempt_backing_pipe(&self, ring: &Ring<'_>, buffers: &mut [IoSliceMut<'_>]) -> io::Result<Attempt> {
         match transfer::read_now(self.end.fd(), &mut filled_by_one_call(buffers)) {
             Ok(0) => Ok(Attempt::EndOfStream),
             Ok(count) => {
@@ -353,8 +353,8 @@ impl Reader {
     /// What has been read has been read: an error here is left for the next call to find.
     #[cold]
     fn lower_bell(&self, ring: &Ring<'_>) {
-        if ring.bell().lower(&self.end.parker(), &self.end.mirror()) == Ok(true) {
-            self.end.counters.woke_somebody();
+        if ring.bell().lower(&self.end.parker(), &self.end.readiness_bytes()) == Ok(true) {
+            self.end.counters.woke_peer();
         }
     }
 
@@ -437,7 +437,7 @@ impl Reader {
 
     fn sleep(&self, segment: &Segment, waits: &mut Waits<'_>) -> io::Result<Outcome> {
         let ring = segment.ring();
-        let (bell, parker, mirror) = (ring.bell(), self.end.parker(), self.end.mirror());
+        let (bell, parker, mirror) = (ring.bell(), self.end.parker(), self.end.readiness_bytes());
         let route = ring.route();
         if waits.false_wakes > 0 && route == Route::Ring {
             // A byte that rang too late, or one of somebody who should not have written into the shadow.
@@ -464,7 +464,7 @@ impl Reader {
                 waits.slept(!has_bytes && ready.readable && route == Route::Ring);
                 self.end.patience.found(ring.readable().unwrap_or(0));
                 if ready.is_nothing() {
-                    self.is_somebody_else(ring.sleeper(), ring);
+                    self.is_another_reader(ring.sleeper(), ring);
                 }
                 if ready.is_nothing() && segment.give_pages_back(&parker) {
                     self.end.counters.gave_pages_back();

@@ -87,7 +87,7 @@ impl Segment {
     }
 
     /// A tripwire at `pipe`, with its words in the page at `offset`, which was taken for that.
-    pub(crate) fn tripwire(&self, offset: usize, pipe: BorrowedFd<'_>) -> Result<Tripwire, Errno> {
+    pub(crate) fn write_monitor(&self, offset: usize, pipe: BorrowedFd<'_>) -> Result<Tripwire, Errno> {
         self.mapping.populate(offset, tripwire::PAGE)?;
         // SAFETY: a page of the mapping, as `populate` has found, which nobody else uses. It is kept with the tripwire in a `Link`, in which the
         // segment is dropped later.
@@ -96,7 +96,7 @@ impl Segment {
 
     /// Whether the tripwire is up that was put up at `count`, and whose `words` lie in the page at `offset`.
     #[inline]
-    pub(crate) fn is_tripwire_up(&self, offset: usize, words: Words, count: u32) -> bool {
+    pub(crate) fn is_monitor_armed(&self, offset: usize, words: Words, count: u32) -> bool {
         // SAFETY: a page of the mapping; words are within it.
         offset.is_multiple_of(tripwire::PAGE)
             && offset < self.mapping.len()

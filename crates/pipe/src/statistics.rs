@@ -116,7 +116,7 @@ impl Counters {
     }
 
     /// As [`Counters::moved`], into a kernel's pipe in which a reader sleeps.
-    pub(crate) fn moved_to_sleeper(&self, bytes: usize) {
+    pub(crate) fn moved_to_waiter(&self, bytes: usize) {
         self.moved(bytes);
         add(&self.bytes_to_sleepers, bytes as u64);
         add(&self.wakes_of_sleepers, 1);
@@ -181,7 +181,7 @@ impl Counters {
         self.sleeps.fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn woke_somebody(&self) {
+    pub(crate) fn woke_peer(&self) {
         self.wakes.fetch_add(1, Relaxed);
     }
 

@@ -10,7 +10,7 @@ use millstream_sys::{Errno, clock, cpu, signals, transfer};
 
 use crate::claim::{self, Trust};
 use crate::direct::{self, Offered};
-use crate::end::{End, broken, enlarge_quiet_shadow};
+use crate::end::{End, broken, enlarge_idle_backing_pipe};
 use crate::fifo;
 use crate::handover;
 use crate::mirror::Mirror;
@@ -173,7 +173,7 @@ impl Writer {
     /// As there.
     pub fn readiness(&self) -> io::Result<BorrowedFd<'_>> {
         if let Some(segment) = self.end.segment()? {
-            handover::mirror_for_watchers(&self.end, segment, transfer::Access::Write)?;
+            handover::show_readiness(&self.end, segment, transfer::Access::Write)?;
         }
         self.end.keep_to_kernel()?;
         Ok(self.end.fd())
@@ -293,7 +293,7 @@ impl Writer {
                 let _ = handover::return_to_ring(&self.end, segment);
                 return Ok(Attempt::Moved(0));
             }
-            Route::Shadow => return self.attempt_shadow(ring, &writers, buffers, (done, total)),
+            Route::Shadow => return self.attempt_backing_pipe(ring, &writers, buffers, (done, total)),
             Route::Moving => {
                 drop(writers);
                 handover::finish_moving(&self.end, segment)?;
@@ -370,7 +370,7 @@ impl Writer {
     /// no reader to write for.
     #[cold]
     pub(crate) fn raise_bell(&self, ring: &Ring<'_>, was_seen: bool) -> Result<(), Stop> {
-        let mirror = self.end.mirror();
+        let mirror = self.end.readiness_bytes();
         let has_put = ring.bell().raise(&self.end.parker(), &mirror) == Ok(true);
         self.has_rung(ring, &mirror, has_put, was_seen)
     }
@@ -378,7 +378,7 @@ impl Writer {
     /// As [`raise_bell`](Self::raise_bell), for readers that slept before this write.
     #[cold]
     fn call_readers(&self, ring: &Ring<'_>, writers: &WriteSide<'_, Parker<'_>>, was_seen: bool) -> Result<(), Stop> {
-        let mirror = self.end.mirror();
+        let mirror = self.end.readiness_bytes();
         let has_put = ring.bell().raise_before_unlocking(writers, &self.end.parker(), &mirror) == Ok(true);
         self.has_rung(ring, &mirror, has_put, was_seen)
     }
@@ -388,7 +388,7 @@ impl Writer {
             return Err(Stop::Error(Errno::PIPE.into()));
         }
         if has_put {
-            self.end.counters.woke_somebody();
+            self.end.counters.woke_peer();
             self.readers_seen_at.store(clock::ticks(), Relaxed);
         } else if !was_seen {
             self.ask_for_readers(clock::ticks(), ring.closes())?;
@@ -441,7 +441,7 @@ impl Writer {
         }
         let parker = self.end.parker();
         let _writers = ring.lock_writers(&parker).map_err(broken)?;
-        Ok(enlarge_quiet_shadow(self.end.fd(), ring))
+        Ok(enlarge_idle_backing_pipe(self.end.fd(), ring))
     }
 
     fn must_not_sleep(&self, ring: &Ring<'_>, needed: usize) -> Result<(), Stop> {
@@ -476,7 +476,7 @@ impl Writer {
     /// As [`sleep`](Self::sleep) of a long write: until there is a refill where one will soon be.
     fn sleep_long(&self, ring: &Ring<'_>, nap: &mut Duration) -> Result<(), Stop> {
         let slept_at = clock::ticks();
-        let outcome = match self.end.patience.lets_room_gather() {
+        let outcome = match self.end.patience.waits_for_low_water() {
             Some(timer) => {
                 let must_sleep = || ring.route() == Route::Ring && !ring.is_offered() && !ring.has_refill();
                 self.sleep_until_woken(ring, Woken::ForRefill, must_sleep, timer).map(drop)
@@ -492,7 +492,7 @@ impl Writer {
         let must_sleep = || ring.route() == route && (route != Route::Ring || !has_room(ring, needed));
         if self.sleep_while(ring, must_sleep, *nap)? {
             if must_sleep() && route == Route::Ring {
-                ring.bell().recount(&self.end.parker(), &self.end.mirror()).map_err(broken)?;
+                ring.bell().recount(&self.end.parker(), &self.end.readiness_bytes()).map_err(broken)?;
             }
             // Nobody else need tell us of a dead one's offer, so we do not sleep longer behind one.
             *nap = if ring.is_offered() && !self.clears_dead_offer(ring)? { FIRST_NAP } else { longer(*nap) };
@@ -517,7 +517,7 @@ impl Writer {
         must_sleep: impl Fn() -> bool,
         nap: Duration,
     ) -> Result<bool, Stop> {
-        let (bell, parker, mirror) = (ring.bell(), self.end.parker(), self.end.mirror());
+        let (bell, parker, mirror) = (ring.bell(), self.end.parker(), self.end.readiness_bytes());
         let counted = match woken {
             Woken::ForRoom => bell.writer_will_sleep(&parker, &mirror),
             Woken::ForRefill => bell.writer_will_defer(&parker, &mirror),

@@ -8,7 +8,7 @@ use millstream_sys::own_page::{OwnPage, WORDS};
 use millstream_sys::transfer::{self, Access};
 use millstream_sys::{Errno, cpu, process_memory};
 
-use super::{Direct, DirectPolicy, OwnVoucher, drop_if_dead, own_identity, voucher};
+use super::{Direct, DirectPolicy, OwnVoucher, drop_if_dead, own_identity, transfer_descriptor};
 use crate::end::{End, broken};
 use crate::mirror::Mirror;
 use crate::parking::Parker;
@@ -58,13 +58,13 @@ pub(crate) fn open<'b>(
     };
     let shadow = end.pipe.origin.as_ref()?.shadow;
     let mut page = end.pipe.direct.page.try_lock().ok()?;
-    let own = own_voucher(&mut page)?;
+    let own = own_descriptor_page(&mut page)?;
     let Identity { process, start } = own.identity;
     let address = bytes.as_ptr().expose_provenance() as u64;
     let terms = Terms { process, start, voucher: own.page.address(), address, len: bytes.len() as u32 };
     // Nobody reads the last one any more: `next_serial` says that it is settled.
     own.serial = serial;
-    own.page.write(voucher(shadow, serial, &terms));
+    own.page.write(transfer_descriptor(shadow, serial, &terms));
     writers.note_cpu(cpu::current());
     if writers.offer(serial, terms) {
         return Some(Offered { serial, bytes });
@@ -74,7 +74,7 @@ pub(crate) fn open<'b>(
 }
 
 /// The page of this process, which a forked child has copied but not for itself.
-fn own_voucher(kept: &mut Option<OwnVoucher>) -> Option<&mut OwnVoucher> {
+fn own_descriptor_page(kept: &mut Option<OwnVoucher>) -> Option<&mut OwnVoucher> {
     if kept.as_ref().is_none_or(|own| own.identity.process != millstream_sys::own_pid()) {
         let identity = own_identity()?;
         let page = match kept.take() {
@@ -87,7 +87,7 @@ fn own_voucher(kept: &mut Option<OwnVoucher>) -> Option<&mut OwnVoucher> {
 }
 
 /// Takes back what this process says in its page, unless another thread has an offer of its own there by now.
-fn take_back_voucher(end: &End, serial: u32) {
+fn clear_transfer_descriptor(end: &End, serial: u32) {
     if let Ok(mut kept) = end.pipe.direct.page.try_lock()
         && let Some(own) = kept.as_mut()
         && own.serial == serial
@@ -110,7 +110,7 @@ impl Writer {
         let told = if must_ring { self.raise_bell(ring, was_seen) } else { Ok(()) };
         let outcome = told.and_then(|()| self.wait_until_over(ring, serial));
         let withdrawn = ring.withdraw(serial, bytes.len());
-        take_back_voucher(&self.end, serial);
+        clear_transfer_descriptor(&self.end, serial);
         let taken = match withdrawn {
             Ok(taken) => taken,
             Err(error) => return (0, Err(broken(error).into())),

@@ -8,7 +8,7 @@ use millstream_sys::own_page::{self, WORDS};
 use millstream_sys::process_memory::{self, BUFFERS_MAX};
 use millstream_sys::{Errno, pipe};
 
-use super::{Source, maker_of, voucher};
+use super::{Source, maker_of, transfer_descriptor};
 use crate::end::{End, broken};
 
 /// Why nothing was copied.
@@ -83,7 +83,7 @@ fn copy(
         Err(_) => return Err(Failure::Refused),
         Ok(read) => read.checked_sub(said.len()).ok_or(Failure::Refused)?,
     };
-    let wanted = voucher(shadow, offer.serial(), &terms).map(u64::to_ne_bytes);
+    let wanted = transfer_descriptor(shadow, offer.serial(), &terms).map(u64::to_ne_bytes);
     if said != *wanted.as_flattened() {
         return Err(Failure::Refused);
     }

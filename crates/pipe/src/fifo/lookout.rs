@@ -64,7 +64,7 @@ impl Watch {
 
 /// Whether no strangers' bytes lie in the FIFO. With the writers locked; `now` is a moment ago, in ticks.
 #[inline]
-pub(super) fn is_free_of_strangers(link: &Link, now: u64) -> Result<bool, Errno> {
+pub(super) fn is_free_of_foreign_bytes(link: &Link, now: u64) -> Result<bool, Errno> {
     let is_recent = now.wrapping_sub(link.watch.asked_at.load(Relaxed)) < ASK_EVERY;
     if is_recent && is_looked_out_for(link) { Ok(true) } else { ask(link, now) }
 }
@@ -90,7 +90,7 @@ fn is_looked_out_for(link: &Link) -> bool {
     let ring = link.ring();
     ring.lookout().is_some_and(|lookout| {
         let words = Words { flags: lookout.flags, count: lookout.count_at };
-        let is_up = |page| link.segment().is_tripwire_up(page, words, lookout.count);
+        let is_up = |page| link.segment().is_monitor_armed(page, words, lookout.count);
         // In this order: an owner that puts it up anew withdraws first, and what it was until then is not believed.
         ring.lookout_page(lookout.page).is_some_and(is_up) && ring.lookout() == Some(lookout)
     })
@@ -131,7 +131,7 @@ fn try_to_look_out(link: &Link) {
 fn new_post(link: &Link) -> Result<Post, Errno> {
     let page = link.ring().take_lookout_page().ok_or(Errno::NOSPC)?;
     let offset = link.ring().lookout_page(page).ok_or(Errno::NOSPC)?;
-    Ok(Post { tripwire: link.segment().tripwire(offset, link.fifo())?, page })
+    Ok(Post { tripwire: link.segment().write_monitor(offset, link.fifo())?, page })
 }
 
 /// This process looks out no longer.
@@ -225,7 +225,7 @@ mod tests {
             text
         }
 
-        fn wait_for_lookout(&self) {
+        fn wait_for_monitor(&self) {
             for look in 1.. {
                 if reader_sees(&self.reader) != Some(false) {
                     break;
@@ -243,7 +243,7 @@ mod tests {
         /// Writes into the ring, of a reader that takes part: one that is not run for a while does not, and the kernel gets the
         /// bytes. Then it returns false, and all is as it was before.
         fn write_into_ring(&self, bytes: &[u8]) -> bool {
-            self.wait_for_lookout();
+            self.wait_for_monitor();
             let before = self.writer.statistics().bytes_through_kernel;
             (&self.writer).write_all(bytes).unwrap();
             if self.writer.statistics().bytes_through_kernel == before {
@@ -288,7 +288,7 @@ mod tests {
                 }
             });
             for round in 1..=200 {
-                watched.wait_for_lookout();
+                watched.wait_for_monitor();
                 (&watched.writer).write_all(b"a").unwrap();
                 asked.store(round, SeqCst);
                 // Not in the kernel, unless it keeps the other from the CPU.
@@ -314,7 +314,7 @@ mod tests {
         let first = link(&watched.writer.end).ring().lookout();
         drop(std::mem::replace(&mut watched.reader, other));
         assert_eq!(link(&watched.writer.end).ring().lookout(), None);
-        watched.wait_for_lookout();
+        watched.wait_for_monitor();
         let second = link(&watched.writer.end).ring().lookout();
         assert!(second.is_some() && first.map(|it| it.page) != second.map(|it| it.page));
         (&watched.stranger).write_all(b"S").unwrap();

@@ -85,7 +85,7 @@ fn attempt(end: &End, link: &Link, buffers: &mut [IoSliceMut<'_>], wanted: usize
     }
     match readers.before_strangers(waiting) {
         None => {}
-        Some(0) => return attempt_strangers(end, link, &readers, buffers),
+        Some(0) => return attempt_foreign(end, link, &readers, buffers),
         Some(before) => waiting = waiting.first(before),
     }
     if waiting.is_empty() {
@@ -148,7 +148,7 @@ fn take_from_fifo(end: &End, link: &Link, buffers: &mut [IoSliceMut<'_>]) -> io:
 
 /// What others have put into the FIFO comes next, and then the rest of the ring.
 #[cold]
-fn attempt_strangers(
+fn attempt_foreign(
     end: &End,
     link: &Link,
     readers: &ReadSide<'_, Parker<'_>>,
@@ -215,7 +215,7 @@ fn first<'b>(buffers: &'b mut [IoSliceMut<'_>], mut most: usize) -> Vec<IoSliceM
 #[cold]
 fn lower_bell(end: &End, link: &Link) {
     if link.ring().bell().lower(&link.parker(&end.counters), &link.doorbell()) == Ok(true) {
-        end.counters.woke_somebody();
+        end.counters.woke_peer();
     }
 }
 

@@ -84,7 +84,7 @@ pub(super) fn way<'p>(
     match ring.route() {
         // To be known each time: what a stranger, or this very thread before it knew of the ring, has put into the FIFO is read
         // before what is put into the ring from now on.
-        Route::Ring if is_in_use && lookout::is_free_of_strangers(link, now)? => return Ok(Way::Ring),
+        Route::Ring if is_in_use && lookout::is_free_of_foreign_bytes(link, now)? => return Ok(Way::Ring),
         Route::Shadow if !is_in_use || !is_time_to_return(link, now) => return Ok(Way::Fifo),
         Route::Ring | Route::Shadow | Route::Moving => {}
     }

@@ -110,7 +110,7 @@ fn ask_for_readers(link: &Link, ring: &Ring<'_>, now: u64) -> Result<(), Stop> {
 #[cold]
 fn raise_bell(end: &End, link: &Link) {
     if link.ring().bell().raise(&link.parker(&end.counters), &link.doorbell()) == Ok(true) {
-        end.counters.woke_somebody();
+        end.counters.woke_peer();
     }
 }
 

@@ -74,7 +74,7 @@ impl Seldom {
 
 /// As was found a moment ago. `has_been_dear`: somebody has taken an offer that was meant for the other side.
 #[inline]
-pub(super) fn is_crowded(now: u64, has_been_dear: impl FnOnce() -> bool) -> bool {
+pub(super) fn has_contention(now: u64, has_been_dear: impl FnOnce() -> bool) -> bool {
     let asked = ASKED.load(Relaxed);
     let was_crowded = asked & 1 != 0;
     let every = if was_crowded { ASK_CROWD_EVERY } else { ASK_EVERY };

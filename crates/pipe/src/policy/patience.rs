@@ -137,7 +137,7 @@ impl Patience {
         }
         !Seldom(self.seldom.load(Relaxed)).is_certain()
             && Turns(self.turns.load(Relaxed)).are_taken()
-            && crowd::is_crowded(now, || self.lessons().has_been_dear(now))
+            && crowd::has_contention(now, || self.lessons().has_been_dear(now))
     }
 
     /// As [`look`](Self::look), where `is_much` tells that the other side has used a CPU that was offered for so many ticks to do so
@@ -256,7 +256,7 @@ impl Patience {
     }
 
     /// How long a writer may sleep until there is room for more than a little, if it may: so much will soon be free.
-    pub(crate) fn lets_room_gather(&self) -> Option<Duration> {
+    pub(crate) fn waits_for_low_water(&self) -> Option<Duration> {
         Refill(self.refill.load(Relaxed)).is_soon().then_some(refill::LONGEST)
     }
 

@@ -132,7 +132,7 @@ impl World {
     fn run(mut self, time: u64) -> [Seen; 2] {
         while self.now < time {
             self.now += STEP;
-            self.wake_who_is_due();
+            self.wake_when_due();
             for cpu in 0..2 {
                 let is_away = self.away.iter().any(|&(from, to, which)| which == cpu && (from..to).contains(&self.now));
                 if !is_away {
@@ -143,7 +143,7 @@ impl World {
         [WRITER, READER].map(|index| self.tasks[index].seen)
     }
 
-    fn wake_who_is_due(&mut self) {
+    fn wake_when_due(&mut self) {
         for index in [WRITER, READER] {
             let (peer, cpu) = (1 - index, self.cpu_of(index));
             match self.tasks[index].doing {
@@ -381,7 +381,7 @@ fn beside_one_that_leaves(leaves_at: u64, end: u64) -> [[Seen; 2]; 2] {
     let mut beside_it = [Seen::default(); 2];
     while world.now < end {
         world.now += STEP;
-        world.wake_who_is_due();
+        world.wake_when_due();
         world.advance(0);
         if world.now == leaves_at {
             world.queues[0].retain(|&index| index <= READER);

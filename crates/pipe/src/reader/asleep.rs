@@ -130,7 +130,7 @@ impl Reader {
     /// Has the stream of an empty ring go through the shadow, with the ring's capacity, and lies down there. Where anything is
     /// under way at the pipe, or somebody uses it at this moment, it stays as it is.
     fn becomes_quiet(&self, segment: &Segment) -> Result<bool, Errno> {
-        let (ring, parker, mirror) = (segment.ring(), self.end.parker(), self.end.mirror());
+        let (ring, parker, mirror) = (segment.ring(), self.end.parker(), self.end.readiness_bytes());
         if segment.pages_made() > PAGES_KEPT && segment.give_pages_back(&parker) {
             self.end.counters.gave_pages_back();
         }
@@ -159,7 +159,7 @@ impl Reader {
 
     /// Whether the sleeper of the shadow, if there is one, is somebody else. Who was killed there is forgotten, and so is one whose
     /// number has another program by now. Looks into `/proc`.
-    pub(super) fn is_somebody_else(&self, sleeper: Option<u32>, ring: &Ring<'_>) -> bool {
+    pub(super) fn is_another_reader(&self, sleeper: Option<u32>, ring: &Ring<'_>) -> bool {
         let me = self.end.parker().thread();
         // A signal handler finds its own thread, which takes nothing meanwhile.
         let Some(id) = sleeper.filter(|&id| id != me) else { return false };
@@ -174,7 +174,7 @@ impl Reader {
     ///
     /// # Errors
     /// `EINTR`: a signal handler ran.
-    pub(super) fn wait_for_sleeper(&self, ring: &Ring<'_>) -> Result<(), Errno> {
+    pub(super) fn wait_for_idle_reader(&self, ring: &Ring<'_>) -> Result<(), Errno> {
         if let Some(id) = ring.sleeper()
             && futex::wait_or_be_interrupted(ring.sleeper_word(), id, SLEEPER_WAKES_IN)
         {

@@ -105,7 +105,7 @@ impl Reader {
         done: &mut u64,
     ) -> io::Result<Step> {
         let Some(segment) = segment else {
-            return self.splice_shadow(target, wanted, || false, done).map(|step| step.unwrap_or(Step::Moved));
+            return self.splice_backing_pipe(target, wanted, || false, done).map(|step| step.unwrap_or(Step::Moved));
         };
         let (ring, parker) = (segment.ring(), self.end.parker());
         let readers = ring.lock_readers(&parker).map_err(broken)?;
@@ -124,13 +124,13 @@ impl Reader {
             // With the readers locked no other of us takes bytes from the shadow now, but for one that sleeps there.
             Route::Shadow if waiting.is_empty() => {
                 let before = *done;
-                let may_interfere = || self.is_somebody_else(readers.sleeper_while_locked(), ring);
-                let step = self.splice_shadow(target, wanted, may_interfere, done)?;
+                let may_interfere = || self.is_another_reader(readers.sleeper_while_locked(), ring);
+                let step = self.splice_backing_pipe(target, wanted, may_interfere, done)?;
                 ring.has_taken((*done - before) as usize);
                 drop(readers);
                 return match step {
                     Some(step) => Ok(step),
-                    None => self.wait_for_sleeper(ring).map(|()| Step::Moved).map_err(io::Error::from),
+                    None => self.wait_for_idle_reader(ring).map(|()| Step::Moved).map_err(io::Error::from),
                 };
             }
             Route::Ring | Route::Shadow => {}
@@ -154,14 +154,14 @@ impl Reader {
     }
 
     /// `None`: not while somebody may interfere.
-    fn splice_shadow(
+    fn splice_backing_pipe(
         &self,
         target: &Foreign<'_>,
         wanted: usize,
         may_interfere: impl FnOnce() -> bool,
         done: &mut u64,
     ) -> io::Result<Option<Step>> {
-        match target.take_from_shadow(self.end.fd(), wanted, may_interfere) {
+        match target.take_from_backing_pipe(self.end.fd(), wanted, may_interfere) {
             Ok(None) => Ok(None),
             Ok(Some(0)) => Ok(Some(Step::End)),
             Ok(Some(count)) => {

@@ -86,7 +86,7 @@ impl Writer {
         wanted: usize,
         done: &mut u64,
     ) -> Result<Step, Stop> {
-        let Some(segment) = segment else { return self.splice_to_shadow(source, wanted, done) };
+        let Some(segment) = segment else { return self.splice_to_backing_pipe(source, wanted, done) };
         let (ring, parker) = (segment.ring(), self.end.parker());
         let was_seen = self.see_that_a_reader_is_left(ring)?;
         if self.tend_to_route(segment)? {
@@ -104,7 +104,7 @@ impl Writer {
                 writers.will_put(wanted);
                 let before = *done;
                 // An error may come after some were put.
-                let step = self.splice_to_shadow(source, wanted, done)?;
+                let step = self.splice_to_backing_pipe(source, wanted, done)?;
                 writers.has_put(wanted, (*done - before) as usize);
                 return Ok(step);
             }
@@ -149,8 +149,8 @@ impl Writer {
         Ok(true)
     }
 
-    fn splice_to_shadow(&self, source: &Foreign<'_>, wanted: usize, done: &mut u64) -> Result<Step, Stop> {
-        match source.give_to_shadow(self.end.fd(), wanted) {
+    fn splice_to_backing_pipe(&self, source: &Foreign<'_>, wanted: usize, done: &mut u64) -> Result<Step, Stop> {
+        match source.give_to_backing_pipe(self.end.fd(), wanted) {
             Ok(0) => Ok(Step::End),
             Ok(count) => {
                 self.end.counters.spliced_through_kernel(count);

@@ -22,7 +22,7 @@ const MOST_FOR_DOZER: usize = 1024;
 
 impl Writer {
     /// With the writers locked: none of ours can come between.
-    pub(super) fn attempt_shadow<'b>(
+    pub(super) fn attempt_backing_pipe<'b>(
         &self,
         ring: &Ring<'_>,
         writers: &WriteSide<'_, Parker<'_>>,
@@ -32,7 +32,7 @@ impl Writer {
         let has_sleeper = ring.sleeper().is_some();
         if has_sleeper {
             writers.note_cpu(cpu::current());
-            ring.bell().is_rung_by_writing(&self.end.mirror());
+            ring.bell().is_rung_by_writing(&self.end.readiness_bytes());
         }
         let has_room_for_sure = has_sleeper && ring.is_quiet() && writers.shadow_is_drained() && total <= PIPE_BUF;
         writers.will_put(total - done);
@@ -49,7 +49,7 @@ impl Writer {
             Err(Errno::INTR) => Err(Stop::Interrupted),
             Ok(count) => {
                 if has_sleeper {
-                    self.end.counters.moved_to_sleeper(count);
+                    self.end.counters.moved_to_waiter(count);
                 } else {
                     self.end.counters.moved_through_kernel(count);
                 }
