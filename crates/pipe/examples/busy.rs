@@ -1,9 +1,9 @@
 //! What a pipe carries while other programs want the CPUs too, beside the kernel's pipe under the same load.
 //!
-//! `cargo run --release -p millstream-pipe --example busy [PROGRAMS [ROUNDS [WHAT]]]` starts that many programs on every
-//! CPU that do nothing but use it (1 unless told otherwise; 0 for none), measures each cell that many times (5), the two
-//! pipes in turns, and prints medians. `WHAT` keeps the cells whose name contains it. Takes a second for each round and
-//! wants two CPUs.
+//! `cargo run --release -p millstream-pipe --example busy [PROGRAMS [ROUNDS [WHAT]]]` starts that many programs on
+//! every CPU that do nothing but use it (1 unless told otherwise; 0 for none), measures each cell that many times
+//! (5), the two pipes in turns, and prints medians. `WHAT` keeps the cells whose name contains it. Takes a second for
+//! each round and wants two CPUs.
 #![allow(unsafe_code)]
 
 use std::io::{Read, Write};
@@ -154,7 +154,7 @@ fn round_trip(pipe: fn() -> Ends, [asking, answering]: [usize; 2], pause: Option
     drop(ask);
     let answerer = start(answering, move || {
         while there.read(&mut [0]).expect("a question") > 0 {
-            // Nobody is left to hear the last answer if others had the CPU just then.
+            // The asker may have gone before the last answer, if other programs had the CPU just then.
             let _ = answer.write_all(&[2]);
         }
     });

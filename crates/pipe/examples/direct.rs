@@ -1,6 +1,7 @@
 //! Whether a copy saved pays on this machine: the measurements behind "Direct transfer" in `docs/pipe.md`.
 //!
-//! `cargo run --release -p millstream-pipe --example direct` prints a table of GB/s; it takes half a minute and wants two CPUs.
+//! `cargo run --release -p millstream-pipe --example direct` prints a table of GB/s; it takes half a minute and wants
+//! two CPUs.
 #![allow(unsafe_code)]
 
 use std::io::{Read, Write};

@@ -1,6 +1,6 @@
-//! What idle pipes cost: `cargo run --release -p millstream-pipe --example idle [PIPES]` makes them (10 000 unless told
-//! otherwise) in several processes, sends one byte through each, lets a tenth of the readers sleep in a read, and reports
-//! memory and processor time.
+//! What idle pipes cost: `cargo run --release -p millstream-pipe --example idle [PIPES]` makes them (10 000 unless
+//! told otherwise) in several processes, sends one byte through each, lets a tenth of the readers sleep in a read,
+//! and reports memory and processor time.
 #![allow(unsafe_code)]
 
 use std::io::{Read, Write};

@@ -1,11 +1,11 @@
-//! What a copy costs: a writer that fills each transfer, and a reader that sums every byte, with `read` and `write` and in
-//! place. The measurements behind `docs/pipe.md`, section Loans.
+//! What a copy costs: a writer that fills each transfer, and a reader that sums every byte, with `read` and `write`
+//! and in place. The measurements behind `docs/pipe.md`, section Loans.
 //!
-//! `cargo run --release -p millstream-pipe --example in_place [BYTES...]` prints a table of transfers of so many bytes; it
-//! takes a few seconds and wants two CPUs.
+//! `cargo run --release -p millstream-pipe --example in_place [BYTES...]` prints a table of transfers of so many
+//! bytes; it takes a few seconds and wants two CPUs.
 //!
-//! The reader in place looks at what there is, as `fill_buf` shows it; the one that copies reads transfers. The compiler
-//! vectorizes the loops that fill and sum: at 25 GB/s and more they do not hide what the pipe costs.
+//! The reader in place looks at what there is, as `fill_buf` shows it; the one that copies reads transfers. The
+//! compiler vectorizes the loops that fill and sum: at 25 GB/s and more they do not hide what the pipe costs.
 #![allow(unsafe_code)]
 
 use std::io::{Read, Write};

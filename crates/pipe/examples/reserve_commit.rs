@@ -1,5 +1,5 @@
-//! Records made and looked at in place: the writer reserves room and commits what it has filled, the reader peeks at what
-//! waits and consumes whole records. (`in_place` measures what that saves.)
+//! Records made and looked at in place: the writer reserves room and commits what it has filled, the reader peeks at
+//! what waits and consumes whole records. (`in_place` measures what that saves.)
 //!
 //! `cargo run -p millstream-pipe --example reserve_commit [RECORDS]`
 

@@ -1,5 +1,5 @@
-//! What it costs to take bytes from a pipe to somewhere else, or from somewhere else into a pipe: `copy_to` and `copy_from` beside
-//! a loop of `read` and `write` with 64 KiB of memory, in GB/s, medians of interleaved pairs.
+//! What it costs to take bytes from a pipe to somewhere else, or from somewhere else into a pipe: `copy_to` and
+//! `copy_from` beside a loop of `read` and `write` with 64 KiB of memory, in GB/s, medians of interleaved pairs.
 //!
 //! ```text
 //! cargo run --release -p millstream-pipe --example splicing [MEBIBYTES [PAIRS]]
@@ -47,7 +47,7 @@ fn main() {
 }
 
 fn row(direction: &str, place: Place, carrier: Carrier, pairs: u64, mut run: impl FnMut(bool) -> f64) {
-    let carried = if carrier == Carrier::Ring { "ring" } else { "shadow" };
+    let carried = if carrier == Carrier::Ring { "ring" } else { "kernel" };
     let mut rates = [Vec::new(), Vec::new()];
     for _ in 0..pairs {
         rates[0].push(run(false));

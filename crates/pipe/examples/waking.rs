@@ -21,9 +21,9 @@ fn main() {
     println!("{:<44}{:>10}{:>10}", "round trip, us", "2 CPUs", "1 CPU");
     let ways: [Named; 6] = [
         ("read and write of a kernel pipe", || Box::new(KernelPipe::new())),
-        ("poll on the shadow, bell byte in it", || Box::new(Bell::new())),
+        ("poll on a kernel pipe, wake token in it", || Box::new(Bell::new())),
         ("futex", || Box::new(Futex::new())),
-        ("looking, or giving way on one CPU", || Box::new(Looking::new())),
+        ("spin, or yield on one CPU", || Box::new(Looking::new())),
         ("millstream", || Box::new(Millstream::new(WaitPolicy::Adaptive))),
         ("millstream, always asleep", || Box::new(Millstream::new(WaitPolicy::Block))),
     ];
@@ -37,7 +37,7 @@ fn main() {
     each("poll that does not wait", || assert!(transfer::readiness(&reader).is_ok()));
     each("is the end non-blocking", || assert!(transfer::is_nonblocking(&reader).is_ok()));
     each("is there a mark", || assert!(transfer::any_mark(&reader).is_ok()));
-    each("sched_yield with nobody to yield to", cpu::give_way);
+    each("sched_yield with no thread to yield to", cpu::give_way);
     each("make and close a kernel pipe", || drop(pipe::create()));
     each("make and close a pipe of millstream", || drop(millstream_pipe::pipe()));
     each("the same, one byte through it", || {
@@ -118,7 +118,7 @@ impl Way for KernelPipe {
     }
 }
 
-/// As the ring's bell: sleep in `poll`, take the byte afterwards.
+/// As with the ring's wake token: sleep in `poll`, take the byte afterwards.
 struct Bell(KernelPipe);
 
 impl Bell {
@@ -146,7 +146,8 @@ impl Words {
     }
 
     fn of(&self, side: usize) -> &AtomicU32 {
-        // SAFETY: the first half of an aligned, zeroed word of 64 bits that only this program uses, always through here.
+        // SAFETY: the first half of an aligned, zeroed word of 64 bits that only this program uses, always through
+        // here.
         unsafe { AtomicU32::from_ptr(self.0.word(side * 256).as_ptr().cast()) }
     }
 }

@@ -13,9 +13,9 @@ use crate::reader::Reader;
 use crate::settings;
 use crate::writer::Writer;
 
-/// Bytes that a pipe holds unless the program or the [`settings`] say otherwise. On the one machine that was measured larger rings gained nothing with
-/// both ends on one CPU and little on two; one of 64 KiB, which makes both sides wait more often, moved 38 to 83 % as much
-/// on one CPU. `docs/pipe.md` has the figures.
+/// Bytes that a pipe holds unless the program or the [`settings`] say otherwise. On the one machine that was
+/// measured, larger rings gained nothing with both ends on one CPU and little on two. One of 64 KiB makes both sides
+/// wait more often, and moved 38 to 83 % as much on one CPU. `docs/pipe.md` has the figures.
 pub const DEFAULT_CAPACITY: usize = 512 << 10;
 
 /// A new pipe with default options: what the [`settings`] say, blocking, both ends closed on exec.
@@ -114,24 +114,25 @@ impl Builder {
         self
     }
 
-    /// When a write that blocks lets the reader copy straight out of its memory; without it as the setting `direct` says.
+    /// When a write that blocks lets the reader copy straight out of its memory; without it as the setting `direct`
+    /// says.
     #[must_use]
     pub fn direct(mut self, policy: DirectPolicy) -> Builder {
         self.direct = Some(policy);
         self
     }
 
-    /// Bytes that must be left of a write for [`DirectPolicy::Adaptive`]; without it the setting `direct_min`, by default
-    /// 128 KiB.
+    /// Bytes that must be left of a write for [`DirectPolicy::Adaptive`]; without it the setting `direct_min`, by
+    /// default 128 KiB.
     #[must_use]
     pub fn direct_min(mut self, bytes: usize) -> Builder {
         self.direct_min = Some(bytes);
         self
     }
 
-    /// Bytes that each of the two ends works on in place at once ([`Writer::reserve`], [`Reader::borrow`] where the others are
-    /// trusted); what is more goes through memory of the process. Without it the setting `loan_max`, by default 16 MiB. No more
-    /// than the system's limit for that. With 0 everything is copied.
+    /// Bytes that each of the two ends works on in place at once ([`Writer::reserve`], [`Reader::borrow`] where the
+    /// others are trusted); what is more goes through memory of the process. Without it the setting `loan_max`, by
+    /// default 16 MiB. No more than the system's limit for that. With 0 everything is copied.
     #[must_use]
     pub fn loan_max(mut self, bytes: usize) -> Builder {
         self.loan_max = Some(bytes);

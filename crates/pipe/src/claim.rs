@@ -1,13 +1,14 @@
-//! Working in place: what it takes to claim a side of the ring, and to wait for the claims of others.
+//! Working in place: what it takes to reserve or peek at a side of the ring, and to wait for the claims of others.
 //!
-//! A claim is a word in shared memory ([`millstream_ring::Claims`]) that names a process. While that lives the others of its
-//! side wait, however long that takes, as they would at a full or an empty pipe; when it dies, its claim is worth nothing.
+//! A claim, the in-place lock, is a word in shared memory ([`millstream_ring::Claims`]) that names a process. While
+//! that process lives, the others of its side wait, however long that takes. They would do so at a full or an empty
+//! pipe too. When it dies, its claim is void.
 //!
-//! Only who trusts every process at the pipe claims. A process that does not trust the others must not wait for a
-//! claim that one of them has made up, in the name of somebody who knows nothing of it. So who claims has a **lease**: a lock
-//! on a byte of the memory file whose position is the number of its process, taken once, which vanishes with its last
-//! descriptor. A claim in the name of a process without a lease is not one. With the lease goes a share of what all ends of the
-//! user may work on in place (`share.rs` of `sys`); who gets none copies.
+//! An end claims only if it trusts every process at the pipe. An end that does not trust them must not wait for a
+//! forged claim, made in the name of a process that knows nothing of it. So a process that claims has a **lease**.
+//! That is a lock on a byte of the memory file, at the position of its process number. It is taken once, and vanishes
+//! with its last descriptor. A claim in the name of a process without a lease is void. With the lease goes a share of
+//! the bytes that all ends of the user may work on in place (`share.rs` of `sys`). An end that gets no share copies.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -24,7 +25,7 @@ use millstream_sys::{Errno, clock, cpu, memory};
 use crate::end::{End, broken};
 use crate::settings;
 
-/// Between two looks at whether the other still lives: at first, and at most.
+/// Between two checks whether the other process still lives: at first, and at most.
 const FIRST_LOOK: Duration = Duration::from_millis(50);
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
@@ -42,17 +43,17 @@ pub(crate) enum Trust {
     WithoutLease(Ticks),
 }
 
-/// Between two attempts to have a lease, in ticks: about a tenth of a second.
+/// Between two attempts to get a lease, in TSC cycles: about a tenth of a second.
 const TRY_EVERY: u64 = 300_000_000;
 
 /// A time as `clock::ticks` tells it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticks(u64);
 
-/// Who works in place, and on how much.
+/// The process that works in place, and on how much.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claimant {
-    /// In whose name a claim can be made.
+    /// The process in whose name a claim is made.
     pub(crate) process: u32,
     /// Bytes of one claim at most; not 0.
     pub(crate) most: usize,
@@ -68,7 +69,7 @@ pub(crate) struct Lease {
 }
 
 impl Trust {
-    /// Who can make a claim now, if anybody can.
+    /// The process in whose name a claim can be made now, if there is one.
     #[inline]
     pub(crate) fn claimant(&mut self, end: &End) -> Option<Claimant> {
         match self {
@@ -113,7 +114,7 @@ impl Lease {
         let share = Share::take(limit.min(all) as u64, settings::user_loan_max())?;
         let (file, process) = (memory::reopened(&origin.file)?, millstream_sys::own_pid());
         transfer::mark_together(&file, Mark(u64::from(process)))?;
-        // Who asks for more than there is gets what there is.
+        // A process that asks for more than there is gets what there is.
         let most = if limit < all { limit } else { usize::MAX };
         Ok(Lease { claimant: Claimant { process, most }, _file: Arc::new(file), _share: Arc::new(share) })
     }
@@ -186,7 +187,7 @@ pub(crate) fn give_back(end: &End) -> bool {
     claims_of(ring, access).standing() == Some(id) && end_for(end, ring, access, id)
 }
 
-/// Ends the claim of somebody who is dead or has forgotten it. Returns whether it still stood.
+/// Ends the claim of a process that is dead or has forgotten it. Returns whether it still stood.
 fn end_for(end: &End, ring: &Ring<'_>, access: Access, id: ClaimId) -> bool {
     let (parker, claims) = (end.parker(), claims_of(ring, access));
     let is_ended = if access == Access::Write {
@@ -198,14 +199,14 @@ fn end_for(end: &End, ring: &Ring<'_>, access: Access, id: ClaimId) -> bool {
     is_ended
 }
 
-/// Waits until nobody has claimed the side, or it is time to look around: a signal handler ran (then true), or the other
-/// side of the pipe is gone.
+/// Waits until the side is not claimed, or the caller has to check for itself. That is after a signal handler ran
+/// (then true), or if the other side of the pipe is gone.
 ///
 /// # Errors
-/// `EAGAIN`: the side is claimed, and nobody may wait.
+/// `EAGAIN`: the side is claimed, and the caller may not wait.
 #[cold]
 pub(crate) fn wait(end: &End, ring: &Ring<'_>, access: Access, may_wait: bool) -> io::Result<bool> {
-    // A claim of this very end has been forgotten, or the end could not be used.
+    // This end has forgotten its claim: a value that still held the claim would keep the end borrowed.
     if give_back(end) {
         return Ok(false);
     }
@@ -221,7 +222,7 @@ pub(crate) fn wait(end: &End, ring: &Ring<'_>, access: Access, may_wait: bool) -
             if !may_wait {
                 return Err(Errno::AGAIN.into());
             }
-            // Writers have no more to wait for; readers have: what is claimed may be given back.
+            // Writers have nothing more to wait for; readers have: claimed bytes may come back.
             if access == Access::Write && transfer::readiness(end.fd())?.peer_gone {
                 return Ok(false);
             }
@@ -253,7 +254,7 @@ fn has_claimed(end: &End, process: u32) -> Result<bool, Errno> {
     Ok(!futex::has_ended(process) && transfer::is_marked(&origin.file, Mark(u64::from(process)))?)
 }
 
-/// Whether somebody works in place on either side, so that the ring must stay where it is.
+/// Whether a process works in place on either side, so that the ring must stay where it is.
 pub(crate) fn is_anywhere(end: &End, ring: &Ring<'_>) -> bool {
     [Access::Read, Access::Write].into_iter().any(|access| wait(end, ring, access, false).is_err())
 }

@@ -1,22 +1,24 @@
-//! Direct transfer: a reader copies straight out of the memory of a writer that blocks, one copy instead of two.
+//! Single-copy transfer: a reader copies straight out of the memory of a writer that blocks, one copy instead of two.
 //!
 //! The protocol is `offer.rs` of the ring. Here is what it needs of the system:
 //!
-//! - [`offering`]: a writer that finds the ring full offers what is left of its buffer and waits.
+//! - [`offering`]: a writer that finds the ring full offers the rest of its buffer and waits.
+//!
 //! - [`taking`]: a reader that finds the ring empty copies from there (`process_vm_readv(2)`) and commits.
 //!
-//! # Whom a reader believes
-//! An offer lies in memory that others can write. One of them could name any process that the reader may look into, also
-//! the reader itself, and have it put into the stream what is none of its business. So a writer says once more what it
-//! offers, in a page that only its own process can write (`own_page.rs` of `sys`): the *voucher*. The reader
-//! asks the kernel once for each process whether there is such a page, and copies the voucher in the same system
-//! call as the bytes: both come from one memory. A process that has become another program has no voucher any more, and
-//! when an offer is over its writer takes the voucher back, so that nobody can offer once more in its name.
-//! After the copy the reader asks the kernel whether the process still lives: a number that was given out again is not
-//! believed. Only then is the copy committed.
+//! # How a reader checks a transfer
 //!
-//! Whoever is not allowed to look there, or does not find what it should, gives the offer back, and at this pipe
-//! everything goes through the ring from then on.
+//! An offer, the record that starts a transfer, lies in memory that others can write. One of them could name any
+//! process that the reader may look into, also the reader itself, and bring bytes into the stream that it has no
+//! right to. So a writer says once more what it offers, in a page that only its own process can write (`own_page.rs`
+//! of `sys`): the *transfer descriptor*. The reader asks the kernel once for each process whether there is such a
+//! page. It copies the descriptor in the same system call as the bytes: both come from one memory. A process that
+//! executed another program has no descriptor any more. When an offer is over, its writer takes the descriptor back,
+//! so that no process can offer once more in its name. After the copy the reader asks the kernel whether the process
+//! still lives: a process number that was reused is not believed. Only then is the copy committed.
+//!
+//! A reader that is not allowed to look there, or does not find what it should, returns the offer to the writer.
+//! Everything at this pipe goes through the ring from then on.
 
 mod offering;
 mod taking;
@@ -31,15 +33,16 @@ use millstream_sys::pipe;
 pub(crate) use offering::{Offered, open, pays, tell_that_nothing_is_offered};
 pub(crate) use taking::take;
 
-/// When a write that blocks lets the reader copy straight out of its memory (`process_vm_readv(2)`), instead of through
-/// the ring. In every case the kernel decides whether it may: another user, a container's rules or a process that is not
-/// dumpable (`PR_SET_DUMPABLE`) mean the ring, silently; [`Statistics::direct_refused`](crate::Statistics) says so.
+/// When a write that blocks lets the reader copy straight out of its memory (`process_vm_readv(2)`), instead of
+/// through the ring. In every case the kernel decides whether it may. Another user, a container's rules or a process
+/// that is not dumpable (`PR_SET_DUMPABLE`) mean the ring, without an error;
+/// [`Statistics::direct_refused`](crate::Statistics) says so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DirectPolicy {
-    /// Where it was measured to be faster: at least 128 KiB of a write are left
-    /// ([`Builder::direct_min`](crate::Builder::direct_min) and the setting of that name say how many), the pipe holds at most 64 KiB, and both ends run on
-    /// the same CPU. The default.
+    /// Where it was measured to be faster. That is where at least 128 KiB of a write are left, the pipe holds at most
+    /// 64 KiB, and both ends run on the same CPU. [`Builder::direct_min`](crate::Builder::direct_min) and the setting
+    /// of that name change the 128 KiB. The default.
     #[default]
     Adaptive,
     /// Never.
@@ -48,14 +51,14 @@ pub enum DirectPolicy {
     Always,
 }
 
-/// What this process has for the direct transfers of one pipe.
+/// What this process has for the single-copy transfers of one pipe.
 #[derive(Debug)]
 pub(crate) struct Direct {
     pub(crate) policy: DirectPolicy,
     /// Bytes that must be left of a write, where that is [`DirectPolicy::Adaptive`].
     pub(crate) least: usize,
-    /// For offers of this process. Used with the writers locked, so nobody waits here; in a child that another thread has
-    /// forked in that moment it stays locked, and nothing is offered.
+    /// For offers of this process. Used with the writers locked, so no thread waits here. In a child that another
+    /// thread forked in that moment it stays locked, and nothing is offered.
     page: Mutex<Option<OwnVoucher>>,
     /// The process that was last read from. Taken out while it is in use.
     source: Mutex<Option<Source>>,
@@ -88,11 +91,11 @@ struct Source {
     voucher: u64,
 }
 
-/// Begins every voucher: `mstoffer`.
+/// Begins every transfer descriptor: `mstoffer`.
 const VOUCHER: u64 = u64::from_le_bytes(*b"mstoffer");
 
-/// What a voucher for these terms at this pipe says.
-fn voucher(shadow: pipe::Identity, serial: u32, terms: &Terms) -> [u64; WORDS] {
+/// The transfer descriptor for these terms at this pipe.
+fn transfer_descriptor(shadow: pipe::Identity, serial: u32, terms: &Terms) -> [u64; WORDS] {
     let Terms { process, start, address, len, .. } = *terms;
     [VOUCHER, shadow.device, shadow.inode, serial.into(), process.into(), start, address, len.into()]
 }
@@ -102,7 +105,8 @@ fn maker_of(offer: &Offer) -> Identity {
     Identity { process, start }
 }
 
-/// Drops the offer that stands at this pipe if its process is dead: for those who wait behind it. Returns whether it did.
+/// Drops the offer that stands at this pipe if its process is dead, for threads that wait behind it. Returns whether
+/// it did.
 pub(crate) fn drop_if_dead(ring: &Ring<'_>) -> Result<bool, RingError> {
     let Some(offer) = ring.offer()? else { return Ok(false) };
     Ok(matches!(Handle::open(maker_of(&offer)), Ok(Fate::Ended)) && ring.drop_offer(&offer))

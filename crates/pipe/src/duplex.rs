@@ -8,11 +8,13 @@ use crate::writer::Writer;
 
 /// One end of two pipes: what is written here is read at the other end, and the other way round; from [`duplex`].
 ///
-/// Everything that holds for a [`Reader`] and a [`Writer`] holds for the two in it, each for itself: non-blocking, capacity,
-/// clones, forks. Reading gives 0 when the other end is gone and nothing waits; writing is refused with
-/// [`BrokenPipe`](io::ErrorKind::BrokenPipe) then. To close one way only, [split](Duplex::into_split) it and drop that half.
+/// Everything that holds for a [`Reader`] and a [`Writer`] holds for the two in it, each for itself: non-blocking,
+/// capacity, clones, forks. Reading gives 0 when the other end is gone and nothing waits; writing is refused with
+/// [`BrokenPipe`](io::ErrorKind::BrokenPipe) then. To close one way only, [split](Duplex::into_split) it and drop
+/// that half.
 ///
-/// Two ends that both write more than a pipe holds before they read wait for each other for ever, as with `socketpair(2)`.
+/// Two ends that both write more than a pipe holds before they read wait for each other for ever, as with
+/// `socketpair(2)`.
 #[derive(Debug)]
 pub struct Duplex {
     reader: Reader,
@@ -190,7 +192,7 @@ mod tests {
         let mut text = String::new();
         here.read_to_string(&mut text).unwrap();
         assert_eq!((text.as_str(), here.read(&mut [0; 1]).unwrap()), ("last words", 0));
-        assert_eq!(here.write(b"to whom?").unwrap_err().kind(), ErrorKind::BrokenPipe);
+        assert_eq!(here.write(b"anyone?").unwrap_err().kind(), ErrorKind::BrokenPipe);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What both ends have in common: a descriptor of the shadow, the segment, and control.
+//! What both ends have in common: a descriptor of the backing pipe, the segment, and control.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -37,8 +37,8 @@ pub(crate) struct Pipe {
 #[derive(Debug)]
 pub(crate) struct Origin {
     pub(crate) file: OwnedFd,
-    /// Whose segment it is. Asked for when the pipe is made, and not of an end when it is needed: a program may have
-    /// closed its descriptor behind our back, and the number may be another pipe's by then.
+    /// Whose segment it is. Asked for when the pipe is made, not at an end when it is needed. By then a program may
+    /// have closed the descriptor behind our back, and the number may be another pipe's.
     pub(crate) shadow: pipe::Identity,
     pub(crate) size: Size,
     /// The process, and its descriptor of this file, through which it was found, if it came from elsewhere.
@@ -109,7 +109,7 @@ impl Drop for Pipe {
 /// One end: what [`crate::Reader`] and [`crate::Writer`] are made of.
 #[derive(Debug)]
 pub(crate) struct End {
-    /// Taken only when the end is given away.
+    /// Taken only when the end is exported.
     fd: Option<OwnedFd>,
     pub(crate) pipe: Arc<Pipe>,
     pub(crate) counters: Counters,
@@ -146,7 +146,7 @@ impl End {
         Parker::at(self.fd(), &self.counters)
     }
 
-    pub(crate) fn mirror(&self) -> Mirror<'_> {
+    pub(crate) fn readiness_bytes(&self) -> Mirror<'_> {
         Mirror::of(self.fd())
     }
 
@@ -167,15 +167,15 @@ impl End {
         Ok(Some(self.pipe.segment.fill(segment)))
     }
 
-    /// The ring of a FIFO, if it has one or this end may make one; otherwise what stands for using the kernel's pipe, where
-    /// there could be a ring.
+    /// The ring of a FIFO, if it has one or this end may make one. Otherwise an [`Alone`], which stands for using the
+    /// kernel's pipe, if there could be a ring.
     #[inline]
     pub(crate) fn link(&self) -> Result<&Link, Option<Alone<'_>>> {
         let company = self.pipe.company.as_ref().ok_or(None)?;
         company.link(self).map_err(Some)
     }
 
-    /// From now on what the kernel says of a FIFO's end is all there is to say.
+    /// From now on the FIFO's end is nothing but a descriptor of the kernel's pipe.
     pub(crate) fn keep_to_kernel(&self) -> io::Result<()> {
         if let Some(company) = &self.pipe.company
             && let Some(link) = company.be_plain(self)
@@ -185,7 +185,7 @@ impl End {
         Ok(())
     }
 
-    /// Gives the descriptor of a pipe that the kernel carries, and of a FIFO, away.
+    /// Exports the descriptor of a pipe that the kernel carries, or of a FIFO.
     pub(crate) fn into_plain_fd(mut self) -> io::Result<OwnedFd> {
         if let Some(company) = &self.pipe.company
             && let Some(link) = company.link_so_far()
@@ -197,7 +197,7 @@ impl End {
         Ok(self.fd.take().expect("an end has its descriptor until it is given away"))
     }
 
-    /// Clones go on; so does a child, which finds its way back.
+    /// Clones go on; so does a child process, which attaches again.
     fn leave_company(&self) -> io::Result<()> {
         if let Some(company) = &self.pipe.company
             && company.end_goes()
@@ -208,7 +208,7 @@ impl End {
         Ok(())
     }
 
-    /// As dropping it, and tells what became of the last bytes.
+    /// As dropping it, and reports whether the last bytes were lost.
     pub(crate) fn close(mut self) -> io::Result<()> {
         claim::give_back(&self);
         let outcome = self.leave_company();
@@ -217,13 +217,13 @@ impl End {
     }
 
     /// Whether this process or another has mapped the segment: until then its file is empty.
-    fn somebody_uses_the_ring(&self) -> bool {
+    fn is_ring_used(&self) -> bool {
         let is_used = |origin: &Origin| memory::length(&origin.file).is_ok_and(|length| length > 0);
         self.pipe.segment.get().is_some() || self.pipe.origin.as_ref().is_some_and(is_used)
     }
 
-    /// Whether this end was blocking when the kernel was last asked. Good enough to look for a while; before it sleeps
-    /// the kernel is asked again.
+    /// Whether this end was blocking when the kernel was last asked. Good enough for a spin; before it sleeps the
+    /// kernel is asked again.
     #[inline]
     pub(crate) fn was_blocking(&self) -> Result<bool, Errno> {
         if self.was_blocking.load(Relaxed) { Ok(true) } else { self.is_blocking() }
@@ -278,8 +278,8 @@ impl End {
         Ok(in_ring + in_shadow)
     }
 
-    /// Bytes in the ring and what is left of an offer, but not more than the ring holds: what a kernel's pipe, which a
-    /// blocked writer fills again at once, would show.
+    /// Bytes in the ring and the rest of a single-copy transfer, but not more than the ring holds. A kernel's pipe,
+    /// which a blocked writer fills again at once, would show as much.
     fn readable_and_offered(&self, ring: &Ring<'_>) -> io::Result<usize> {
         let waiting = ring.readable().map_err(broken)?;
         if !ring.is_offered() {
@@ -320,24 +320,24 @@ impl End {
             }
             let now = ring.capacity().map_err(broken)?;
             let wished = permitted_capacity(bytes, now)?;
-            // There may be room for it now. If not, it is offered again.
+            // There may be room for it now. If not, the writer starts the transfer again.
             sides.writers.return_offers(&sides.readers).map_err(broken)?;
             // What can fail is done first: an error says that nothing has happened.
             let both = somebody_waits().then(both_ends).transpose()?;
             if ring.is_quiet() {
-                resize_shadow(self.fd(), wished)?;
+                shrink_backing_pipe(self.fd(), wished)?;
             }
             mirror::make_room(self.fd(), wished)?;
             if wished != now {
                 resize(segment, &sides, wished)?;
             }
             if ring.writers_wait() || ring.bell().is_watched_for_room() {
-                enlarge_quiet_shadow(self.fd(), ring);
+                enlarge_idle_backing_pipe(self.fd(), ring);
             }
             (wished, both)
         };
-        // Who waits may find that there is room now, or none. Who began to wait since the first look and cannot be told
-        // looks again by itself.
+        // A waiter may find that there is room now, or none. One that began to wait since the first look, and cannot
+        // be notified, checks by itself at its timeout.
         if somebody_waits()
             && let Some(both) = both.or_else(|| both_ends().ok())
         {
@@ -356,9 +356,9 @@ impl Drop for End {
             let _ = self.leave_company();
         }
         if let Some(fd) = self.fd.take() {
-            // First closed, then told: whoever is told asks the kernel.
+            // First closed, then told: a process that is told asks the kernel.
             drop(fd);
-            if self.somebody_uses_the_ring()
+            if self.is_ring_used()
                 && let Ok(Some(segment)) = self.segment()
             {
                 segment.ring().note_close();
@@ -367,42 +367,43 @@ impl Drop for End {
     }
 }
 
-/// Both sides of a ring, locked. Fields are dropped in this order: the lock that was taken last is given back first.
+/// Both sides of a ring, locked. Fields are dropped in this order: the lock that was taken last is released first.
 pub(crate) struct BothSides<'a> {
     pub(crate) readers: ReadSide<'a, Parker<'a>>,
     pub(crate) writers: WriteSide<'a, Parker<'a>>,
 }
 
 impl BothSides<'_> {
-    /// Whether somebody works in place, and the ring must stay where it is.
+    /// Whether a process works in place, so that the ring must stay where it is.
     pub(crate) fn are_claimed(&self) -> bool {
         self.readers.is_claimed() || self.writers.is_claimed()
     }
 }
 
-/// Locks both sides in the order that everybody takes them in.
+/// Locks both sides in the order in which every process takes them.
 pub(crate) fn lock_both<'a>(ring: &'a Ring<'a>, parker: &'a Parker<'a>) -> io::Result<BothSides<'a>> {
     let writers = ring.lock_writers(parker).map_err(broken)?;
     let readers = ring.lock_readers(parker).map_err(broken)?;
     Ok(BothSides { readers, writers })
 }
 
-/// Whether the ring says how much the pipe holds: also while it is only quiet.
+/// Whether the ring says how much the pipe holds: also in idle mode.
 fn is_of_the_ring(ring: &Ring<'_>, route: Route) -> bool {
     route == Route::Ring || ring.is_quiet()
 }
 
-/// Sees to it that the shadow of a quiet pipe holds no more than the pipe is to hold, nor less than waits in it.
-fn resize_shadow(shadow: BorrowedFd<'_>, bytes: usize) -> Result<(), Errno> {
+/// Shrinks the backing pipe of a pipe in idle mode to `bytes`, unless more than that waits in it.
+fn shrink_backing_pipe(shadow: BorrowedFd<'_>, bytes: usize) -> Result<(), Errno> {
     if transfer::bytes_waiting(shadow)? > bytes {
         return Err(Errno::BUSY);
     }
     if pipe::capacity(shadow)? > bytes { pipe::set_capacity(shadow, bytes).map(drop) } else { Ok(()) }
 }
 
-/// With the writers locked. The shadow of a quiet pipe is smaller than its ring: makes it as large, which wakes who waits for room
-/// there, and who watches. Returns whether it is larger now; it is not where the kernel refuses its user the pages.
-pub(crate) fn enlarge_quiet_shadow(shadow: BorrowedFd<'_>, ring: &Ring<'_>) -> bool {
+/// With the writers locked. In idle mode the backing pipe is smaller than the ring: makes it as large. That wakes the
+/// writers that wait for room there, and those that poll. Returns whether it is larger now; it is not where the
+/// kernel refuses its user the pages.
+pub(crate) fn enlarge_idle_backing_pipe(shadow: BorrowedFd<'_>, ring: &Ring<'_>) -> bool {
     let (Ok(capacity), Ok(now)) = (ring.capacity(), pipe::capacity(shadow)) else { return false };
     ring.is_quiet() && now < capacity && pipe::set_capacity(shadow, capacity).is_ok()
 }
@@ -418,7 +419,7 @@ fn resize(segment: &Segment, sides: &BothSides<'_>, bytes: usize) -> io::Result<
     })
 }
 
-/// What the kernel would make of a wish for this capacity (`F_SETPIPE_SZ` in `fcntl(2)`).
+/// What the kernel would grant for this capacity (`F_SETPIPE_SZ` in `fcntl(2)`).
 pub(crate) fn permitted_capacity(bytes: usize, now: usize) -> Result<usize, Errno> {
     let of_the_kernel = || if cpu::may_exceed_pipe_max_size() { usize::MAX } else { settings::pipe_max_size() };
     capacity_within(bytes, now, || of_the_kernel().min(settings::capacity_limit()))
@@ -429,19 +430,19 @@ fn capacity_within(bytes: usize, now: usize, limit: impl FnOnce() -> usize) -> R
         return Err(Errno::INVAL);
     }
     let rounded = bytes.next_power_of_two().max(millstream_ring::MIN_BYTES);
-    // As there: who only shrinks is not asked for permission.
+    // As there: a call that only shrinks needs no permission.
     if rounded > now && rounded > limit() { Err(Errno::PERM) } else { Ok(rounded) }
 }
 
-/// The size of a segment whose ring holds `capacity`, a power of two, at first and can be made as large as the settings
-/// say.
+/// The size of a segment whose ring holds `capacity`, a power of two, at first. It can grow as far as the settings
+/// allow.
 pub(crate) fn size_for(capacity: usize) -> Result<Size, Errno> {
-    // Above 1 GiB, which the kernel would allow root: what is not allowed here is refused like what is not allowed there.
+    // Above 1 GiB, which the kernel would allow root: refused as the kernel refuses what it does not allow.
     let initial = Geometry::of(capacity).ok_or(Errno::PERM)?;
     Ok(Size { bank_bytes: capacity.max(settings::capacity_max()), initial })
 }
 
-/// The stream cannot go on, whoever's fault it is.
+/// The stream cannot go on. The error names no culprit.
 #[cold]
 pub(crate) fn broken(_: RingError) -> io::Error {
     io::Error::other(RingError)
@@ -470,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_grow_is_not_asked_for_permission() {
+    fn capacity_needs_no_permission_unless_it_grows() {
         let to = |bytes| capacity_within(bytes, 4 * MIB, || MIB);
         assert_eq!(to(4 * MIB), Ok(4 * MIB));
         assert_eq!(to(3 * MIB), Ok(4 * MIB));

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 
 use millstream_sys::Errno;
 
-/// Why an end was not given away or not taken, where the kernel's number alone would not tell what to do about it.
+/// Why an end was not exported or not attached, if the kernel's number alone would not tell what to do about it.
 ///
 /// The [`io::Error`] of such a call wraps it, and has no number of its own then:
 ///

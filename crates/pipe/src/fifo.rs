@@ -1,4 +1,4 @@
-//! Pipes with a name. `docs/fifo.md` has the design.
+//! FIFOs. `docs/fifo.md` has the design.
 
 mod company;
 mod doorbell;
@@ -22,7 +22,7 @@ use crate::reader::Reader;
 use crate::settings;
 use crate::writer::Writer;
 
-/// A pipe with a name in the file system (`fifo(7)`), which any program can open at either end.
+/// A FIFO: a pipe with a path in the file system (`fifo(7)`), which any program can open at either end.
 ///
 /// ```
 /// use std::io::{Read, Write};
@@ -42,8 +42,9 @@ use crate::writer::Writer;
 pub enum Fifo {}
 
 impl Fifo {
-    /// Makes a FIFO at `path`. Of `mode` the permissions count (0 to `0o7777`), less what the process's umask forbids; the
-    /// owner is who makes it. Needs no privilege. Whoever may open it is decided by them alone.
+    /// Makes a FIFO at `path`. Its permissions are those in `mode` (0 to `0o7777`), less what the process's umask
+    /// forbids; its owner is the calling user. Needs no privilege. The permissions and the owner alone decide which
+    /// processes may open it.
     ///
     /// # Errors
     /// Those of `mkfifo(3)`: [`AlreadyExists`](io::ErrorKind::AlreadyExists) whatever is there, also a link that leads
@@ -56,15 +57,15 @@ impl Fifo {
     /// Opens the FIFO at `path` as `options` say.
     ///
     /// # Blocking
-    /// Without [`FifoOptions::nonblocking`]: opening one side waits until somebody has opened the other, also if that
-    /// has left again meanwhile. Opening both sides at once never waits.
+    /// Without [`FifoOptions::nonblocking`]: opening one side waits until a process has opened the other, also if
+    /// that process has closed it again meanwhile. Opening both sides at once never waits.
     ///
     /// # Errors
-    /// Those of `open(2)`: [`PermissionDenied`](io::ErrorKind::PermissionDenied), [`NotFound`](io::ErrorKind::NotFound),
-    /// `EMFILE`; `ENXIO` for writing only, without blocking, if nobody reads;
-    /// [`Interrupted`](io::ErrorKind::Interrupted) if a signal handler without `SA_RESTART` ran while it waited.
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput) with a [`PipeError`](crate::PipeError): something else is there (`EINVAL`), or
-    /// the options name no side.
+    /// Those of `open(2)`: [`PermissionDenied`](io::ErrorKind::PermissionDenied),
+    /// [`NotFound`](io::ErrorKind::NotFound), `EMFILE`; `ENXIO` for writing only, without blocking, if no process
+    /// reads; [`Interrupted`](io::ErrorKind::Interrupted) if a signal handler without `SA_RESTART` ran while it
+    /// waited. [`InvalidInput`](io::ErrorKind::InvalidInput) with a [`PipeError`](crate::PipeError): something else
+    /// is there (`EINVAL`), or the options name no side.
     pub fn open(path: impl AsRef<Path>, options: &FifoOptions) -> io::Result<FifoEnds> {
         let access = match (options.read, options.write) {
             (true, false) => Access::Read,
@@ -96,7 +97,7 @@ impl Fifo {
         })
     }
 
-    /// Opens the FIFO at `path` for reading, when somebody writes: [`Fifo::open`] with its defaults.
+    /// Opens the FIFO at `path` for reading, as soon as a process writes: [`Fifo::open`] with its defaults.
     ///
     /// # Errors
     /// As there.
@@ -104,7 +105,7 @@ impl Fifo {
         FifoOptions::new().open_reader(path)
     }
 
-    /// Opens the FIFO at `path` for writing, when somebody reads: [`Fifo::open`] with its defaults.
+    /// Opens the FIFO at `path` for writing, as soon as a process reads: [`Fifo::open`] with its defaults.
     ///
     /// # Errors
     /// As there.
@@ -119,8 +120,8 @@ impl Fifo {
 pub struct FifoEnds {
     /// The read end, if reading was asked for.
     pub reader: Option<Reader>,
-    /// The write end, if writing was asked for. With both, they are one open file description, as after
-    /// `open(path, O_RDWR)`: a reader that never sees an end, a writer that never lacks a reader, until both are dropped.
+    /// The write end, if writing was asked for. With both, they are one open file description, as after `open(path,
+    /// O_RDWR)`: a reader that never sees an end, a writer that never lacks a reader, until both are dropped.
     pub writer: Option<Writer>,
 }
 
@@ -187,9 +188,10 @@ impl FifoOptions {
 
     /// Whether bytes may go through shared memory where both ends are ours and say so; not unless asked for.
     ///
-    /// A reader that asks reads ahead: up to a FIFO full is in its hands before it is read, and for nobody else unless the reader
-    /// leaves. That is right for who reads the stream to its end. To a writer it makes no difference. `docs/fifo.md` has the
-    /// limits while plain programs have the same FIFO open.
+    /// A reader that asks for it reads ahead. It then holds up to a FIFO full of bytes before it returns them, and
+    /// other readers get these bytes only if it leaves. That is right for a program that reads the stream to its end.
+    /// To a writer it makes no difference. `docs/fifo.md` has the limits while plain programs have the same FIFO
+    /// open.
     #[must_use]
     pub fn ring(mut self, yes: bool) -> FifoOptions {
         self.ring = yes;

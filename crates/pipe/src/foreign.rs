@@ -1,7 +1,7 @@
-//! The other side of a splice: a descriptor of whatever kind, and how bytes get there without anybody waiting.
+//! The other side of a splice: a descriptor of whatever kind, and how bytes get there without blocking.
 //!
-//! A side's lock is held while bytes move between the ring and such a descriptor, so that what the descriptor did not take
-//! stays where it is. So no call made here may wait for another process:
+//! A side's lock is held while bytes move between the ring and such a descriptor, so that what the descriptor did not
+//! take stays where it is. So no call made here may wait for another process:
 //!
 //! ```text
 //! file, /dev/null   writev, readv: wait for a disk at most
@@ -24,17 +24,18 @@ use millstream_sys::foreign::{self, Call, Kind, Memory};
 use millstream_sys::transfer::{self, Access};
 use millstream_sys::{Errno, pipe};
 
-/// Bytes in one call: much enough that the call itself costs little, and few enough that the other side of the pipe goes
-/// on meanwhile.
+/// Bytes in one call: so many that the call itself costs little, and so few that the other side of the pipe goes on
+/// meanwhile.
 pub(crate) const PIECE: usize = 128 << 10;
 
-/// Bytes that go into a shadow, or out of it, through this process's memory at once: what a new kernel pipe holds.
+/// Bytes that go into a backing pipe, or out of it, through this process's memory at once: what a new kernel pipe
+/// holds.
 const THROUGH_MEMORY: usize = pipe::DEFAULT_CAPACITY;
 
 /// A page: no pipe or device with room for anything has less.
 const SPARINGLY: usize = PIPE_BUF;
 
-/// A descriptor that somebody handed us.
+/// A descriptor that the caller handed us.
 pub(crate) struct Foreign<'a> {
     fd: BorrowedFd<'a>,
     access: Access,
@@ -67,7 +68,7 @@ pub(crate) struct Detour {
 }
 
 impl<'a> Foreign<'a> {
-    /// What `fd` is, and how to call it. `end` is the shadow that is spliced with.
+    /// What `fd` is, and how to call it. `end` is the backing pipe that is spliced with.
     ///
     /// # Errors
     /// `EINVAL`: it is an end of the same pipe. `EBADF`: not open for `access`.
@@ -138,7 +139,7 @@ impl<'a> Foreign<'a> {
     ) -> Result<usize, Errno> {
         let memory = readers.stretches(waiting, len);
         self.attempt(|fd, call, most| {
-            // SAFETY: within the banks of the ring, which are mapped as long as it lives (`Bytes::new`).
+            // SAFETY: within the buffers of the ring, which are mapped as long as it lives (`Bytes::new`).
             unsafe { foreign::write_from(fd, beginning(memory, most), call) }
         })
     }
@@ -152,16 +153,16 @@ impl<'a> Foreign<'a> {
     ) -> Result<usize, Errno> {
         let memory = writers.stretches(room, len);
         self.attempt(|fd, call, most| {
-            // SAFETY: within the banks of the ring, which are mapped as long as it lives (`Bytes::new`), for both reading
-            // and writing; nobody makes references to them.
+            // SAFETY: within the buffers of the ring, which are mapped as long as it lives (`Bytes::new`), for both
+            // reading and writing; there are no references to them.
             unsafe { foreign::read_to(fd, beginning(memory, most), call) }
         })
     }
 
-    /// Moves at most `len` bytes from the shadow to here by `splice(2)`; where that is impossible, through memory, and takes
-    /// off the shadow what was written. 0 at the end of the stream. Not through memory while somebody else `may_interfere`, and take the
-    /// bytes in between: `None`.
-    pub(crate) fn take_from_shadow(
+    /// Moves at most `len` bytes from the backing pipe to here by `splice(2)`; 0 at the end of the stream. Where that
+    /// is impossible, it copies them through memory, and takes off the backing pipe what was written. Not through
+    /// memory while another reader `may_interfere` and take the bytes in between: `None`.
+    pub(crate) fn take_from_backing_pipe(
         &self,
         shadow: BorrowedFd<'_>,
         len: usize,
@@ -176,7 +177,7 @@ impl<'a> Foreign<'a> {
                 }
             }
         }
-        // Asked first: who has taken what is peeked at here may interfere no longer.
+        // Asked first: a reader that has taken the bytes peeked at here may interfere no longer.
         let may_vanish = may_interfere();
         let mut detour = self.detour.borrow_mut();
         let peeked = detour.peek(shadow, len)?;
@@ -188,7 +189,7 @@ impl<'a> Foreign<'a> {
         }
         let memory = memory_of(&mut detour.buffer[..peeked]);
         let count = self.attempt(|fd, call, most| {
-            // SAFETY: a buffer of this process's own, which nobody else uses meanwhile.
+            // SAFETY: a buffer of this process's own, which no other code uses meanwhile.
             unsafe { foreign::write_from(fd, beginning(memory, most), call) }
         })?;
         let mut taken = 0;
@@ -201,11 +202,11 @@ impl<'a> Foreign<'a> {
         Ok(Some(count))
     }
 
-    /// Moves at most `len` bytes from here to the shadow. 0 at the end of what is here.
+    /// Moves at most `len` bytes from here to the backing pipe. 0 at the end of what is here.
     ///
-    /// What lies in a file is copied and not spliced: `splice(2)` would put the pages of the file itself into the pipe, and who
-    /// reads them later would see what the file holds by then.
-    pub(crate) fn give_to_shadow(&self, shadow: BorrowedFd<'_>, len: usize) -> Result<usize, Errno> {
+    /// The bytes of a file are copied and not spliced. `splice(2)` would put the pages of the file itself into the
+    /// pipe. A later reader would see what the file holds by then.
+    pub(crate) fn give_to_backing_pipe(&self, shadow: BorrowedFd<'_>, len: usize) -> Result<usize, Errno> {
         if self.kind == Kind::File {
             let buffer = &mut self.detour.borrow_mut().buffer;
             buffer.resize(THROUGH_MEMORY, 0);
@@ -223,7 +224,7 @@ impl<'a> Foreign<'a> {
                 outcome => return outcome,
             }
         }
-        // There is room for a page before one is read, and nobody but a stranger can take it away.
+        // There is room for a page before one is read, and only a foreign process can take it away.
         if !transfer::readiness(shadow)?.writable {
             return Err(Errno::AGAIN);
         }
@@ -279,7 +280,8 @@ impl<'a> Foreign<'a> {
 }
 
 impl Detour {
-    /// Copies what waits in the shadow to the buffer, and leaves it there; returns how much: 0 at the end of the stream.
+    /// Copies what waits in the backing pipe to the buffer, and leaves it there; returns how much: 0 at the end of
+    /// the stream.
     pub(crate) fn peek(&mut self, shadow: BorrowedFd<'_>, len: usize) -> Result<usize, Errno> {
         let (read_end, write_end) = match self.pipe.take() {
             Some(pipe) => pipe,

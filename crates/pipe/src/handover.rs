@@ -1,21 +1,24 @@
-//! Ends that leave for processes which may not know millstream, and ends that come back.
+//! Exporting ends to processes that may not know millstream, and attaching ends that come back.
 //!
-//! **Giving away.** The stream moves to the shadow, and the end that leaves is a fresh open file description of it with
-//! a mark: a byte range that is locked at a position which says where the segment can be found (a process and its
-//! descriptor: this one's, or, if this end had been given to it, the one's from which it came, as long as it has it). The kernel removes the mark with the last descriptor of that description. A program may open its end once
-//! more by itself (`/dev/stdin`), without a mark: so ends that leave and ends that come back are counted in the header, too.
+//! **Exporting.** The stream moves to the backing pipe. The exported end is a new open file description of that pipe,
+//! with a mark: a locked byte range. The position of the mark says where the segment is: a process and its
+//! descriptor. These are this process's own. If this end came from another process, they are that process's, as long
+//! as it has the segment open. The kernel removes the mark with the last descriptor of the description. A program may
+//! open its end once more by itself (`/dev/stdin`), without a mark: so the header also counts the ends that were
+//! exported and those that came back.
 //!
-//! **Attaching.** A process that gets an end looks for a mark, opens the segment through `/proc`, which checks that it is
-//! the same user's, and checks that the segment belongs to this very pipe. Then it opens the pipe once more for itself,
-//! without a mark, and closes what it was given.
+//! **Attaching.** A process that gets an end looks for a mark and opens the segment through `/proc`, which checks
+//! that both processes have the same user. It checks that the segment belongs to this very pipe. Then it opens the
+//! pipe once more for itself, without a mark, and closes what it was given.
 //!
-//! **Returning to the ring** is tried by who attaches, and by writers now and then. With both sides locked it needs all
-//! of these: as many ends have come back as were given away, there is no mark, the shadow is empty, and no reader sleeps in it. After a given end was
-//! closed instead of attached that is never so, and the pipe stays with the kernel.
+//! **Returning to the ring** is tried by a process that attaches, and by writers now and then. It needs both sides
+//! locked, and all of these: as many ends have come back as were exported, there is no mark, the backing pipe is
+//! empty, and no reader sleeps in it. If an exported end was closed instead of attached, that never holds again, and
+//! the pipe stays with the kernel.
 //!
-//! **Moving the content.** What waits in the ring when an end is given away is copied to the shadow first, under both
-//! locks, with the route set to [`Route::Moving`]. A process that dies on the way leaves so many bytes in the shadow as
-//! it had copied; the next one sees the route and goes on from there.
+//! **Moving the content.** When an end is exported, what waits in the ring is first copied to the backing pipe, under
+//! both locks, with the route set to [`Route::Moving`]. A process that dies on the way leaves as many bytes in the
+//! backing pipe as it had copied; the next one sees the route and goes on from there.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -27,7 +30,7 @@ use millstream_sys::{Errno, memory, pipe};
 
 use crate::broadcast;
 use crate::claim;
-use crate::end::{BothSides, End, Origin, Pipe, broken, enlarge_quiet_shadow, is_another_allowed, lock_both};
+use crate::end::{BothSides, End, Origin, Pipe, broken, enlarge_idle_backing_pipe, is_another_allowed, lock_both};
 use crate::error::PipeErrorKind;
 use crate::mirror::{self, Mirror};
 use crate::parking::Parker;
@@ -37,27 +40,28 @@ use crate::settings;
 /// A write of this size takes a page of its own in a kernel pipe.
 const PAGE: usize = 4096;
 
-/// Times that a writer gives way to let the shadow run empty, before it writes on into it.
+/// Times that a writer yields so that the backing pipe becomes empty, before it writes on into it.
 const OFFERS_BEFORE_RETURN: u32 = 64;
 
-/// Makes a plain descriptor of an end, which is then closed.
+/// Exports an end as a plain descriptor; the end is then closed.
 pub(crate) fn give_away(end: End, access: Access) -> io::Result<OwnedFd> {
     let Some(segment) = end.segment()? else { return end.into_plain_fd() };
     let origin = end.pipe.origin.as_ref().expect("a pipe with a segment has its file");
     let given = transfer::reopened(end.fd(), access, transfer::is_nonblocking(end.fd())?)?;
     mark_with_place(&given, access, place_of(&origin.file, origin.found_at))?;
-    move_to_shadow(&end, segment, Some(access))?;
+    move_to_backing_pipe(&end, segment, Some(access))?;
     Ok(given)
 }
 
-/// An end from elsewhere: on its ring if that can be found, otherwise the kernel's.
+/// Attaches an end from another process: to its ring if that can be found, otherwise to the kernel's pipe.
 pub(crate) fn attach(fd: OwnedFd, access: Access) -> io::Result<End> {
     let identity = pipe::identity(&fd).ok_or(PipeErrorKind::NotAPipe)?;
     if !transfer::is_open_for(&fd, access)? {
         let refusal = if access == Access::Read { PipeErrorKind::NotReadable } else { PipeErrorKind::NotWritable };
         return Err(refusal.into());
     }
-    // Looking for the segment opens the pipe, which at a FIFO would let others in who wait for somebody to open it.
+    // The search for the segment opens the pipe. At a FIFO that would let in processes that wait for the other side
+    // to open.
     let may_share = pipe::is_anonymous(&fd)? && is_another_allowed();
     let found = if may_share { find_segment(&fd, identity) } else { None };
     let Some((origin, segment)) = found else {
@@ -76,7 +80,7 @@ pub(crate) fn attach(fd: OwnedFd, access: Access) -> io::Result<End> {
     Ok(end)
 }
 
-/// Goes back to the ring if no end is in other hands and nothing waits in the shadow.
+/// Returns to the ring if no end is in other hands and nothing waits in the backing pipe.
 pub(crate) fn return_to_ring(end: &End, segment: &Segment) -> io::Result<()> {
     let ring = segment.ring();
     for _ in 0..OFFERS_BEFORE_RETURN {
@@ -86,16 +90,17 @@ pub(crate) fn return_to_ring(end: &End, segment: &Segment) -> io::Result<()> {
         }
         if transfer::bytes_waiting(end.fd())? == 0 {
             let parker = end.parker();
-            // Who is stopped with a lock held keeps nobody waiting for what only saves time.
+            // Only an attempt: a process that is stopped with a lock held must block no other for what only saves
+            // time.
             if let Some((writers, readers)) = ring.try_lock_both(&parker) {
-                // Again, now that no byte of ours can come in between.
+                // Again, now that no participant can write in between.
                 let is_clear = ring.sleeper().is_none()
                     && ring.all_have_returned()
                     && transfer::any_mark(end.fd())?.is_none()
                     && transfer::bytes_waiting(end.fd())? == 0
                     && mirror::make_room(end.fd(), ring.capacity().map_err(broken)?).is_ok();
                 if ring.route() == Route::Shadow && is_clear {
-                    // Not over somebody who has lain down since.
+                    // Not while a reader sleeps in the backing pipe: it may have begun since.
                     writers.return_to_ring(&readers);
                 }
                 return Ok(());
@@ -106,27 +111,27 @@ pub(crate) fn return_to_ring(end: &End, segment: &Segment) -> io::Result<()> {
     Ok(())
 }
 
-/// Does what a process that died while moving the content had begun.
+/// Completes the flush of a process that died on the way.
 pub(crate) fn finish_moving(end: &End, segment: &Segment) -> io::Result<()> {
-    move_to_shadow(end, segment, None)
+    move_to_backing_pipe(end, segment, None)
 }
 
-/// Whoever watches this end from outside is told from now on, beginning with how things stand.
-pub(crate) fn mirror_for_watchers(end: &End, segment: &Segment, access: Access) -> io::Result<()> {
+/// From now on the readiness bytes tell programs that poll this end, beginning with the present state of the ring.
+pub(crate) fn show_readiness(end: &End, segment: &Segment, access: Access) -> io::Result<()> {
     let (ring, parker, reads) = (segment.ring(), end.parker(), access == Access::Read);
     let bell = ring.bell();
     let is_watched = if reads { bell.is_watched_for_bytes() } else { bell.is_watched_for_room() };
     if is_watched {
         return Ok(());
     }
-    // Before it is noted that somebody watches: if this fails, the next attempt has to begin like this one.
+    // Before the ring notes the poll: if this fails, the next attempt has to begin like this one.
     let both = transfer::reopened(end.fd(), Access::Both, true)?;
     let is_new = if reads { bell.watch_for_bytes(&parker) } else { bell.watch_for_room(&parker) };
-    // Who rings with the writers locked, and does not know yet that somebody watches, has done so then.
+    // With the lock held: a process that notified under it without knowing of the poll has done so by now.
     let writers = ring.lock_writers(&parker).map_err(broken)?;
     if !reads {
-        // Only here: a pipe that is watched does not become quiet.
-        enlarge_quiet_shadow(end.fd(), ring);
+        // Only here: a pipe that is polled does not enter idle mode.
+        enlarge_idle_backing_pipe(end.fd(), ring);
     }
     drop(writers);
     if is_new && ring.route() == Route::Ring {
@@ -137,10 +142,10 @@ pub(crate) fn mirror_for_watchers(end: &End, segment: &Segment, access: Access) 
     Ok(())
 }
 
-/// Sends the stream through the shadow, with all that waits in the ring if the kernel lets the shadow be large enough
-/// for it. If an end is `given` away, that is counted when nothing can fail any more; a reader is not when something
-/// waits in the ring still.
-fn move_to_shadow(end: &End, segment: &Segment, given: Option<Access>) -> io::Result<()> {
+/// Sends the stream through the backing pipe. All that waits in the ring goes with it, if the kernel lets the backing
+/// pipe be large enough. If an end is `given` away, that is counted once nothing can fail any more. A reader is not
+/// given away while something still waits in the ring.
+fn move_to_backing_pipe(end: &End, segment: &Segment, given: Option<Access>) -> io::Result<()> {
     let (ring, parker) = (segment.ring(), end.parker());
     let sides = loop {
         let sides = lock_both(ring, &parker)?;
@@ -152,10 +157,12 @@ fn move_to_shadow(end: &End, segment: &Segment, given: Option<Access>) -> io::Re
             claim::wait(end, ring, access, true)?;
         }
     };
-    // Only now: while it is open nobody sees the other end gone, so nobody gives up a lock that is never given back.
+    // Only now: while it is open no process sees the other end gone. Then no process gives up waiting for a lock that
+    // is never released.
     let both = transfer::reopened(end.fd(), Access::Both, true)?;
     let BothSides { readers, writers } = &sides;
-    // Not moved: its writer goes on through the shadow. Waiting in the mirror, it is woken when that is silenced.
+    // Not moved: its writer goes on through the backing pipe. If it waits for room in the readiness bytes, `silence`
+    // wakes it.
     writers.return_offers(readers).map_err(broken)?;
     let waiting = ring.readable().map_err(broken)?;
     let already_moved = match ring.route() {
@@ -174,7 +181,7 @@ fn move_to_shadow(end: &End, segment: &Segment, given: Option<Access>) -> io::Re
             let wished = waiting.max(pipe::DEFAULT_CAPACITY);
             let fits = pipe::set_capacity(&both, wished).or_else(|_| pipe::capacity(&both))? >= waiting;
             if fits {
-                copy_to_shadow(readers, segment, both.as_fd(), already_moved)?;
+                copy_to_backing_pipe(readers, segment, both.as_fd(), already_moved)?;
             }
             fits
         }
@@ -187,7 +194,7 @@ fn move_to_shadow(end: &End, segment: &Segment, given: Option<Access>) -> io::Re
     if is_refused { Err(PipeErrorKind::TooManyBytesWait.into()) } else { Ok(()) }
 }
 
-fn copy_to_shadow(
+fn copy_to_backing_pipe(
     readers: &ReadSide<'_, Parker<'_>>,
     segment: &Segment,
     shadow: BorrowedFd<'_>,
@@ -204,9 +211,9 @@ fn copy_to_shadow(
     Ok(())
 }
 
-/// Takes out of the shadow what nobody should have written there.
+/// Takes bytes out of the backing pipe that no process should have written there.
 pub(crate) fn clear_strange_bytes(end: &End, ring: &Ring<'_>) -> io::Result<()> {
-    ring.bell().expel(&end.parker(), &end.mirror()).map_err(broken)
+    ring.bell().expel(&end.parker(), &end.readiness_bytes()).map_err(broken)
 }
 
 /// What a mark's position says.
@@ -214,8 +221,8 @@ pub(crate) fn clear_strange_bytes(end: &End, ring: &Ring<'_>) -> io::Result<()> 
 pub(crate) struct Place {
     pub(crate) process: u32,
     pub(crate) descriptor: u32,
-    /// Tells apart the marks of write ends, of which two may not have the same position. At a FIFO, the descriptor of the
-    /// ring's bell.
+    /// Tells apart the marks of write ends, of which two may not have the same position. At a FIFO, the descriptor of
+    /// the ring's wake-up pipe.
     pub(crate) serial: u32,
     pub(crate) is_write_end: bool,
 }
@@ -248,8 +255,8 @@ impl Place {
     }
 }
 
-/// The process and descriptor at which the segment can be found after this end has left. Where it was found itself, if it
-/// is still open there: this process may close its own with the end.
+/// The process and descriptor at which the segment can be found after this end has left. These are the ones where it
+/// was found itself, if it is still open there: this process may close its own with the end.
 pub(crate) fn place_of(file: &OwnedFd, found_at: Option<(u32, u32)>) -> (u32, u32) {
     let is_still_there = |&(process, descriptor): &(u32, u32)| {
         let there = memory::open_of_process(process, descriptor);
@@ -277,7 +284,7 @@ fn find_segment(fd: &OwnedFd, shadow: pipe::Identity) -> Option<(Origin, Segment
     let probe = transfer::reopened(fd, Access::Both, true).ok()?;
     let Place { process, descriptor, .. } = Place::of(transfer::any_mark(&probe).ok()??);
     let file = memory::open_of_process(process, descriptor).ok()?;
-    // Root is let in everywhere, and shares with nobody else either.
+    // Root may open the memory of every process, but shares rings only with processes of root.
     if !memory::is_of_this_user(&file).ok()? {
         return None;
     }

@@ -11,28 +11,32 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! Everything that `pipe(7)` promises holds: order, atomic writes of up to [`PIPE_BUF`] bytes, any number of readers and
-//! writers in threads and forked processes, end of stream when the last writer is gone, `EPIPE` and SIGPIPE when the last
-//! reader is, however they went: a process that is killed leaves what it had written, and a peer that notices.
+//! Everything that `pipe(7)` promises holds: order, atomic writes of up to [`PIPE_BUF`] bytes, any number of readers
+//! and writers in threads and forked processes. A reader gets the end of the stream when the last writer is gone, and
+//! a writer gets `EPIPE` and SIGPIPE when the last reader is, however they went. A process that is killed leaves what
+//! it had written, and a peer that notices.
 //!
-//! In reading order: [`pipe()`] and [`Builder`] make a pipe; [`Reader`] and [`Writer`] are its ends; [`WaitPolicy`] says
-//! how they wait, [`DirectPolicy`] when they do without the ring; [`settings`] says all of this from outside the program; [`Statistics`] what ends did; [`live`] shows the pipes of
-//! other processes; [`PipeError`] why an end cannot travel. `docs/pipe.md` explains the design, with its measurements.
+//! In reading order: [`pipe()`] and [`Builder`] make a pipe; [`Reader`] and [`Writer`] are its ends. [`WaitPolicy`]
+//! says how they wait, [`DirectPolicy`] when they do without the ring. [`settings`] sets all of this from outside the
+//! program. [`Statistics`] tells what ends did. [`live`] shows the pipes of other processes. [`PipeError`] says why
+//! an end cannot travel. `docs/pipe.md` explains the design, with its measurements.
 //!
-//! # Pipes with a name
+//! # FIFOs
 //! [`Fifo`] makes and opens them; any program can be at the other end. `docs/fifo.md` explains how.
 //!
 //! # Several readers that each see everything
 //! [`broadcast`](fn@broadcast) makes one writer and any number of readers; the module of that name explains how.
 //!
 //! # Event loops
-//! [`Reader::readiness`] and [`Writer::readiness`] give a descriptor for `poll(2)`, `select(2)`, `epoll(7)`, `io_uring(7)` and
-//! `SIGIO`. With the feature `tokio` the module of that name has ends that are `AsyncRead` and `AsyncWrite`.
+//! [`Reader::readiness`] and [`Writer::readiness`] give a descriptor for `poll(2)`, `select(2)`, `epoll(7)`,
+//! `io_uring(7)` and `SIGIO`. With the feature `tokio` the module of that name has ends that are `AsyncRead` and
+//! `AsyncWrite`.
 //!
 //! # Other descriptors
-//! [`Reader::copy_to`] and [`Writer::copy_from`] move bytes between a pipe and a file, a socket or any other descriptor,
-//! [`Reader::copy_to_pipe`] and [`Reader::tee`] between two pipes, all without a buffer of their own: what the one side does not take
-//! still waits at the other. [`std::io::copy`] works too, with a buffer.
+//! [`Reader::copy_to`] and [`Writer::copy_from`] move bytes between a pipe and a file, a socket or any other
+//! descriptor. [`Reader::copy_to_pipe`] and [`Reader::tee`] move them between two pipes. All do so without a buffer
+//! of their own: what the one side does not take still waits at the other. [`std::io::copy`] works too, with a
+//! buffer.
 //!
 //! # Ends and other processes
 //! - **fork**: the child has both ends, as always, whatever other threads were doing with them.

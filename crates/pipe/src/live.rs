@@ -12,9 +12,9 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! Looking takes no part: no pipe is opened, nothing is mapped, written or waited for. What a segment says is read as a
-//! copy of its first page, from a file whose size is sealed, and believed only as far as it can be true. Processes and
-//! pipes come and go meanwhile; what is gone when its turn comes is left out.
+//! A look leaves no trace: it opens no pipe, and maps, writes and awaits nothing. It reads a segment as a copy of its
+//! first page, from a file with a sealed size, and believes it only as far as it can be true. Processes and pipes
+//! come and go meanwhile; one that is gone when its turn comes is left out.
 
 mod change;
 mod segment;
@@ -44,8 +44,8 @@ pub struct Census {
     pub errors: Vec<SegmentError>,
     /// Processes that may not be looked into.
     pub left_out: usize,
-    /// Bytes that the ends of this user may have in place at this moment, of which they need not have any in hand; `None`
-    /// where that cannot be asked. The setting `user_loan_max` bounds it.
+    /// Bytes that the ends of this user may have in place at this moment, of which they need not have any in hand;
+    /// `None` where that cannot be asked. The setting `user_loan_max` bounds it.
     pub loaned: Option<u64>,
 }
 
@@ -53,8 +53,8 @@ pub struct Census {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LivePipe {
-    /// Its number, as in `pipe:[12345]` under `/proc/PID/fd`. Of the ring of a FIFO: that of its bell, a pipe which all who
-    /// share the ring have open.
+    /// Its number, as in `pipe:[12345]` under `/proc/PID/fd`. For the ring of a FIFO: the number of the wake-up pipe,
+    /// which every participant has open.
     pub number: u64,
     /// The FIFO's inode, if it is one.
     pub fifo: Option<u64>,
@@ -64,7 +64,8 @@ pub struct LivePipe {
     pub path: Path,
     /// Bytes that its ring holds when full.
     pub capacity: usize,
-    /// Bytes that wait to be read; `None` while the kernel carries them, who cannot be asked without taking part.
+    /// Bytes that wait to be read; `None` while the kernel carries them: to ask it, this process would have to open the
+    /// pipe.
     pub waiting: Option<usize>,
     /// Whether exactly that many waited at one instant: of a busy pipe it is only about right.
     pub is_exact: bool,
@@ -74,9 +75,10 @@ pub struct LivePipe {
     pub readers_asleep: u32,
     /// Writers that do.
     pub writers_asleep: u32,
-    /// Whether somebody polls the read end, or the write end.
+    /// Whether a process polls the read end, or the write end.
     pub is_watched: bool,
-    /// Bytes that a writer who must wait lets readers copy out of its memory at this moment, behind those that wait.
+    /// Bytes of a single-copy transfer at this moment, behind those that wait: readers copy them out of the memory of
+    /// a writer that waits.
     pub offered: usize,
     /// The process that fills the ring in place at this moment ([`Writer::reserve`](crate::Writer::reserve)).
     pub filled_by: Option<u32>,
@@ -113,7 +115,7 @@ pub struct End {
     pub descriptor: u32,
     /// Which end.
     pub access: Access,
-    /// What the process is called. Anybody can choose the name of his own: not to be printed as it is.
+    /// What the process is called. Each process chooses its own name, with any characters: do not print it as it is.
     pub command: String,
     /// Whose process it is.
     pub user: u32,
@@ -181,11 +183,11 @@ pub fn look() -> io::Result<Census> {
 /// What has been come across so far.
 struct Finding {
     memory_files: MemoryFiles,
-    /// The file system on which all pipes without a name lie.
+    /// The file system on which all anonymous pipes lie.
     pipes_device: u64,
-    /// Who has which pipe open, by the pipe's number.
+    /// The processes and descriptors that have a pipe open, by the pipe's number.
     ends: BTreeMap<u64, Vec<(u32, u32)>>,
-    /// Who has which memory file open, by the file's number, and what it says.
+    /// The processes and descriptors that have a memory file open, by the file's number, and what it says.
     memories: BTreeMap<u64, Memory>,
     left_out: usize,
 }
@@ -207,7 +209,7 @@ impl Finding {
         match target {
             Target::Pipe(number) => self.ends.entry(number).or_default().push((process, descriptor)),
             Target::Memory => {
-                // Gone, or not what it is called: nobody's pipe.
+                // Gone, or not what it is called: it belongs to no pipe.
                 let _ = self.note_memory(process, descriptor);
             }
         }

@@ -1,4 +1,4 @@
-//! The shadow as a mirror: meaningless bytes in a kernel pipe of two pages.
+//! The backing pipe's readiness bytes: meaningless bytes in a kernel pipe of two pages.
 
 use std::cell::Cell;
 use std::io::{IoSlice, IoSliceMut};
@@ -9,11 +9,12 @@ use millstream_sys::{Errno, clock, pipe, transfer};
 
 static MEANINGLESS: [u8; 4096] = [0; 4096];
 
-/// Of the shadow while it is a mirror: two pages. One is enough for a ring of one page, which is empty or full.
+/// Capacity of the backing pipe while it holds readiness bytes: two pages. One is enough for a ring of one page,
+/// which is empty or full.
 pub(crate) const BYTES: usize = 8192;
 
-/// Sees to it that the shadow is large enough to mirror a ring of `capacity`: it may have become a single page while it carried the
-/// stream.
+/// Makes the backing pipe large enough for the readiness bytes of a ring of `capacity`. It may have become a single
+/// page while it carried the stream.
 ///
 /// # Errors
 /// `EPERM`: the kernel refuses this user one page more.
@@ -24,7 +25,7 @@ pub(crate) fn make_room(shadow: BorrowedFd<'_>, capacity: usize) -> Result<(), E
     Ok(())
 }
 
-/// The shadow behind one descriptor: bytes go in through a write end and come out of a read end.
+/// The backing pipe behind one descriptor: bytes go in through a write end and come out of a read end.
 pub(crate) struct Mirror<'a> {
     end: BorrowedFd<'a>,
     has_lost_readers: Cell<bool>,
@@ -44,7 +45,7 @@ impl<'a> Mirror<'a> {
 impl Shadow for Mirror<'_> {
     fn narrow(&self) {
         if pipe::capacity(self.end) != Ok(BYTES) {
-            // Refused only while more lies in it, which is not so while it is a mirror.
+            // Refused only while more bytes lie in it: never while it holds readiness bytes.
             let _ = pipe::set_capacity(self.end, BYTES);
         }
     }
@@ -73,7 +74,7 @@ impl Shadow for Mirror<'_> {
     }
 }
 
-/// The bell is not told why nothing moved: it counts what did.
+/// An error counts as nothing moved: the caller counts what moved, and needs no reason.
 fn count(moved: Result<usize, Errno>) -> u32 {
     moved.ok().and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! How this process waits for a lock of the ring, and what tells it that waiting is in vain.
+//! How this process waits for a lock of the ring, and when it gives up.
 
 use std::cell::Cell;
 use std::os::fd::BorrowedFd;
@@ -10,14 +10,14 @@ use millstream_sys::{memory, transfer};
 
 use crate::statistics::Counters;
 
-/// Between two looks at whether the owner still lives. The kernel wakes us at once for nearly every death; this is for
+/// Between two checks whether the owner still lives. The kernel wakes us at once for nearly every death. This is for
 /// the owner of two locks, of which the kernel knows one.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// How long a thread may hold a lock, asleep or running, until we no longer believe that it will give it back; and how long
-/// after the other end of the pipe has gone. A lock is held for the time of a copy. Who holds it that long never held it at
-/// all: the word was scribbled upon, or its owner died and the number has been given to another. Who is stopped is waited
-/// for, and so is who gets no CPU: of a thread that could run, only what it has run counts.
+/// How long a thread may hold a lock, asleep or running, until we no longer expect it to release the lock. The second
+/// limit is for the time after the other end of the pipe has gone. A lock is held for the time of a copy. A thread
+/// that holds it longer never held it: the word was overwritten, or its owner died and its number was reused. We wait
+/// for a stopped thread, and for one that gets no CPU: of a thread that could run, only the CPU time counts.
 const HELD_AT_MOST: Duration = Duration::from_secs(5);
 const HELD_AT_MOST_ALONE: Duration = Duration::from_secs(1);
 
@@ -29,7 +29,8 @@ pub(crate) struct Parker<'a> {
     held: Cell<Held>,
 }
 
-/// For how long the lock was seen held, and what its owner had run then. In microseconds: a parker is made for each transfer.
+/// For how long the lock was seen held, and what its owner had run then. In microseconds: a parker is made for each
+/// transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Held {
     micros: u32,
@@ -44,7 +45,7 @@ impl Held {
             let more = if life == Life::Sleeps { slept } else { 0 };
             return Held { micros: self.micros.saturating_add(more), run: 0 };
         };
-        // Never 0, which is of an owner that was not seen running.
+        // Never 0, which stands for an owner that was not seen running.
         let run = (cpu_time.as_micros() as u32) | 1;
         let more = if self.run == 0 { 0 } else { run.wrapping_sub(self.run).min(LOOK_EVERY.as_micros() as u32) };
         Held { micros: self.micros.saturating_add(more), run }
@@ -147,14 +148,14 @@ mod tests {
     }
 
     #[test]
-    fn who_is_stopped_or_gets_no_cpu_is_waited_for() {
+    fn stopped_or_starved_owner_is_waited_for() {
         for life in [Life::Stopped, Life::Runs(Duration::ZERO), Life::Runs(7 * SECOND)] {
             assert_eq!(after((0..10_000).map(|_| (life, LOOK_EVERY))), Duration::ZERO);
         }
     }
 
     #[test]
-    fn who_runs_and_runs_is_not() {
+    fn running_owner_is_not_waited_for_forever() {
         // From an hour on, and beyond where the microseconds come round.
         for begin in [Duration::ZERO, 3600 * SECOND, Duration::from_micros(u32::MAX.into()) - SECOND] {
             let looks = (0..200_u32).map(|look| (Life::Runs(begin + look * LOOK_EVERY), LOOK_EVERY));

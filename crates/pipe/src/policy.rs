@@ -1,43 +1,54 @@
 //! The policy: what an end does when it cannot go on, and how much memory a pipe has. All of it is here.
 //!
-//! Two things cost: a wake-up (tens of microseconds across CPUs in a virtual machine, a few on one's own), and a CPU that
-//! is kept from somebody who could use it. What is cheap depends on where the other side runs.
+//! Two things cost. One is a wake-up: tens of microseconds across CPUs in a virtual machine, a few on the same CPU.
+//! The other is a CPU that is kept from a thread which could use it. What is cheap depends on where the other side
+//! runs.
 //!
 //! # Waiting
-//! - **The other side runs on another CPU.** A look at a shared word takes a tenth of a microsecond. Whoever waits looks
-//!   for about as long as a wake-up takes and then sleeps: so it never loses more than twice what the best choice would
-//!   have cost, whatever the other side does (Karlin, Li, Manasse and Owicki, Empirical studies of competitive spinning,
-//!   SOSP 1991). A look that was in vain halves the next; one that was not makes it whole again, and so does a
-//!   sleep that turns out to have begun a moment too early.
-//! - **It runs on this CPU.** Looking only keeps it from running. The CPU is offered to it instead (`sched_yield`): it
-//!   fills or empties the whole ring and offers it back, where a wake-up after every write would switch for each.
-//! - **Somebody else runs on this CPU too.** An offer is then a gift: the kernel takes what is left of the share of who
-//!   yields, and gives it to the third. Such an offer comes back late, after milliseconds. Then it is better to sleep:
-//!   a sleeper keeps its share. No further offers are made for as long as that one took, and for up to 128
-//!   times as long while they stay dear: beside one who stays they cost a hundredth, one who came by is soon forgotten.
-//!   An offer in which the other side has moved a byte for every three ticks was not dear, however long it took. A reader to which
-//!   little comes each time makes none while more threads than there are CPUs want to run: see `crowd`.
-//! - **A look is interrupted**: this thread lost its CPU to somebody for a while. The other side had all that time; if it
-//!   has done nothing it is not running, and one sleeps. This teaches nothing about how long it pays to look.
 //!
-//! A reader that finds bytes and was only waiting for them may wait some microseconds more, while more of them come: see
-//! `gathering`.
+//! - **The other side runs on another CPU: spin.** Reading a shared word takes a tenth of a microsecond. A waiter
+//!   spins for about as long as a wake-up takes and then sleeps. So it never loses more than twice what the best choice
+//!   would have cost, whatever the other side does (Karlin, Li, Manasse and Owicki, Empirical studies of competitive
+//!   spinning, SOSP 1991). A spin without result halves the next one. A spin with a result restores the full length,
+//!   and so does a sleep that turns out to have begun a moment too early.
 //!
-//! A reader that falls asleep again and again for a few bytes sleeps in the kernel's pipe, where they go then: see `quiet`.
+//! - **It runs on this CPU: yield.** A spin only keeps it from running. The waiter yields the CPU to it
+//!   (`sched_yield`). The other side fills or empties the whole ring and yields in turn. With a wake-up after every
+//!   write there would be a switch for each.
 //!
-//! How long a wake-up takes is measured: who rings the bell leaves the time, and who is woken compares.
+//! - **A third thread runs on this CPU too: sleep.** With a third runnable task, `sched_yield` forfeits the rest of
+//!   our time slice: the kernel gives it to the third. Such a yield returns late, after milliseconds. Then it is better
+//!   to sleep: a waiter keeps its share. The backoff: no further yields for as long as that one took, and for up to 128
+//!   times as long while they stay long. Beside a program that stays, they cost a hundredth; one that only came by is
+//!   soon forgotten. A yield in which the other side has moved a byte for every three TSC cycles was not long, whatever
+//!   it took. A reader to which little comes each time does not yield while more threads than there are CPUs want to
+//!   run: see `crowd`.
+//!
+//! - **A spin is interrupted**: this thread lost its CPU for a while. The other side had all that time. If it has
+//!   done nothing it is not running, and the waiter sleeps. This teaches nothing about how long a spin pays.
+//!
+//! A reader that finds bytes and was only waiting for them may wait some microseconds more, while more of them come:
+//! see `gathering`.
+//!
+//! A reader that falls asleep again and again for a few bytes sleeps in the kernel's pipe, where they go then: see
+//! `quiet`.
+//!
+//! How long a wake-up takes is measured: the notifier leaves the time, and the waiter compares.
 //!
 //! # Waking
-//! Whoever finds a sleeper rings before its call returns, for a single byte too: there is no timer and no threshold, so
-//! nothing that can be taken is ever late. Few wake-ups come from having few sleepers: one that was rung for finds all that has come
-//! meanwhile, and until it is there again nobody rings a second time. A writer that is not done before many pages are free is woken for
-//! several of them, or by its own timer: see `refill`.
+//!
+//! An end that finds a waiter notifies it before its call returns, for a single byte too. There is no timer and no
+//! threshold, so nothing that can be taken is ever late. Few wake-ups come from having few waiters. A waiter that was
+//! notified finds all that has come meanwhile, and until it waits again no end notifies it a second time. A writer
+//! that is not done before many pages are free is woken for several of them, or by its own timer: see `refill`.
 //!
 //! # Memory
-//! The pages of a ring are made as they are first used, and given back by a reader that has waited for a whole nap in
-//! vain. The capacity is not the policy's to change.
 //!
-//! `crowd` (but for its question), `decisions`, `gathering`, `quiet` and `refill` are pure: numbers in, numbers out, no clock. `patience` does what it says. `simulation` runs it in a world of
+//! The pages of a ring are made as they are first used. A reader whose sleep ended by a timeout gives them back. The
+//! capacity is not the policy's to change.
+//!
+//! Five modules are pure: `crowd` (but for its question), `decisions`, `gathering`, `quiet` and `refill`. They have
+//! numbers in, numbers out, and no clock. `patience` does what `decisions` says. `simulation` runs it in a world of
 //! two CPUs with a clock of its own.
 
 mod crowd;
@@ -58,24 +69,25 @@ pub(crate) use patience::{Effort, Look, Patience, wake_ticks};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitPolicy {
-    /// Looks for a while where that pays, gives way where both ends share a CPU and nobody else wants it, then sleeps.
-    /// The default.
+    /// Spins for a while where that pays. Yields where both ends share a CPU and no third program wants it. Then
+    /// sleeps. The default.
     #[default]
     Adaptive,
-    /// Never sleeps. The fastest answer, for a CPU of its own, of which it uses all. Asks the kernel from time to time
-    /// whether the other side is still there.
+    /// Never sleeps. The fastest answer, for a CPU of its own, of which it uses all. Asks the kernel from time to
+    /// time whether the other side is still there.
     Spin,
-    /// Sleeps at once, as the kernel's pipe does. For those who would rather be slow than use a CPU in vain.
+    /// Sleeps at once, as the kernel's pipe does. For programs that would rather be slow than use a CPU for nothing.
     Block,
 }
 
-/// A sleep ends by itself after this long, and after twice as long each time up to [`LONGEST_NAP`]. A process that is
-/// killed between changing the ring and ringing the bell, an instant of some nanoseconds, leaves a sleeper that nobody
-/// else need wake. 10 000 sleepers look again 150 times a second at the end, which is less than a thousandth of a CPU.
+/// A sleep ends by itself after this long, and after twice as long each time up to [`LONGEST_NAP`]. A process may be
+/// killed between changing the ring and notifying, an instant of some nanoseconds. It leaves a waiter that no other
+/// process has to wake. In the end 10 000 waiters check 150 times a second, which takes less than a thousandth of a
+/// CPU.
 pub(crate) const FIRST_NAP: Duration = Duration::from_secs(1);
 const LONGEST_NAP: Duration = Duration::from_secs(64);
 
-/// The next nap after this one.
+/// The next timeout after this one.
 pub(crate) fn longer(nap: Duration) -> Duration {
     (nap * 2).min(LONGEST_NAP)
 }

@@ -31,8 +31,8 @@ pub(crate) use waits::Waits;
 
 /// The read end of a pipe.
 ///
-/// Several handles ([`Reader::try_clone`]), threads (`&Reader` is [`Read`]) and processes (fork) may read; each byte goes
-/// to one of them.
+/// Several handles ([`Reader::try_clone`]), threads (`&Reader` is [`Read`]) and processes (fork) may read; each byte
+/// goes to one of them.
 ///
 /// # Reading
 /// A read returns what waits, up to the size of the buffer. It sleeps while the pipe is empty and a writer is left. It
@@ -43,7 +43,7 @@ pub(crate) use waits::Waits;
 /// [`Interrupted`](io::ErrorKind::Interrupted) if a signal handler without `SA_RESTART` ran while it slept;
 /// [`Other`](io::ErrorKind::Other) if another process has broken the shared memory. No error has consumed a byte.
 ///
-/// Costs one copy, and no system call unless it has to wait or to wake somebody.
+/// Costs one copy, and no system call unless it has to wait or to wake a writer.
 ///
 /// References: `read(2)`, `pipe(7)`.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ enum Attempt {
     Moved(usize),
     Nothing,
     EndOfStream,
-    /// Another looks at what waits, in place.
+    /// Another process or handle peeks at what waits.
     Claimed,
 }
 
@@ -69,11 +69,11 @@ enum Outcome {
     EndOfStream,
 }
 
-/// What looking, before it would sleep, came to.
+/// What a spin, before the reader would sleep, came to.
 enum Looked {
     Knows(Outcome),
     InVain,
-    /// No bytes, but an end was closed, or the stream goes another way.
+    /// No bytes, but an end was closed, or the route has changed.
     FoundAnotherWorld,
 }
 
@@ -82,8 +82,8 @@ impl Reader {
         Reader { end, trust: Trust::No, in_place: None, ahead: Ahead::default() }
     }
 
-    /// Another handle to the same open end, as `dup(2)` makes it: it shares the non-blocking flag, and the end is closed
-    /// when all of them are.
+    /// Another handle to the same open end, as `dup(2)` makes it: it shares the non-blocking flag, and the end is
+    /// closed when all of them are.
     ///
     /// # Errors
     /// Too many open files (`EMFILE`).
@@ -113,10 +113,11 @@ impl Reader {
     ///
     /// # Errors
     /// As for `F_SETPIPE_SZ` in `fcntl(2)`: `EBUSY` if more bytes wait than it would hold; `EPERM` if it grows beyond
-    /// `/proc/sys/fs/pipe-max-size` without `CAP_SYS_RESOURCE`; `EINVAL` above 2 GiB. Also `EPERM`, for everybody, above
-    /// both the setting `capacity_max` ([`settings`](crate::settings), 1 MiB unless told otherwise) and the capacity that
-    /// the pipe was made with, for which it has no addresses, and above the system's limit for that setting. Too many
-    /// open files, if somebody sleeps at the pipe or watches it and has to be told. The capacity is what it was before.
+    /// `/proc/sys/fs/pipe-max-size` without `CAP_SYS_RESOURCE`; `EINVAL` above 2 GiB. Also `EPERM`, for every user,
+    /// above the larger of two capacities: the setting `capacity_max` ([`settings`](crate::settings), 1 MiB by
+    /// default) and the capacity that the pipe was made with. It has no addresses for more. `EPERM` too above the
+    /// system's limit for that setting. Too many open files, if a process sleeps at the pipe or polls it and has to
+    /// be notified. The capacity is what it was before.
     pub fn set_capacity(&self, bytes: usize) -> io::Result<usize> {
         self.end.set_capacity(bytes)
     }
@@ -129,9 +130,10 @@ impl Reader {
         Ok(self.ahead.len() + self.end.bytes_readable()?)
     }
 
-    /// Whether there is shared memory for bytes to go through. Otherwise the kernel alone carries this end: a pipe that was
-    /// made without [`cloexec`](crate::Builder::cloexec), one too many for the settings, one that came from elsewhere and of
-    /// which no memory was found, or a FIFO that shares no ring, or none yet.
+    /// Whether there is shared memory for bytes to go through. Otherwise the kernel alone carries this end. That is
+    /// so for a pipe made without [`cloexec`](crate::Builder::cloexec), and for one pipe too many for the settings.
+    /// It is so for an end that came from another process and of which no memory was found, and for a FIFO that
+    /// shares no ring, or none yet.
     ///
     /// ```
     /// assert!(millstream_pipe::pipe()?.0.has_ring());
@@ -148,22 +150,23 @@ impl Reader {
     }
 
     /// A descriptor for `poll(2)`, `select(2)`, `epoll(7)` and whatever is built on them: ready exactly when a kernel
-    /// pipe's read end would be. Only to be watched: reading from it would take bytes that mean nothing.
+    /// pipe's read end would be. For polling only: reading from it would take bytes that mean nothing.
     ///
-    /// From the first call on, every change between empty and not empty costs whoever makes it a system call.
+    /// From the first call on, every change between empty and not empty costs the process that makes it a system
+    /// call.
     ///
     /// # Errors
     /// The shared memory cannot be mapped; too many open files; `/proc` is not mounted.
     pub fn readiness(&self) -> io::Result<BorrowedFd<'_>> {
         if let Some(segment) = self.end.segment()? {
-            handover::mirror_for_watchers(&self.end, segment, transfer::Access::Read)?;
+            handover::show_readiness(&self.end, segment, transfer::Access::Read)?;
         }
         self.end.keep_to_kernel()?;
         Ok(self.end.fd())
     }
 
-    /// Gives the end away, to a program that need not know millstream: a plain descriptor of a kernel pipe, in which
-    /// the bytes that wait have been put first. It is closed on exec unless it is made standard input or the like:
+    /// Exports the end, to a program that need not know millstream: a plain descriptor of a kernel pipe. The bytes
+    /// that wait have been put there first. It is closed on exec unless it is made standard input or the like:
     ///
     /// ```
     /// use std::io::Write;
@@ -178,42 +181,42 @@ impl Reader {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     ///
-    /// While such a descriptor is open anywhere the kernel carries the bytes. A program that does know millstream gets
-    /// them back on the ring with [`Reader::attach`].
+    /// While such a descriptor is open anywhere the kernel carries the bytes. A program that does know millstream
+    /// returns to the ring with [`Reader::attach`].
     ///
     /// # Errors
-    /// [`QuotaExceeded`](io::ErrorKind::QuotaExceeded) with a [`PipeError`](crate::PipeError): more bytes wait than the kernel
-    /// allows this user in a pipe (`ENOBUFS`); read some first.
+    /// [`QuotaExceeded`](io::ErrorKind::QuotaExceeded) with a [`PipeError`](crate::PipeError): more bytes wait than
+    /// the kernel allows this user in a pipe (`ENOBUFS`); read some first.
     /// [`ResourceBusy`](io::ErrorKind::ResourceBusy) with one: bytes were read ahead for this handle
-    /// ([`Reader::buffered`]). Too many open files; `/proc` is not mounted. The end is
-    /// closed then.
+    /// ([`Reader::buffered`]). Too many open files; `/proc` is not mounted. The end is closed then.
     pub fn into_fd(self) -> io::Result<OwnedFd> {
         self.see_that_nothing_is_ahead()?;
         handover::give_away(self.end, transfer::Access::Read)
     }
 
-    /// Takes the read end of any pipe or FIFO: inherited, or received over a Unix socket. If it comes from
-    /// [`Reader::into_fd`] of a process of the same user that still has the other end, and no other copy of the
-    /// descriptor is left, the ring carries the bytes again; otherwise the kernel does, and everything works the same.
+    /// Takes the read end of any pipe or FIFO: inherited, or received over a Unix socket. The ring carries the bytes
+    /// again under three conditions. The end comes from [`Reader::into_fd`] of a process of the same user. That
+    /// process still has the other end. No other copy of the descriptor is left. Otherwise the kernel carries them,
+    /// and everything works the same.
     ///
     /// # Errors
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput) with a [`PipeError`](crate::PipeError): no pipe or FIFO (`EINVAL`), or
-    /// not its read end (`EBADF`).
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) with a [`PipeError`](crate::PipeError): no pipe or FIFO
+    /// (`EINVAL`), or not its read end (`EBADF`).
     pub fn attach(fd: OwnedFd) -> io::Result<Reader> {
         handover::attach(fd, transfer::Access::Read).map(Reader::new)
     }
 
-    /// Reads as ever, unless it would have to wait and `bell` can be read: then it returns `None`, and nothing was read. For who
-    /// waits for bytes and for something else, without the cost of [`readiness`](Self::readiness); a bell is looked at only by
-    /// who sleeps or is about to.
+    /// Reads as ever, unless it would have to wait and `bell` is readable: then it returns `None`, and nothing was
+    /// read. For a program that waits for bytes and for something else, without the cost of
+    /// [`readiness`](Self::readiness). Only a reader that sleeps, or is about to, checks `bell`.
     ///
     /// ```
     /// use std::io::Write;
     /// use std::os::fd::AsFd;
     ///
     /// let (reader, mut writer) = millstream_pipe::pipe()?;
-    /// let (bell, mut rope) = std::io::pipe()?;
-    /// rope.write_all(b"!")?;
+    /// let (bell, mut notifier) = std::io::pipe()?;
+    /// notifier.write_all(b"!")?;
     /// assert_eq!(reader.read_or(&mut [0; 8], bell.as_fd())?, None);
     /// writer.write_all(b"mill")?;
     /// assert_eq!(reader.read_or(&mut [0; 8], bell.as_fd())?, Some(4));
@@ -229,7 +232,7 @@ impl Reader {
         }
     }
 
-    /// With a bell, `ECANCELED` says that it rang.
+    /// With a `bell`, `ECANCELED` says that it is readable.
     fn read_some(&self, buffers: &mut [IoSliceMut<'_>], bell: Option<BorrowedFd<'_>>) -> io::Result<usize> {
         let wanted = buffers.iter().fold(0_usize, |sum, buffer| sum.saturating_add(buffer.len()));
         if wanted == 0 {
@@ -292,7 +295,7 @@ impl Reader {
                 drop(readers);
                 return self.attempt_directly(ring, buffers, wanted);
             }
-            Route::Shadow if waiting.is_empty() => return self.attempt_shadow(ring, buffers),
+            Route::Shadow if waiting.is_empty() => return self.attempt_backing_pipe(ring, buffers),
             Route::Ring | Route::Shadow => {}
         }
         segment.populate(waiting.touches(wanted.min(waiting.len())))?;
@@ -315,7 +318,7 @@ impl Reader {
         Ok(if count > 0 { Attempt::Moved(count) } else { Attempt::Nothing })
     }
 
-    /// Has what is offered come through the ring: for who cannot copy from the memory of a writer.
+    /// Makes an offered transfer come through the ring: for a caller that cannot copy from the memory of a writer.
     pub(crate) fn decline_offer(&self, ring: &Ring<'_>) -> io::Result<()> {
         if ring.is_offered()
             && let Some(offer) = ring.next_offer().map_err(broken)?
@@ -326,8 +329,8 @@ impl Reader {
         Ok(())
     }
 
-    /// With the readers locked: no other of us takes bytes from the shadow now.
-    fn attempt_shadow(&self, ring: &Ring<'_>, buffers: &mut [IoSliceMut<'_>]) -> io::Result<Attempt> {
+    /// With the readers locked: no other participant takes bytes from the backing pipe now.
+    fn attempt_backing_pipe(&self, ring: &Ring<'_>, buffers: &mut [IoSliceMut<'_>]) -> io::Result<Attempt> {
         match transfer::read_now(self.end.fd(), &mut filled_by_one_call(buffers)) {
             Ok(0) => Ok(Attempt::EndOfStream),
             Ok(count) => {
@@ -344,17 +347,17 @@ impl Reader {
         if self.ahead.len() > 0 { Err(PipeErrorKind::BytesReadAhead.into()) } else { Ok(()) }
     }
 
-    /// Until nobody looks at what waits in place any more.
+    /// Until no other reader peeks at what waits.
     fn wait_for_others(&self, segment: &Segment) -> io::Result<()> {
         let was_interrupted = claim::wait(&self.end, segment.ring(), transfer::Access::Read, self.end.is_blocking()?)?;
         if was_interrupted && !signals::handlers_ask_for_restart() { Err(Errno::INTR.into()) } else { Ok(()) }
     }
 
-    /// What has been read has been read: an error here is left for the next call to find.
+    /// The bytes have been read: the next call finds an error that occurs here.
     #[cold]
     fn lower_bell(&self, ring: &Ring<'_>) {
-        if ring.bell().lower(&self.end.parker(), &self.end.mirror()) == Ok(true) {
-            self.end.counters.woke_somebody();
+        if ring.bell().lower(&self.end.parker(), &self.end.readiness_bytes()) == Ok(true) {
+            self.end.counters.woke_peer();
         }
     }
 
@@ -368,7 +371,8 @@ impl Reader {
     /// Waits without sleeping, as long as that pays.
     fn look_for_bytes(&self, ring: &Ring<'_>, waits: &Waits<'_>) -> io::Result<Looked> {
         let route = ring.route();
-        // What goes through the shadow is not seen; but whoever writes goes back to the ring when nobody sleeps.
+        // Bytes in the backing pipe are not seen; but a writer returns to the ring if no reader sleeps in the backing
+        // pipe.
         let may_see = route == Route::Ring || (route == Route::Shadow && ring.all_have_returned());
         if waits.has_slept() || !may_see || !self.end.was_blocking()? {
             return Ok(Looked::InVain);
@@ -395,7 +399,7 @@ impl Reader {
         })
     }
 
-    /// Of a stream that flows: before the first look at bytes that have come since the last ones were read.
+    /// For a flowing stream: before the first look at bytes that have come since the last ones were read.
     #[cold]
     fn gather_if_it_may_wait(&self, ring: &Ring<'_>) -> io::Result<()> {
         let mut effort = Effort::default();
@@ -416,7 +420,8 @@ impl Reader {
         if let Some(outcome) = self.ask_kernel(ring)? {
             return Ok(outcome);
         }
-        // Who emptied the ring may have died before it could say so, and we shall not sleep, which would.
+        // A reader may have died between emptying the ring and notifying. We do not sleep, which would notify on its
+        // behalf.
         if ring.writers_wait() || ring.bell().is_watched_for_bytes() {
             self.lower_bell(ring);
         }
@@ -428,7 +433,7 @@ impl Reader {
         let route = ring.route();
         let ready = transfer::readiness(self.end.fd())?;
         // The kernel first, the ring second: a writer that died had written before. Then the route: what has left the
-        // ring meanwhile has gone to the shadow.
+        // ring meanwhile has gone to the backing pipe.
         if has_bytes(ring) || ring.route() != route || (route != Route::Ring && ready.readable) {
             return Ok(Some(Outcome::TryAgain));
         }
@@ -437,10 +442,11 @@ impl Reader {
 
     fn sleep(&self, segment: &Segment, waits: &mut Waits<'_>) -> io::Result<Outcome> {
         let ring = segment.ring();
-        let (bell, parker, mirror) = (ring.bell(), self.end.parker(), self.end.mirror());
+        let (bell, parker, mirror) = (ring.bell(), self.end.parker(), self.end.readiness_bytes());
         let route = ring.route();
         if waits.false_wakes > 0 && route == Route::Ring {
-            // A byte that rang too late, or one of somebody who should not have written into the shadow.
+            // A wake token that came too late, or a byte of a process that should not have written into the backing
+            // pipe.
             handover::clear_strange_bytes(&self.end, ring)?;
         }
         let counted = bell.reader_will_sleep(&parker, &mirror);
@@ -464,7 +470,7 @@ impl Reader {
                 waits.slept(!has_bytes && ready.readable && route == Route::Ring);
                 self.end.patience.found(ring.readable().unwrap_or(0));
                 if ready.is_nothing() {
-                    self.is_somebody_else(ring.sleeper(), ring);
+                    self.is_another_reader(ring.sleeper(), ring);
                 }
                 if ready.is_nothing() && segment.give_pages_back(&parker) {
                     self.end.counters.gave_pages_back();
@@ -509,7 +515,7 @@ pub(crate) fn let_gather(end: &End, ring: &Ring<'_>, effort: &mut Effort) {
 /// Also true if the ring is broken: the next attempt says so.
 #[inline]
 pub(crate) fn has_bytes(ring: &Ring<'_>) -> bool {
-    // An offer counts only where somebody looks at offers: anywhere else it was forged.
+    // An offer counts only where a reader looks at offers: anywhere else it was forged.
     ring.readable() != Ok(0) || (ring.is_offered() && ring.route() == Route::Ring)
 }
 

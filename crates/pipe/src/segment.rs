@@ -20,22 +20,22 @@ const LARGEST_STEP: usize = 64 << 10;
 
 const PAGE: usize = 4096;
 
-/// A mapped segment: a page of header and two banks.
+/// A mapped segment: a page of header and two buffers.
 #[derive(Debug)]
 pub(crate) struct Segment {
-    /// Of `mapping`, so for no longer than this lives: only [`Segment::ring`] hands it out. Kept, so that a transfer refers to it: if its
-    /// words were put together for each, one by one, and then copied two at once, the store buffer could not serve that copy, and the
-    /// processor would first wait for all stores before it, which are those into the ring.
+    /// Of `mapping`, so for no longer than this lives: only [`Segment::ring`] returns it. A transfer uses it by
+    /// reference: copying its words just after they were stored one by one causes a store-forwarding stall. The
+    /// processor would then wait for all stores before, which are those into the ring.
     ring: Ring<'static>,
     mapping: SharedMapping,
-    /// Bytes of each bank, from its start, that are known to be backed and mapped here, below the epoch in which this
-    /// holds: see [`known`].
+    /// Bytes of each buffer, from its start, that are known to be backed and mapped here, below the epoch in which
+    /// this holds: see [`known`].
     populated: [AtomicU64; 2],
 }
 
 impl Segment {
-    /// Maps the segment of a pipe that this process, or one that it was forked from, has made, and says whose it is in
-    /// case nobody has.
+    /// Maps the segment of a pipe that this process, or one that it was forked from, has made. Enters the pipe in the
+    /// header, if no process has done so.
     pub(crate) fn of_own(file: BorrowedFd<'_>, shadow: Identity, size: Size) -> Result<Segment, Errno> {
         memory::seal_at(file, size.segment() as u64)?;
         let segment = Segment::map(file, size)?;
@@ -43,7 +43,8 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Maps the segment of a FIFO for which this process has made one, whose bell is the pipe with that inode.
+    /// Maps the segment of a FIFO for which this process has made one. The wake-up pipe of the ring has the inode
+    /// `bell_inode`.
     pub(crate) fn of_fifo(file: BorrowedFd<'_>, fifo: Identity, size: Size, bell_inode: u64) -> Result<Segment, Errno> {
         memory::seal_at(file, size.segment() as u64)?;
         let segment = Segment::map(file, size)?;
@@ -62,9 +63,9 @@ impl Segment {
         let mapping = SharedMapping::of_sealed(file, size.segment())?;
         mapping.populate(0, HEADER_BYTES)?;
         let start = mapping.start();
-        // SAFETY: the header lies at the start of the mapping, which is aligned to a page, longer than a header (`Size`)
-        // and lives as long as the segment, beyond which no copy of the reference gets. Every field is an atomic integer, for
-        // which any value is valid.
+        // SAFETY: the header lies at the start of the mapping, which is aligned to a page and longer than a header
+        // (`Size`). The mapping lives as long as the segment, beyond which no copy of the reference gets. Every field
+        // is an atomic integer, for which any value is valid.
         let header = unsafe { start.cast::<Header>().as_ref() };
         // SAFETY: the rest of the mapping, which lives as long; the file is sealed, so it cannot be cut.
         let bytes = unsafe { Bytes::new(start.add(HEADER_BYTES), mapping.len() - HEADER_BYTES) };
@@ -76,8 +77,8 @@ impl Segment {
         &self.ring
     }
 
-    /// A stretch of the banks, counted from the start of the first: an address, never to be borrowed while another process
-    /// may change what is there.
+    /// A stretch of the two buffers, counted from the start of the first. It is an address, which must never become a
+    /// reference while another process may change what is there.
     pub(crate) fn place(&self, range: Range<usize>) -> NonNull<[u8]> {
         let banks = self.mapping.len() - HEADER_BYTES;
         assert!(range.start <= range.end && range.end <= banks);
@@ -86,25 +87,26 @@ impl Segment {
         NonNull::slice_from_raw_parts(start, range.len())
     }
 
-    /// A tripwire at `pipe`, with its words in the page at `offset`, which was taken for that.
-    pub(crate) fn tripwire(&self, offset: usize, pipe: BorrowedFd<'_>) -> Result<Tripwire, Errno> {
+    /// A [`Tripwire`] at `pipe`, with its words in the page at `offset`, which was taken for that.
+    pub(crate) fn write_monitor(&self, offset: usize, pipe: BorrowedFd<'_>) -> Result<Tripwire, Errno> {
         self.mapping.populate(offset, tripwire::PAGE)?;
-        // SAFETY: a page of the mapping, as `populate` has found, which nobody else uses. It is kept with the tripwire in a `Link`, in which the
-        // segment is dropped later.
+        // SAFETY: a page of the mapping, as `populate` has found, which no other code uses. It is kept with the
+        // `Tripwire` in a `Link`, in which the segment is dropped later.
         unsafe { Tripwire::new(self.mapping.start().add(offset), pipe) }
     }
 
-    /// Whether the tripwire is up that was put up at `count`, and whose `words` lie in the page at `offset`.
+    /// Whether the `Tripwire` armed at `count` is still armed. Its `words` lie in the page at `offset`.
     #[inline]
-    pub(crate) fn is_tripwire_up(&self, offset: usize, words: Words, count: u32) -> bool {
+    pub(crate) fn is_monitor_armed(&self, offset: usize, words: Words, count: u32) -> bool {
         // SAFETY: a page of the mapping; words are within it.
         offset.is_multiple_of(tripwire::PAGE)
             && offset < self.mapping.len()
             && unsafe { tripwire::is_up(self.mapping.start().add(offset), words, count) }
     }
 
-    /// Sees to it that these bytes can be touched without a fault and without SIGBUS. Only with the lock of a side held,
-    /// under which the extent was asked for: until that is given back nobody gives pages back.
+    /// Makes sure that these bytes can be touched without a fault and without SIGBUS. Only while the caller holds the
+    /// lock of a side, and has asked for the extent under it: until the lock is released no process returns pages to
+    /// the system.
     #[inline]
     pub(crate) fn populate(&self, extent: Extent) -> Result<(), Errno> {
         if extent.len <= self.populated_in(extent) { Ok(()) } else { self.populate_more(extent) }
@@ -131,13 +133,13 @@ impl Segment {
         Ok(())
     }
 
-    /// Pages of the ring that this process has had made and that were not given back, as far as it knows.
+    /// Pages of the ring that this process has had made and that were not removed since, as far as it knows.
     pub(crate) fn pages_made(&self) -> usize {
         self.populated.iter().map(|known| known.load(Relaxed) as u32 as usize / PAGE).sum()
     }
 
-    /// Gives the pages of the ring back to the system, if it is empty and nobody uses it at this moment. Returns whether
-    /// it did. The capacity stays: whoever uses the ring next has its pages made again.
+    /// Gives the pages of the ring back to the system, if the ring is empty and no process uses it at this moment.
+    /// Returns whether it did. The capacity stays: the next process that uses the ring has its pages made again.
     pub(crate) fn give_pages_back(&self, parker: &Parker<'_>) -> bool {
         let ring = self.ring();
         if self.populated.iter().all(|known| known.load(Relaxed) as u32 as usize <= PAGE) {
@@ -153,7 +155,7 @@ impl Segment {
     }
 }
 
-/// What is known of a bank, as one word: the epoch, and below it how many bytes.
+/// What is known of a buffer, as one word: the epoch, and below it how many bytes.
 fn known(epoch: u32, bytes: usize) -> u64 {
     u64::from(epoch) << 32 | bytes as u64
 }
@@ -187,7 +189,7 @@ impl<T> Slot<T> {
         let kept = match self.0.compare_exchange(ptr::null_mut(), ours, AcqRel, Acquire) {
             Ok(_) => ours,
             Err(first) => {
-                // SAFETY: made above and shown to nobody.
+                // SAFETY: made above and shown to no other thread.
                 drop(unsafe { Box::from_raw(ours) });
                 first
             }
@@ -229,7 +231,7 @@ impl Size {
         Some(Size { bank_bytes, initial: Geometry::of(bank_bytes)? })
     }
 
-    /// Of the banks in a file of this length, if that can be a segment.
+    /// Of the buffers in a file of this length, if that can be a segment.
     pub(crate) fn bank_bytes_of(file_bytes: u64) -> Option<usize> {
         let banks = usize::try_from(file_bytes).ok()?.checked_sub(HEADER_BYTES)?;
         Some(banks / 2).filter(|bytes| bytes.is_power_of_two() && banks % 2 == 0)

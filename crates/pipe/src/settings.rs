@@ -8,12 +8,12 @@
 //! 4. the environment, `MILLSTREAM_CAPACITY` for the setting `capacity`,
 //! 5. the program itself, by what it says to [`Builder`](crate::Builder).
 //!
-//! A line `NAME.limit = VALUE` in the system's file is the most that any of them can have. A program that runs with more
-//! rights than its user (set-user-id, capabilities) looks at neither the user's file nor the environment.
+//! A line `NAME.limit = VALUE` in the system's file is the most that any of them can have. A program that runs with
+//! more rights than its user (set-user-id, capabilities) looks at neither the user's file nor the environment.
 //!
-//! Files and environment are read once for each process, when it makes or takes its first pipe. What cannot be used in
-//! them never fails a pipe: the next source in order counts, and [`report`] says what is wrong. `docs/settings.md` is for
-//! who sets them.
+//! Files and environment are read once for each process, when it makes or takes its first pipe. What cannot be used
+//! in them never fails a pipe: the next source in order counts, and [`report`] says what is wrong. `docs/settings.md`
+//! is for administrators and users that set them.
 //!
 //! ```
 //! use millstream_pipe::settings::{self, Name};
@@ -45,7 +45,7 @@ pub struct Setting {
     pub name: &'static str,
     /// Which values there are.
     pub kind: Kind,
-    /// The value unless somebody says otherwise: bytes, a count, or the place in the list of choices.
+    /// The value unless a source says otherwise: bytes, a count, or the place in the list of choices.
     pub default: u64,
     /// What it means, in one line.
     pub meaning: &'static str,

@@ -14,36 +14,38 @@ pub struct Statistics {
     pub bytes: u64,
     /// Of these, the bytes that went through the kernel's pipe.
     pub bytes_through_kernel: u64,
-    /// Of `bytes`, those that [`Reader::copy_to`](crate::Reader::copy_to), [`Writer::copy_from`](crate::Writer::copy_from)
-    /// and their relatives moved, through no memory of this process.
+    /// Of `bytes`, those that [`Reader::copy_to`](crate::Reader::copy_to),
+    /// [`Writer::copy_from`](crate::Writer::copy_from) and their relatives moved, through no memory of this process.
     pub bytes_spliced: u64,
     /// Of `bytes`, those that the reader has copied straight out of the writer's memory.
     pub bytes_direct: u64,
-    /// Times that this was tried and not allowed, by the kernel or a rule of this machine. It is not tried again at that
-    /// pipe.
+    /// Times that this was tried and not allowed, by the kernel or a rule of this machine. It is not tried again at
+    /// that pipe.
     pub direct_refused: u64,
     /// Of `bytes`, those that the program itself put into the ring or looked at there, without a copy.
     pub bytes_in_place: u64,
-    /// Times that bytes were copied although the others are trusted: they were more than the limit for one end (the setting `loan_max`),
-    /// the user's ends had as much in place as they may (`user_loan_max`), or there was no descriptor left.
+    /// Times that bytes were copied although the others are trusted. They were more than the limit for one end (the
+    /// setting `loan_max`), the user's ends had as much in place as they may (`user_loan_max`), or there was no
+    /// descriptor left.
     pub loans_refused: u64,
     /// Times that bytes were moved.
     pub transfers: u64,
     /// Looks at the ring while waiting for the other side.
     pub spins: u64,
-    /// Times that the CPU was offered to the other side.
+    /// Times that this end yielded the CPU to the other side.
     pub yields: u64,
-    /// Times that the CPU was not offered, because somebody else had been seen to take it.
+    /// Times that this end did not yield, because a third program had been seen to take the CPU.
     pub yields_withheld: u64,
     /// Times that this end, a reader, found bytes and let more gather before it went on, for some microseconds.
     pub gathered: u64,
     /// Times that this end went to sleep.
     pub sleeps: u64,
-    /// Times that this end woke the other side, or told somebody who watches it.
+    /// Times that this end woke the other side, or notified a program that polls it.
     pub wakes: u64,
     /// Times that this end gave the memory of a pipe back that had long been empty.
     pub pages_given_back: u64,
-    /// What it costs to be woken by a process on another CPU, as all ends of this process have measured; 0 until one was.
+    /// What it costs to be woken by a process on another CPU, as all ends of this process have measured; 0 until one
+    /// was.
     pub wake_nanoseconds: u64,
 }
 
@@ -105,8 +107,8 @@ impl Counters {
         self.bytes_spliced.fetch_add(bytes as u64, Relaxed);
     }
 
-    /// By a reader that slept in the kernel's pipe: with no lock held, and therefore counted apart. Only as the pipe's one
-    /// sleeper there, which keeps others away as a lock does.
+    /// By a reader that slept in the kernel's pipe: with no lock held, and therefore counted apart. Only as the one
+    /// waiter there, which keeps others away as a lock does.
     pub(crate) fn moved_asleep(&self, bytes: usize) {
         add(&self.sleeps_inside, 1);
         if bytes > 0 {
@@ -116,7 +118,7 @@ impl Counters {
     }
 
     /// As [`Counters::moved`], into a kernel's pipe in which a reader sleeps.
-    pub(crate) fn moved_to_sleeper(&self, bytes: usize) {
+    pub(crate) fn moved_to_waiter(&self, bytes: usize) {
         self.moved(bytes);
         add(&self.bytes_to_sleepers, bytes as u64);
         add(&self.wakes_of_sleepers, 1);
@@ -155,8 +157,8 @@ impl Counters {
         self.direct_refused.fetch_add(1, Relaxed);
     }
 
-    /// Whether the handle moves so often for each time that it sleeps or wakes that a lock of its own pays, for which
-    /// every sleeper has to have the other CPUs pass a fence.
+    /// Whether the handle moves so often for each time that it sleeps or wakes that a lock of its own pays. The
+    /// price: every waiter has to make the other CPUs pass a fence.
     pub(crate) fn move_without_waking(&self) -> bool {
         let interruptions = self.sleeps() + self.wakes();
         self.transfers.load(Relaxed) / 32 > interruptions
@@ -181,7 +183,7 @@ impl Counters {
         self.sleeps.fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn woke_somebody(&self) {
+    pub(crate) fn woke_peer(&self) {
         self.wakes.fetch_add(1, Relaxed);
     }
 
@@ -217,7 +219,7 @@ impl Counters {
     }
 }
 
-/// Where nobody else adds at the same time: a load and a store, cheaper than one atomic step.
+/// For a counter to which no other thread adds at the same time: a load and a store, cheaper than one atomic step.
 fn add(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Relaxed) + more, Relaxed);
 }

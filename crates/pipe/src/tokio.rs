@@ -17,8 +17,9 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! The runtime waits for [`Reader::readiness`] and [`Writer::readiness`], so what these cost is paid: the ends of a pipe tell
-//! the kernel of every change between empty, partly filled and full, and a FIFO's bytes go through the kernel from then on.
+//! The runtime waits for [`Reader::readiness`] and [`Writer::readiness`], at their price. The ends of a pipe report
+//! every change between empty, partly filled and full to the kernel, and a FIFO's bytes go through the kernel from
+//! then on.
 #![allow(unsafe_code)]
 
 use std::io::{self, IoSlice, Read, Write};
@@ -42,8 +43,8 @@ struct Watched<E> {
 
 impl<E> Watched<E> {
     fn by_the_runtime(self, interest: Interest) -> io::Result<AsyncFd<Watched<E>>> {
-        // SAFETY: the descriptor is the end's own and open until that is dropped, which is when the runtime's part is over,
-        // or is taken out of it, which is too.
+        // SAFETY: the descriptor is the end's own and open until that is dropped, which is when the runtime's part is
+        // over, or is taken out of it, which is too.
         Ok(unsafe { AsyncFd::register_with_interest(self, interest) }?)
     }
 }
@@ -62,7 +63,8 @@ impl<E> AsRawFd for Watched<E> {
 pub struct AsyncReader(AsyncFd<Watched<Reader>>);
 
 impl AsyncReader {
-    /// Has the runtime watch `reader`, which becomes non-blocking, and with it its clones and what other processes have of it.
+    /// Has the runtime watch `reader`, which becomes non-blocking, and with it its clones and what other processes
+    /// have of it.
     ///
     /// # Errors
     /// Those of [`Reader::readiness`]; too many open files.
@@ -90,7 +92,7 @@ impl AsyncRead for AsyncReader {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         loop {
             let mut guard = ready!(self.0.poll_read_ready(context))?;
-            // Who says that there is nothing has the runtime wait for the next edge.
+            // After a "would block" here the runtime waits for the next edge.
             match guard.try_io(|watched| (&watched.get_ref().end).read(buffer.initialize_unfilled())) {
                 Ok(Ok(count)) => {
                     buffer.advance(count);
@@ -106,8 +108,8 @@ impl AsyncRead for AsyncReader {
 
 /// The write end of a pipe or FIFO, for tokio.
 ///
-/// A write of at most [`PIPE_BUF`](crate::PIPE_BUF) bytes is atomic, as ever; a larger one may return a part. Nothing is kept
-/// back, so flushing does nothing, and shutting down does not close the end: dropping it does.
+/// A write of at most [`PIPE_BUF`](crate::PIPE_BUF) bytes is atomic, as ever; a larger one may return a part. Nothing
+/// is kept back, so flushing does nothing, and shutting down does not close the end: dropping it does.
 #[derive(Debug)]
 pub struct AsyncWriter(AsyncFd<Watched<Writer>>);
 

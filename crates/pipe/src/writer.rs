@@ -10,7 +10,7 @@ use millstream_sys::{Errno, clock, cpu, signals, transfer};
 
 use crate::claim::{self, Trust};
 use crate::direct::{self, Offered};
-use crate::end::{End, broken, enlarge_quiet_shadow};
+use crate::end::{End, broken, enlarge_idle_backing_pipe};
 use crate::fifo;
 use crate::handover;
 use crate::mirror::Mirror;
@@ -27,8 +27,8 @@ pub use reservation::Reservation;
 use reservation::Reserved;
 pub(crate) use shadow::RETURN_EVERY;
 
-/// Between two questions to the kernel whether a reader is left, in ticks: 10 to 20 microseconds, less than it takes to
-/// learn of another process's death in any other way. A reader that closes tells us itself.
+/// Between two questions to the kernel whether a reader is left, in TSC cycles. It is 10 to 20 microseconds, less
+/// than it takes to learn of another process's death in any other way. A reader that closes tells us itself.
 pub(crate) const ASK_EVERY: u64 = 40_000;
 
 /// The write end of a pipe.
@@ -41,13 +41,13 @@ pub(crate) const ASK_EVERY: u64 = 40_000;
 /// the end is non-blocking, writes what there is room for. A write of nothing returns 0.
 ///
 /// Errors: [`BrokenPipe`](io::ErrorKind::BrokenPipe) if no reader is left, and the thread is sent SIGPIPE (which Rust
-/// programs ignore unless told otherwise); [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room and the end is
-/// non-blocking; [`Interrupted`](io::ErrorKind::Interrupted) if a signal handler without `SA_RESTART` ran while it slept;
-/// [`Other`](io::ErrorKind::Other) if another process has broken the shared memory; `ENOMEM` or `ENOSPC` if there is no
-/// memory for it. If part was written already its count is returned instead, and the error next time.
+/// programs ignore unless told otherwise); [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room and the end
+/// is non-blocking; [`Interrupted`](io::ErrorKind::Interrupted) if a signal handler without `SA_RESTART` ran while it
+/// slept; [`Other`](io::ErrorKind::Other) if another process has broken the shared memory; `ENOMEM` or `ENOSPC` if
+/// there is no memory for it. If part was written already its count is returned instead, and the error next time.
 ///
-/// Costs one copy, and no system call unless it has to wait or to wake somebody, and a short one at most every 10
-/// microseconds to see whether a reader is left.
+/// Costs one copy, and no system call unless it has to wait or to wake a reader. Besides, it makes a short call at
+/// most every 10 microseconds to check whether a reader is left.
 ///
 /// References: `write(2)`, `pipe(7)`.
 #[derive(Debug)]
@@ -56,11 +56,11 @@ pub struct Writer {
     readers_seen_at: AtomicU64,
     closes_seen: AtomicU32,
     return_tried_at: AtomicU64,
-    /// Since a reader was last found asleep in the shadow.
+    /// Since a reader was last found asleep in the backing pipe.
     written_to_dozer: AtomicUsize,
     trust: Trust,
     reserved: Reserved,
-    /// For what is reserved where no others can be trusted with it.
+    /// For what is reserved if the other processes are not trusted.
     private: Vec<u8>,
 }
 
@@ -70,7 +70,7 @@ enum Attempt<'b> {
     NoRoom,
     /// No room, and so a reader may take it from here.
     Offered(Offered<'b>, bool),
-    /// Another fills the ring, in place.
+    /// Another writer fills the ring in place.
     Claimed,
 }
 
@@ -173,17 +173,18 @@ impl Writer {
     /// As there.
     pub fn readiness(&self) -> io::Result<BorrowedFd<'_>> {
         if let Some(segment) = self.end.segment()? {
-            handover::mirror_for_watchers(&self.end, segment, transfer::Access::Write)?;
+            handover::show_readiness(&self.end, segment, transfer::Access::Write)?;
         }
         self.end.keep_to_kernel()?;
         Ok(self.end.fd())
     }
 
-    /// Closes this end and reports bytes that were lost. The last end of this library at a FIFO moves what is left in shared memory
-    /// into the FIFO. It waits up to 0.2 s at a time for room.
+    /// Closes this end and reports bytes that were lost. The last end of this library at a FIFO moves what is left in
+    /// shared memory into the FIFO. It waits up to 0.2 s at a time for room.
     ///
     /// # Errors
-    /// A sentence with the number of bytes that found no room and are lost. A pipe, and a FIFO without readers, give no error.
+    /// A sentence with the number of bytes that found no room and are lost. A pipe, and a FIFO without readers, give
+    /// no error.
     pub fn close(self) -> io::Result<()> {
         self.end.close()
     }
@@ -219,7 +220,8 @@ impl Writer {
                 }
                 Ok(_) if is_interrupted => Err(Stop::Interrupted),
                 Ok(Attempt::NoRoom) => match self.wait(segment, (done, total), &mut nap) {
-                    // As in the kernel: a signal ends a write that finds no room, not one that has not looked.
+                    // As in the kernel: a signal ends a write that finds no room, but not one that has not looked for
+                    // room yet.
                     Err(Stop::Interrupted) if may_go_on(segment.ring(), needed(total)) => {
                         is_interrupted = true;
                         continue;
@@ -236,19 +238,19 @@ impl Writer {
             };
             let error = match outcome {
                 Ok(()) => continue,
-                // As in the kernel: only what has not moved anything is done again by itself.
-                // All of it was taken; a reader that has gone since has nothing to do with this write.
+                // All of it was taken: a reader that has gone since has nothing to do with this write.
                 Err(_) if done == total => {
                     self.readers_seen_at.store(0, Relaxed);
                     return Ok(done);
                 }
+                // As in the kernel: a call goes on by itself only if it has moved nothing.
                 Err(Stop::Interrupted) if done == 0 && signals::handlers_ask_for_restart() => {
                     is_interrupted = false;
                     continue;
                 }
                 Err(stop) => self.error_of(stop),
             };
-            // What has been written cannot be taken back: the error can wait, for it will be there next time.
+            // The bytes have been written: the error can wait, and will be there next time.
             return if done > 0 { Ok(done) } else { Err(error) };
         }
         Ok(done)
@@ -288,12 +290,13 @@ impl Writer {
             }
             Route::Shadow if self.should_try_to_return(ring) => {
                 drop(writers);
-                // Before anything of this write is in the shadow: if this very thread is the one that reads, nobody will
-                // take it out meanwhile. Only saves time: what keeps the pipe with the kernel is no reason to fail.
+                // Before anything of this write is in the backing pipe: if this very thread is also the reader, no
+                // other takes it out meanwhile. This only saves time: what keeps the pipe with the kernel is no
+                // reason to fail.
                 let _ = handover::return_to_ring(&self.end, segment);
                 return Ok(Attempt::Moved(0));
             }
-            Route::Shadow => return self.attempt_shadow(ring, &writers, buffers, (done, total)),
+            Route::Shadow => return self.attempt_backing_pipe(ring, &writers, buffers, (done, total)),
             Route::Moving => {
                 drop(writers);
                 handover::finish_moving(&self.end, segment)?;
@@ -325,18 +328,18 @@ impl Writer {
                 self.see_unless_seen(ring, was_seen)
             }
         });
-        // Bytes that were read had a reader: that it has gone since is for the next write to find.
+        // Bytes that were read had a reader. If it has gone since, the next write finds that.
         let was_read = || ring.readable().is_ok_and(|left| left < count);
         called.or_else(|stop| if was_read() { Ok(()) } else { Err(stop) })?;
         Ok(Attempt::Moved(count))
     }
 
-    /// Asks the kernel now and then. A reader that waits will be rung for, and the kernel takes what rings the bell only
-    /// while there is one: in that case the answer is false, and [`Writer::raise_bell`] sees to it.
+    /// Asks the kernel now and then. A waiting reader gets a wake token, and the kernel takes that only while there
+    /// is a reader: in that case the answer is false, and [`Writer::raise_bell`] finds out.
     #[inline]
     pub(crate) fn see_that_a_reader_is_left(&self, ring: &Ring<'_>) -> Result<bool, Stop> {
         if ring.route() == Route::Shadow {
-            // There the kernel says so itself, to who finds the stream there still when it has the lock.
+            // There the kernel itself reports it to a writer that finds the stream there still when it has the lock.
             return Ok(false);
         }
         let (now, closes) = (clock::ticks(), ring.closes());
@@ -366,11 +369,11 @@ impl Writer {
         Ok(())
     }
 
-    /// What has been written has been written: an error here is left for the next call to find, but not that there was
-    /// no reader to write for.
+    /// The bytes have been written: the next call finds an error that occurs here, except that there was no reader to
+    /// write for.
     #[cold]
     pub(crate) fn raise_bell(&self, ring: &Ring<'_>, was_seen: bool) -> Result<(), Stop> {
-        let mirror = self.end.mirror();
+        let mirror = self.end.readiness_bytes();
         let has_put = ring.bell().raise(&self.end.parker(), &mirror) == Ok(true);
         self.has_rung(ring, &mirror, has_put, was_seen)
     }
@@ -378,7 +381,7 @@ impl Writer {
     /// As [`raise_bell`](Self::raise_bell), for readers that slept before this write.
     #[cold]
     fn call_readers(&self, ring: &Ring<'_>, writers: &WriteSide<'_, Parker<'_>>, was_seen: bool) -> Result<(), Stop> {
-        let mirror = self.end.mirror();
+        let mirror = self.end.readiness_bytes();
         let has_put = ring.bell().raise_before_unlocking(writers, &self.end.parker(), &mirror) == Ok(true);
         self.has_rung(ring, &mirror, has_put, was_seen)
     }
@@ -388,7 +391,7 @@ impl Writer {
             return Err(Stop::Error(Errno::PIPE.into()));
         }
         if has_put {
-            self.end.counters.woke_somebody();
+            self.end.counters.woke_peer();
             self.readers_seen_at.store(clock::ticks(), Relaxed);
         } else if !was_seen {
             self.ask_for_readers(clock::ticks(), ring.closes())?;
@@ -396,14 +399,15 @@ impl Writer {
         Ok(())
     }
 
-    /// Until nobody fills the ring in place any more.
+    /// Until no other writer fills the ring in place.
     pub(crate) fn wait_for_others(&self, segment: &Segment) -> Result<(), Stop> {
         let may_wait = self.end.is_blocking()?;
         let was_interrupted = claim::wait(&self.end, segment.ring(), transfer::Access::Write, may_wait)?;
         if was_interrupted {
             return Err(Stop::Interrupted);
         }
-        // Where a reader was killed asleep nothing in the ring tells, and who has claimed the side need not write.
+        // Nothing in the ring tells that a reader was killed asleep, and the process that has claimed the side need
+        // not write.
         self.ask_for_readers_now(segment.ring())
     }
 
@@ -412,7 +416,7 @@ impl Writer {
         if self.makes_room(ring)? {
             return Ok(());
         }
-        // Who has slept a whole nap in vain sleeps on.
+        // A writer whose sleep ended by a timeout without room sleeps on.
         if *nap == FIRST_NAP && ring.route() == Route::Ring && self.end.was_blocking()? {
             let closes = ring.closes();
             let is_over = || has_room(ring, needed) || ring.closes() != closes || ring.route() != Route::Ring;
@@ -434,18 +438,19 @@ impl Writer {
         }
     }
 
-    /// A reader that sleeps in the shadow must not be noticed earlier by its being full than by the ring's.
+    /// The backing pipe in which the reader sleeps must not be full before the ring would be.
     fn makes_room(&self, ring: &Ring<'_>) -> io::Result<bool> {
         if !ring.is_quiet() {
             return Ok(false);
         }
         let parker = self.end.parker();
         let _writers = ring.lock_writers(&parker).map_err(broken)?;
-        Ok(enlarge_quiet_shadow(self.end.fd(), ring))
+        Ok(enlarge_idle_backing_pipe(self.end.fd(), ring))
     }
 
     fn must_not_sleep(&self, ring: &Ring<'_>, needed: usize) -> Result<(), Stop> {
-        // Who filled the ring, or resized it, may have died before it could say so, and we shall not sleep, which would.
+        // A writer may have died between filling or resizing the ring and notifying. We do not sleep, which would
+        // notify on its behalf.
         if ring.readers_wait() || ring.bell().is_watched_for_room() {
             self.raise_bell(ring, true)?;
         }
@@ -458,7 +463,7 @@ impl Writer {
         }
     }
 
-    /// Whether the offer of a process that is dead was in the way.
+    /// Whether the offer of a dead process was in the way.
     fn clears_dead_offer(&self, ring: &Ring<'_>) -> io::Result<bool> {
         let is_cleared = ring.is_offered() && direct::drop_if_dead(ring).map_err(broken)?;
         if is_cleared {
@@ -467,16 +472,17 @@ impl Writer {
         Ok(is_cleared)
     }
 
-    /// Whether a write of which so much is left may sleep until the ring can be refilled with a part of it.
+    /// Whether a write with so many bytes left may sleep until the low-water mark: until the ring can take a part of
+    /// them.
     fn may_defer(&self, ring: &Ring<'_>, rest: usize) -> bool {
         let refill = ring.refill();
         ring.route() == Route::Ring && refill > PIPE_BUF && rest >= refill
     }
 
-    /// As [`sleep`](Self::sleep) of a long write: until there is a refill where one will soon be.
+    /// As [`sleep`](Self::sleep), for a long write: until the low-water mark, if that will be reached soon.
     fn sleep_long(&self, ring: &Ring<'_>, nap: &mut Duration) -> Result<(), Stop> {
         let slept_at = clock::ticks();
-        let outcome = match self.end.patience.lets_room_gather() {
+        let outcome = match self.end.patience.waits_for_low_water() {
             Some(timer) => {
                 let must_sleep = || ring.route() == Route::Ring && !ring.is_offered() && !ring.has_refill();
                 self.sleep_until_woken(ring, Woken::ForRefill, must_sleep, timer).map(drop)
@@ -492,15 +498,16 @@ impl Writer {
         let must_sleep = || ring.route() == route && (route != Route::Ring || !has_room(ring, needed));
         if self.sleep_while(ring, must_sleep, *nap)? {
             if must_sleep() && route == Route::Ring {
-                ring.bell().recount(&self.end.parker(), &self.end.mirror()).map_err(broken)?;
+                ring.bell().recount(&self.end.parker(), &self.end.readiness_bytes()).map_err(broken)?;
             }
-            // Nobody else need tell us of a dead one's offer, so we do not sleep longer behind one.
+            // No other process needs to tell of a dead process's offer, so the timeout behind one does not grow.
             *nap = if ring.is_offered() && !self.clears_dead_offer(ring)? { FIRST_NAP } else { longer(*nap) };
         }
         Ok(())
     }
 
-    /// Sleeps until the shadow has room or a nap is over, unless `must_sleep` says no when it is counted. Returns whether it slept.
+    /// Sleeps until the backing pipe has room or the timeout is over, unless `must_sleep` says no after the waiter is
+    /// counted. Returns whether it slept.
     pub(crate) fn sleep_while(
         &self,
         ring: &Ring<'_>,
@@ -517,7 +524,7 @@ impl Writer {
         must_sleep: impl Fn() -> bool,
         nap: Duration,
     ) -> Result<bool, Stop> {
-        let (bell, parker, mirror) = (ring.bell(), self.end.parker(), self.end.mirror());
+        let (bell, parker, mirror) = (ring.bell(), self.end.parker(), self.end.readiness_bytes());
         let counted = match woken {
             Woken::ForRoom => bell.writer_will_sleep(&parker, &mirror),
             Woken::ForRefill => bell.writer_will_defer(&parker, &mirror),

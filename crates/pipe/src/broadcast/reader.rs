@@ -207,7 +207,7 @@ impl Reader {
         Mirror::of(self.fd()).take(mirror::BYTES as u32 / 2);
         // What the writer has put there is left in part.
         self.has_token.store(!self.is_watched.load(Relaxed), Relaxed);
-        self.counters.woke_somebody();
+        self.counters.woke_peer();
     }
 
     /// Waits without sleeping, as long as that pays. Returns whether there is something to look at.

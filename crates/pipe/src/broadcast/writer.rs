@@ -209,7 +209,7 @@ impl Writer {
             let peer = self.peers[place].as_ref().expect("one of those that are left");
             // One that has gone meanwhile must not end the writer, which has others.
             signals::without_sigpipe(|| Mirror::of(peer.fd.as_fd()).put(1));
-            self.counters.woke_somebody();
+            self.counters.woke_peer();
         });
     }
 

@@ -1,4 +1,4 @@
-//! The writer's part of a direct transfer.
+//! The writer's part of a single-copy transfer.
 
 use std::os::fd::AsFd;
 
@@ -8,7 +8,7 @@ use millstream_sys::own_page::{OwnPage, WORDS};
 use millstream_sys::transfer::{self, Access};
 use millstream_sys::{Errno, cpu, process_memory};
 
-use super::{Direct, DirectPolicy, OwnVoucher, drop_if_dead, own_identity, voucher};
+use super::{Direct, DirectPolicy, OwnVoucher, drop_if_dead, own_identity, transfer_descriptor};
 use crate::end::{End, broken};
 use crate::mirror::Mirror;
 use crate::parking::Parker;
@@ -22,11 +22,11 @@ pub(crate) struct Offered<'b> {
     bytes: &'b [u8],
 }
 
-/// The largest ring with which an offer was measured to be faster than the ring. Larger ones, as the default is, hold so much that both
-/// sides copy out of the cache and hardly wait (`docs/pipe.md`).
+/// The largest ring with which an offer was measured to be faster than the ring. Larger ones, as the default is, hold
+/// so much that both sides copy out of the cache and hardly wait (`docs/pipe.md`).
 const SMALL_RING: usize = 64 << 10;
 
-/// Whether a write of which `rest` bytes follow each other in memory should be offered, now that the ring is full.
+/// Whether to offer `rest` bytes of a write, which follow each other in memory, now that the ring is full.
 pub(crate) fn pays(direct: &Direct, ring: &Ring<'_>, rest: usize) -> bool {
     match direct.policy {
         DirectPolicy::Never => false,
@@ -40,7 +40,7 @@ pub(crate) fn pays(direct: &Direct, ring: &Ring<'_>, rest: usize) -> bool {
     }
 }
 
-/// Offers what follows in the stream, if that pays and may be. Nothing is offered by an end that does not block.
+/// Offers what follows in the stream, if that pays and is possible. An end that does not block offers nothing.
 #[cold]
 pub(crate) fn open<'b>(
     end: &End,
@@ -58,13 +58,13 @@ pub(crate) fn open<'b>(
     };
     let shadow = end.pipe.origin.as_ref()?.shadow;
     let mut page = end.pipe.direct.page.try_lock().ok()?;
-    let own = own_voucher(&mut page)?;
+    let own = own_descriptor_page(&mut page)?;
     let Identity { process, start } = own.identity;
     let address = bytes.as_ptr().expose_provenance() as u64;
     let terms = Terms { process, start, voucher: own.page.address(), address, len: bytes.len() as u32 };
-    // Nobody reads the last one any more: `next_serial` says that it is settled.
+    // No reader uses the last descriptor any more: `next_serial` says that its offer is settled.
     own.serial = serial;
-    own.page.write(voucher(shadow, serial, &terms));
+    own.page.write(transfer_descriptor(shadow, serial, &terms));
     writers.note_cpu(cpu::current());
     if writers.offer(serial, terms) {
         return Some(Offered { serial, bytes });
@@ -74,7 +74,7 @@ pub(crate) fn open<'b>(
 }
 
 /// The page of this process, which a forked child has copied but not for itself.
-fn own_voucher(kept: &mut Option<OwnVoucher>) -> Option<&mut OwnVoucher> {
+fn own_descriptor_page(kept: &mut Option<OwnVoucher>) -> Option<&mut OwnVoucher> {
     if kept.as_ref().is_none_or(|own| own.identity.process != millstream_sys::own_pid()) {
         let identity = own_identity()?;
         let page = match kept.take() {
@@ -86,8 +86,8 @@ fn own_voucher(kept: &mut Option<OwnVoucher>) -> Option<&mut OwnVoucher> {
     kept.as_mut()
 }
 
-/// Takes back what this process says in its page, unless another thread has an offer of its own there by now.
-fn take_back_voucher(end: &End, serial: u32) {
+/// Clears the transfer descriptor of this process, unless another thread has an offer of its own there by now.
+fn clear_transfer_descriptor(end: &End, serial: u32) {
     if let Ok(mut kept) = end.pipe.direct.page.try_lock()
         && let Some(own) = kept.as_mut()
         && own.serial == serial
@@ -97,8 +97,8 @@ fn take_back_voucher(end: &End, serial: u32) {
 }
 
 impl Writer {
-    /// Waits until an offer is over, or there is a reason to stop waiting, and withdraws it. Returns how many bytes were
-    /// taken, in any case.
+    /// Waits until an offer is over, or there is a reason to stop waiting, and withdraws it. Returns how many bytes
+    /// were taken, in any case.
     pub(crate) fn see_through(
         &self,
         ring: &Ring<'_>,
@@ -110,7 +110,7 @@ impl Writer {
         let told = if must_ring { self.raise_bell(ring, was_seen) } else { Ok(()) };
         let outcome = told.and_then(|()| self.wait_until_over(ring, serial));
         let withdrawn = ring.withdraw(serial, bytes.len());
-        take_back_voucher(&self.end, serial);
+        clear_transfer_descriptor(&self.end, serial);
         let taken = match withdrawn {
             Ok(taken) => taken,
             Err(error) => return (0, Err(broken(error).into())),
@@ -120,7 +120,7 @@ impl Writer {
             return (taken, outcome);
         }
         if outcome.is_ok() {
-            // Given back by a reader, or by who changes how the pipe works.
+            // Returned by a reader, or by a process that changes how the pipe works.
             if ring.offers_are_refused() {
                 self.end.counters.was_refused_direct();
             }
@@ -138,7 +138,7 @@ impl Writer {
         let mut nap = FIRST_NAP;
         loop {
             let Standing::Open(taken) = ring.standing(serial) else { return Ok(()) };
-            // Who has slept a whole nap in vain sleeps on.
+            // A writer whose sleep ended by a timeout without a change sleeps on.
             if nap == FIRST_NAP {
                 let closes = ring.closes();
                 let has_changed = || ring.standing(serial) != Standing::Open(taken) || ring.closes() != closes;
@@ -165,8 +165,9 @@ impl Writer {
     }
 }
 
-/// A reader corrects the mirror when it has taken the last of an offer. Who withdraws one, or drops a dead one's, is a
-/// writer, which cannot: it opens the pipe once more as both. Where that fails, those who sleep find out after their nap.
+/// Corrects the readiness bytes after an offer was withdrawn, or that of a dead process dropped. A reader that took
+/// the last byte corrects them itself. A write end cannot: it opens the pipe once more for both sides. If that
+/// fails, waiters find out at their timeout.
 pub(crate) fn tell_that_nothing_is_offered(end: &End, ring: &Ring<'_>) {
     let bell = ring.bell();
     let somebody_waits = ring.writers_wait() || bell.is_watched_for_room() || bell.is_watched_for_bytes();

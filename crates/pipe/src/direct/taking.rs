@@ -8,7 +8,7 @@ use millstream_sys::own_page::{self, WORDS};
 use millstream_sys::process_memory::{self, BUFFERS_MAX};
 use millstream_sys::{Errno, pipe};
 
-use super::{Source, maker_of, voucher};
+use super::{Source, maker_of, transfer_descriptor};
 use crate::end::{End, broken};
 
 /// Why nothing was copied.
@@ -23,10 +23,10 @@ enum Failure {
     OwnMemory,
 }
 
-/// Takes at most `wanted` bytes of what is offered, if it is the stream's next; with no lock held. 0 if that came to
-/// nothing: then the reader looks for itself what there is now.
+/// Takes at most `wanted` bytes of an offer, if that is next in the stream; with no lock held. Returns 0 if that
+/// failed: then the reader checks for itself what there is now.
 ///
-/// Somebody has to correct the mirror afterwards if this returns true, too: nothing is offered any more.
+/// If this returns true, too, nothing is offered any more: the caller must correct the readiness bytes afterwards.
 pub(crate) fn take(
     end: &End,
     ring: &Ring<'_>,
@@ -74,16 +74,16 @@ fn copy(
         let mut into: Vec<_> = [IoSliceMut::new(&mut said)].into_iter().chain(filled).collect();
         process_memory::read_two(terms.process, ranges, &mut into)
     };
-    // After the copy: if it lives now, it was it all the time.
+    // After the copy: if the process lives now, it was the same one all the time.
     if !source.handle.is_alive() {
         return Err(Failure::Gone);
     }
     let bytes = match read {
-        // `ESRCH` of a living one: its first thread has ended, and through that the kernel looks for its memory.
+        // `ESRCH` for a living process: its first thread has ended, through which the kernel looks for the memory.
         Err(_) => return Err(Failure::Refused),
         Ok(read) => read.checked_sub(said.len()).ok_or(Failure::Refused)?,
     };
-    let wanted = voucher(shadow, offer.serial(), &terms).map(u64::to_ne_bytes);
+    let wanted = transfer_descriptor(shadow, offer.serial(), &terms).map(u64::to_ne_bytes);
     if said != *wanted.as_flattened() {
         return Err(Failure::Refused);
     }
@@ -96,7 +96,7 @@ fn copy(
     }
 }
 
-/// The process that makes the offer: the one of the last time, or looked for and found to have a page of its own there.
+/// The process that makes the offer: that of the last time, or one that is found to have a page of its own there.
 fn source_of(end: &End, offer: &Offer) -> Result<Source, Failure> {
     let (maker, voucher) = (maker_of(offer), offer.terms().voucher);
     let kept = end.pipe.direct.source.try_lock().ok().and_then(|mut kept| kept.take());

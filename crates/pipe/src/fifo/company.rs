@@ -1,14 +1,15 @@
 //! How ends that were opened independently find one another and share a ring.
 //!
-//! Readers make the ring, when they first read; writers look for one. Whoever is in company has a mark on the FIFO, which
-//! says where its process has the ring's memory and its bell, and which the kernel removes with the last descriptor. Who
-//! follows a mark is let in by `/proc` only to processes of the same user, and believes nothing that does not name
-//! this very FIFO. Marks can be put there by anybody who may open the FIFO, and by nobody else.
+//! A reader makes the ring when it first reads; writers look for one. Each participant has a mark on the FIFO. The
+//! mark says where its process has the ring's memory and the wake-up pipe, and the kernel removes the mark with the
+//! last descriptor. A process that follows a mark opens both through `/proc`, which admits only processes of the same
+//! user. It believes nothing that does not name this very FIFO. A process can put a mark there if it may open the
+//! FIFO, and no other can.
 //!
-//! **No writer passes by a ring.** What a process wrote before it closed may still lie there when it opens again, and so may what
-//! another wrote that had it write: so before an end writes for the first time it joins if there is a company, and waits
-//! for its turn. There is a company as long as there is a mark: who leaves takes its own away when what it leaves behind is others' concern,
-//! or lies in the FIFO.
+//! **No writer passes by a ring.** A process may have written into the ring, closed its end and opened it again: its
+//! bytes may still be there. So may the bytes of another process that told this one to write. Hence an end attaches
+//! before its first write if the FIFO has a mark, and waits for its turn. A participant that leaves removes its mark
+//! only when what it leaves behind is the concern of other participants, or lies in the FIFO.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -28,17 +29,18 @@ use crate::parking::Parker;
 use crate::segment::{Segment, Size, Slot};
 use crate::statistics::Counters;
 
-/// Others that are asked for their ring at first, and times that twice as many are: marks may lead nowhere.
+/// Marks that are followed at first; in each further round twice as many. A mark may lead nowhere.
 const MARKS_MAX: usize = 8;
 const ROUNDS: u32 = 5;
 
-/// Times that one who wants to join gives way to another who is just making a ring, which takes some 50 microseconds.
+/// Times that an attaching process yields to another that is making a ring, which takes some 50 microseconds.
 const TURNS: u32 = 200;
 
-/// How long it waits then if it must not pass by a ring: the other may be stopped, or a program that locks FIFOs for reasons of its own.
+/// How long an attaching process waits after that if it must not pass by a ring. The other process may be stopped, or
+/// lock FIFOs for reasons of its own.
 const LONGEST_TURN: Duration = Duration::from_secs(1);
 
-/// Between two looks whether it is its turn.
+/// Between two checks whether it is its turn.
 const TURN_NAP: Duration = Duration::from_millis(1);
 
 /// Set in [`Company::users`] once the ring is what this process uses, and once it never will be.
@@ -53,12 +55,13 @@ pub(crate) struct Company {
     /// When it was last looked for, by the coarse clock, and how often it could have been.
     looked_at: AtomicU32,
     chances: AtomicU32,
-    /// Whether that was done by one who was about to read or write: before, all who are do it.
+    /// Whether the look was made for a read or a write. Until then every thread that reads or writes makes it.
     has_looked: AtomicBool,
     /// Handles of this end that this process has.
     ends: AtomicUsize,
-    /// How many threads are just using the FIFO as any program would, and the two bits above. The ring is not used before
-    /// they are done: what a thread has put into the FIFO it must find there when it asks whether the ring may be used.
+    /// How many threads use the FIFO as a plain program would at this moment, and the two bits above. The ring is not
+    /// used before these threads are done: a thread that asks whether the ring may be used must find in the FIFO what
+    /// it has put there.
     users: AtomicU32,
 }
 
@@ -79,8 +82,8 @@ impl Company {
         self.access
     }
 
-    /// The ring; looked for now if it is time. A reader makes one if there is none. Otherwise the FIFO is to be used as any
-    /// program would, for as long as what is returned lives.
+    /// The ring. If it is time, looks for it now; a reader makes one if there is none. Otherwise the caller uses the
+    /// FIFO as a plain program would, for as long as the returned value lives.
     #[inline]
     pub(crate) fn link(&self, end: &End) -> Result<&Link, Alone<'_>> {
         // Which is set after the link is there.
@@ -152,7 +155,8 @@ impl Company {
         found
     }
 
-    /// The other side often comes a few transfers later: the first are all a chance, then every second, fourth and so on.
+    /// The other side often comes a few transfers later. The first transfers are all a chance to look, then every
+    /// second, fourth and so on.
     fn is_time_to_look(&self) -> bool {
         let now = clock::coarse_milliseconds();
         let chance = self.chances.fetch_add(1, Relaxed).wrapping_add(1);
@@ -170,7 +174,7 @@ impl Company {
         if !is_another_allowed() {
             return None;
         }
-        // Whatever keeps it from sharing a ring is no reason to fail: the kernel carries the bytes.
+        // No failure to share a ring is a reason to fail here: the kernel carries the bytes.
         Some(self.link.fill(join(end.fd(), self.access, wish).ok()?))
     }
 }
@@ -208,13 +212,14 @@ pub(crate) struct Link {
     /// The process that its mark names, and which side that is.
     process: AtomicU32,
     place: Place,
-    /// When a writer last asked the kernel who is there, and last tried to return to the ring, in ticks.
+    /// When a writer last asked the kernel whether readers are left, and last tried to return to the ring, in TSC
+    /// cycles.
     pub(super) asked_at: AtomicU64,
     pub(super) return_tried_at: AtomicU64,
-    /// When it last asked for readers in company, in ticks.
+    /// When it last asked for readers that are participants, in TSC cycles.
     pub(super) readers_asked_at: AtomicU64,
-    /// Whether there has been a writer since `own` was opened, as far as its reader has seen: from then on the kernel tells
-    /// of the end of the stream.
+    /// Whether there has been a writer since `own` was opened, as far as its reader has seen. From then on the kernel
+    /// reports the end of the stream.
     pub(super) saw_writer: AtomicBool,
     _counted: Counted,
 }
@@ -235,13 +240,13 @@ impl Link {
         self.segment.ring()
     }
 
-    /// Whether a reader is in company, other than through `fifo`: those of a process that was killed are gone.
+    /// Whether a participant reads, other than through `fifo`. The kernel has removed the marks of killed processes.
     pub(super) fn has_readers(&self) -> bool {
         transfer::any_mark_below(self.fifo(), FIRST_OF_WRITERS).is_ok_and(|mark| mark.is_some())
     }
 
-    /// Who else has a mark that can be seen through `end`. That of a process which is no more is nobody's: one that was forked from it
-    /// keeps it there.
+    /// Which other participants have a mark that can be seen through `end`. The mark of a process that has ended does
+    /// not count: a process forked from it keeps the mark there.
     pub(super) fn others(&self, end: BorrowedFd<'_>) -> Others {
         let mine = Place { process: own_pid(), ..self.place };
         let is_there = |mark| {
@@ -255,7 +260,7 @@ impl Link {
         Others { readers: any(Mark(0), Some(FIRST_OF_WRITERS)), writers: any(FIRST_OF_WRITERS, None) }
     }
 
-    /// A process that was forked from the one that found the ring shares its marks, which go when either leaves. From now on
+    /// A process forked from the one that found the ring shares its marks, which go when either closes. From now on
     /// it has one of its own.
     pub(super) fn see_to_mark(&self) {
         let me = own_pid();
@@ -272,7 +277,7 @@ impl Link {
         self.process.load(Relaxed) != own_pid()
     }
 
-    /// This process takes part no longer.
+    /// This process is a participant no longer.
     pub(super) fn unmark(&self) {
         if !self.is_inherited()
             && let Some(mark) = (Place { process: self.process.load(Relaxed), ..self.place }).mark()
@@ -297,21 +302,21 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // Before the descriptor goes that is watched.
+        // Before the descriptor that is monitored is closed.
         lookout::withdraw(self);
     }
 }
 
-/// Who else is in company.
+/// Which sides other participants have open.
 pub(super) struct Others {
     pub(super) readers: bool,
     pub(super) writers: bool,
 }
 
-/// Many at a time find a ring, and one at a time makes one: so two that come together make one ring and not two, and nobody has
-/// to wait for who finds one, however long it is stopped on the way.
+/// Many processes at a time find a ring, and one at a time makes one. So two that arrive together make one ring, not
+/// two. A process that finds one blocks no other, however long it is stopped on the way.
 fn join(fd: BorrowedFd<'_>, access: Access, wish: Wish) -> io::Result<Link> {
-    // Whoever takes part must be able to give bytes back to the FIFO, and to take them out of it.
+    // A participant must be able to flush bytes to the FIFO, and to take them out of it.
     if !transfer::may_open_both(fd) {
         return Err(Errno::ACCESS.into());
     }
@@ -355,8 +360,8 @@ fn join(fd: BorrowedFd<'_>, access: Access, wish: Wish) -> io::Result<Link> {
     })
 }
 
-/// Waits until `take` does not find the lock of `own` taken. Long only for one who must find a ring, while there is one to be
-/// found.
+/// Waits until `take` no longer finds the lock of `own` taken. It waits long only if the caller must find a ring, and
+/// there is a mark.
 fn await_turn(own: &OwnedFd, wish: Wish, take: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
     for _ in 0..TURNS {
         match take() {
@@ -375,8 +380,8 @@ fn await_turn(own: &OwnedFd, wish: Wish, take: impl Fn() -> Result<(), Errno>) -
     Err(Errno::AGAIN)
 }
 
-/// The ring that some mark leads to, if it is one, is this FIFO's, and is this user's. Again if there are other marks by then: one
-/// that was there may have gone, and have left the ring to one that came.
+/// The ring that some mark leads to, if it is one, is this FIFO's, and is this user's. Tries again if the marks have
+/// changed by then: a participant may have left the ring to one that came.
 fn find(own: &OwnedFd, identity: pipe::Identity) -> Option<(OwnedFd, OwnedFd, Segment)> {
     let mut before = Vec::new();
     for limit in (0..ROUNDS).map(|round| MARKS_MAX << round) {
@@ -395,7 +400,7 @@ fn find(own: &OwnedFd, identity: pipe::Identity) -> Option<(OwnedFd, OwnedFd, Se
 fn follow(mark: Mark, identity: pipe::Identity) -> Option<(OwnedFd, OwnedFd, Segment)> {
     let Place { process, descriptor, serial, .. } = Place::of(mark);
     let file = memory::open_of_process(process, descriptor).ok()?;
-    // Root is let in everywhere, and shares with nobody else either.
+    // Root may open the memory of every process, but shares rings only with processes of root.
     if !memory::is_of_this_user(&file).ok()? {
         return None;
     }
@@ -406,7 +411,7 @@ fn follow(mark: Mark, identity: pipe::Identity) -> Option<(OwnedFd, OwnedFd, Seg
 }
 
 fn make(own: &OwnedFd, identity: pipe::Identity) -> io::Result<(OwnedFd, OwnedFd, Segment)> {
-    // As many bytes as the FIFO has room for: when they are given back they fit.
+    // As many bytes as the FIFO has room for: they fit when they are flushed to it.
     let size = size_for(pipe::capacity(own)?)?;
     let file = memory::sealable_file()?;
     let (reader, _writer) = pipe::create()?;

@@ -1,4 +1,4 @@
-//! The bell of a FIFO's ring: a pipe without a name, of which everybody in company has both sides.
+//! The wake-up pipe of a FIFO's ring: an anonymous pipe that every participant has open for both sides.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::BorrowedFd;
@@ -8,17 +8,17 @@ use millstream_sys::{Errno, clock, pipe, transfer};
 
 static MEANINGLESS: [u8; 4096] = [0; 4096];
 
-/// Pages that the ring's fill level is told by.
+/// The two pages that tell the ring's fill level.
 const NARROW_BYTES: usize = 8192;
 
-/// The pipe through a descriptor that never blocks. It is open for both sides, so it never ends and never lacks a reader:
-/// of the end of the stream the FIFO itself tells.
+/// The pipe through a descriptor that never blocks. It is open for both sides, so it never ends and never lacks a
+/// reader: the FIFO itself reports the end of the stream.
 pub(super) struct Doorbell<'a>(pub(super) BorrowedFd<'a>);
 
 impl Shadow for Doorbell<'_> {
     fn narrow(&self) {
         if pipe::capacity(self.0) != Ok(NARROW_BYTES) {
-            // Refused only while more lies in it, which is not so while it is a bell.
+            // Refused only while more bytes lie in it: never while it serves for wake-ups.
             let _ = pipe::set_capacity(self.0, NARROW_BYTES);
         }
     }

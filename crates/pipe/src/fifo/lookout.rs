@@ -1,20 +1,21 @@
-//! Knowing without a question whether strangers have written into a FIFO.
+//! How a writer knows without a system call whether foreign processes have written into a FIFO.
 //!
-//! Before each write a writer has to know whether strangers' bytes lie in the FIFO, and to ask takes longer than to write a small
-//! message. Once it has asked in vain for a while it wishes for a lookout: a reader of ours that has a [`Tripwire`] at the FIFO, with its words
-//! in the shared memory, and says in the ring where they are. As long as they are as they were no stranger's write has
-//! returned since the FIFO was seen empty.
+//! Before each write a writer has to know whether bytes of foreign processes lie in the FIFO. The question takes
+//! longer than a small write. After [`QUESTIONS`] that found nothing, the writer requests a write monitor. The
+//! monitor is a reader of ours that lets the kernel flag foreign writes ([`Tripwire`]). It keeps the words of the
+//! flag in the shared memory, and says in the ring where they are. While these words are unchanged, no write of a
+//! foreign process has returned since the FIFO was seen empty.
 //!
 //! ```text
-//!    the lookout                                   a writer, under its lock
-//!    ───────────                                   ────────────────────────
-//!    withdraws what it has said                    who looks out?
-//!    puts up the tripwire: the FIFO is empty       is that tripwire up?
-//!    says that it looks out                        does the same one still look out?
+//!    the write monitor                             a writer, under its lock
+//!    ─────────────────                             ────────────────────────
+//!    withdraws what it has said                    which reader monitors?
+//!    arms its flag: the FIFO is empty              is its flag armed?
+//!    says that it monitors                         does the same reader still monitor?
 //! ```
 //!
-//! Where nobody looks out, something has come, or the words are another's by then, the writer asks. It does so every few microseconds in
-//! any case: a program may close descriptors behind our back.
+//! The writer asks the kernel if no reader monitors, if the flag was raised, or if the words belong to another
+//! monitor by then. It does so every few microseconds in any case: a program may close descriptors behind our back.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -28,18 +29,19 @@ use super::company::Link;
 use crate::segment::Slot;
 use crate::writer::ASK_EVERY;
 
-/// Questions in vain after which a writer wishes for a lookout: some twenty microseconds' worth, half of what it takes to begin.
+/// Empty FIONREAD results before a writer requests a write monitor: they take some twenty microseconds, half of what
+/// it takes to set up a monitor.
 const QUESTIONS: u32 = 256;
 
-/// What one end has to do with looking out.
+/// The state of one end for write monitoring.
 #[derive(Debug)]
 pub(super) struct Watch {
-    /// Of a reader that has looked out.
+    /// Of a reader that has been the write monitor.
     post: Slot<Post>,
-    /// When that was last tried, by the coarse clock, and that it cannot be done.
+    /// When it last tried to become the monitor, by the coarse clock, and whether it cannot.
     tried_at: AtomicU32,
     is_impossible: AtomicBool,
-    /// Of a writer: when it last asked and nothing was there, in ticks, and how often.
+    /// Of a writer: when it last asked and found nothing, in TSC cycles, and how often.
     asked_at: AtomicU64,
     questions: AtomicU32,
 }
@@ -62,9 +64,10 @@ impl Watch {
     }
 }
 
-/// Whether no strangers' bytes lie in the FIFO. With the writers locked; `now` is a moment ago, in ticks.
+/// Whether no bytes of foreign processes lie in the FIFO. With the writers locked; `now` is a moment ago, in TSC
+/// cycles.
 #[inline]
-pub(super) fn is_free_of_strangers(link: &Link, now: u64) -> Result<bool, Errno> {
+pub(super) fn is_free_of_foreign_bytes(link: &Link, now: u64) -> Result<bool, Errno> {
     let is_recent = now.wrapping_sub(link.watch.asked_at.load(Relaxed)) < ASK_EVERY;
     if is_recent && is_looked_out_for(link) { Ok(true) } else { ask(link, now) }
 }
@@ -84,19 +87,20 @@ fn ask(link: &Link, now: u64) -> Result<bool, Errno> {
     Ok(true)
 }
 
-/// Whether a tripwire is up.
+/// Whether a reader monitors the FIFO, and its flag is armed.
 #[inline]
 fn is_looked_out_for(link: &Link) -> bool {
     let ring = link.ring();
     ring.lookout().is_some_and(|lookout| {
         let words = Words { flags: lookout.flags, count: lookout.count_at };
-        let is_up = |page| link.segment().is_tripwire_up(page, words, lookout.count);
-        // In this order: an owner that puts it up anew withdraws first, and what it was until then is not believed.
+        let is_up = |page| link.segment().is_monitor_armed(page, words, lookout.count);
+        // In this order: a monitor withdraws before it arms its flag again. What the writer read before that does not
+        // hold any more.
         ring.lookout_page(lookout.page).is_some_and(is_up) && ring.lookout() == Some(lookout)
     })
 }
 
-/// A reader with nothing else to do becomes the lookout, if writers wish for one and none is there.
+/// A reader with nothing else to do becomes the write monitor, if writers request one and there is none.
 #[inline]
 pub(super) fn see_to_it(link: &Link) {
     if link.ring().is_lookout_wanted() && !is_looked_out_for(link) {
@@ -107,7 +111,7 @@ pub(super) fn see_to_it(link: &Link) {
 #[cold]
 fn try_to_look_out(link: &Link) {
     let (watch, ring, now) = (&link.watch, link.ring(), clock::coarse_milliseconds());
-    // Not again and again beside a stranger who writes all the time.
+    // Not again and again while a foreign process writes all the time.
     if watch.is_impossible.load(Relaxed) || watch.tried_at.swap(now, Relaxed) == now {
         return;
     }
@@ -121,7 +125,7 @@ fn try_to_look_out(link: &Link) {
     };
     withdraw(link);
     let before = ring.lookout();
-    // An error: of another thread, or of the process that this one was forked from.
+    // An error: the monitor belongs to another thread, or to the process that this one was forked from.
     if let Ok(Some(count)) = post.tripwire.set() {
         let Words { flags, count: count_at } = post.tripwire.words();
         ring.post_lookout(before, Lookout { page: post.page, flags, count_at, count });
@@ -131,10 +135,10 @@ fn try_to_look_out(link: &Link) {
 fn new_post(link: &Link) -> Result<Post, Errno> {
     let page = link.ring().take_lookout_page().ok_or(Errno::NOSPC)?;
     let offset = link.ring().lookout_page(page).ok_or(Errno::NOSPC)?;
-    Ok(Post { tripwire: link.segment().tripwire(offset, link.fifo())?, page })
+    Ok(Post { tripwire: link.segment().write_monitor(offset, link.fifo())?, page })
 }
 
-/// This process looks out no longer.
+/// This process is the write monitor no longer.
 pub(super) fn withdraw(link: &Link) {
     if let (Some(post), Some(lookout)) = (link.watch.post.get(), link.ring().lookout())
         && lookout.page == post.page
@@ -157,7 +161,7 @@ mod tests {
     use crate::end::End;
     use crate::{Fifo, FifoOptions, Reader, Writer};
 
-    /// A FIFO at which a reader of ours looks out.
+    /// A FIFO with a participant as its write monitor.
     struct Watched {
         path: PathBuf,
         reader: Reader,
@@ -184,10 +188,10 @@ mod tests {
         true
     }
 
-    /// `None` where the kernel has nothing to look out with, or forbids it.
+    /// `None` where the kernel has nothing to monitor writes with, or forbids it.
     fn watched() -> Option<Watched> {
         static NAMES: AtomicUsize = AtomicUsize::new(0);
-        let name = format!("millstream-lookout-{}-{}", std::process::id(), NAMES.fetch_add(1, SeqCst));
+        let name = format!("millstream-write-monitor-{}-{}", std::process::id(), NAMES.fetch_add(1, SeqCst));
         let path = std::env::temp_dir().join(name);
         Fifo::create(&path, 0o600).unwrap();
         let reader = reader_at(&path);
@@ -200,16 +204,16 @@ mod tests {
             sent += 1;
             let mut text = Vec::new();
             while read_some(&watched.reader, &mut text) || text.is_empty() {}
-            assert!(sent < 1_000_000, "nobody looks out");
+            assert!(sent < 1_000_000, "no reader monitors the FIFO");
         }
         if reader_sees(&watched.reader).is_none() {
-            eprintln!("NOT TESTED: no io_uring of the kind that a lookout needs");
+            eprintln!("NOT TESTED: no io_uring of the kind that a write monitor needs");
             return None;
         }
         Some(watched)
     }
 
-    /// Whether somebody looks out; `None` if that is impossible.
+    /// Whether a reader monitors the FIFO; `None` if that is impossible.
     fn reader_sees(reader: &Reader) -> Option<bool> {
         let company = reader.end.pipe.company.as_ref().unwrap();
         let Some(link) = company.link_so_far() else { return Some(false) };
@@ -225,12 +229,13 @@ mod tests {
             text
         }
 
-        fn wait_for_lookout(&self) {
+        fn wait_for_monitor(&self) {
             for look in 1.. {
                 if reader_sees(&self.reader) != Some(false) {
                     break;
                 }
-                // A reader that was not run for a while takes part again, and looks out, when a writer has seen that it is there.
+                // A reader that was not run for a while is active again, and monitors, when a writer has seen that it
+                // is there.
                 if look % 50 == 0 {
                     (&self.writer).write_all(b"?").unwrap();
                     assert_eq!(self.read(1), b"?");
@@ -240,10 +245,10 @@ mod tests {
             }
         }
 
-        /// Writes into the ring, of a reader that takes part: one that is not run for a while does not, and the kernel gets the
-        /// bytes. Then it returns false, and all is as it was before.
+        /// Writes into the ring while the reader is active. A reader that is not run for a while is not active, and
+        /// the kernel gets the bytes. Then it returns false, and all is as it was before.
         fn write_into_ring(&self, bytes: &[u8]) -> bool {
-            self.wait_for_lookout();
+            self.wait_for_monitor();
             let before = self.writer.statistics().bytes_through_kernel;
             (&self.writer).write_all(bytes).unwrap();
             if self.writer.statistics().bytes_through_kernel == before {
@@ -261,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_around_a_strangers_write_keeps_its_place() {
+    fn bytes_around_a_foreign_write_keep_their_place() {
         let Some(watched) = watched() else { return };
         for round in 0..100 {
             while !watched.write_into_ring(b"a") {}
@@ -274,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sees_that_a_stranger_has_written_comes_behind_it() {
+    fn writer_that_sees_a_foreign_write_comes_behind_it() {
         let Some(watched) = watched() else { return };
         let (asked, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
         thread::scope(|scope| {
@@ -288,7 +293,7 @@ mod tests {
                 }
             });
             for round in 1..=200 {
-                watched.wait_for_lookout();
+                watched.wait_for_monitor();
                 (&watched.writer).write_all(b"a").unwrap();
                 asked.store(round, SeqCst);
                 // Not in the kernel, unless it keeps the other from the CPU.
@@ -305,16 +310,16 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_leaves_looks_out_no_longer_and_another_does() {
+    fn write_monitor_passes_to_another_reader_when_it_leaves() {
         let Some(mut watched) = watched() else { return };
         let other = reader_at(&watched.path);
         let mut text = Vec::new();
-        // It joins with the first read.
+        // It attaches with the first read.
         assert!(!read_some(&other, &mut text));
         let first = link(&watched.writer.end).ring().lookout();
         drop(std::mem::replace(&mut watched.reader, other));
         assert_eq!(link(&watched.writer.end).ring().lookout(), None);
-        watched.wait_for_lookout();
+        watched.wait_for_monitor();
         let second = link(&watched.writer.end).ring().lookout();
         assert!(second.is_some() && first.map(|it| it.page) != second.map(|it| it.page));
         (&watched.stranger).write_all(b"S").unwrap();
@@ -323,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn when_the_thread_that_looked_out_has_gone_writers_ask() {
+    fn writers_ask_when_the_thread_of_the_write_monitor_has_ended() {
         let Some(watched) = thread::spawn(watched).join().unwrap() else { return };
         assert!(!is_looked_out_for(link(&watched.writer.end)));
         for _ in 0..20 {
@@ -334,11 +339,11 @@ mod tests {
     }
 
     #[test]
-    fn what_was_looked_out_for_once_is_asked_for_now_and_then() {
+    fn writer_asks_now_and_then_beside_a_write_monitor() {
         let Some(watched) = watched() else { return };
         let asked_at = || link(&watched.writer.end).watch.asked_at.load(Relaxed);
         let before = loop {
-            // Who comes back to the ring has asked already.
+            // A writer that returns to the ring has asked already.
             while !watched.write_into_ring(b"?") {}
             watched.read(1);
             let before = asked_at();

@@ -15,8 +15,8 @@ use crate::parking::Parker;
 use crate::policy::{Effort, Look};
 use crate::reader::{Waits, filled_by_one_call, let_gather};
 
-/// Between two looks at the ring. A writer that asks the kernel before each write is slower than at a pipe, and each look takes from
-/// it the cache line that it needs for the next.
+/// Pauses between two reads of the ring's words. A writer that asks the kernel before each write is slower than at a
+/// pipe. Each look at the ring also takes from it the cache line that it needs for the next write.
 const PAUSES: u32 = 8;
 
 /// What one attempt came to.
@@ -30,11 +30,11 @@ enum Attempt {
     EndOfStream,
 }
 
-/// What a reader does next that finds nothing in the ring.
+/// What a reader does next if it finds nothing in the ring.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
-    /// Looks at the ring for a while. The kernel is not asked before: the question takes longer than the writer needs for its next
-    /// bytes, and slows down the writer, which asks the same pipe.
+    /// Looks at the ring for a while, and does not ask the kernel before. The question takes longer than the writer
+    /// needs for its next bytes, and slows down the writer, which asks the same pipe.
     Look,
     /// Asks the kernel, and looks on.
     Ask,
@@ -42,7 +42,7 @@ enum Next {
     AskAndSleep,
 }
 
-/// As [`Reader`](crate::Reader) says; `ECANCELED` if it would sleep and the bell rings.
+/// As [`Reader`](crate::Reader) says; `ECANCELED` if it would sleep and `bell` is readable.
 pub(crate) fn read(
     end: &End,
     link: &Link,
@@ -85,7 +85,7 @@ fn attempt(end: &End, link: &Link, buffers: &mut [IoSliceMut<'_>], wanted: usize
     }
     match readers.before_strangers(waiting) {
         None => {}
-        Some(0) => return attempt_strangers(end, link, &readers, buffers),
+        Some(0) => return attempt_foreign(end, link, &readers, buffers),
         Some(before) => waiting = waiting.first(before),
     }
     if waiting.is_empty() {
@@ -104,15 +104,16 @@ fn attempt(end: &End, link: &Link, buffers: &mut [IoSliceMut<'_>], wanted: usize
     Ok(Attempt::Moved(count))
 }
 
-/// With the readers locked and nothing in the ring, as far as was seen: nobody else moves bytes out of it or changes how they go.
+/// With the readers locked and nothing in the ring, as far as was seen. No other thread takes bytes out of the ring
+/// or changes the route meanwhile.
 fn attempt_fifo(end: &End, link: &Link, buffers: &mut [IoSliceMut<'_>]) -> io::Result<Attempt> {
     let ready = transfer::readiness(link.fifo())?;
     if ready.peer_gone {
         link.saw_writer.store(true, Relaxed);
     }
     let most = if ready.readable { transfer::bytes_waiting(link.fifo())? } else { 0 };
-    // The kernel first, the ring second: what others have put into the FIFO by now, and who has closed it, may have come
-    // after bytes that were put into the ring since it was looked at.
+    // The kernel first, the ring second. Foreign bytes in the FIFO and closed write ends, as the kernel now reports
+    // them, may be newer than bytes put into the ring since the look at it.
     if has_bytes(link.ring()) {
         return Ok(Attempt::Again);
     }
@@ -120,11 +121,12 @@ fn attempt_fifo(end: &End, link: &Link, buffers: &mut [IoSliceMut<'_>]) -> io::R
         return take_from_fifo(end, link, &mut first(buffers, most));
     }
     match ready {
-        // Somebody else has taken them.
+        // Another reader has taken them.
         _ if ready.readable => Ok(Attempt::Again),
         _ if ready.peer_gone => Ok(Attempt::EndOfStream),
         _ if link.saw_writer.load(Relaxed) => Ok(Attempt::Nothing),
-        // To who came when no writer was there the kernel reports no end before a first one comes, and a read does not wait.
+        // A reader that opened the FIFO without a writer is told of no end of the stream before the first writer
+        // comes. Its read does not wait.
         _ => take_from_fifo(end, link, &mut filled_by_one_call(buffers)),
     }
 }
@@ -146,9 +148,9 @@ fn take_from_fifo(end: &End, link: &Link, buffers: &mut [IoSliceMut<'_>]) -> io:
     }
 }
 
-/// What others have put into the FIFO comes next, and then the rest of the ring.
+/// The bytes of foreign processes in the FIFO come next, and then the rest of the ring.
 #[cold]
-fn attempt_strangers(
+fn attempt_foreign(
     end: &End,
     link: &Link,
     readers: &ReadSide<'_, Parker<'_>>,
@@ -160,7 +162,7 @@ fn attempt_strangers(
             end.counters.moved_through_kernel(count);
             Ok(Attempt::Moved(count))
         }
-        // Others have taken them.
+        // Other readers have taken them.
         Ok(_) | Err(Errno::AGAIN) => {
             readers.no_more_strangers();
             Ok(Attempt::Again)
@@ -184,7 +186,8 @@ fn attempt_moving(end: &End, link: &Link, buffers: &mut [IoSliceMut<'_>]) -> io:
         outcome => outcome?,
     };
     if ring.is_kept_to_kernel() {
-        // Whoever looks at the FIFO alone has to see that there is more. Should it be impossible, the bytes are still here.
+        // A reader that looks at the FIFO alone must see that there is more. If that fails, the bytes are still in
+        // the ring.
         let outcome = routes::give_more_back(end, link, &parker, &sides);
         if taken == 0 {
             outcome?;
@@ -211,15 +214,16 @@ fn first<'b>(buffers: &'b mut [IoSliceMut<'_>], mut most: usize) -> Vec<IoSliceM
     pieces.collect()
 }
 
-/// What has been read has been read: an error here is left for the next call to find.
+/// The bytes have been read: the next call finds an error that occurs here.
 #[cold]
 fn lower_bell(end: &End, link: &Link) {
     if link.ring().bell().lower(&link.parker(&end.counters), &link.doorbell()) == Ok(true) {
-        end.counters.woke_somebody();
+        end.counters.woke_peer();
     }
 }
 
-/// Also true if the ring is broken: the next attempt says so. No writer of a FIFO offers bytes, so a forged offer is none.
+/// Also true if the ring is broken: the next attempt says so. A writer of a FIFO makes no single-copy transfers, so a
+/// forged transfer counts for nothing.
 fn has_bytes(ring: &Ring<'_>) -> bool {
     ring.readable() != Ok(0)
 }
@@ -254,7 +258,8 @@ fn wait(end: &End, link: &Link, waits: &mut Waits<'_>) -> io::Result<()> {
 }
 
 fn must_not_sleep(end: &End, link: &Link, ring: &Ring<'_>) -> io::Result<()> {
-    // Who emptied the ring may have died before it could say so, and we shall not sleep, which would.
+    // A reader may have died between emptying the ring and notifying. We do not sleep, which would notify on its
+    // behalf.
     if ring.writers_wait() {
         lower_bell(end, link);
     }
@@ -266,7 +271,7 @@ fn sleep(end: &End, link: &Link, waits: &mut Waits<'_>) -> io::Result<()> {
     let (bell, parker, doorbell) = (ring.bell(), link.parker(&end.counters), link.doorbell());
     let route = ring.route();
     if waits.false_wakes > 3 {
-        // Somebody has rung who should not have.
+        // Another process has put wake tokens there without cause.
         bell.expel(&parker, &doorbell).map_err(broken)?;
     }
     let counted = bell.reader_will_sleep(&parker, &doorbell);

@@ -1,29 +1,34 @@
 //! Between the ring and the FIFO. `docs/fifo.md` says what is promised.
 //!
 //! ```text
-//!     Shadow ──── the FIFO is empty, and readers of ours take part ────▶ Ring ◀──────────────────────┐
-//!      ▲  ▲                                                              │  │                        │
-//!      │  └── the ring is empty, and bytes lie in the FIFO or nobody ────┘  │ nobody takes part      │ the FIFO
-//!      │      of ours takes part                                            ▼                        │ is empty
-//!      └──────────────────── all is given back ────────────────────────── Moving ────────────────────┘
+//!     Kernel ─── the FIFO is empty, and reading participants are active ──▶ Shared ◀────────────────────┐
+//!      ▲  ▲                                                                 │  │                       │
+//!      │  └── the ring is empty, and either bytes lie in the FIFO or no ────┘  │ no reading            │ the FIFO
+//!      │      reading participant is active                                    ▼ participant is active │ is empty
+//!      └───────────────────── all is flushed ────────────────────────────── Draining ──────────────────┘
 //! ```
 //!
-//! - **Shadow**, how every ring begins: the ring is empty. Writers write into the FIFO.
-//! - **Ring**: writers write into the ring. Only strangers, programs without millstream, write into the FIFO. When a writer
-//!   finds bytes of theirs there, and the ring is not empty, their place in the stream is noted: behind what the ring holds,
-//!   before what is put there from now on. Readers keep to that. If the ring is empty it becomes Shadow.
-//! - **Moving**: the ring is being given back. What of ours lies in the FIFO is older than what lies in the ring. Readers
-//!   take from the FIFO, and from the ring when that is empty. Writers go on giving back before they write.
+//! - **Kernel** (`Route::Shadow`), how every ring begins: the ring is empty. Writers write into the FIFO.
 //!
-//! **The rule: while the ring holds bytes, what of ours lies in the FIFO is older than they are.** So bytes can leave the
-//! ring towards the FIFO at any time, whatever lies there: from the front of the ring to the end of the FIFO, in order. Small
-//! writes go in one piece ([`millstream_ring::ReadSide::whole_writes`]). Every change is made with both sides locked, the
-//! writers' lock first.
+//! - **Shared** (`Route::Ring`): writers write into the ring. Only foreign processes, programs without millstream,
+//!   write into the FIFO. A writer may find their bytes there while the ring is not empty. It then notes their place in
+//!   the stream: behind what the ring holds, before what is put there from now on. Readers keep to that order. If the
+//!   ring is empty the state becomes Kernel.
 //!
-//! **When.** A writer that finds that no reader of ours has taken part for [`ATTENTION`] gives back, if the FIFO is empty: who
-//! reads it then has to find something. While strangers' bytes lie there it has, and the ring keeps its place behind them,
-//! as long as a reader of ours is left who will come back for it. Whoever is the last of a process to leave gives back what
-//! would be nobody's concern otherwise, and so does who makes a plain descriptor of an end, or looks at the kernel's pipe alone.
+//! - **Draining** (`Route::Moving`): the ring is being flushed to the FIFO. The bytes of participants in the FIFO are
+//!   older than those in the ring. Readers take from the FIFO, and from the ring when that is empty. Writers continue
+//!   the flush before they write.
+//!
+//! **The rule: while the ring holds bytes, the bytes of participants in the FIFO are older.** So bytes can leave the
+//! ring towards the FIFO at any time, whatever lies there. They go from the front of the ring to the end of the FIFO,
+//! in order. A small write goes in one piece ([`millstream_ring::ReadSide::whole_writes`]). Every change is made with
+//! both sides locked, the writers' lock first.
+//!
+//! **When.** A writer flushes if no reading participant has been active for [`ATTENTION`] and the FIFO is empty: a
+//! plain reader of the FIFO has to find something. While foreign bytes lie there it has. Then the ring keeps its
+//! place behind them, as long as a reading participant is left that will come back for it. The last handle of a
+//! process flushes what no other participant would read. So does an end that is exported as a plain descriptor. So
+//! does a caller that looks at the kernel's pipe alone.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -41,15 +46,16 @@ use crate::error::PipeErrorKind;
 use crate::parking::Parker;
 use crate::writer::RETURN_EVERY;
 
-/// A reader that has not come by for so long, in milliseconds, does not take part. Longer than most programs compute
-/// between two reads; as long as a plain reader may be kept waiting beside it, at least.
+/// A reader that was not seen for so long, in milliseconds, is not active. Longer than most programs compute between
+/// two reads. A plain reader beside it may be kept waiting at least as long.
 pub(super) const ATTENTION: u32 = 50;
 
-/// How long who leaves waits for room in a FIFO that is full and cannot be made larger, if nobody of ours is left who could give
-/// back the rest.
+/// How long a handle that leaves waits for room in the FIFO. It waits if the FIFO is full and cannot be made larger,
+/// and no participant is left that could flush the rest.
 const LINGER: Duration = Duration::from_millis(200);
 
-/// Between two looks whether the FIFO is empty, in ticks: 15 to 60 microseconds, a hundred times what a look takes.
+/// Between two checks whether the FIFO is empty, in TSC cycles: 15 to 60 microseconds, a hundred times what a check
+/// takes.
 const LOOK_EVERY: u64 = 50_000;
 
 /// Where a writer's next bytes go.
@@ -60,18 +66,19 @@ pub(super) enum Way {
     Full,
 }
 
-/// Whether readers of ours take part. What a writer sees of it that holds the writers' lock is the last word.
+/// Whether a reading participant is active. The answer holds for a writer while it has the writers' lock.
 fn is_ring_in_use(link: &Link) -> bool {
     let ring = link.ring();
     ring.is_attended(clock::coarse_milliseconds(), ATTENTION) && !ring.is_kept_to_kernel()
 }
 
-/// Whether so much lies in the ring that who gave the CPU away for it has lost nothing, and who waits for room has not won yet.
+/// Whether the ring is at least half full. Then a reader that yielded for bytes has lost nothing, and a writer that
+/// waits for room has not won yet.
 pub(super) fn is_half_full(ring: &Ring<'_>) -> bool {
     matches!((ring.readable(), ring.capacity()), (Ok(waiting), Ok(capacity)) if waiting >= capacity / 2)
 }
 
-/// Decides, with the writers locked, and changes the route if it has to. `now` is a moment ago, in ticks.
+/// Decides, with the writers locked, and changes the route if it has to. `now` is a moment ago, in TSC cycles.
 #[inline]
 pub(super) fn way<'p>(
     link: &Link,
@@ -82,9 +89,9 @@ pub(super) fn way<'p>(
     let ring = link.ring();
     let is_in_use = is_ring_in_use(link) && !is_found_alone(link, now);
     match ring.route() {
-        // To be known each time: what a stranger, or this very thread before it knew of the ring, has put into the FIFO is read
-        // before what is put into the ring from now on.
-        Route::Ring if is_in_use && lookout::is_free_of_strangers(link, now)? => return Ok(Way::Ring),
+        // Checked each time. A foreign process, or this thread before it knew of the ring, may have written into the
+        // FIFO. That is read before what is put into the ring from now on.
+        Route::Ring if is_in_use && lookout::is_free_of_foreign_bytes(link, now)? => return Ok(Way::Ring),
         Route::Shadow if !is_in_use || !is_time_to_return(link, now) => return Ok(Way::Fifo),
         Route::Ring | Route::Shadow | Route::Moving => {}
     }
@@ -125,7 +132,7 @@ fn change_route<'p>(
     }
 }
 
-/// Now and then: whether every reader of ours has gone, though one took part a moment ago.
+/// Now and then: whether every reading participant has gone, though one was active a moment ago.
 fn is_found_alone(link: &Link, now: u64) -> bool {
     if now.wrapping_sub(link.readers_asked_at.load(Relaxed)) < RETURN_EVERY {
         return false;
@@ -156,7 +163,7 @@ fn leave_ring<'p>(
     link.ring().bell().silence(parker, &link.doorbell(), route).map_err(broken)
 }
 
-/// What is in the ring goes to the FIFO, as far as there is room, and what is written then too. With both sides locked.
+/// Flushes the ring to the FIFO, as far as there is room. Later writes go there too. With both sides locked.
 /// `fifo` is open for writing and never blocks. Returns whether that was all.
 fn give_back<'p>(
     link: &Link,
@@ -191,9 +198,9 @@ fn give_back<'p>(
     }
 }
 
-/// As [`give_back`], in a FIFO that is made larger until it takes everything, or the kernel refuses: nobody of ours is left
-/// who could give back the rest when there is room. Never larger than eight times what it was: what is given back takes at most
-/// twice as many pages as it fills.
+/// As [`give_back`], but makes the FIFO larger until it takes everything or the kernel refuses: no participant is
+/// left that could flush the rest when there is room. Never larger than eight times its old capacity: the flushed
+/// bytes take at most twice as many pages as they fill.
 fn give_all_back<'p>(
     link: &Link,
     parker: &Parker<'p>,
@@ -212,8 +219,8 @@ fn give_all_back<'p>(
     }
 }
 
-/// A reader has room in the FIFO for more of what is being given back, and nobody else need come by to put it there. With
-/// both sides locked.
+/// A reader flushes more of the ring, now that there is room in the FIFO. So no other participant has to. With both
+/// sides locked.
 pub(super) fn give_more_back<'p>(
     end: &End,
     link: &Link,
@@ -224,7 +231,7 @@ pub(super) fn give_more_back<'p>(
     give_back(link, parker, writers, readers, fifo.as_fd())
 }
 
-/// The FIFO, open for writing, for who has `access` to it.
+/// The FIFO, open for writing, for an end with this `access` to it.
 fn writable<'a>(end: &End, link: &'a Link, access: Access, own: &'a mut Option<OwnedFd>) -> io::Result<BorrowedFd<'a>> {
     match access {
         Access::Write => Ok(link.fifo()),
@@ -232,7 +239,7 @@ fn writable<'a>(end: &End, link: &'a Link, access: Access, own: &'a mut Option<O
     }
 }
 
-/// The last handle of this process leaves: what would be nobody's concern otherwise is for whoever else uses this FIFO.
+/// The last handle of this process leaves. It flushes what no other participant would read.
 ///
 /// # Errors
 /// A sentence: bytes that were written found no room in the FIFO for [`LINGER`], and are lost.
@@ -245,8 +252,8 @@ pub(crate) fn leave(end: &End, link: &Link, access: Access) -> io::Result<()> {
             if let Ok(Some(fifo)) = outcome {
                 fifo
             } else {
-                // Under the locks: of two that leave at once the second finds that nobody is left. Not before: while there is no
-                // mark, others write into the FIFO what is to be read after what lies in the ring.
+                // Under the locks: if two handles leave at once, the second finds no participant left. Not before:
+                // without a mark, others write into the FIFO what is to be read after the ring.
                 link.unmark();
                 return outcome.map(drop);
             }
@@ -266,7 +273,8 @@ pub(crate) fn leave(end: &End, link: &Link, access: Access) -> io::Result<()> {
     }
 }
 
-/// What lies in the ring is for those who stay, or is put into the FIFO. Returns that if there has to be room for more of it.
+/// Leaves the content of the ring to the other participants, or flushes it. Returns the FIFO if it needs more room
+/// for that.
 fn hand_over<'a, 'p>(
     end: &'a End,
     link: &'a Link,
@@ -279,7 +287,7 @@ fn hand_over<'a, 'p>(
     // Asked through a description that has no mark, so that one which is shared with another process is seen.
     let others = link.others(end.fd());
     if access != Access::Write && !others.readers {
-        // So that the next write asks the kernel whether anybody is left.
+        // So that the next write asks the kernel whether a reader is left.
         ring.attend(clock::coarse_milliseconds().wrapping_sub(2 * ATTENTION));
     }
     if ring.readable().map_err(broken)? == 0 {
@@ -288,7 +296,7 @@ fn hand_over<'a, 'p>(
     let is_left_to_others = match access {
         Access::Write => {
             let is_in_order = ring.route() == Route::Ring && transfer::bytes_waiting(link.fifo())? == 0;
-            // Readers of ours have the one order that is right.
+            // Reading participants keep the one order that is right.
             (others.readers && !is_in_order) || transfer::readiness(link.fifo())?.peer_gone
         }
         _ => others.readers,
@@ -307,7 +315,7 @@ fn hand_over<'a, 'p>(
     Ok((!is_enough).then_some(fifo))
 }
 
-/// An end's descriptor goes to somebody who uses the FIFO alone: what has been written before is to be found there.
+/// An end's descriptor goes to a process that uses the FIFO alone. It must find there what has been written before.
 pub(crate) fn becomes_plain(end: &End, link: &Link, access: Access) -> io::Result<()> {
     let (ring, parker, mut own) = (link.ring(), link.parker(&end.counters), None);
     let sides = lock_both(ring, &parker)?;
@@ -323,7 +331,7 @@ pub(crate) fn becomes_plain(end: &End, link: &Link, access: Access) -> io::Resul
 /// The stream goes through the kernel for as long as this ring lives, with all that is in the ring.
 pub(crate) fn keep_to_kernel(end: &End, link: &Link, access: Access) -> io::Result<()> {
     let (ring, parker, mut own) = (link.ring(), link.parker(&end.counters), None);
-    // Nobody leaves this state again.
+    // No process leaves this state again.
     if ring.is_kept_to_kernel() && ring.route() == Route::Shadow {
         return Ok(());
     }
@@ -336,7 +344,7 @@ pub(crate) fn keep_to_kernel(end: &End, link: &Link, access: Access) -> io::Resu
         }
         return Ok(());
     }
-    // Without a reader the bytes wait for one: the next write, or the next reader of ours, finds them.
+    // Without a reader the bytes wait for one: the next write, or the next reading participant, finds them.
     if access == Access::Write && transfer::readiness(link.fifo())?.peer_gone {
         return Ok(());
     }
@@ -351,7 +359,7 @@ pub(crate) fn keep_to_kernel(end: &End, link: &Link, access: Access) -> io::Resu
 /// Bytes in the ring and in the FIFO.
 pub(crate) fn bytes_readable(end: &End, link: &Link) -> io::Result<usize> {
     let parker = link.parker(&end.counters);
-    // What is being given back is in both for a moment: not while the readers are locked.
+    // Bytes that are being flushed are in both for a moment, but not while the readers are locked.
     let _readers = link.ring().lock_readers(&parker).map_err(broken)?;
     Ok(link.ring().readable().map_err(broken)? + transfer::bytes_waiting(link.fifo())?)
 }

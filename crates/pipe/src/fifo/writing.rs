@@ -80,7 +80,7 @@ fn attempt(end: &End, link: &Link, buffers: &[IoSlice<'_>], done: usize, total: 
     Ok(Attempt::Moved(count))
 }
 
-/// With the writers locked: none of ours can come between.
+/// With the writers locked: no participant writes in between.
 fn attempt_fifo(end: &End, link: &Link, buffers: &[IoSlice<'_>], done: usize, total: usize) -> Result<Attempt, Stop> {
     let mut gathered = Vec::new();
     match transfer::write(link.fifo(), &gathered_for_one_call(buffers, done, total, &mut gathered)) {
@@ -93,7 +93,7 @@ fn attempt_fifo(end: &End, link: &Link, buffers: &[IoSlice<'_>], done: usize, to
     }
 }
 
-/// Now and then: whether anybody reads.
+/// Now and then: whether a reader is left.
 #[inline]
 fn ask_for_readers(link: &Link, ring: &Ring<'_>, now: u64) -> Result<(), Stop> {
     if now.wrapping_sub(link.asked_at.load(Relaxed)) < ASK_EVERY || ring.route() != Route::Ring {
@@ -106,18 +106,18 @@ fn ask_for_readers(link: &Link, ring: &Ring<'_>, now: u64) -> Result<(), Stop> {
     Ok(())
 }
 
-/// What has been written has been written: an error here is left for the next call to find.
+/// The bytes have been written: the next call finds an error that occurs here.
 #[cold]
 fn raise_bell(end: &End, link: &Link) {
     if link.ring().bell().raise(&link.parker(&end.counters), &link.doorbell()) == Ok(true) {
-        end.counters.woke_somebody();
+        end.counters.woke_peer();
     }
 }
 
 fn wait(end: &End, link: &Link, needed: usize, nap: &mut Duration) -> Result<(), Stop> {
     let ring = link.ring();
     link.see_to_mark();
-    // Who has slept a whole nap in vain sleeps on.
+    // A writer whose sleep ended by a timeout without room sleeps on.
     if *nap == FIRST_NAP && ring.route() == Route::Ring && end.was_blocking()? {
         let is_over = || has_room(ring, needed) || ring.route() != Route::Ring;
         let mut effort = Effort::default();
@@ -132,7 +132,7 @@ fn wait(end: &End, link: &Link, needed: usize, nap: &mut Duration) -> Result<(),
 }
 
 fn must_not_sleep(end: &End, link: &Link, ring: &Ring<'_>, needed: usize) -> Result<(), Stop> {
-    // Who filled the ring may have died before it could say so, and we shall not sleep, which would.
+    // A writer may have died between filling the ring and notifying. We do not sleep, which would notify on its behalf.
     if ring.readers_wait() {
         raise_bell(end, link);
     }
@@ -155,7 +155,7 @@ fn sleep(end: &End, link: &Link, ring: &Ring<'_>, needed: usize, nap: &mut Durat
         }
         Ok(()) if route == Route::Ring && ring.route() == route && !has_room(ring, needed) => {
             end.counters.slept();
-            // No longer: readers that no longer take part do not tell.
+            // No longer: a reader that is not active does not notify.
             let limit = Duration::from_millis(ATTENTION.into()).min(*nap);
             let slept_at = clock::ticks();
             let slept = transfer::sleep_until_lonely_or_rung(link.fifo(), link.bell_fd(), limit);

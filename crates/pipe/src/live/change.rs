@@ -17,14 +17,14 @@ use crate::segment::{Segment, Size};
 /// Makes the pipe behind `descriptor` of `process` larger or smaller, as
 /// [`Reader::set_capacity`](crate::Reader::set_capacity) of one of its ends would; returns its new capacity.
 ///
-/// For the time of the call the pipe is open here once more, for reading and writing: an end that finds the others gone
-/// in that time learns of it when the call is over. What was given away and what came back is counted by marks and in the
-/// header, and neither is touched: bytes go where they went.
+/// During the call the pipe is open here once more, for reading and writing. An end whose peers close in that time
+/// learns of it when the call is over. Marks and the header count the ends that were exported and those that came
+/// back. This call changes neither, so bytes go where they went.
 ///
 /// # Errors
 /// As [`Reader::set_capacity`](crate::Reader::set_capacity). `NotFound`: there is no such process or descriptor.
-/// `PermissionDenied`: it is another user's. `InvalidInput` with a [`PipeError`](crate::PipeError): no pipe without a name, or no process that
-/// may be looked into has shared memory for it that is in use.
+/// `PermissionDenied`: it is another user's. `InvalidInput` with a [`PipeError`](crate::PipeError): it is no
+/// anonymous pipe, or no process that may be looked into has shared memory for it that is in use.
 pub fn set_capacity(process: u32, descriptor: u32, bytes: usize) -> io::Result<usize> {
     let pinned = open_files::pin(process, descriptor)?;
     let number = open_files::pipe_number(&pinned).ok_or(PipeErrorKind::NotAPipe)?;
@@ -42,7 +42,8 @@ pub fn set_capacity(process: u32, descriptor: u32, bytes: usize) -> io::Result<u
     outcome
 }
 
-/// The memory of a pipe: most likely the process has it that has the end, but that may have been given to it.
+/// The memory of a pipe. Most likely the process has it that has the end, but the end may have been passed to that
+/// process.
 fn find_memory(process: u32, number: u64) -> io::Result<Option<OwnedFd>> {
     let memory_files = MemoryFiles::known()?;
     let in_process = |process: u32| {

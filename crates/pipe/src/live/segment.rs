@@ -11,7 +11,7 @@ use millstream_sys::memory;
 use super::SegmentErrorKind;
 use crate::segment::Size;
 
-/// Looks for an instant in which nobody read. A busy reader passes a megabyte in the time of about a hundred.
+/// Looks for an instant in which no reader consumed. A busy reader passes a megabyte in the time of about a hundred.
 const LOOKS: usize = 100;
 
 /// What a segment says, as far as it can be true.

@@ -1,16 +1,16 @@
 //! Whether a third program wants the CPU that both sides of a pipe share, from how many threads want one.
 //!
-//! Two processes that send each other a byte in turns, and give way to each other, lose what is left of their share with each offer
-//! that the third takes, and gain little by the others. The kernel says how many threads run or wait to (`/proc/loadavg`), not where:
-//! if they are more than there are CPUs, some wait. If an offer was dear before, a third thread anywhere is taken to be the one that
-//! took it.
+//! Two processes may send each other a byte in turns, and yield to each other. They lose the rest of their time slice
+//! with each yield that the third takes, and gain little by the others. The kernel says how many threads run or wait
+//! to (`/proc/loadavg`), not where. If they are more than there are CPUs, some wait. If a yield was long before, a
+//! third thread anywhere is taken to be the one that caused it.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use millstream_sys::cpu;
 
-/// Ticks between two questions, about 7 milliseconds: a question takes as long as a few round trips. Sooner after a third thread was
-/// seen, which may have come by only.
+/// TSC cycles between two questions, about 7 milliseconds: a question takes as long as a few round trips. Sooner
+/// after a third thread was seen, which may only have come by.
 const ASK_EVERY: u64 = 20_000_000;
 const ASK_CROWD_EVERY: u64 = 5_000_000;
 
@@ -26,8 +26,8 @@ static CPUS: AtomicU32 = AtomicU32::new(0);
 /// Bytes that a reader of a stream finds more of, if it gives way when there are none.
 const LITTLE: usize = 256;
 
-/// Ticks for each turn, a third of a millisecond, by which they are seldom: who takes them has so much of its share of the CPU left that
-/// it does not miss what it gives away.
+/// TSC cycles for each turn, a third of a millisecond, from which on turns are rare. An end that takes rare turns
+/// keeps most of its time slice, and does not miss what it forfeits.
 const SELDOM: u64 = 1_000_000;
 
 /// Waits in a row after which there was little, until two are taken to be taking turns.
@@ -55,12 +55,12 @@ impl Turns {
     }
 }
 
-/// Waits in a row before which turns were seldom. A third program that had the CPU for its share makes one seem so.
+/// Waits in a row before which turns were rare. A third program that used up its time slice makes one seem so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seldom(pub(super) u32);
 
 impl Seldom {
-    /// After another wait, so many turns and ticks after the one before.
+    /// After another wait, so many turns and TSC cycles after the one before.
     #[inline]
     pub(super) fn after(self, turns: u64, ticks: u64) -> Seldom {
         Seldom(if ticks >= turns.saturating_mul(SELDOM) { self.0.saturating_add(1) } else { 0 })
@@ -72,9 +72,9 @@ impl Seldom {
     }
 }
 
-/// As was found a moment ago. `has_been_dear`: somebody has taken an offer that was meant for the other side.
+/// As was found a moment ago. `has_been_dear`: a third program has taken a yield that was meant for the other side.
 #[inline]
-pub(super) fn is_crowded(now: u64, has_been_dear: impl FnOnce() -> bool) -> bool {
+pub(super) fn has_contention(now: u64, has_been_dear: impl FnOnce() -> bool) -> bool {
     let asked = ASKED.load(Relaxed);
     let was_crowded = asked & 1 != 0;
     let every = if was_crowded { ASK_CROWD_EVERY } else { ASK_EVERY };
@@ -124,18 +124,18 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_by_itself_is_no_crowd() {
+    fn pair_by_itself_is_no_contention() {
         assert!(!judge(2, 1, true) && !judge(2, 1, false) && !judge(0, 1, true));
     }
 
     #[test]
-    fn more_threads_than_cpus_are_one() {
+    fn more_threads_than_cpus_are_contention() {
         assert!(judge(3, 1, false) && judge(3, 2, false) && judge(17, 16, false));
         assert!(!judge(3, 16, false) && !judge(16, 16, false));
     }
 
     #[test]
-    fn a_third_thread_is_one_after_a_dear_offer() {
+    fn third_thread_is_contention_after_a_long_yield() {
         assert!(judge(3, 16, true));
     }
 }

@@ -1,43 +1,45 @@
-//! What to do next, from what has been seen. Times are ticks of [`clock::ticks`](millstream_sys::clock::ticks), between
-//! 0.3 and 1 nanosecond each.
+//! What to do next, from what has been seen. Times are TSC cycles ([`clock::ticks`](millstream_sys::clock::ticks)),
+//! between 0.3 and 1 nanosecond each.
 
-/// What a wake-up is taken to cost until one was measured: 40 microseconds at 3 GHz, as between CPUs of a virtual machine.
+/// What a wake-up is taken to cost until one was measured: 40 microseconds at 3 GHz, as between CPUs of a virtual
+/// machine.
 pub(super) const UNMEASURED_WAKE: u32 = 120_000;
 
-/// Bounds on what is believed of a measurement, about 2 and 100 microseconds: the other process leaves the time, and what
-/// it leaves may be anything.
+/// Bounds on what is believed of a measurement, about 2 and 100 microseconds: the other process leaves the time, and
+/// what it leaves may be anything.
 const SHORTEST_WAKE: u32 = 6_000;
 const LONGEST_WAKE: u32 = 300_000;
 
 /// A transfer of a cache line there and back, a few times over: less would never see an answer.
 const SHORTEST_LOOK: u32 = 3_000;
 
-/// How often a CPU is offered to the other side in one wait. It nearly always takes the first offer; a third program may
-/// sit between the two for a moment.
+/// How often a waiter yields in one wait. The other side nearly always takes the first yield; a third program may sit
+/// between the two for a moment.
 const OFFERS: u32 = 4;
 
-/// An offer that took as long as so many wake-ups was taken by somebody else, or by a peer that has much else to do.
+/// A yield that took as long as so many wake-ups was taken by a third program, or by a peer that has much else to do.
 /// Either way a sleep would have cost an eighth at most.
 const DEAR_OFFER_WAKES: u32 = 8;
 
-/// After a dear offer no other is made for so many times as long as it took: once at first, so that a program that only came
-/// by, or a peer that had something to prepare, is soon forgotten; four times as often for each that is dear again soon
-/// that is before so many rests have gone by.
+/// The backoff: after a long yield there is no other for so many times as long as it took. At first that is once. So
+/// a program that only came by, or a peer that had something to prepare, is soon forgotten. It is four times as often
+/// for each yield that is long again soon: before so many backoffs have gone by.
 const LONGEST_REST: u32 = 128;
 const SOON_RESTS: u64 = 8;
 
-/// After the rest, about a third of a second, in which a dear offer shows where somebody else runs: one in that time costs a hundredth.
+/// After the backoff, about a third of a second. In that time a long yield shows where a third program runs: one
+/// costs a hundredth.
 const DEAR_FOR: u64 = 1_000_000_000;
 
-/// What a dear offer is taken to have taken at most, about 30 milliseconds, so that a process that was stopped for a
-/// while is not marked for long.
+/// What a long yield is taken to have taken at most, about 30 milliseconds. So a process that was stopped for a while
+/// is not marked for long.
 const DEAREST_OFFER: u64 = 100_000_000;
 
-/// A side that moves a byte in so many ticks, 0.9 GB/s at 2.6 GHz, has had the CPU that it was offered. Half a megabyte, in which
-/// a third program ran for its share as well, took longer.
+/// A side that moves a byte in so many TSC cycles, 0.9 GB/s at 2.6 GHz, has had the CPU that was yielded to it. Half
+/// a megabyte took longer if a third program used up its time slice as well.
 const TICKS_FOR_A_BYTE: u64 = 3;
 
-/// Whether that much, moved on an offered CPU, was worth the time of the offer.
+/// Whether so many bytes, moved on a yielded CPU, were worth the time of the yield.
 pub(crate) fn is_worth(bytes: usize, ticks: u64) -> bool {
     (bytes as u64).saturating_mul(TICKS_FOR_A_BYTE) >= ticks
 }
@@ -47,7 +49,7 @@ pub(crate) fn is_worth(bytes: usize, ticks: u64) -> bool {
 pub(super) enum Act {
     /// Look at the ring a few times.
     Look,
-    /// Give the CPU away once, then look at the ring.
+    /// Yield the CPU once, then look at the ring.
     Offer,
 }
 
@@ -103,7 +105,7 @@ impl Wait {
         let now = now();
         let (start, before) = self.since.unwrap_or((now, now));
         if lessons.was_interrupted(before, now) {
-            // The other side had all that time. Says nothing about how long it pays to look.
+            // The other side had all that time. This says nothing about how long a spin pays.
             return Some(End::Sleep);
         }
         if now.wrapping_sub(start) > u64::from(lessons.look) {
@@ -134,9 +136,9 @@ pub(super) struct Lessons {
     pub(super) wake: u32,
     /// How long the next look is.
     pub(super) look: u32,
-    /// No offers before this time.
+    /// No yields before this time.
     pub(super) offers_resume_at: u64,
-    /// How many times as long the last rest was as the dear offer before it; 0: there was none.
+    /// How many times as long the last backoff was as the long yield before it; 0: there was none.
     pub(super) rest: u32,
 }
 
@@ -145,22 +147,22 @@ impl Lessons {
         Lessons { wake: UNMEASURED_WAKE, look: longest_look(UNMEASURED_WAKE), offers_resume_at: 0, rest: 0 }
     }
 
-    /// Whether no offers are made now.
+    /// Whether a backoff is in progress.
     pub(super) fn rests(&self, now: u64) -> bool {
         is_before(now, self.offers_resume_at)
     }
 
-    /// Whether an offer was dear not long ago.
+    /// Whether a yield was long recently.
     pub(super) fn has_been_dear(&self, now: u64) -> bool {
         self.rest > 0 && is_before(now, self.offers_resume_at.wrapping_add(DEAR_FOR))
     }
 
-    /// For one wait of who never sleeps: a whole look, and offers whatever they cost.
+    /// For one wait of an end that never sleeps: a whole spin, and yields whatever they cost.
     pub(super) fn always_wait(&mut self) {
         *self = Lessons { look: longest_look(self.wake), offers_resume_at: 0, ..*self };
     }
 
-    /// After a look to its end.
+    /// After a spin to its end.
     #[inline]
     fn has_looked(&mut self, found: bool) {
         self.look = if found { longest_look(self.wake) } else { (self.look / 2).max(SHORTEST_LOOK) };
@@ -172,7 +174,7 @@ impl Lessons {
         later.wrapping_sub(earlier) > u64::from(self.wake)
     }
 
-    /// After an offer. Returns whether it was cheap.
+    /// After a yield. Returns whether it was short.
     fn has_offered(&mut self, from: u64, to: u64) -> bool {
         let took = to.wrapping_sub(from);
         let is_cheap = took <= u64::from(self.wake) * u64::from(DEAR_OFFER_WAKES);
@@ -188,22 +190,22 @@ impl Lessons {
     /// After a sleep that the other side, on another CPU, has ended.
     pub(super) fn has_woken(&mut self, slept_at: u64, rung_at: u64, woke_at: u64) {
         if is_before(rung_at, slept_at) || is_before(woke_at, rung_at) {
-            // Rung before this sleep, or read from a clock that is not ours.
+            // Notified before this sleep, or read from a clock that is not ours.
             return;
         }
-        // One that took far longer waited for its CPU too, and counts as a little longer.
+        // A wake-up that took far longer waited for its CPU too, and counts as a little longer.
         let most = u64::from(self.wake.saturating_mul(2));
         let seen = woke_at.wrapping_sub(rung_at).min(most) as u32;
         self.wake = (self.wake - self.wake / 8 + seen / 8).clamp(SHORTEST_WAKE, LONGEST_WAKE);
-        // What it slept for came so long after it began to look, which it did for twice as long as it will next.
+        // What it slept for came so long after it began to spin, which it did for twice as long as it will next.
         let waited = rung_at.wrapping_sub(slept_at).saturating_add(2 * u64::from(self.look));
         let longest = longest_look(self.wake);
         self.look = if waited <= u64::from(longest) { longest } else { self.look.min(longest) };
     }
 }
 
-/// Who has woken the other looks for its answer for as long as it takes to wake, and half of that again, in which it
-/// answers: so it need not be woken in its turn.
+/// An end that has woken the other spins for its answer as long as a wake-up takes, and half of that again, in which
+/// the other answers. So it need not be woken in its turn.
 fn longest_look(wake: u32) -> u32 {
     wake + wake / 2
 }
@@ -226,7 +228,7 @@ mod tests {
         assert_eq!(lessons.look, 180_000);
     }
 
-    /// How long it looks in vain, when each act takes `each`, and how it ends.
+    /// How long a spin without result takes, when each act takes `each`, and how it ends.
     fn look(lessons: &mut Lessons, each: impl Fn(u64) -> u64) -> (u64, End) {
         let mut wait = Wait::begin(lessons, false, || 0).unwrap();
         assert_eq!(wait.act(), Act::Look);
@@ -249,14 +251,14 @@ mod tests {
     }
 
     #[test]
-    fn who_was_interrupted_while_looking_sleeps_at_once_and_has_learnt_nothing() {
+    fn interrupted_spin_ends_in_sleep_and_teaches_nothing() {
         let mut lessons = Lessons::none();
         let (looked, end) = look(&mut lessons, |so_far| if so_far > 5_000 { 10_000_000 } else { 500 });
         assert!(looked < 10_010_000 && end == End::Sleep && lessons == Lessons::none(), "{looked} {lessons:?}");
     }
 
     #[test]
-    fn who_finds_something_at_the_first_look_does_not_read_the_clock() {
+    fn first_look_that_finds_something_does_not_read_the_clock() {
         let mut lessons = Lessons::none();
         let clock = || panic!("the clock was read");
         let mut wait = Wait::begin(&lessons, false, clock).unwrap();
@@ -275,13 +277,14 @@ mod tests {
     #[test]
     fn an_offer_is_worth_what_was_moved() {
         const HALF_A_MEGABYTE: usize = 512 << 10;
-        // The whole ring in writes of 64 bytes, each of which takes 45 ns; and with a third program's 1.4 ms beside that.
+        // The whole ring in writes of 64 bytes, each of which takes 45 ns; and with a third program's 1.4 ms beside
+        // that.
         assert!(is_worth(HALF_A_MEGABYTE, 1_000_000));
         assert!(!is_worth(HALF_A_MEGABYTE, 3_600_000));
         assert!(!is_worth(0, 1) && is_worth(usize::MAX, u64::MAX / 2));
     }
 
-    /// Whether a wait of ends that share a CPU begins with an offer.
+    /// Whether a wait of ends that share a CPU begins with a yield.
     fn offers_at(lessons: &Lessons, now: u64) -> bool {
         Wait::begin(lessons, true, || now).is_some()
     }
@@ -342,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn who_fell_asleep_a_moment_too_early_looks_for_longer_the_next_time() {
+    fn spin_grows_after_a_sleep_that_began_a_moment_too_early() {
         let mut lessons = Lessons::none();
         (0..20).for_each(|_| lessons.has_looked(false));
         lessons.has_woken(0, 3_000_000, 3_120_000);

@@ -1,21 +1,23 @@
-//! When a reader lets bytes gather, from what came of it before.
+//! When a reader batches, from what came of it before.
 //!
-//! A reader that keeps up with a writer on another CPU finds each transfer as soon as it is written. Both then use the same
-//! lines at the same time: the reader's looks take away the position that the writer is about to store, and the bytes leave
-//! the writer's cache while it still fills their neighbours. The writer is slower by a third to a half, and the reader has to
-//! wait for it all the same. If the reader looks again only when some microseconds of bytes have gathered, each has its
-//! lines to itself meanwhile.
+//! A reader that keeps up with a writer on another CPU finds each transfer as soon as it is written. Both then use
+//! the same cache lines at the same time. The reader's looks take away the position that the writer is about to
+//! store. The bytes leave the writer's cache while it still fills their neighbours. The writer is slower by a third
+//! to a half, and the reader has to wait for it all the same. If the reader looks again only when some microseconds
+//! of bytes have gathered, each has its lines to itself meanwhile.
 //!
-//! Nothing is gained where bytes do not flow, and who waits for an answer must have it at once. So a reader pauses only
-//! after it was seen to pay: a pause in which nothing came ends it, and it is tried again after so many waits, twice as
-//! many each time. Two processes that take turns lose one pause in thousands of turns. While it pays the reader pauses before each look at more
-//! than it has seen, and so does not follow the writer line by line when it has nearly caught up.
+//! Nothing is gained where bytes do not flow, and a reader that waits for an answer must have it at once. So a reader
+//! pauses only after pauses were seen to pay. A pause in which nothing came ends the batching. It is tried again
+//! after so many waits, twice as many each time. Two processes that take turns lose one pause in thousands of turns.
+//! While it pays, the reader pauses before each look at more than it has seen. So it does not follow the writer line
+//! by line when it has nearly caught up.
 
-/// Ticks between two looks at what has gathered, less than a microsecond: longer than a transfer of a few kilobytes takes.
+/// TSC cycles between two looks at what has gathered, less than a microsecond: longer than a transfer of a few
+/// kilobytes takes.
 pub(super) const PAUSE: u64 = 2_000;
 
-/// Ticks that bytes gather at most, about 7 microseconds. Three of them gain as much where two CPUs share a cache, and half
-/// where they do not.
+/// TSC cycles that bytes gather at most, about 7 microseconds. Three of them gain as much where two CPUs share a
+/// cache, and half where they do not.
 pub(super) const LONGEST: u64 = 20_000;
 
 /// Waits before the first try.
@@ -24,12 +26,12 @@ const FIRST_REST: u32 = 16;
 /// Waits between two tries at most.
 const LONGEST_REST: u32 = 4096;
 
-/// What a reader has learnt about letting bytes gather.
+/// What a reader has learnt about batching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gathering {
     /// Waits until it is tried.
     pub(super) rest: u32,
-    /// Waits for which it will rest if the next try is in vain.
+    /// Waits for which it will rest if the next try brings nothing.
     pub(super) next_rest: u32,
 }
 
@@ -38,7 +40,7 @@ impl Gathering {
         Gathering { rest: FIRST_REST, next_rest: FIRST_REST }
     }
 
-    /// Whether bytes are to gather in this wait.
+    /// Whether to batch in this wait.
     #[inline]
     pub(super) fn begins(&mut self) -> bool {
         let begins = self.rest == 0;
@@ -46,8 +48,8 @@ impl Gathering {
         begins
     }
 
-    /// After each pause: `grew` by something since the one before, `took` so long by now, `is_enough`. Returns whether to
-    /// pause again.
+    /// After each pause: `grew` by something since the one before, `took` so long by now, `is_enough`. Returns
+    /// whether to pause again.
     #[inline]
     pub(super) fn goes_on(&mut self, grew: bool, took: u64, is_enough: bool) -> bool {
         if !grew {
@@ -67,7 +69,7 @@ impl Gathering {
 mod tests {
     use super::*;
 
-    /// One wait, after which the stream flows for so many pauses; returns how many pauses it was let gather.
+    /// One wait, after which the stream flows for so many pauses; returns for how many pauses the reader batched.
     fn wait(gathering: &mut Gathering, flows: u64) -> u64 {
         if !gathering.begins() {
             return 0;
@@ -88,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_an_answer_loses_a_pause_in_thousands_of_waits() {
+    fn reader_of_answers_loses_a_pause_in_thousands_of_waits() {
         let mut gathering = Gathering::untried();
         let pauses: u64 = (0..100_000).map(|_| wait(&mut gathering, 0)).sum();
         assert!((20..40).contains(&pauses), "{pauses}");

@@ -1,4 +1,4 @@
-//! Does what `decisions` says: looks, offers, and reads the clock.
+//! Does what `decisions` says: spins, yields, and reads the clock.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -36,13 +36,13 @@ pub(crate) struct Effort {
 /// anew. Plain numbers and no lock, so that a fork at any moment leaves them usable.
 static WAKE: AtomicU32 = AtomicU32::new(0);
 
-/// When the CPU is next offered to the other side, where both share one.
+/// When the next yield to the other side is due, if both share a CPU.
 static OFFERS_RESUME_AT: AtomicU64 = AtomicU64::new(0);
 
-/// How many times as long as the last dear offer took none is made; 0 before there was one.
+/// For how many times as long as the last long yield took there is no other; 0 before there was one.
 static REST: AtomicU32 = AtomicU32::new(0);
 
-/// Ticks that a wake-up from another CPU takes, if this process has seen one.
+/// TSC cycles that a wake-up from another CPU takes, if this process has seen one.
 pub(crate) fn wake_ticks() -> Option<u32> {
     Some(WAKE.load(Relaxed)).filter(|&ticks| ticks > 0)
 }
@@ -51,7 +51,7 @@ pub(crate) fn wake_ticks() -> Option<u32> {
 #[derive(Debug)]
 pub(crate) struct Patience {
     policy: WaitPolicy,
-    /// Ticks: how long it looks the next time.
+    /// TSC cycles of the next spin.
     look: AtomicU32,
     /// The two numbers of [`Gathering`].
     gathering: [AtomicU32; 2],
@@ -60,7 +60,7 @@ pub(crate) struct Patience {
     quiet_sleeps: AtomicU32,
     /// That of [`Turns`].
     turns: AtomicU32,
-    /// The last wait beside the other side: ticks, and after how many reads.
+    /// The last wait beside the other side: when, in TSC cycles, and after how many reads.
     waited_at: AtomicU64,
     waited_after: AtomicU64,
     /// That of [`Seldom`].
@@ -100,8 +100,8 @@ impl Patience {
         self.look_for_much(peer_cpu, is_over, |_| false, effort)
     }
 
-    /// As [`look_for_much`](Self::look_for_much), by a reader that has read so many times, unless its look would only keep the other
-    /// side from running.
+    /// As [`look_for_much`](Self::look_for_much), by a reader that has read so many times, unless its spin would only
+    /// keep the other side from running.
     pub(crate) fn look_for_bytes(
         &self,
         peer_cpu: Option<u32>,
@@ -123,7 +123,8 @@ impl Patience {
         self.turns.store(Turns(self.turns.load(Relaxed)).after(bytes).0, Relaxed);
     }
 
-    /// Whether somebody else would take an offer of the CPU that both sides share, where it gains little: see [`crowd`].
+    /// Whether a third program would take a yield of the CPU that both sides share, where it gains little: see
+    /// [`crowd`].
     #[inline]
     fn is_in_the_way(&self, reads: u64, now: u64) -> bool {
         let turns = reads.wrapping_sub(self.waited_after.load(Relaxed));
@@ -137,11 +138,11 @@ impl Patience {
         }
         !Seldom(self.seldom.load(Relaxed)).is_certain()
             && Turns(self.turns.load(Relaxed)).are_taken()
-            && crowd::is_crowded(now, || self.lessons().has_been_dear(now))
+            && crowd::has_contention(now, || self.lessons().has_been_dear(now))
     }
 
-    /// As [`look`](Self::look), where `is_much` tells that the other side has used a CPU that was offered for so many ticks to do so
-    /// much that the offer was worth its time and counts as no dear one.
+    /// As [`look`](Self::look). `is_much` tells whether the other side has done so much on a CPU that was yielded for
+    /// so many TSC cycles that the yield was worth its time. Then it does not count as long.
     pub(crate) fn look_for_much(
         &self,
         peer_cpu: Option<u32>,
@@ -189,7 +190,7 @@ impl Patience {
         }
     }
 
-    /// Whether a reader is better off if it looks for bytes only when some have gathered.
+    /// Whether a reader is better off if it batches: looks for bytes only when some have gathered.
     #[inline]
     pub(crate) fn has_seen_gathering_pay(&self) -> bool {
         self.gathering[0].load(Relaxed) == 0
@@ -229,8 +230,8 @@ impl Patience {
         shares_cpu(peer_cpu)
     }
 
-    /// Whether the next wait of a reader for a few bytes begins with sleep: a look would only keep the other side from running, and so
-    /// would an offer.
+    /// Whether the next wait of a reader for a few bytes begins with sleep: a spin would only keep the other side
+    /// from running, and so would a yield.
     #[inline]
     pub(crate) fn sleeps_next(&self, peer_cpu: Option<u32>, reads: u64) -> bool {
         match self.policy {
@@ -244,8 +245,8 @@ impl Patience {
         }
     }
 
-    /// A reader to which so many bytes have come in all is about to sleep: whether its pipe is quiet; if it was already, whether it
-    /// still is.
+    /// A reader to which so many bytes have come in all is about to sleep. Returns whether its pipe enters idle mode
+    /// or, if it was idle already, stays idle.
     pub(crate) fn finds_it_quiet(&self, bytes: u64, was_quiet: bool) -> bool {
         let mut quiet =
             Quiet { slept_after: self.quiet_slept_after.load(Relaxed), sleeps: self.quiet_sleeps.load(Relaxed) };
@@ -255,17 +256,17 @@ impl Patience {
         is_quiet
     }
 
-    /// How long a writer may sleep until there is room for more than a little, if it may: so much will soon be free.
-    pub(crate) fn lets_room_gather(&self) -> Option<Duration> {
+    /// How long a writer may sleep until the low-water mark, if it may: if so much room is free soon.
+    pub(crate) fn waits_for_low_water(&self) -> Option<Duration> {
         Refill(self.refill.load(Relaxed)).is_soon().then_some(refill::LONGEST)
     }
 
-    /// After a writer's sleep of so many ticks in which `freed` bytes became free.
+    /// After a writer's sleep of so many TSC cycles in which `freed` bytes became free.
     pub(crate) fn room_came(&self, ticks: u64, freed: usize, refill: usize) {
         self.refill.store(Refill::after_sleep(ticks, freed, refill).0, Relaxed);
     }
 
-    /// After a sleep: the other side rang at `rung_at`, if it did.
+    /// After a sleep: the other side notified at `rung_at`, if it did.
     pub(crate) fn woke(&self, slept_at: u64, rung_at: u64, peer_cpu: Option<u32>) {
         let mut lessons = self.lessons();
         let before = lessons;
@@ -324,8 +325,8 @@ fn pause(since: u64) -> u64 {
     }
 }
 
-/// Whether the other side cannot be running at this moment. Where it has not been seen yet it is taken to be where this
-/// thread may be, which both have from whoever started them.
+/// Whether the other side cannot be running at this moment. If its CPU has not been seen yet it is taken to be where
+/// this thread may be: both have their allowed CPUs from the process that started them.
 fn shares_cpu(peer_cpu: Option<u32>) -> bool {
     match peer_cpu {
         Some(peer) => peer == cpu::current(),

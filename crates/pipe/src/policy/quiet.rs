@@ -1,14 +1,14 @@
-//! When a pipe is quiet: its reader falls asleep again and again, and little comes each time.
+//! When a pipe enters idle mode: its reader falls asleep again and again, and little comes each time.
 //!
-//! Then the ring gains nothing. What a byte costs is the wake-up, and a reader that sleeps in the kernel's pipe itself is woken
-//! by the write that brings the byte: one call for each side, where a bell beside the ring takes two or three. So the stream of a
-//! quiet pipe goes through the shadow for as long as its reader is found asleep.
+//! Then the ring gains nothing. The cost of a byte is the wake-up. A reader that sleeps in the kernel's pipe itself
+//! is woken by the write that brings the byte: one call for each side. A wake token beside the ring takes two or
+//! three. So in idle mode the stream goes through the backing pipe for as long as the reader is found asleep.
 
-/// Bytes, for which the wake-up is nearly all of the cost. Transfers of 2 KiB beside a busy program, for which a reader is
-/// woken one by one, go faster through the ring, where more of them gather.
+/// Bytes, for which the wake-up is nearly all of the cost. Transfers of 2 KiB beside a busy program, for which a
+/// reader is woken one by one, go faster through the ring, where it can batch them.
 const LITTLE: u64 = 256;
 
-/// Sleeps in a row before a pipe counts as quiet: the change costs as much as a sleep.
+/// Sleeps in a row before a pipe becomes idle: the change costs as much as a sleep.
 const SLEEPS: u32 = 3;
 
 /// What a reader has seen of its own sleeps.
@@ -21,19 +21,19 @@ pub(super) struct Quiet {
 }
 
 impl Quiet {
-    /// About to sleep, after so many bytes in all. Returns whether the pipe is quiet.
+    /// About to sleep, after so many bytes in all. Returns whether the pipe is idle.
     pub(super) fn will_sleep(&mut self, bytes: u64) -> bool {
         self.count(bytes);
         self.sleeps > SLEEPS
     }
 
-    /// About to sleep at a quiet pipe. Returns whether it still is: a little once is enough.
+    /// About to sleep at an idle pipe. Returns whether it still is idle: one sleep after little is enough.
     pub(super) fn will_sleep_on(&mut self, bytes: u64) -> bool {
         self.count(bytes);
         self.sleeps > 0
     }
 
-    /// Who asks again before anything has come has been woken by a signal, or goes on with the same wait.
+    /// A call before anything has come is part of the same wait: the reader was woken by a signal, or waits on.
     fn count(&mut self, bytes: u64) {
         let sleeps_after = bytes.wrapping_add(1);
         if sleeps_after != self.slept_after {
@@ -48,7 +48,7 @@ impl Quiet {
 mod tests {
     use super::*;
 
-    /// The sleep, counted from 1, at which the pipe is quiet first, if so much comes before each.
+    /// The sleep, counted from 1, at which the pipe is idle first, if so much comes before each.
     fn first_quiet_sleep(comes: impl IntoIterator<Item = u64>) -> Option<usize> {
         let (mut quiet, mut bytes) = (Quiet::default(), 0);
         let sleeps = comes.into_iter().map(|more| {
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_to_a_quiet_pipe_finds_it_quiet() {
+    fn reader_that_is_new_to_an_idle_pipe_finds_it_idle() {
         assert!(Quiet::default().will_sleep_on(0));
     }
 

@@ -1,19 +1,20 @@
-//! When a writer in the middle of a long write lets room gather, from what its last sleep came to.
+//! When a writer in the middle of a long write waits for the low-water mark, from what its last sleep came to.
 //!
-//! A reader that takes a little at a time and computes in between frees a full ring page by page. To be woken for each page costs two
-//! switches, and the writer gains nothing by it: its write is not over before there is room for the rest. So it is woken when a
-//! part of the ring is free ([`Ring::refill`](millstream_ring::Ring::refill)), if that comes soon. Never later than a timer of its own: a pipe
-//! whose reader has stopped is as full as the kernel's would be a moment later.
+//! A reader that takes a little at a time and computes in between frees a full ring page by page. A wake-up for each
+//! page costs two switches, and the writer gains nothing by it: its write is not over before there is room for the
+//! rest. So it is woken when a part of the ring is free ([`Ring::refill`](millstream_ring::Ring::refill)), if that
+//! comes soon. It sleeps no longer than a timer of its own: the pipe of a reader that has stopped is as full as the
+//! kernel's would be a moment later.
 
 use std::time::Duration;
 
-/// The timer. Nobody else waits for what comes into a ring that is nearly full.
+/// The timer. No reader waits for what comes into a ring that is nearly full.
 pub(super) const LONGEST: Duration = Duration::from_millis(1);
 
-/// The same in ticks, about.
+/// The same in TSC cycles, about.
 const SOON: u64 = 3_000_000;
 
-/// Ticks in which a refill becomes free, as last seen.
+/// TSC cycles until the low-water mark is reached, as last seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refill(pub(super) u64);
 
@@ -22,7 +23,7 @@ impl Refill {
         Refill(u64::MAX)
     }
 
-    /// After a sleep of so many ticks in which `freed` bytes became free.
+    /// After a sleep of so many TSC cycles in which `freed` bytes became free.
     pub(super) fn after_sleep(ticks: u64, freed: usize, refill: usize) -> Refill {
         match freed {
             0 => Refill::unknown(),

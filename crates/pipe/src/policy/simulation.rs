@@ -1,14 +1,16 @@
-//! The decisions in a world of one or two CPUs with a clock of its own: two ends, programs that use up a CPU, and
-//! instants at which a CPU is away. The same numbers every time, so the bounds are exact about the policy.
+//! The decisions in a world of one or two CPUs with a clock of its own. In it are two ends, programs that use up a
+//! CPU, and instants at which a CPU is away. The numbers are the same every time, so the bounds are exact about the
+//! policy.
 //!
-//! The world is kinder than Linux in one thing: who wakes runs before who only uses the CPU up. It is as Linux in what
-//! matters here: who yields comes back after everybody else has had his slice, and a wake-up takes its time.
+//! The world is kinder than Linux in one thing: a thread that wakes up runs before one that only uses up the CPU. It
+//! is as Linux in what matters here. A thread that yields comes back after every other has used its time slice, and a
+//! wake-up takes its time.
 
 use std::collections::VecDeque;
 
 use super::decisions::{Act, End, Lessons, Wait};
 
-/// Ticks in a microsecond: 3 GHz.
+/// TSC cycles in a microsecond: 3 GHz.
 const US: u64 = 3_000;
 const MS: u64 = 1_000 * US;
 
@@ -51,7 +53,7 @@ enum Doing {
     Asleep {
         since: u64,
     },
-    /// Rung for; runs again at that time at the earliest.
+    /// Notified; runs again at that time at the earliest.
     Waking {
         since: u64,
         rung: u64,
@@ -76,8 +78,8 @@ struct Seen {
     looked: u64,
     offers: u64,
     sleeps: u64,
-    /// The longest time for which bytes lay in the ring while the reader did not run, or room while the writer did not,
-    /// because it had gone to sleep or was looking.
+    /// The longest time for which bytes lay in the ring while the reader did not run, because it had gone to sleep or
+    /// was spinning. For the writer: room in the ring.
     latest: u64,
 }
 
@@ -132,7 +134,7 @@ impl World {
     fn run(mut self, time: u64) -> [Seen; 2] {
         while self.now < time {
             self.now += STEP;
-            self.wake_who_is_due();
+            self.wake_when_due();
             for cpu in 0..2 {
                 let is_away = self.away.iter().any(|&(from, to, which)| which == cpu && (from..to).contains(&self.now));
                 if !is_away {
@@ -143,7 +145,7 @@ impl World {
         [WRITER, READER].map(|index| self.tasks[index].seen)
     }
 
-    fn wake_who_is_due(&mut self) {
+    fn wake_when_due(&mut self) {
         for index in [WRITER, READER] {
             let (peer, cpu) = (1 - index, self.cpu_of(index));
             match self.tasks[index].doing {
@@ -156,7 +158,7 @@ impl World {
                 _ => continue,
             }
             self.tasks[index].doing = Doing::Work(1);
-            // Before those who never sleep, behind the other end if that runs.
+            // Before the tasks that never sleep, behind the other end if that runs.
             let queue = &mut self.queues[cpu];
             if queue.front() == Some(&peer) {
                 queue.insert(1, index);
@@ -280,7 +282,7 @@ fn percent(part: u64, time: u64) -> u64 {
     part * 100 / time
 }
 
-/// What both could move together if nobody ever waited: two copies on one CPU, one on two.
+/// What both could move together if neither ever waited: two copies on one CPU, one on two.
 fn limit(time: u64, cpus: u64, transfer: u64) -> u64 {
     let each = (transfer * US / 10_000 + US / 10).next_multiple_of(STEP);
     time / each * transfer * cpus / 2
@@ -311,7 +313,8 @@ fn one_cpu_goes_to_and_fro_by_whole_rings() {
 fn beside_a_program_that_uses_the_cpu_up_the_pipe_keeps_its_share() {
     for transfer in [512, 65_536] {
         let [writer, reader] = World::new(side(0, transfer), side(0, transfer), &[0]).run(5 * TIME);
-        // Half of the CPU at least, which a yield that gives its slice away would never get: 512 KiB in six milliseconds.
+        // Half of the CPU at least, which a yield that gives its slice away would never get: 512 KiB in six
+        // milliseconds.
         assert!(reader.bytes > limit(5 * TIME, 1, transfer) * 4 / 10, "{transfer}: {writer:?} {reader:?}");
         assert!(writer.offers + reader.offers <= 12, "{writer:?} {reader:?}");
     }
@@ -352,7 +355,7 @@ fn a_lone_byte_is_never_late() {
 }
 
 #[test]
-fn between_bursts_one_sleeps_and_within_them_nobody_is_rung_for_twice() {
+fn reader_sleeps_between_bursts_and_is_woken_once_in_each() {
     // A hundred writes in a row, then a millisecond of nothing.
     let bursts = Side { rests: (100, MS), ..side(0, 4096) };
     for cpu in [0, 1] {
@@ -381,7 +384,7 @@ fn beside_one_that_leaves(leaves_at: u64, end: u64) -> [[Seen; 2]; 2] {
     let mut beside_it = [Seen::default(); 2];
     while world.now < end {
         world.now += STEP;
-        world.wake_who_is_due();
+        world.wake_when_due();
         world.advance(0);
         if world.now == leaves_at {
             world.queues[0].retain(|&index| index <= READER);

@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// As large as the kernel's pipe at first, and as the buffers of most programs.
 const BYTES: usize = 64 << 10;
 
-/// Who asks for more than this much at once gets this much.
+/// A caller that asks for more than this much at once gets this much.
 const MOST_BYTES: usize = 1 << 20;
 
-/// Filled by who has the reader for itself, emptied by any thread: bytes never move, only where they begin. Zero is
-/// empty.
+/// Filled by the caller that has the reader for itself, emptied by any thread. Bytes never move, only where they
+/// begin. Zero is empty.
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
-    /// Nothing is allocated for who never looks ahead.
+    /// A reader that never reads ahead allocates nothing.
     buffer: Vec<u8>,
     /// Where what is left begins and ends, in one word.
     range: AtomicU64,

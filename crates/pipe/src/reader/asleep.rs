@@ -1,20 +1,22 @@
-//! A quiet pipe: its reader sleeps in `read(2)` of the shadow, and its stream goes through there meanwhile.
+//! Idle mode: the reader sleeps in `read(2)` of the backing pipe, and the stream goes through there meanwhile.
 //!
-//! A byte for a reader that sleeps beside the ring takes a write that rings, a `poll(2)` with a time limit that returns, and a
-//! read that takes the meaningless byte out. A reader that sleeps in the shadow gets what is written there by the one call that it
-//! slept in: what the kernel's own pipe takes, and nothing can be lost between a ring and its bell. The
-//! [policy](crate::policy) says when; [`sleeper`](millstream_ring) has the agreement with those who write.
+//! A byte for a reader that sleeps beside the ring takes three calls. The write also notifies, a `poll(2)` with a
+//! time limit returns, and a read takes the wake token out. A reader that sleeps in the backing pipe gets what is
+//! written there by the one call that it slept in. That is what the kernel's own pipe takes, and nothing can be lost
+//! between a ring and its wake token. The [policy](crate::policy) says when; [`sleeper`](millstream_ring) has the
+//! agreement with the writers.
 //!
 //! ```text
-//!                 a reader finds its pipe quiet, and the ring empty
-//!      Ring  ─────────────────────────────────────────────────────▶  Shadow
+//!                 a reader finds its pipe idle, and the ring empty
+//!      Shared ─────────────────────────────────────────────────────▶  Kernel
 //!        ▲         a writer finds no reader asleep there,               │
 //!        └───────── and nothing in it ──────────────────────────────────┘
 //! ```
 //!
-//! For everybody else it is a pipe whose stream the kernel carries, as if an end had been given away: so all that can be done to a
-//! pipe goes on working. The capacity stays what it was: the shadow has that of a new pipe of the kernel, which is all that a quiet
-//! one needs, and a writer that finds it full makes it as large as the ring, for which the kernel may refuse its user the pages.
+//! Every other process sees a pipe whose stream the kernel carries, as if an end had been exported. So all operations
+//! on a pipe go on working. The capacity stays what it was. The backing pipe has that of a new pipe of the kernel,
+//! which is all that an idle one needs. A writer that finds it full makes it as large as the ring; the kernel may
+//! refuse its user the pages.
 
 use std::io::{self, IoSliceMut};
 use std::time::Duration;
@@ -35,8 +37,8 @@ const PAGES_KEPT: usize = 2;
 const SLEEPER_WAKES_IN: Duration = Duration::from_millis(5);
 
 impl Reader {
-    /// Reads what comes, asleep in the shadow, if it is time for that: nothing waits in the ring, and looking for it does not pay.
-    /// `None`: not there.
+    /// Reads what comes, asleep in the backing pipe, if it is time for idle mode: nothing waits in the ring, and a
+    /// spin does not pay. `None`: it is not time.
     pub(super) fn read_asleep(
         &self,
         segment: &Segment,
@@ -77,9 +79,9 @@ impl Reader {
         }
     }
 
-    /// At the beginning of a read of a quiet pipe, before anything else was tried: waits for bytes and takes them, where both sides
-    /// share a CPU. What is in the shadow already is taken a moment later than it could be; there is seldom anything, because it is
-    /// written to while somebody sleeps there. `None`: it is not so quiet any more.
+    /// At the beginning of a read of a pipe in idle mode, before anything else was tried: waits for bytes and takes
+    /// them, if both sides share a CPU. What is in the backing pipe already is taken a moment later than it could be.
+    /// There is seldom anything: it is written to while a reader sleeps there. `None`: the pipe is not idle any more.
     #[inline]
     pub(super) fn read_if_quiet(
         &self,
@@ -103,7 +105,7 @@ impl Reader {
         }
     }
 
-    /// Says that this thread sleeps in the shadow, where the stream goes from here on, if it did not already.
+    /// Says that this thread sleeps in the backing pipe, where the stream goes from here on, if it did not already.
     fn lies_down(&self, segment: &Segment) -> io::Result<bool> {
         let (ring, parker) = (segment.ring(), self.end.parker());
         match ring.route() {
@@ -112,7 +114,7 @@ impl Reader {
             }
             Route::Shadow if ring.all_have_returned() => {
                 if !self.end.patience.finds_it_quiet(self.end.counters.bytes(), true) {
-                    // A stream: whoever writes is to find this one gone, and goes back to the ring.
+                    // A stream: the next writer is to find that this reader has gone, and return to the ring.
                     ring.dozes_no_longer(parker.thread());
                     return Ok(false);
                 }
@@ -127,10 +129,11 @@ impl Reader {
         }
     }
 
-    /// Has the stream of an empty ring go through the shadow, with the ring's capacity, and lies down there. Where anything is
-    /// under way at the pipe, or somebody uses it at this moment, it stays as it is.
+    /// Sends the stream of an empty ring through the backing pipe, and notes that this thread sleeps there. The backing
+    /// pipe gets the ring's capacity, but at most that of a new pipe. Leaves the pipe as it is if anything is under way
+    /// there, or another process uses it at this moment.
     fn becomes_quiet(&self, segment: &Segment) -> Result<bool, Errno> {
-        let (ring, parker, mirror) = (segment.ring(), self.end.parker(), self.end.mirror());
+        let (ring, parker, mirror) = (segment.ring(), self.end.parker(), self.end.readiness_bytes());
         if segment.pages_made() > PAGES_KEPT && segment.give_pages_back(&parker) {
             self.end.counters.gave_pages_back();
         }
@@ -143,7 +146,7 @@ impl Reader {
         }
         let wished = ring.capacity().map_or(0, |capacity| capacity.min(pipe::DEFAULT_CAPACITY));
         if pipe::capacity(self.end.fd()) != Ok(wished) {
-            // Two pages of meaningless bytes would keep the shadow from becoming one.
+            // Two pages of readiness bytes would keep the backing pipe from becoming one page.
             let lowered = ring.bell().lower(&parker, &mirror);
             if lowered.is_err() || pipe::set_capacity(self.end.fd(), wished) != Ok(wished) {
                 return Ok(false);
@@ -157,9 +160,9 @@ impl Reader {
         Ok(readers.note_sleeper(parker.thread()))
     }
 
-    /// Whether the sleeper of the shadow, if there is one, is somebody else. Who was killed there is forgotten, and so is one whose
-    /// number has another program by now. Looks into `/proc`.
-    pub(super) fn is_somebody_else(&self, sleeper: Option<u32>, ring: &Ring<'_>) -> bool {
+    /// Whether another thread sleeps in the backing pipe. A thread that was killed there is forgotten, and so is one
+    /// whose number belongs to another program by now. Looks into `/proc`.
+    pub(super) fn is_another_reader(&self, sleeper: Option<u32>, ring: &Ring<'_>) -> bool {
         let me = self.end.parker().thread();
         // A signal handler finds its own thread, which takes nothing meanwhile.
         let Some(id) = sleeper.filter(|&id| id != me) else { return false };
@@ -170,11 +173,11 @@ impl Reader {
         is_there
     }
 
-    /// Gives who sleeps in the shadow, and may be stopped there, the time to wake up.
+    /// Gives a reader that sleeps in the backing pipe, and may be stopped there, the time to wake up.
     ///
     /// # Errors
     /// `EINTR`: a signal handler ran.
-    pub(super) fn wait_for_sleeper(&self, ring: &Ring<'_>) -> Result<(), Errno> {
+    pub(super) fn wait_for_idle_reader(&self, ring: &Ring<'_>) -> Result<(), Errno> {
         if let Some(id) = ring.sleeper()
             && futex::wait_or_be_interrupted(ring.sleeper_word(), id, SLEEPER_WAKES_IN)
         {

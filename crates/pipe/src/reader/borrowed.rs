@@ -1,9 +1,9 @@
 //! Reading in place: what waits is looked at where it is, and then consumed.
 //!
-//! There are two ways, and the program cannot tell them apart except by what they cost. Where every process at the pipe is
-//! trusted, the bytes of the ring itself are shown, under a claim ([`crate::claim`]). Otherwise, and while the kernel
-//! carries the stream, they are first read into memory of this process: no reference may lead to bytes that somebody
-//! else can change; `docs/pipe.md` says why, under "Loans".
+//! There are two ways, and the program cannot tell them apart except by what they cost. If every process at the pipe
+//! is trusted, the bytes of the ring itself are shown, under a claim ([`crate::claim`]). Otherwise, and while the
+//! kernel carries the stream, they are first read into memory of this process. No reference may lead to bytes that
+//! another process can change; `docs/pipe.md` says why, under "Loans".
 #![allow(unsafe_code)]
 
 use std::io::{self, BufRead, IoSliceMut};
@@ -16,8 +16,8 @@ use crate::claim::{self, Claimant, Trust};
 use crate::end::broken;
 use crate::reader::Waits;
 
-/// Of the ring, the part that is shown at once: while the program looks at it, its place is not free, and a writer that
-/// keeps up should not have to wait.
+/// The part of the ring that is shown at once. While the program looks at it, its place is not free, and a writer
+/// that keeps up should not have to wait.
 const PARTS: usize = 4;
 
 /// Bytes that this end looks at in the ring.
@@ -63,14 +63,16 @@ impl Borrowed<'_> {
         self.reader.shown()
     }
 
-    /// Takes the first `count` of the bytes, or all; the others are left for the next read. Wakes who waits for room.
+    /// Takes the first `count` of the bytes, or all; the others are left for the next read. Wakes a writer that waits
+    /// for room.
     #[inline]
     pub fn consume(self, count: usize) {
         self.reader.consume(count);
     }
 
-    /// Keeps the bytes shown without this value, which a binding to another language cannot hold: the next [`Reader::borrow`] shows
-    /// them again, and [`BufRead::consume`] takes them. Any other use of the reader may give them back.
+    /// Keeps the bytes shown without this value, which a binding to another language cannot hold: the next
+    /// [`Reader::borrow`] shows them again, and [`BufRead::consume`] takes them. Any other use of the reader may give
+    /// them back.
     ///
     /// ```
     /// use std::io::{BufRead, Write};
@@ -100,20 +102,23 @@ impl Reader {
         self
     }
 
-    /// Believes the others at this pipe from now on: [`Reader::borrow`] and [`fill_buf`](BufRead::fill_buf) show the shared
-    /// memory itself, with no copy, wherever the ring carries the bytes. Holds for this handle and its later clones.
+    /// Trusts the other processes at this pipe from now on: [`Reader::borrow`] and [`fill_buf`](BufRead::fill_buf)
+    /// show the shared memory itself, with no copy, wherever the ring carries the bytes. Holds for this handle and
+    /// its later clones.
     ///
     /// # Safety
-    /// Until the pipe is closed, every process that has an end of it, and whoever can open such a process's files, keeps
-    /// to the protocol: it uses the pipe only through this crate, of this version, and touches its memory in no other way. When
-    /// a process is forked while bytes are borrowed or room is reserved, its child touches neither.
+    /// Until the pipe is closed, two kinds of processes must keep to the protocol. One is every process that has an
+    /// end of it. The other is every process that can open the files of such a process. They use the pipe only
+    /// through this crate, of this version, and touch its memory in no other way. If a process is forked while bytes
+    /// are borrowed or room is reserved, its child touches neither.
     pub unsafe fn trust_peers(&mut self) {
         if matches!(self.trust, Trust::No) {
             self.trust = Trust::Yes;
         }
     }
 
-    /// Shows bytes that wait, without taking them; sleeps until there are some. At the end of the stream there are none.
+    /// Shows bytes that wait, without taking them; sleeps until there are some. At the end of the stream there are
+    /// none.
     ///
     /// ```
     /// use std::io::Write;
@@ -127,11 +132,12 @@ impl Reader {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     ///
-    /// Shows at most a quarter of what the pipe holds, so that a writer that keeps up need not wait for what is looked at;
-    /// [`borrow_up_to`](Self::borrow_up_to) shows more. With [`trust_peers`](Self::trust_peers) that is the pipe's memory: nothing is copied, other readers wait until what is shown
-    /// is consumed or given back, and if this process dies meanwhile it was never taken. Without, up to 64 KiB are read ahead
-    /// into memory of this handle, as [`BufReader`](io::BufReader) does: other readers do not see them any more, and what is
-    /// not consumed is served first by whatever reads from this handle next.
+    /// Shows at most a quarter of what the pipe holds, so that a writer that keeps up need not wait for what is
+    /// looked at. [`borrow_up_to`](Self::borrow_up_to) shows more. With [`trust_peers`](Self::trust_peers) that is
+    /// the pipe's memory, and nothing is copied. Other readers wait until what is shown is consumed or given back. If
+    /// this process dies meanwhile, nothing was taken. Without `trust_peers`, up to 64 KiB are read ahead into memory
+    /// of this handle, as [`BufReader`](io::BufReader) does. Other readers do not see them any more. What is not
+    /// consumed is served first by whatever reads from this handle next.
     ///
     /// # Errors
     /// As for reading. `EMFILE` and its like are none: then it copies.
@@ -140,8 +146,8 @@ impl Reader {
         Ok(Borrowed { reader: self })
     }
 
-    /// As [`Reader::borrow`], but shows as much as waits, at most `most` bytes; nor is more than that read ahead, or more than
-    /// 1 MiB. Where something has been read ahead already it shows that. Shows nothing if `most` is 0.
+    /// As [`Reader::borrow`], but shows as much as waits, at most `most` bytes. It reads ahead no more than that, nor
+    /// more than 1 MiB. If something has been read ahead already it shows that. Shows nothing if `most` is 0.
     ///
     /// # Errors
     /// As there.
@@ -230,7 +236,7 @@ impl Reader {
             .min(claimant.most);
             let waiting = readers.waiting(most).map_err(broken)?;
             if waiting.is_empty() {
-                // What a writer offers is in its own memory, and is copied from there.
+                // A writer's offer lies in its own memory, and is copied from there.
                 return Ok(if ring.is_offered() { Found::Elsewhere } else { Found::Nothing });
             }
             let len = most.min(waiting.len());
@@ -246,9 +252,10 @@ impl Reader {
     fn shown(&self) -> [&[u8]; 2] {
         match (&self.in_place, self.end.segment()) {
             (Some(found), Ok(Some(segment))) if self.claim_is_open() => {
-                // SAFETY: inside of the mapping, which lives as long as `self`. Claimed by this process through this end,
-                // so nobody who keeps to the protocol writes there or has others read it; that all do was promised
-                // (`trust_peers`). The claim is ended only through this end, for which the reference has to be gone.
+                // SAFETY: inside of the mapping, which lives as long as `self`. Claimed by this process through this
+                // end, so no process that keeps to the protocol writes there or has others read it. All processes do:
+                // the caller of `trust_peers` promised it. The claim is ended only through this end, for which the
+                // reference has to be gone.
                 found.claim.places(segment.ring()).map(|range| unsafe { segment.place(range).as_ref() })
             }
             // Empty if nothing was asked for.
@@ -276,8 +283,8 @@ impl Reader {
 }
 
 impl BufRead for Reader {
-    /// As [`Reader::borrow`], as far as the bytes lie in one piece. With [`trust_peers`](Reader::trust_peers) other readers
-    /// wait until something is consumed; also 0 bytes, which gives back what is shown.
+    /// As [`Reader::borrow`], as far as the bytes lie in one piece. With [`trust_peers`](Reader::trust_peers) other
+    /// readers wait until something is consumed; also 0 bytes, which gives back what is shown.
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         self.look(None)?;
         Ok(self.shown()[0])

@@ -26,9 +26,9 @@ pub(crate) enum Step {
 }
 
 impl Reader {
-    /// Moves `len` bytes, or all until the end of the stream, to `target`: a file, a socket, a plain pipe, a terminal or any
-    /// other descriptor that takes bytes. [`Reader::copy_to_pipe`] is for a [`Writer`](crate::Writer). Returns how many were moved:
-    /// `len`, unless the stream ended or something came between. 0 says that it has ended.
+    /// Moves `len` bytes, or all until the end of the stream, to `target`: a file, a socket, a plain pipe, a terminal
+    /// or any other descriptor that takes bytes. [`Reader::copy_to_pipe`] is for a [`Writer`](crate::Writer). Returns
+    /// how many were moved: `len`, unless the stream ended or something came between. 0 says that it has ended.
     ///
     /// ```
     /// use std::io::Write;
@@ -46,18 +46,20 @@ impl Reader {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     ///
-    /// The bytes go straight from the shared memory to the target, or from kernel pipe to kernel pipe while the stream
-    /// goes through the shadow. Only what the target took is consumed: if it refuses, the rest still waits in the pipe. A file's
-    /// position moves on as by `write(2)`. [`std::io::copy`] does the same for any `Read` and `Write` through 8 KiB of memory of
-    /// its own, and loses what it has read and cannot write.
+    /// The bytes go straight from the shared memory to the target, or from kernel pipe to kernel pipe while the
+    /// stream goes through the backing pipe. Only what the target took is consumed: if it refuses, the rest still
+    /// waits in the pipe. A file's position moves on as by `write(2)`. [`std::io::copy`] does the same for any `Read`
+    /// and `Write` through 8 KiB of memory of its own, and loses what it has read and cannot write.
     ///
-    /// Sleeps while the pipe is empty and a writer is left, and while a blocking target takes nothing. No lock is held then, so other
-    /// readers go on.
+    /// Sleeps while the pipe is empty and a writer is left, and while a blocking target takes nothing. It holds no
+    /// lock then, so other readers go on.
     ///
     /// # Errors
-    /// Only if nothing was moved; otherwise the count is returned, and the error next time if it is still there. Those of `write(2)` on the target, also `ENOSPC`, `EFBIG`, `EPIPE`
-    /// with SIGPIPE. [`WouldBlock`](io::ErrorKind::WouldBlock): the pipe is empty and non-blocking, or the target is full and
-    /// non-blocking. [`Interrupted`](io::ErrorKind::Interrupted): a signal handler without `SA_RESTART` ran. `EBADF`: not open
+    /// Only if nothing was moved; otherwise the count is returned, and the error next time if it is still there.
+    /// Those of `write(2)` on the target, also `ENOSPC`, `EFBIG`, `EPIPE` with SIGPIPE.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock): the pipe is empty and non-blocking, or the target is full and
+    /// non-blocking. [`Interrupted`](io::ErrorKind::Interrupted): a signal handler without `SA_RESTART` ran. `EBADF`:
+    /// not open
     /// for writing. `EINVAL`: this pipe's own other end. [`ResourceBusy`](io::ErrorKind::ResourceBusy) with a
     /// [`PipeError`](crate::PipeError): bytes were read ahead for this handle ([`Reader::buffered`]); read them first.
     ///
@@ -89,7 +91,7 @@ impl Reader {
                     if error.kind() == io::ErrorKind::BrokenPipe && target.is_silent_about_broken_pipes() {
                         signals::send_sigpipe_to_this_thread();
                     }
-                    // What has been moved cannot be taken back: the error can wait, for it will be there next time.
+                    // The bytes have been moved: the error can wait, and will be there next time.
                     return if done > 0 { Ok(done) } else { Err(error) };
                 }
             }
@@ -105,7 +107,7 @@ impl Reader {
         done: &mut u64,
     ) -> io::Result<Step> {
         let Some(segment) = segment else {
-            return self.splice_shadow(target, wanted, || false, done).map(|step| step.unwrap_or(Step::Moved));
+            return self.splice_backing_pipe(target, wanted, || false, done).map(|step| step.unwrap_or(Step::Moved));
         };
         let (ring, parker) = (segment.ring(), self.end.parker());
         let readers = ring.lock_readers(&parker).map_err(broken)?;
@@ -121,16 +123,17 @@ impl Reader {
                 return Ok(Step::Moved);
             }
             Route::Ring if waiting.is_empty() => return Ok(Step::Empty),
-            // With the readers locked no other of us takes bytes from the shadow now, but for one that sleeps there.
+            // With the readers locked no other participant takes bytes from the backing pipe now, except one that
+            // sleeps there.
             Route::Shadow if waiting.is_empty() => {
                 let before = *done;
-                let may_interfere = || self.is_somebody_else(readers.sleeper_while_locked(), ring);
-                let step = self.splice_shadow(target, wanted, may_interfere, done)?;
+                let may_interfere = || self.is_another_reader(readers.sleeper_while_locked(), ring);
+                let step = self.splice_backing_pipe(target, wanted, may_interfere, done)?;
                 ring.has_taken((*done - before) as usize);
                 drop(readers);
                 return match step {
                     Some(step) => Ok(step),
-                    None => self.wait_for_sleeper(ring).map(|()| Step::Moved).map_err(io::Error::from),
+                    None => self.wait_for_idle_reader(ring).map(|()| Step::Moved).map_err(io::Error::from),
                 };
             }
             Route::Ring | Route::Shadow => {}
@@ -153,15 +156,15 @@ impl Reader {
         Ok(Step::Moved)
     }
 
-    /// `None`: not while somebody may interfere.
-    fn splice_shadow(
+    /// `None`: not while another reader may interfere.
+    fn splice_backing_pipe(
         &self,
         target: &Foreign<'_>,
         wanted: usize,
         may_interfere: impl FnOnce() -> bool,
         done: &mut u64,
     ) -> io::Result<Option<Step>> {
-        match target.take_from_shadow(self.end.fd(), wanted, may_interfere) {
+        match target.take_from_backing_pipe(self.end.fd(), wanted, may_interfere) {
             Ok(None) => Ok(None),
             Ok(Some(0)) => Ok(Some(Step::End)),
             Ok(Some(count)) => {
@@ -176,7 +179,7 @@ impl Reader {
         }
     }
 
-    /// After bytes were consumed and the lock was given back.
+    /// After bytes were consumed and the lock was released.
     #[inline]
     pub(super) fn tell_writers(&self, ring: &Ring<'_>, emptied: bool) {
         if ring.writers_wait() || (emptied && ring.bell().is_watched_for_bytes()) {

@@ -1,4 +1,5 @@
-//! From pipe to pipe: ring to ring with one copy; by the kernel where one of them, or both, go through the shadow.
+//! From pipe to pipe: ring to ring with one copy; by the kernel where one of them, or both, go through the backing
+//! pipe.
 
 use std::cell::OnceCell;
 use std::io;
@@ -19,8 +20,8 @@ use crate::segment::Segment;
 use crate::writer::{Stop, Writer, free};
 
 impl Reader {
-    /// As [`Reader::copy_to`], into another millstream pipe: `len` bytes, or all until the end of the stream, with one copy
-    /// from ring to ring. Returns how many were moved.
+    /// As [`Reader::copy_to`], into another millstream pipe: `len` bytes, or all until the end of the stream, with
+    /// one copy from ring to ring. Returns how many were moved.
     ///
     /// ```
     /// use std::io::{Read, Write};
@@ -40,8 +41,8 @@ impl Reader {
         Relay::new(self, target, false)?.run(len)
     }
 
-    /// Copies at most `len` of the bytes that wait to another pipe and leaves them waiting here, as `tee(2)`. Returns how
-    /// many; 0 at the end of the stream.
+    /// Copies at most `len` of the bytes that wait to another pipe and leaves them waiting here, as `tee(2)`. Returns
+    /// how many; 0 at the end of the stream.
     ///
     /// ```
     /// use std::io::{Read, Write};
@@ -56,8 +57,8 @@ impl Reader {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     ///
-    /// Sleeps while nothing waits and a writer is left, and while the other pipe is full, if these ends block; then it copies once
-    /// and returns. The next call begins with the same bytes, unless they have been read.
+    /// Sleeps while nothing waits and a writer is left, and while the other pipe is full, if these ends block; then
+    /// it copies once and returns. The next call begins with the same bytes, unless they have been read.
     ///
     /// # Errors
     /// As [`Reader::copy_to_pipe`].
@@ -67,7 +68,7 @@ impl Reader {
     }
 }
 
-/// Two ends of different pipes, and their shadows where those carry the stream.
+/// Two ends of different pipes, and their backing pipes where those carry the stream.
 struct Relay<'a> {
     reader: &'a Reader,
     writer: &'a Writer,
@@ -124,8 +125,8 @@ impl<'a> Relay<'a> {
     fn attempt(&mut self, wanted: usize, done: &mut u64) -> Result<Step, Stop> {
         let was_seen = self.prepare()?;
         let (to_parker, from_parker) = (self.writer.end.parker(), self.reader.end.parker());
-        // The writers' lock of one pipe, then the readers' of another: everybody takes locks of these two kinds in this order,
-        // so nobody waits in a circle, whatever the pipes. They are given back in the other order.
+        // The writers' lock of one pipe, then the readers' of another. Every process takes locks of these two kinds
+        // in this order, so there is no circular wait, whatever the pipes. They are released in the other order.
         let writers = self.to.map(|to| to.ring().lock_writers(&to_parker)).transpose().map_err(broken)?;
         let readers = self.from.map(|from| from.ring().lock_readers(&from_parker)).transpose().map_err(broken)?;
         let are_claimed =
@@ -205,7 +206,8 @@ impl<'a> Relay<'a> {
         Ok(outcome)
     }
 
-    /// What may need both locks of one pipe, before one of each is taken. Returns whether a reader of the target was seen.
+    /// What may need both locks of one pipe, before one of each is taken. Returns whether a reader of the target was
+    /// seen.
     fn prepare(&self) -> Result<bool, Stop> {
         if let Some(from) = self.from
             && from.ring().route() == Route::Moving
@@ -217,7 +219,8 @@ impl<'a> Relay<'a> {
         self.writer.see_that_a_reader_is_left(to.ring())
     }
 
-    /// Copies at most `wanted` bytes, and makes them readable at the target if its ring takes them. 0 at the end of the stream.
+    /// Copies at most `wanted` bytes, and makes them readable at the target if its ring takes them. 0 at the end of
+    /// the stream.
     fn transfer(
         &mut self,
         source: Option<&Source<'_, impl Parking>>,

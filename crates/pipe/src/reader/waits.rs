@@ -26,7 +26,7 @@ impl<'b> Waits<'b> {
         Waits { bell, ..Waits::default() }
     }
 
-    /// Who has slept a whole nap in vain sleeps on, and does not look first.
+    /// A reader whose sleep ended by a timeout without bytes sleeps on, and does not spin first.
     pub(crate) fn has_slept(&self) -> bool {
         self.nap != FIRST_NAP
     }

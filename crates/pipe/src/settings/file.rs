@@ -1,7 +1,7 @@
 //! The format of the files: `key = value`, one on a line; `#` begins a comment.
 //!
-//! Our own forty lines and no crate: there are no quotes, sections or lists to get right, and `ctl` has to change a line
-//! and leave every other as somebody wrote it, comments too.
+//! Our own forty lines and no crate: there are no quotes, sections or lists to get right. `ctl` has to change a line
+//! and leave every other as it was written, comments too.
 
 /// What follows a setting's name where the system's file limits it.
 pub const LIMIT_SUFFIX: &str = ".limit";

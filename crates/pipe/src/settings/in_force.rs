@@ -29,7 +29,7 @@ impl InForce {
         usize::try_from(self.read().values[name as usize].load(Relaxed)).unwrap_or(usize::MAX)
     }
 
-    /// The most of it that anybody can have.
+    /// The most of it that any source can set.
     fn limit(&'static self, name: Name) -> usize {
         usize::try_from(self.read().limits[name as usize].load(Relaxed)).unwrap_or(usize::MAX)
     }
@@ -66,7 +66,7 @@ pub(crate) fn capacity_max() -> usize {
     IN_FORCE.number(Name::CapacityMax)
 }
 
-/// Bytes of which no pipe can have more, whoever asks.
+/// Bytes of which no pipe can have more, whichever process asks.
 pub(crate) fn capacity_limit() -> usize {
     IN_FORCE.limit(Name::CapacityMax)
 }

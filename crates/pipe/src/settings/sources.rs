@@ -1,4 +1,4 @@
-//! Who says what: files, environment, and their order.
+//! The sources of settings: files, environment, and their order.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -15,7 +15,7 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Nobody said anything.
+    /// No source says anything.
     Default,
     /// A line of a file.
     File {
@@ -43,7 +43,7 @@ impl fmt::Display for Source {
 pub struct Limit {
     /// The most.
     pub value: u64,
-    /// Who says so.
+    /// The source of the limit.
     pub source: Source,
 }
 
@@ -54,7 +54,7 @@ pub struct Entry {
     pub name: Name,
     /// The value that counts: bytes, a count, or the place in the list of choices.
     pub value: u64,
-    /// Who said it. If that was more than the limit, the value is the limit all the same.
+    /// The source of the value. If it asked for more than the limit, the value is the limit all the same.
     pub source: Source,
     /// The limit, if there is one.
     pub limit: Option<Limit>,
@@ -131,13 +131,13 @@ pub fn report() -> Report {
     Sources::of_this_process().report()
 }
 
-/// The file for everybody on this machine.
+/// The file for all users of this machine.
 pub fn system_file() -> PathBuf {
     PathBuf::from("/etc/millstream.conf")
 }
 
-/// The file of the user, as the XDG Base Directory Specification places it, which says that a relative path is to be
-/// ignored; `None` if neither `XDG_CONFIG_HOME` nor `HOME` is set.
+/// The file of the user, as the XDG Base Directory Specification places it. The specification says that a relative
+/// path is to be ignored. `None` if neither `XDG_CONFIG_HOME` nor `HOME` is set.
 pub fn user_file() -> Option<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let directory = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")))?;
@@ -275,14 +275,14 @@ impl Reading {
             );
             entry.value = limit.value;
             let source = entry.source.clone();
-            // A default is nobody's mistake.
+            // A default is no mistake of a source.
             if source != Source::Default {
                 self.complain(source, SettingErrorKind::AboveLimit, says);
             }
         }
     }
 
-    /// A pipe of the default size needs nobody's permission.
+    /// A pipe of the default size needs no permission.
     fn apply_permission(&mut self, permitted: fn() -> u64) {
         let (kind, entry) = (Name::Capacity.setting().kind, &mut self.entries[Name::Capacity as usize]);
         let unasked = Name::Capacity.setting().default;
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_goes_beyond_the_limit_of_the_system() {
+    fn settings_stay_within_the_limit_of_the_system() {
         let files = Files::new("limit");
         let variable = |name: &str| (name == "MILLSTREAM_CAPACITY").then(|| "8M".into());
         let system = "capacity.limit = 1M\npipes_max.limit = 10\nwait.limit = spin\n";
@@ -459,7 +459,7 @@ mod tests {
         };
         assert_eq!(capacity(|| 4 << 20), (4 << 20, 0));
         assert_eq!(capacity(|| 3 << 20), (2 << 20, 1));
-        assert_eq!(capacity(|| 4096), (512 << 10, 1), "what nobody is asked for");
+        assert_eq!(capacity(|| 4096), (512 << 10, 1), "what needs no permission");
     }
 
     #[test]

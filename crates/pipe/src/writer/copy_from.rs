@@ -16,9 +16,9 @@ use crate::reader::{Step, Waits};
 use crate::segment::Segment;
 
 impl Writer {
-    /// Moves `len` bytes, or all until its end, from `source` into the pipe: from a file, a socket, a plain pipe, a terminal
-    /// or any other descriptor that gives bytes. Returns how many were moved: `len`, unless the source ended or something came
-    /// between. 0 says that it has ended.
+    /// Moves `len` bytes, or all until its end, from `source` into the pipe: from a file, a socket, a plain pipe, a
+    /// terminal or any other descriptor that gives bytes. Returns how many were moved: `len`, unless the source ended
+    /// or something came between. 0 says that it has ended.
     ///
     /// ```
     /// use std::io::Read;
@@ -32,19 +32,21 @@ impl Writer {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     ///
-    /// The bytes go straight to the shared memory, where room for them is found first: nothing is read from the source
-    /// that has no place in the pipe. A file's position moves on as by `read(2)`. Other writers' bytes may come between, as in a
-    /// long write. A message socket's messages are cut to the room that there is, 4096 bytes or more, as `read(2)` cuts them.
+    /// The bytes go straight to the shared memory, where room for them is found first: nothing is read from the
+    /// source that has no place in the pipe. A file's position moves on as by `read(2)`. Other writers' bytes may
+    /// come between, as in a long write. A message socket's messages are cut to the room that there is, 4096 bytes or
+    /// more, as `read(2)` cuts them.
     ///
-    /// Sleeps while a blocking source gives nothing, and while the pipe is full. No lock is held then, so other writers go on.
-    /// When the last reader goes it ends at once, also while the source gives nothing.
+    /// Sleeps while a blocking source gives nothing, and while the pipe is full. No lock is held then, so other
+    /// writers go on. When the last reader goes it ends at once, also while the source gives nothing.
     ///
     /// # Errors
-    /// Only if nothing was moved; otherwise the count is returned, and the error next time if it is still there. Those of
-    /// `read(2)` on the source. [`BrokenPipe`](io::ErrorKind::BrokenPipe), with SIGPIPE: no reader is left.
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock): the pipe is full and non-blocking, or the source gives nothing and is
-    /// non-blocking. [`Interrupted`](io::ErrorKind::Interrupted): a signal handler without `SA_RESTART` ran. `EBADF`: not open
-    /// for reading. `EINVAL`: this pipe's own other end. `ENOMEM`, `ENOSPC`: no memory for the pipe.
+    /// Only if nothing was moved; otherwise the count is returned, and the error next time if it is still there.
+    /// Those of `read(2)` on the source. [`BrokenPipe`](io::ErrorKind::BrokenPipe), with SIGPIPE: no reader is left.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock): the pipe is full and non-blocking, or the source gives nothing and
+    /// is non-blocking. [`Interrupted`](io::ErrorKind::Interrupted): a signal handler without `SA_RESTART` ran.
+    /// `EBADF`: not open for reading. `EINVAL`: this pipe's own other end. `ENOMEM`, `ENOSPC`: no memory for the
+    /// pipe.
     ///
     /// # References
     /// `splice(2)`, `read(2)`.
@@ -72,7 +74,7 @@ impl Writer {
             if let Err(stop) = outcome
                 && let Some(error) = self.give_up(stop)
             {
-                // What has been moved cannot be taken back: the error can wait, for it will be there next time.
+                // The bytes have been moved: the error can wait, and will be there next time.
                 return if done > 0 { Ok(done) } else { Err(error) };
             }
         }
@@ -86,7 +88,7 @@ impl Writer {
         wanted: usize,
         done: &mut u64,
     ) -> Result<Step, Stop> {
-        let Some(segment) = segment else { return self.splice_to_shadow(source, wanted, done) };
+        let Some(segment) = segment else { return self.splice_to_backing_pipe(source, wanted, done) };
         let (ring, parker) = (segment.ring(), self.end.parker());
         let was_seen = self.see_that_a_reader_is_left(ring)?;
         if self.tend_to_route(segment)? {
@@ -99,12 +101,12 @@ impl Writer {
         }
         match ring.route() {
             Route::Ring => {}
-            // With the writers locked: none of ours can come between.
+            // With the writers locked: no participant writes in between.
             Route::Shadow => {
                 writers.will_put(wanted);
                 let before = *done;
                 // An error may come after some were put.
-                let step = self.splice_to_shadow(source, wanted, done)?;
+                let step = self.splice_to_backing_pipe(source, wanted, done)?;
                 writers.has_put(wanted, (*done - before) as usize);
                 return Ok(step);
             }
@@ -149,8 +151,8 @@ impl Writer {
         Ok(true)
     }
 
-    fn splice_to_shadow(&self, source: &Foreign<'_>, wanted: usize, done: &mut u64) -> Result<Step, Stop> {
-        match source.give_to_shadow(self.end.fd(), wanted) {
+    fn splice_to_backing_pipe(&self, source: &Foreign<'_>, wanted: usize, done: &mut u64) -> Result<Step, Stop> {
+        match source.give_to_backing_pipe(self.end.fd(), wanted) {
             Ok(0) => Ok(Step::End),
             Ok(count) => {
                 self.end.counters.spliced_through_kernel(count);
@@ -165,13 +167,13 @@ impl Writer {
         }
     }
 
-    /// Where nothing was rung for.
+    /// Where no reader was to be notified.
     pub(crate) fn see_unless_seen(&self, ring: &Ring<'_>, was_seen: bool) -> Result<(), Stop> {
         if was_seen { Ok(()) } else { self.ask_for_readers(clock::ticks(), ring.closes()) }
     }
 
-    /// After bytes were committed and the lock was given back. What has been written has been written: that there was no
-    /// reader for it is what the next attempt finds.
+    /// After bytes were committed and the lock was released. The bytes have been written: the next attempt finds that
+    /// there was no reader for them.
     pub(crate) fn tell_readers(&self, ring: &Ring<'_>, room_left: usize, was_seen: bool) -> Result<(), Stop> {
         if ring.readers_wait() || (room_left < PIPE_BUF && ring.bell().is_watched_for_room()) {
             self.raise_bell(ring, was_seen)

@@ -1,7 +1,8 @@
 //! Writing in place: room is reserved, filled, and committed.
 //!
-//! As for reading ([`crate::Borrowed`]) the room is that of the ring itself where the others are trusted, and memory of this
-//! process where not: a reference to memory that others can change must not exist; `docs/pipe.md` says why, under "Loans".
+//! As for reading ([`crate::Borrowed`]) the room is that of the ring itself if the others are trusted, and otherwise
+//! memory of this process. A reference to memory that others can change must not exist; `docs/pipe.md` says why,
+//! under "Loans".
 #![allow(unsafe_code)]
 
 use std::io::{self, IoSlice, Write};
@@ -66,16 +67,17 @@ impl Reservation<'_> {
         self.filled
     }
 
-    /// The room, to be filled in any order: what is in the second segment follows what is in the first. What is there before
-    /// is any bytes.
+    /// The room, to be filled in any order: what is in the second segment follows what is in the first. What is there
+    /// before is any bytes.
     #[inline]
     pub fn segments_mut(&mut self) -> [&mut [u8]; 2] {
         match &self.writer.reserved {
             Reserved::Private(len) => [&mut self.writer.private[..*len], &mut []],
             Reserved::InRing { claim, .. } => match self.writer.end.segment() {
-                // SAFETY: inside of the mapping, which lives as long as the writer; the two do not overlap. Claimed by this
-                // process, so nobody who keeps to the protocol touches it; that all do was promised (`trust_peers`). The
-                // claim is ended only through this reservation, for which the reference has to be gone.
+                // SAFETY: inside of the mapping, which lives as long as the writer; the two do not overlap. Claimed
+                // by this process, so no process that keeps to the protocol touches it. All processes do: the caller
+                // of `trust_peers` promised it. The claim is ended only through this reservation, for which the
+                // reference has to be gone.
                 Ok(Some(segment)) => claim.places(segment.ring()).map(|range| unsafe { segment.place(range).as_mut() }),
                 _ => [&mut [], &mut []],
             },
@@ -83,14 +85,14 @@ impl Reservation<'_> {
         }
     }
 
-    /// Makes the first `count` bytes of the room readable, at once if they are no more than [`PIPE_BUF`] or in place. Wakes
-    /// who waits for them. Returns how many were written: all, unless as in a [write](Writer#writing) something came in
-    /// between.
+    /// Makes the first `count` bytes of the room readable, at once if they are no more than [`PIPE_BUF`] or in place.
+    /// Wakes a reader that waits for them. Returns how many were written: all, unless as in a [write](Writer#writing)
+    /// something came in between.
     ///
     /// # Errors
-    /// [`BrokenPipe`](io::ErrorKind::BrokenPipe), with SIGPIPE, if no reader is left. Where the room is not the pipe's own memory
-    /// and another writer has taken it meanwhile, also the others of a write; nothing was written then. So at a FIFO, where it
-    /// is not known beforehand how much fits.
+    /// [`BrokenPipe`](io::ErrorKind::BrokenPipe), with SIGPIPE, if no reader is left. Also the other errors of a
+    /// write, if the room is not the pipe's own memory and another writer has taken it meanwhile; nothing was written
+    /// then. So it is at a FIFO, where it is not known beforehand how much fits.
     /// `EPERM` in the child of a fork: the room is its parent's.
     ///
     /// # Panics
@@ -108,8 +110,8 @@ impl Reservation<'_> {
         }
     }
 
-    /// Keeps the room reserved without this value, which a binding to another language cannot hold; [`Writer::reserved`] has it
-    /// again. Any other use of the writer may give the room back.
+    /// Keeps the room reserved without this value, which a binding to another language cannot hold;
+    /// [`Writer::reserved`] has it again. Any other use of the writer may give the room back.
     pub fn keep(self) {
         std::mem::forget(self);
     }
@@ -151,8 +153,8 @@ impl Writer {
         self
     }
 
-    /// Believes the others at this pipe from now on: [`Writer::reserve`] gives room in the shared memory itself wherever the
-    /// ring carries the bytes. Holds for this handle and its later clones.
+    /// Trusts the other processes at this pipe from now on: [`Writer::reserve`] gives room in the shared memory
+    /// itself wherever the ring carries the bytes. Holds for this handle and its later clones.
     ///
     /// # Safety
     /// As [`Reader::trust_peers`](crate::Reader::trust_peers).
@@ -162,9 +164,9 @@ impl Writer {
         }
     }
 
-    /// Reserves room for up to `len` bytes, to be filled and [committed](Reservation::commit). Sleeps while a write of `len`
-    /// bytes would: of up to [`PIPE_BUF`] until there is room for all of it, of more until there is some. Then gives what there
-    /// is, at most `len` and at least 1, unless `len` is 0.
+    /// Reserves room for up to `len` bytes, to be filled and [committed](Reservation::commit). Sleeps while a write
+    /// of `len` bytes would: of up to [`PIPE_BUF`] until there is room for all of it, of more until there is some.
+    /// Then gives what there is, at most `len` and at least 1, unless `len` is 0.
     ///
     /// ```
     /// use std::io::{Read, Write};
@@ -181,12 +183,14 @@ impl Writer {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     ///
-    /// With [`trust_peers`](Self::trust_peers) the room is the pipe's memory: nothing is copied, other writers wait until it is
-    /// committed or given back, or get [`WouldBlock`](io::ErrorKind::WouldBlock), and if this process dies meanwhile nothing of
-    /// it was written. The capacity cannot be changed meanwhile (`EBUSY`), and who gives an end away waits. Without, it is
-    /// memory of this process that is written when it is committed, and others are free to write before. So it is for more
-    /// bytes than the limit for loans ([`settings`](crate::settings), `loan_max`), or where the user's ends have as many
-    /// in place as they may (`user_loan_max`).
+    /// With [`trust_peers`](Self::trust_peers) the room is the pipe's memory, and nothing is copied. Other writers
+    /// wait until it is committed or given back, or get [`WouldBlock`](io::ErrorKind::WouldBlock). If this process
+    /// dies meanwhile, nothing of it was written. The capacity cannot be changed meanwhile (`EBUSY`), and a process
+    /// that exports an end waits.
+    ///
+    /// Without `trust_peers`, the room is memory of this process that is written when it is committed, and others are
+    /// free to write before. So it is for more bytes than the limit for loans ([`settings`](crate::settings),
+    /// `loan_max`), or if the user's ends have as many in place as they may (`user_loan_max`).
     ///
     /// # Errors
     /// As for writing. That the last reader has died and left room is found out when the room is committed.
@@ -302,7 +306,7 @@ impl Writer {
             if free < needed(len) {
                 drop(writers);
                 if !self.see_that_a_reader_is_left(ring)? {
-                    // Nothing is written, so nothing will be rung for.
+                    // Nothing is written, so no reader needs a wake-up.
                     self.ask_for_readers_now(ring)?;
                 }
                 return Ok(false);
@@ -328,7 +332,7 @@ impl Writer {
         if ready.peer_gone {
             return Err(Stop::NoReader);
         }
-        // Ready means that a page is free, and so much goes in without waiting if nobody else comes.
+        // Ready means that a page is free. So much goes in without waiting, unless another writer is faster.
         let most = if self.end.is_blocking()? { LARGEST_FOR_KERNEL } else { PIPE_BUF };
         if ready.writable {
             self.reserved = Reserved::Private(len.min(most));
@@ -371,7 +375,7 @@ impl Writer {
         }
         claim::end_claim(&self.end, ring, Access::Write, claim, count);
         if count > 0 && (ring.readers_wait() || (room < PIPE_BUF && ring.bell().is_watched_for_room())) {
-            // Bytes that were read had a reader: that it has gone since is for the next write to find.
+            // Bytes that were read had a reader. If it has gone since, the next write finds that.
             let was_read = || ring.readable().is_ok_and(|left| left < count);
             let told = self.raise_bell(ring, was_seen);
             told.or_else(|stop| if was_read() { Ok(()) } else { Err(self.error_of(stop)) })?;

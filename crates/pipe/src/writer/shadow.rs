@@ -1,4 +1,4 @@
-//! Writing while the route leads through the shadow, and back from there to the ring.
+//! Writing while the route leads through the backing pipe, and back from there to the ring.
 
 use std::io::IoSlice;
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,19 +10,21 @@ use crate::parking::Parker;
 
 use super::{Attempt, Stop, Writer, gathered_for_one_call};
 
-/// Between two attempts to leave the shadow for the ring, in ticks: about a millisecond.
+/// Between two attempts to leave the backing pipe for the ring, in TSC cycles: about a millisecond.
 pub(crate) const RETURN_EVERY: u64 = 3_000_000;
 
-/// Between two questions whether the reader asleep in the shadow is alive, in ticks: a tenth of a second. Asked at every other byte
-/// that comes after a pause of a millisecond it took a twelfth of the round trip.
+/// Between two checks whether the reader asleep in the backing pipe is alive, in TSC cycles: a tenth of a second. The
+/// check took a twelfth of the round trip if it was made at every other byte that comes after a pause of a
+/// millisecond.
 const LOOK_FOR_DEAD_EVERY: u64 = 100 * RETURN_EVERY;
 
-/// Bytes that a writer puts into the shadow of a quiet pipe without having found its reader asleep: more is no quiet pipe.
+/// Bytes that a writer puts into the backing pipe without having found its reader asleep: with more, the pipe is not
+/// idle.
 const MOST_FOR_DOZER: usize = 1024;
 
 impl Writer {
-    /// With the writers locked: none of ours can come between.
-    pub(super) fn attempt_shadow<'b>(
+    /// With the writers locked: no participant writes in between.
+    pub(super) fn attempt_backing_pipe<'b>(
         &self,
         ring: &Ring<'_>,
         writers: &WriteSide<'_, Parker<'_>>,
@@ -32,7 +34,7 @@ impl Writer {
         let has_sleeper = ring.sleeper().is_some();
         if has_sleeper {
             writers.note_cpu(cpu::current());
-            ring.bell().is_rung_by_writing(&self.end.mirror());
+            ring.bell().is_rung_by_writing(&self.end.readiness_bytes());
         }
         let has_room_for_sure = has_sleeper && ring.is_quiet() && writers.shadow_is_drained() && total <= PIPE_BUF;
         writers.will_put(total - done);
@@ -49,7 +51,7 @@ impl Writer {
             Err(Errno::INTR) => Err(Stop::Interrupted),
             Ok(count) => {
                 if has_sleeper {
-                    self.end.counters.moved_to_sleeper(count);
+                    self.end.counters.moved_to_waiter(count);
                 } else {
                     self.end.counters.moved_through_kernel(count);
                 }
@@ -59,8 +61,8 @@ impl Writer {
         }
     }
 
-    /// Goes back to the ring if nothing but quiet has brought the stream to the shadow: no reader sleeps there any more, and it
-    /// is empty.
+    /// Returns to the ring if only idle mode has brought the stream to the backing pipe: no reader sleeps there any
+    /// more, and it is empty.
     pub(super) fn wakes_the_ring<'p>(
         &self,
         ring: &'p Ring<'p>,
@@ -87,9 +89,10 @@ impl Writer {
         if !is_empty()? {
             return Ok(false);
         }
-        // Who is stopped with the lock held, or interrupted by the signal handler that writes here, is not waited for.
+        // Only an attempt: the lock may belong to a stopped process, or to code that the signal handler writing here
+        // interrupted.
         let Some(readers) = ring.try_lock_readers(parker) else { return Ok(false) };
-        // Again, now that nobody new can lie down there.
+        // Again, now that no further reader can begin to sleep there.
         Ok(is_empty()? && writers.return_to_ring(&readers))
     }
 
@@ -97,7 +100,7 @@ impl Writer {
         ring.sleeper().is_none() && self.is_time_to_look(RETURN_EVERY)
     }
 
-    /// When so many ticks have gone since it last was.
+    /// Whether so many TSC cycles have gone by since it was last true.
     fn is_time_to_look(&self, every: u64) -> bool {
         let now = clock::ticks();
         let is_time = now.wrapping_sub(self.return_tried_at.load(Relaxed)) >= every;
