@@ -94,7 +94,7 @@ pub(crate) fn return_to_ring(end: &End, segment: &Segment) -> io::Result<()> {
             // time.
             if let Some((writers, readers)) = ring.try_lock_both(&parker) {
                 // Again, now that no participant can write in between.
-                let is_clear = ring.sleeper().is_none()
+                let is_clear = ring.waiter().is_none()
                     && ring.all_have_returned()
                     && transfer::any_mark(end.fd())?.is_none()
                     && transfer::bytes_waiting(end.fd())? == 0

@@ -470,7 +470,7 @@ impl Reader {
                 waits.slept(!has_bytes && ready.readable && route == Route::Ring);
                 self.end.patience.found(ring.readable().unwrap_or(0));
                 if ready.is_nothing() {
-                    self.is_another_reader(ring.sleeper(), ring);
+                    self.is_another_reader(ring.waiter(), ring);
                 }
                 if ready.is_nothing() && segment.give_pages_back(&parker) {
                     self.end.counters.gave_pages_back();

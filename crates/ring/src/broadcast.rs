@@ -308,7 +308,7 @@ impl<'a> Broadcast<'a> {
     /// Stores that the reader is going to sleep. It must check [`waiting`](Self::waiting) once more before it does.
     pub fn reader_will_sleep(&self, place: usize) {
         self.header.places[place].waits.0.is_waiting.swap(1, Ordering::Relaxed);
-        // E14 with `take_sleepers`.
+        // E14 with `take_waiters`.
         fence(Ordering::SeqCst);
     }
 
@@ -319,7 +319,7 @@ impl<'a> Broadcast<'a> {
 
     /// After the writer has written and released its lock: calls `wake` with each of these places whose reader waits.
     #[inline]
-    pub fn take_sleepers(&self, places: impl Iterator<Item = usize>, mut wake: impl FnMut(usize)) {
+    pub fn take_waiters(&self, places: impl Iterator<Item = usize>, mut wake: impl FnMut(usize)) {
         // E14 with `reader_will_sleep`.
         fence_after_unlock();
         for place in places {

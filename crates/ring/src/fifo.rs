@@ -69,7 +69,7 @@ impl<P: Parking> WriteSide<'_, P> {
 
     /// Gives the `count` bytes in the FIFO their place: before what is put into the ring from now on. Only with both
     /// sides locked, and while the ring is not empty.
-    pub fn let_strangers_in(&self, _: &ReadSide<'_, P>, count: usize) {
+    pub fn admit_foreign_bytes(&self, _: &ReadSide<'_, P>, count: usize) {
         let state = &self.ring.header.state.0;
         // The first place stays: if a process puts bytes into the FIFO and then into the ring, they are read in that
         // order.
@@ -84,7 +84,7 @@ impl<P: Parking> WriteSide<'_, P> {
 impl<P: Parking> ReadSide<'_, P> {
     /// How many of the `waiting` bytes come before the foreign bytes, if there are any.
     #[inline]
-    pub fn before_strangers(&self, waiting: Waiting) -> Option<usize> {
+    pub fn before_foreign_bytes(&self, waiting: Waiting) -> Option<usize> {
         match self.header().state.0.strangers_at.load(Ordering::Relaxed) {
             0 => None,
             // Behind the read position only if a process has died, or is hostile.
@@ -93,21 +93,21 @@ impl<P: Parking> ReadSide<'_, P> {
     }
 
     /// How many foreign bytes come next.
-    pub fn strangers(&self) -> usize {
+    pub fn foreign_bytes(&self) -> usize {
         usize::try_from(self.header().state.0.strangers.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
     }
 
     /// A reader has taken `count` of them out of the FIFO.
-    pub fn took_of_strangers(&self, count: usize) {
+    pub fn took_foreign_bytes(&self, count: usize) {
         let strangers = &self.header().state.0.strangers;
         match strangers.load(Ordering::Relaxed).saturating_sub(count as u64) {
-            0 => self.no_more_strangers(),
+            0 => self.end_foreign_bytes(),
             left => strangers.store(left, Ordering::Relaxed),
         }
     }
 
     /// No foreign bytes are left.
-    pub fn no_more_strangers(&self) {
+    pub fn end_foreign_bytes(&self) {
         let state = &self.header().state.0;
         state.strangers.store(0, Ordering::Relaxed);
         state.strangers_at.store(0, Ordering::Relaxed);
@@ -176,20 +176,20 @@ mod tests {
         };
         let before = || {
             let waiting = readers.waiting(usize::MAX).unwrap();
-            readers.before_strangers(waiting)
+            readers.before_foreign_bytes(waiting)
         };
         write(100);
         assert_eq!(before(), None);
-        writers.let_strangers_in(&readers, 7);
+        writers.admit_foreign_bytes(&readers, 7);
         write(50);
         // Further ones get the same place.
-        writers.let_strangers_in(&readers, 9);
-        assert_eq!((before(), readers.strangers()), (Some(100), 9));
+        writers.admit_foreign_bytes(&readers, 9);
+        assert_eq!((before(), readers.foreign_bytes()), (Some(100), 9));
         readers.discard_first(readers.waiting(usize::MAX).unwrap(), 100);
         assert_eq!(before(), Some(0));
-        readers.took_of_strangers(4);
-        assert_eq!((before(), readers.strangers()), (Some(0), 5));
-        readers.took_of_strangers(6);
+        readers.took_foreign_bytes(4);
+        assert_eq!((before(), readers.foreign_bytes()), (Some(0), 5));
+        readers.took_foreign_bytes(6);
         assert_eq!((before(), readers.waiting(usize::MAX).unwrap().len()), (None, 50));
     }
 

@@ -44,37 +44,37 @@ impl Lookout {
 impl Ring<'_> {
     /// The write monitor, if one is published.
     #[inline]
-    pub fn lookout(&self) -> Option<Lookout> {
-        // E13 with `post_lookout`. Also with `withdraw_lookout`, where a writer calls this again after it has loaded
+    pub fn monitor(&self) -> Option<Lookout> {
+        // E13 with `post_monitor`. Also with `withdraw_monitor`, where a writer calls this again after it has loaded
         // the monitor's words.
         Lookout::of(self.monitor_word().load(Ordering::Acquire))
     }
 
     /// Publishes `next` as the write monitor in place of `before`. Returns false, and changes nothing, if another was
     /// published first.
-    pub fn post_lookout(&self, before: Option<Lookout>, next: Lookout) -> bool {
+    pub fn post_monitor(&self, before: Option<Lookout>, next: Lookout) -> bool {
         // E13: a writer that sees it sees its words as they were before any foreign write.
         let before = before.map_or(0, Lookout::word);
         self.monitor_word().compare_exchange(before, next.word(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Withdraws the write monitor `lookout`. Returns false if the published one is another.
-    pub fn withdraw_lookout(&self, lookout: Lookout) -> bool {
+    pub fn withdraw_monitor(&self, lookout: Lookout) -> bool {
         // E13: sequentially consistent, because no writer may see what the owner does next to the words before it sees
         // this.
         self.monitor_word().compare_exchange(lookout.word(), 0, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
     /// Takes a page for a write monitor, all zeros; `None` if none is left.
-    pub fn take_lookout_page(&self) -> Option<u8> {
+    pub fn take_monitor_page(&self) -> Option<u8> {
         let page = self.header.state.0.lookout_pages.fetch_add(1, Ordering::Relaxed);
         let page = u8::try_from(page).ok().filter(|&page| u32::from(page) < PAGES_MAX)?;
-        self.lookout_page(page).map(|_| page)
+        self.monitor_page(page).map(|_| page)
     }
 
     /// Where such a page lies, from the start of the segment; `None` if it does not fit into the bank.
     #[inline]
-    pub fn lookout_page(&self, page: u8) -> Option<usize> {
+    pub fn monitor_page(&self, page: u8) -> Option<usize> {
         let notes = self.geometry().ok()?.extent_beside(0);
         let first = crate::whole::bytes_of_notes(self.bank_bytes()).next_multiple_of(PAGE_BYTES);
         let at = first + usize::from(page) * PAGE_BYTES;
@@ -82,13 +82,13 @@ impl Ring<'_> {
     }
 
     /// Says that writers want a write monitor.
-    pub fn want_lookout(&self) {
+    pub fn want_monitor(&self) {
         self.header.state.0.lookout_wanted.store(1, Ordering::Relaxed);
     }
 
     /// Whether writers want one.
     #[inline]
-    pub fn is_lookout_wanted(&self) -> bool {
+    pub fn is_monitor_wanted(&self) -> bool {
         self.header.state.0.lookout_wanted.load(Ordering::Relaxed) != 0
     }
 
@@ -122,9 +122,9 @@ mod tests {
             ring.header.state.0.geometry.store(0, Ordering::Relaxed);
             ring.header.state.0.lookout_pages.store(0, Ordering::Relaxed);
             ring.found_for_fifo(Whose::default(), Geometry::of(4096).unwrap(), 7);
-            let taken = (0..40).filter_map(|_| ring.take_lookout_page()).count();
+            let taken = (0..40).filter_map(|_| ring.take_monitor_page()).count();
             assert_eq!(taken, pages, "{bank_bytes}");
-            let places = (0..=u8::MAX).filter_map(|page| ring.lookout_page(page));
+            let places = (0..=u8::MAX).filter_map(|page| ring.monitor_page(page));
             let notes_end = ring.bank_offset(1) + bank_bytes / 8;
             assert!(places.into_iter().all(|at| at >= notes_end && at + 4096 <= ring.bank_offset(2)));
         }
@@ -135,11 +135,11 @@ mod tests {
         let header = Header::new();
         // SAFETY: no bytes.
         let ring = Ring::new(&header, unsafe { Bytes::new(NonNull::dangling(), 0) });
-        let lookout = |page, count| Lookout { page, flags: 36, count_at: 12, count };
-        assert!(ring.post_lookout(None, lookout(0, 5)) && !ring.post_lookout(None, lookout(1, 9)));
-        assert!(!ring.withdraw_lookout(lookout(0, 4)) && ring.post_lookout(Some(lookout(0, 5)), lookout(1, 9)));
-        assert_eq!(ring.lookout(), Some(lookout(1, 9)));
-        assert!(ring.withdraw_lookout(lookout(1, 9)));
-        assert_eq!(ring.lookout(), None);
+        let monitor = |page, count| Lookout { page, flags: 36, count_at: 12, count };
+        assert!(ring.post_monitor(None, monitor(0, 5)) && !ring.post_monitor(None, monitor(1, 9)));
+        assert!(!ring.withdraw_monitor(monitor(0, 4)) && ring.post_monitor(Some(monitor(0, 5)), monitor(1, 9)));
+        assert_eq!(ring.monitor(), Some(monitor(1, 9)));
+        assert!(ring.withdraw_monitor(monitor(1, 9)));
+        assert_eq!(ring.monitor(), None);
     }
 }

@@ -19,7 +19,7 @@
 //!
 //! The locks order all of it. One reader at a time can sleep there; others sleep beside the backing pipe, in `poll(2)`.
 //! A reader that is killed asleep leaves its number. The stream then stays with the kernel, where everything works,
-//! until another process finds that out ([`Ring::forget_sleeper`]).
+//! until another process finds that out ([`Ring::forget_waiter`]).
 //!
 //! A reader *dozes* while it is awake and will next read the backing pipe without checking anything else. This tells a
 //! writer that it need not change back to the ring at once. The reader goes back to sleep without a lock, by one
@@ -52,14 +52,14 @@ fn at_most(bytes: usize) -> u32 {
 }
 
 impl<P: Parking> ReadSide<'_, P> {
-    /// Stores that the thread `me` will sleep in the backing pipe. It calls [`Ring::sleeper_woke`] when it no longer
+    /// Stores that the thread `me` will sleep in the backing pipe. It calls [`Ring::waiter_woke`] when it no longer
     /// does. Fails unless the stream goes through the backing pipe, and if another reader sleeps there.
-    pub fn note_sleeper(&self, me: u32) -> bool {
-        let word = self.ring.sleeper_word();
+    pub fn note_waiter(&self, me: u32) -> bool {
+        let word = self.ring.waiter_word();
         let seen = word.load(Ordering::Relaxed);
         let may_sleep = self.ring.route() == Route::Shadow
             && !is_asleep(seen)
-            // With `Ring::sleeper_woke`: this reader sees what the last one has counted. One that dozes may go to sleep
+            // With `Ring::waiter_woke`: this reader sees what the last one has counted. One that dozes may go to sleep
             // at this moment.
             && word.compare_exchange(seen, me, Ordering::Acquire, Ordering::Relaxed).is_ok();
         if may_sleep {
@@ -70,8 +70,8 @@ impl<P: Parking> ReadSide<'_, P> {
 
     /// The thread that sleeps in the backing pipe, if one does. If none does, none goes to sleep there before the
     /// readers are unlocked: this ends the doze of a reader.
-    pub fn sleeper_while_locked(&self) -> Option<u32> {
-        let word = self.ring.sleeper_word();
+    pub fn waiter_while_locked(&self) -> Option<u32> {
+        let word = self.ring.waiter_word();
         loop {
             let seen = word.load(Ordering::Acquire);
             if seen == 0 {
@@ -102,7 +102,7 @@ impl<P: Parking> WriteSide<'_, P> {
     /// Changes the state back to the ring, unless a reader sleeps in the backing pipe. Only with both sides locked, and
     /// while the backing pipe is empty. Returns whether it did.
     pub fn return_to_ring(&self, _: &ReadSide<'_, P>) -> bool {
-        let word = self.ring.sleeper_word();
+        let word = self.ring.waiter_word();
         let seen = word.load(Ordering::Acquire);
         // A reader that dozes may go to sleep at this moment. None begins to doze: only a reader that sleeps can.
         let is_free = seen == 0
@@ -115,7 +115,7 @@ impl<P: Parking> WriteSide<'_, P> {
 
     /// Whether readers have taken all that was put into the backing pipe in idle mode, as far as is known.
     #[inline]
-    pub fn shadow_is_drained(&self) -> bool {
+    pub fn backing_pipe_is_drained(&self) -> bool {
         let words = &self.ring.header.bell.0;
         words.quiet_put.load(Ordering::Relaxed) == words.quiet_taken.load(Ordering::Relaxed)
     }
@@ -137,20 +137,20 @@ impl<P: Parking> WriteSide<'_, P> {
 impl Ring<'_> {
     /// The thread that sleeps in the backing pipe, if one does.
     #[inline]
-    pub fn sleeper(&self) -> Option<u32> {
-        Some(self.sleeper_word().load(Ordering::Acquire)).filter(|&word| is_asleep(word))
+    pub fn waiter(&self) -> Option<u32> {
+        Some(self.waiter_word().load(Ordering::Acquire)).filter(|&word| is_asleep(word))
     }
 
     /// Whether a reader dozes.
     #[inline]
     pub fn has_dozer(&self) -> bool {
-        self.sleeper_word().load(Ordering::Relaxed) & DOZES != 0
+        self.waiter_word().load(Ordering::Relaxed) & DOZES != 0
     }
 
     /// Whether the thread `me` dozes.
     #[inline]
     pub fn dozes(&self, me: u32) -> bool {
-        self.sleeper_word().load(Ordering::Relaxed) == me | DOZES
+        self.waiter_word().load(Ordering::Relaxed) == me | DOZES
     }
 
     /// The calling thread `me` sleeps in the backing pipe again if it dozed until now. Returns whether it did.
@@ -158,7 +158,7 @@ impl Ring<'_> {
     pub fn dozer_lies_down(&self, me: u32) -> bool {
         // With `return_to_ring`: the stream has gone through the backing pipe since before this thread began to doze,
         // and does so until it wakes up.
-        let dozed = self.sleeper_word().compare_exchange(me | DOZES, me, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        let dozed = self.waiter_word().compare_exchange(me | DOZES, me, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if dozed {
             count_one_roughly(&self.header.bell.0.tally.reader_sleeps);
         }
@@ -167,9 +167,9 @@ impl Ring<'_> {
 
     /// The calling thread `me` no longer sleeps in the backing pipe, and has taken `took` bytes. It may go on to doze.
     #[inline]
-    pub fn sleeper_woke(&self, me: u32, took: usize, dozes: bool) {
+    pub fn waiter_woke(&self, me: u32, took: usize, dozes: bool) {
         add(&self.header.bell.0.quiet_taken, took as u32);
-        self.sleeper_word().store(if dozes { me | DOZES } else { 0 }, Ordering::Release);
+        self.waiter_word().store(if dozes { me | DOZES } else { 0 }, Ordering::Release);
     }
 
     /// A reader that did not sleep there has taken so many bytes from the backing pipe.
@@ -179,18 +179,18 @@ impl Ring<'_> {
     }
 
     /// Clears the word of the thread `id`, which has died in its sleep.
-    pub fn forget_sleeper(&self, id: u32) {
-        let _ = self.sleeper_word().compare_exchange(id, 0, Ordering::Release, Ordering::Relaxed);
+    pub fn forget_waiter(&self, id: u32) {
+        let _ = self.waiter_word().compare_exchange(id, 0, Ordering::Release, Ordering::Relaxed);
     }
 
     /// The thread `me` will not read the backing pipe next, if it dozes. If it sleeps there, and a signal handler calls
     /// this, nothing changes.
     pub fn dozes_no_longer(&self, me: u32) {
-        let _ = self.sleeper_word().compare_exchange(me | DOZES, 0, Ordering::Release, Ordering::Relaxed);
+        let _ = self.waiter_word().compare_exchange(me | DOZES, 0, Ordering::Release, Ordering::Relaxed);
     }
 
     /// The word with that number, for a thread that waits until it changes. Nothing wakes a thread that waits there.
-    pub fn sleeper_word(&self) -> &AtomicU32 {
+    pub fn waiter_word(&self) -> &AtomicU32 {
         &self.header.bell.0.sleeper
     }
 }

@@ -205,7 +205,7 @@ impl Writer {
     /// Those that sleep. What has been written has been written: a reader that has gone is found by the next write.
     fn wake_readers(&self) {
         let places = self.peers.iter().enumerate().filter(|(_, peer)| peer.is_some()).map(|(place, _)| place);
-        self.segment.shared().take_sleepers(places, |place| {
+        self.segment.shared().take_waiters(places, |place| {
             let peer = self.peers[place].as_ref().expect("one of those that are left");
             // One that has gone meanwhile must not end the writer, which has others.
             signals::without_sigpipe(|| Mirror::of(peer.fd.as_fd()).put(1));

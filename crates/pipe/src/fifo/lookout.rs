@@ -82,7 +82,7 @@ fn ask(link: &Link, now: u64) -> Result<bool, Errno> {
     let questions = watch.questions.load(Relaxed).wrapping_add(1);
     watch.questions.store(questions, Relaxed);
     if questions == QUESTIONS {
-        link.ring().want_lookout();
+        link.ring().want_monitor();
     }
     Ok(true)
 }
@@ -91,19 +91,19 @@ fn ask(link: &Link, now: u64) -> Result<bool, Errno> {
 #[inline]
 fn is_looked_out_for(link: &Link) -> bool {
     let ring = link.ring();
-    ring.lookout().is_some_and(|lookout| {
+    ring.monitor().is_some_and(|lookout| {
         let words = Words { flags: lookout.flags, count: lookout.count_at };
         let is_up = |page| link.segment().is_monitor_armed(page, words, lookout.count);
         // In this order: a monitor withdraws before it arms its flag again. What the writer read before that does not
         // hold any more.
-        ring.lookout_page(lookout.page).is_some_and(is_up) && ring.lookout() == Some(lookout)
+        ring.monitor_page(lookout.page).is_some_and(is_up) && ring.monitor() == Some(lookout)
     })
 }
 
 /// A reader with nothing else to do becomes the write monitor, if writers request one and there is none.
 #[inline]
 pub(super) fn see_to_it(link: &Link) {
-    if link.ring().is_lookout_wanted() && !is_looked_out_for(link) {
+    if link.ring().is_monitor_wanted() && !is_looked_out_for(link) {
         try_to_look_out(link);
     }
 }
@@ -124,26 +124,26 @@ fn try_to_look_out(link: &Link) {
         },
     };
     withdraw(link);
-    let before = ring.lookout();
+    let before = ring.monitor();
     // An error: the monitor belongs to another thread, or to the process that this one was forked from.
     if let Ok(Some(count)) = post.tripwire.set() {
         let Words { flags, count: count_at } = post.tripwire.words();
-        ring.post_lookout(before, Lookout { page: post.page, flags, count_at, count });
+        ring.post_monitor(before, Lookout { page: post.page, flags, count_at, count });
     }
 }
 
 fn new_post(link: &Link) -> Result<Post, Errno> {
-    let page = link.ring().take_lookout_page().ok_or(Errno::NOSPC)?;
-    let offset = link.ring().lookout_page(page).ok_or(Errno::NOSPC)?;
+    let page = link.ring().take_monitor_page().ok_or(Errno::NOSPC)?;
+    let offset = link.ring().monitor_page(page).ok_or(Errno::NOSPC)?;
     Ok(Post { tripwire: link.segment().write_monitor(offset, link.fifo())?, page })
 }
 
 /// This process is the write monitor no longer.
 pub(super) fn withdraw(link: &Link) {
-    if let (Some(post), Some(lookout)) = (link.watch.post.get(), link.ring().lookout())
+    if let (Some(post), Some(lookout)) = (link.watch.post.get(), link.ring().monitor())
         && lookout.page == post.page
     {
-        link.ring().withdraw_lookout(lookout);
+        link.ring().withdraw_monitor(lookout);
     }
 }
 
@@ -316,11 +316,11 @@ mod tests {
         let mut text = Vec::new();
         // It attaches with the first read.
         assert!(!read_some(&other, &mut text));
-        let first = link(&watched.writer.end).ring().lookout();
+        let first = link(&watched.writer.end).ring().monitor();
         drop(std::mem::replace(&mut watched.reader, other));
-        assert_eq!(link(&watched.writer.end).ring().lookout(), None);
+        assert_eq!(link(&watched.writer.end).ring().monitor(), None);
         watched.wait_for_monitor();
-        let second = link(&watched.writer.end).ring().lookout();
+        let second = link(&watched.writer.end).ring().monitor();
         assert!(second.is_some() && first.map(|it| it.page) != second.map(|it| it.page));
         (&watched.stranger).write_all(b"S").unwrap();
         (&watched.writer).write_all(b"b").unwrap();

@@ -83,7 +83,7 @@ fn attempt(end: &End, link: &Link, buffers: &mut [IoSliceMut<'_>], wanted: usize
         drop(readers);
         return attempt_moving(end, link, buffers);
     }
-    match readers.before_strangers(waiting) {
+    match readers.before_foreign_bytes(waiting) {
         None => {}
         Some(0) => return attempt_foreign(end, link, &readers, buffers),
         Some(before) => waiting = waiting.first(before),
@@ -156,15 +156,15 @@ fn attempt_foreign(
     readers: &ReadSide<'_, Parker<'_>>,
     buffers: &mut [IoSliceMut<'_>],
 ) -> io::Result<Attempt> {
-    match transfer::read(link.fifo(), &mut first(buffers, readers.strangers())) {
+    match transfer::read(link.fifo(), &mut first(buffers, readers.foreign_bytes())) {
         Ok(count) if count > 0 => {
-            readers.took_of_strangers(count);
+            readers.took_foreign_bytes(count);
             end.counters.moved_through_kernel(count);
             Ok(Attempt::Moved(count))
         }
         // Other readers have taken them.
         Ok(_) | Err(Errno::AGAIN) => {
-            readers.no_more_strangers();
+            readers.end_foreign_bytes();
             Ok(Attempt::Again)
         }
         Err(error) => Err(error.into()),

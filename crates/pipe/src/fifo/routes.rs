@@ -112,7 +112,7 @@ fn change_route<'p>(
     match ring.route() {
         Route::Shadow if strangers > 0 => Ok(Way::Fifo),
         Route::Shadow => {
-            readers.no_more_strangers();
+            readers.end_foreign_bytes();
             writers.set_route(readers, Route::Ring);
             Ok(Way::Ring)
         }
@@ -122,7 +122,7 @@ fn change_route<'p>(
             Ok(Way::Fifo)
         }
         Route::Ring if strangers > 0 && (is_in_use || is_expected()) => {
-            writers.let_strangers_in(readers, strangers);
+            writers.admit_foreign_bytes(readers, strangers);
             Ok(Way::Ring)
         }
         Route::Ring | Route::Moving => {
@@ -159,7 +159,7 @@ fn leave_ring<'p>(
     readers: &ReadSide<'_, Parker<'p>>,
     route: Route,
 ) -> io::Result<()> {
-    readers.no_more_strangers();
+    readers.end_foreign_bytes();
     link.ring().bell().silence(parker, &link.doorbell(), route).map_err(broken)
 }
 

@@ -63,7 +63,7 @@ impl Reader {
         let dozes = self.end.patience.sleeps_next(ring.writers_cpu(), self.end.counters.reads());
         // Not a child that a signal handler has forked meanwhile: its parent may sleep on.
         if self.end.parker().thread() == me {
-            ring.sleeper_woke(me, took, dozes);
+            ring.waiter_woke(me, took, dozes);
         }
         if peer_is_elsewhere {
             self.end.patience.woke(slept_at, ring.bell().rung_at(), ring.writers_cpu());
@@ -123,7 +123,7 @@ impl Reader {
                 }
                 let readers = ring.lock_readers(&parker).map_err(broken)?;
                 let is_alone = !readers.is_claimed() && ring.readable() == Ok(0) && ring.all_have_returned();
-                Ok(is_alone && readers.note_sleeper(parker.thread()))
+                Ok(is_alone && readers.note_waiter(parker.thread()))
             }
             _ => Ok(false),
         }
@@ -157,7 +157,7 @@ impl Reader {
             return Ok(false);
         }
         writers.note_quiet(&readers);
-        Ok(readers.note_sleeper(parker.thread()))
+        Ok(readers.note_waiter(parker.thread()))
     }
 
     /// Whether another thread sleeps in the backing pipe. A thread that was killed there is forgotten, and so is one
@@ -168,7 +168,7 @@ impl Reader {
         let Some(id) = sleeper.filter(|&id| id != me) else { return false };
         let is_there = futex::life_of(id) != Life::Dead && futex::may_have_mapped(id, memory::SEALABLE_NAME);
         if !is_there {
-            ring.forget_sleeper(id);
+            ring.forget_waiter(id);
         }
         is_there
     }
@@ -178,8 +178,8 @@ impl Reader {
     /// # Errors
     /// `EINTR`: a signal handler ran.
     pub(super) fn wait_for_idle_reader(&self, ring: &Ring<'_>) -> Result<(), Errno> {
-        if let Some(id) = ring.sleeper()
-            && futex::wait_or_be_interrupted(ring.sleeper_word(), id, SLEEPER_WAKES_IN)
+        if let Some(id) = ring.waiter()
+            && futex::wait_or_be_interrupted(ring.waiter_word(), id, SLEEPER_WAKES_IN)
         {
             return Err(Errno::INTR);
         }

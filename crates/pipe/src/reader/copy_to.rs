@@ -127,7 +127,7 @@ impl Reader {
             // sleeps there.
             Route::Shadow if waiting.is_empty() => {
                 let before = *done;
-                let may_interfere = || self.is_another_reader(readers.sleeper_while_locked(), ring);
+                let may_interfere = || self.is_another_reader(readers.waiter_while_locked(), ring);
                 let step = self.splice_backing_pipe(target, wanted, may_interfere, done)?;
                 ring.has_taken((*done - before) as usize);
                 drop(readers);

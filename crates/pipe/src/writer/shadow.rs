@@ -31,12 +31,13 @@ impl Writer {
         buffers: &[IoSlice<'_>],
         (done, total): (usize, usize),
     ) -> Result<Attempt<'b>, Stop> {
-        let has_sleeper = ring.sleeper().is_some();
+        let has_sleeper = ring.waiter().is_some();
         if has_sleeper {
             writers.note_cpu(cpu::current());
             ring.bell().is_rung_by_writing(&self.end.readiness_bytes());
         }
-        let has_room_for_sure = has_sleeper && ring.is_quiet() && writers.shadow_is_drained() && total <= PIPE_BUF;
+        let has_room_for_sure =
+            has_sleeper && ring.is_quiet() && writers.backing_pipe_is_drained() && total <= PIPE_BUF;
         writers.will_put(total - done);
         let mut gathered = Vec::new();
         let outcome = match buffers {
@@ -73,12 +74,12 @@ impl Writer {
         if !ring.is_quiet() {
             return Ok(false);
         }
-        if let Some(id) = ring.sleeper() {
+        if let Some(id) = ring.waiter() {
             self.written_to_dozer.store(0, Relaxed);
             if !self.is_time_to_look(LOOK_FOR_DEAD_EVERY) || futex::exists(id) {
                 return Ok(false);
             }
-            ring.forget_sleeper(id);
+            ring.forget_waiter(id);
         }
         let to_dozer = self.written_to_dozer.load(Relaxed).saturating_add(len);
         if ring.has_dozer() && to_dozer <= MOST_FOR_DOZER {
@@ -97,7 +98,7 @@ impl Writer {
     }
 
     pub(super) fn should_try_to_return(&self, ring: &Ring<'_>) -> bool {
-        ring.sleeper().is_none() && self.is_time_to_look(RETURN_EVERY)
+        ring.waiter().is_none() && self.is_time_to_look(RETURN_EVERY)
     }
 
     /// Whether so many TSC cycles have gone by since it was last true.

@@ -82,7 +82,7 @@ fn write(world: &World, readers: &mut Vec<usize>, byte: u8) -> bool {
         if behind < 2 {
             assert_eq!(writer.write([&[byte][..]].into_iter(), 1, 0, None), 1);
             drop(writer);
-            shared.take_sleepers(readers.iter().copied(), |place| {
+            shared.take_waiters(readers.iter().copied(), |place| {
                 world.pipes[place].change(|pipe| pipe.pages = pipe.pages.max(1));
             });
             return true;

@@ -209,14 +209,14 @@ impl Fifo {
     /// `lookout::try_to_look_out`, of the one reader that monitors writes.
     pub(crate) fn look_out(&self) {
         let ring = self.ring();
-        if let Some(lookout) = ring.lookout() {
+        if let Some(lookout) = ring.monitor() {
             if self.kernel.is_monitor_set(lookout.count) {
                 return;
             }
-            ring.withdraw_lookout(lookout);
+            ring.withdraw_monitor(lookout);
         }
         if let Some(count) = self.kernel.set_monitor() {
-            assert!(ring.post_lookout(None, Lookout { page: 0, flags: 36, count_at: 12, count }));
+            assert!(ring.post_monitor(None, Lookout { page: 0, flags: 36, count_at: 12, count }));
         }
     }
 
@@ -224,7 +224,7 @@ impl Fifo {
     fn is_looked_out_for(&self) -> bool {
         let ring = self.ring();
         let is_up = |lookout: &Lookout| self.kernel.is_monitor_set(lookout.count);
-        ring.lookout().filter(is_up).is_some_and(|lookout| ring.lookout() == Some(lookout))
+        ring.monitor().filter(is_up).is_some_and(|lookout| ring.monitor() == Some(lookout))
     }
 
     /// `routes::way`, which knows before each write whether foreign processes have written.
@@ -242,7 +242,7 @@ impl Fifo {
         match ring.route() {
             Route::Shadow if strangers > 0 => Way::Fifo,
             Route::Shadow => {
-                readers.no_more_strangers();
+                readers.end_foreign_bytes();
                 writers.set_route(readers, Route::Ring);
                 Way::Ring
             }
@@ -252,7 +252,7 @@ impl Fifo {
                 Way::Fifo
             }
             Route::Ring if strangers > 0 && (is_in_use || is_expected()) => {
-                writers.let_strangers_in(readers, strangers);
+                writers.admit_foreign_bytes(readers, strangers);
                 Way::Ring
             }
             Route::Ring | Route::Moving => {
@@ -263,7 +263,7 @@ impl Fifo {
     }
 
     fn leave_ring(&self, me: &Me, readers: &ReadSide<'_, Me>, route: Route) {
-        readers.no_more_strangers();
+        readers.end_foreign_bytes();
         self.ring().bell().silence(me, &self.kernel, route).unwrap();
     }
 
@@ -331,14 +331,14 @@ impl Fifo {
             drop(readers);
             return self.attempt_moving(me, got);
         }
-        if readers.before_strangers(waiting) == Some(0) {
-            return match self.kernel.read(readers.strangers().min(1)) {
+        if readers.before_foreign_bytes(waiting) == Some(0) {
+            return match self.kernel.read(readers.foreign_bytes().min(1)) {
                 Some(bytes) if !bytes.is_empty() => {
-                    readers.took_of_strangers(bytes.len());
+                    readers.took_foreign_bytes(bytes.len());
                     moved(got, &bytes)
                 }
                 _ => {
-                    readers.no_more_strangers();
+                    readers.end_foreign_bytes();
                     Attempt::Again
                 }
             };

@@ -80,14 +80,14 @@ impl Quiet {
     fn write(&self, me: &Me, byte: u8) {
         let ring = self.world.ring();
         let writers = ring.lock_writers(me).unwrap();
-        if ring.route() == Route::Shadow && ring.sleeper().is_none() && self.shadow.bytes() == 0 {
+        if ring.route() == Route::Shadow && ring.waiter().is_none() && self.shadow.bytes() == 0 {
             let readers = ring.lock_readers(me).unwrap();
             if self.shadow.bytes() == 0 {
                 writers.return_to_ring(&readers);
             }
         }
         if ring.route() == Route::Shadow {
-            assert!(!writers.shadow_is_drained() || self.shadow.bytes() == 0, "there may be no room");
+            assert!(!writers.backing_pipe_is_drained() || self.shadow.bytes() == 0, "there may be no room");
             writers.will_put(1);
             self.shadow.write(byte);
             return writers.has_put(1, 1);
@@ -125,7 +125,7 @@ impl Quiet {
 
     fn read_asleep(&self, me: &Me, dozes: bool) -> u8 {
         let byte = self.shadow.read_asleep();
-        self.world.ring().sleeper_woke(me.owner(), 1, dozes);
+        self.world.ring().waiter_woke(me.owner(), 1, dozes);
         byte
     }
 
@@ -133,7 +133,7 @@ impl Quiet {
     fn lies_down(&self, me: &Me) -> bool {
         let ring = self.world.ring();
         if ring.route() == Route::Shadow {
-            return ring.lock_readers(me).unwrap().note_sleeper(me.owner());
+            return ring.lock_readers(me).unwrap().note_waiter(me.owner());
         }
         let Some((writers, readers)) = ring.try_lock_both(me) else { return false };
         if ring.route() != Route::Ring || ring.readable() != Ok(0) {
@@ -141,7 +141,7 @@ impl Quiet {
         }
         ring.bell().silence(me, &self.shadow, Route::Shadow).unwrap();
         writers.note_quiet(&readers);
-        readers.note_sleeper(me.owner())
+        readers.note_waiter(me.owner())
     }
 
     fn sleep_beside(&self, me: &Me) {
@@ -225,7 +225,7 @@ fn dozing_reader_takes_nothing_while_another_holds_the_lock() {
         // As `Reader::copy_to` to where `splice(2)` does not go.
         let (ring, me) = (quiet.world.ring(), Me(OCCASIONAL + 2));
         let readers = ring.lock_readers(&me).unwrap();
-        if readers.sleeper_while_locked().is_none() {
+        if readers.waiter_while_locked().is_none() {
             let peeked = quiet.shadow.bytes();
             thread::yield_now();
             assert_eq!(quiet.shadow.take(peeked), peeked);
