@@ -62,7 +62,7 @@ fn evidence(seen: &Seen, ledger: &Ledger) -> Evidence {
     }
 }
 
-/// Who writes and who reads, as far as that was seen.
+/// The programs that write and read, as far as they were seen.
 pub(super) fn between<'a>(
     seen: &Seen,
     writers: impl IntoIterator<Item = &'a usize>,

@@ -117,7 +117,7 @@ impl std::fmt::Display for Summary {
         for (pid, why_not) in self.not_reached() {
             writeln!(f, "{pid}: not reached: {}", why_not.sentence())?;
         }
-        for (end, why_not) in self.not_joined() {
+        for (end, why_not) in self.not_attached() {
             writeln!(f, "{end}: with the kernel: {why_not}")?;
         }
         match self.unrecorded {
@@ -134,8 +134,8 @@ impl Summary {
         holders.filter_map(|holder| Some((format!("{} {}", holder.name, holder.pid), holder.not_reached?))).collect()
     }
 
-    /// Ends that are not in the ring, or not any more, where pipes could be joined. That little went through explains itself.
-    fn not_joined(&self) -> impl Iterator<Item = (String, &str)> {
+    /// Ends that are not in the ring, or not any more, where pipes could be attached. That little went through explains itself.
+    fn not_attached(&self) -> impl Iterator<Item = (String, &str)> {
         let ends = |pipe: &Pipe| [(pipe.id, "write"), (pipe.id, "read")];
         let all = self.pipes.iter().flat_map(move |pipe| ends(pipe).into_iter().zip([&pipe.written, &pipe.read]));
         all.filter(|_| self.ring).filter_map(|((id, end), it): (_, &PipeEnd)| {
@@ -158,9 +158,9 @@ impl Summary {
                 pipe.id.to_string(),
                 maker,
                 binary(pipe.size),
-                pipe.written.who(),
+                pipe.written.programs(),
                 pipe.written.how_much(),
-                pipe.read.who(),
+                pipe.read.programs(),
                 pipe.read.how_much(),
                 pipe.bytes_per_second.map_or("-".into(), |rate| format!("{}/s", bytes::show(rate as u64))),
                 pipe.path.to_owned(),

@@ -81,7 +81,7 @@ fn tell(command: &Command, wanted: Wanted, outcome: Outcome, ledger: &Ledger, se
         }
     }
     if wanted.explain {
-        // Nobody is left to tell if stderr is gone.
+        // An error has no place to go if stderr is gone.
         let _ = std::io::stderr().write_all(explain::text(seen, ledger).as_bytes());
     }
 }
@@ -111,7 +111,7 @@ fn record_standing_pipes(ledger: &Ledger) {
     }
 }
 
-/// Stays until the command has ended, handing signals to it and its stops to whoever watches us.
+/// Stays until the command has ended, handing signals to it and its stops to the process that watches this one.
 fn see_through(child: Pid, held: &Held) -> Result<End, Failure> {
     loop {
         // Asked before each sleep: a SIGCHLD may stand for several events.
@@ -121,7 +121,7 @@ fn see_through(child: Pid, held: &Held) -> Result<End, Failure> {
             if let Some(end) = ended(status) {
                 return Ok(end);
             }
-            // A stop that somebody asked of the command alone is not ours.
+            // A stop that was asked of the command alone is not this process's.
             if let Some(signal) = status.stopping_signal().filter(|signal| signals::OF_THE_TERMINAL.contains(signal)) {
                 signals::raise_unblocked(signal);
             }

@@ -78,8 +78,8 @@ fn of_thread(pid: u32, thread: u32, pipes: &BTreeMap<u32, u64>) -> Option<Doing>
         () if calls::WRITE.contains(&call) => pipe().map_or(Doing::Else, Doing::Writes),
         () if calls::CHILD.contains(&call) => Doing::Child,
         () if calls::SEVERAL.contains(&call) => Doing::Several,
-        // So the writer of a joined pipe waits for room; it is the standard output.
-        () if call == calls::FUTEX && is_of_joined_pipe(pid, argument) => {
+        // So the writer of an attached pipe waits for room; it is the standard output.
+        () if call == calls::FUTEX && is_of_attached_pipe(pid, argument) => {
             pipes.get(&1).map_or(Doing::Else, |pipe| Doing::Writes(*pipe))
         }
         () => Doing::Else,
@@ -93,8 +93,8 @@ fn parsed(text: &str) -> Option<(u64, u64)> {
     Some((call, u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?))
 }
 
-/// Whether the address is in the shared memory of a joined pipe.
-fn is_of_joined_pipe(pid: u32, address: u64) -> bool {
+/// Whether the address is in the shared memory of an attached pipe.
+fn is_of_attached_pipe(pid: u32, address: u64) -> bool {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     maps.lines().filter(|line| line.contains(joint::NAME)).any(|line| {
         let range = line.split_whitespace().next().and_then(|range| range.split_once('-'));

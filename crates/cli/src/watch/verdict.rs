@@ -2,10 +2,10 @@
 //!
 //! The evidence, strongest first:
 //!
-//! 1. A program that wants a CPU all the time waits for nobody: it bounds the run. If it had to queue for that CPU, the CPUs
+//! 1. A program that wants a CPU all the time waits for no other: it bounds the run. If it had to queue for that CPU, the CPUs
 //!    do.
-//! 2. Somebody wants a CPU all the time, but not always the same: with all CPUs busy or queues before them it is the CPUs.
-//! 3. Nobody wants a CPU, and the pipes say where it is held up: behind a full pipe its readers, before an empty one its
+//! 2. Some program wants a CPU all the time, but not always the same one: with all CPUs busy or queues before them it is the CPUs.
+//! 3. No program wants a CPU, and the pipes say where it is held up: behind a full pipe its readers, before an empty one its
 //!    writers. If these wait for something that is neither a pipe nor a CPU, or are outside of the run, that is it.
 //!
 //! Everything else is unclear, and is said to be.
@@ -14,7 +14,7 @@ use super::Did;
 
 /// Of the looks: so many are "all the time".
 const MOST: f64 = 0.7;
-/// Of the time that a program wants a CPU: who queues for so much of it is short of CPUs.
+/// Of the time that a program wants a CPU: one that queues for so much of it is short of CPUs.
 const QUEUED: f64 = 0.25;
 /// Of all CPUs: so much is "all busy".
 const ALL_BUSY: f64 = 0.85;
@@ -140,7 +140,7 @@ fn nothing_decisive() -> Verdict {
     Verdict::unclear("unclear: no program wanted a CPU, and no pipe was full or empty, most of the time")
 }
 
-/// There are programs that waited for nobody.
+/// There are programs that waited for no other.
 fn of_wanting(wanting: &[&Stage], places: Vec<usize>, cpus: usize) -> Verdict {
     let names = listed(wanting.iter().map(|stage| stage.name.as_str()));
     let queues: Option<Vec<f64>> = wanting.iter().map(|stage| stage.queue()).collect();
@@ -160,7 +160,7 @@ fn of_wanting(wanting: &[&Stage], places: Vec<usize>, cpus: usize) -> Verdict {
     Verdict::new(Bound::Computing(places), format!("{names} bounded it: {why}"))
 }
 
-/// Nobody wanted a CPU all the time, but together they may have.
+/// No program wanted a CPU all the time, but together they may have.
 fn of_the_cpus(evidence: &Evidence, stages: &[&Stage]) -> Option<Verdict> {
     let by_cpus = |why: String| Verdict::new(Bound::Cpus, format!("the CPUs bounded it: {why}"));
     let cpus = evidence.cpus as f64;
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_not_of_the_run_is_outside() {
+    fn writer_of_no_program_of_the_run_is_outside() {
         let stages = [stage("cat 1", [1, 99, 0], 0.0, 0.0)];
         let inlet = Pipe { writers: vec![], ..pipe(1, 0, 99, 0, 0) };
         assert!(
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_in_poll_does_not_tell_for_what() {
+    fn program_in_poll_does_not_tell_what_it_waits_for() {
         let mut polling = stage("ssh 1", [0, 0, 0], 0.0, 0.0);
         polling.did = Did { several: 100, ..Did::default() };
         let said = verdict(2, &[polling, stage("cat 2", [0, 100, 0], 0.0, 0.0)], &[pipe(1, 0, 100, 0, 1)]);
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_saw_long_enough_is_not_judged() {
+    fn run_that_was_too_short_is_not_judged() {
         assert!(
             of(&Evidence { looks: 4, cpus: 2, stages: vec![], pipes: vec![] })
                 .starts_with("looked at 4 times: too short")

@@ -40,7 +40,7 @@ pub(super) struct PipeEnd {
     /// Programs that were seen with this end, and why the library is not in them.
     pub(super) seen: Vec<Holder>,
     joined: Option<bool>,
-    /// Why it is not joined, or not any more.
+    /// Why it is not attached, or not any more.
     pub(super) why_not: Option<String>,
     ring: Option<Ring>,
 }
@@ -68,7 +68,7 @@ pub(super) struct Program {
 }
 
 impl Pipe {
-    /// `ring`: whether pipes of this run may be joined.
+    /// `ring`: whether pipes of this run may be attached.
     pub(super) fn new(record: Record, ring: bool, seen: &Seen) -> Pipe {
         let pipe = seen.pipes.get(&record.inode);
         let is_joined = record.written.ring.is_some() || record.read.ring.is_some();
@@ -91,7 +91,7 @@ impl Pipe {
             made_by: record.maker.map(Program::from),
             size: record.capacity,
             bytes,
-            // Of bytes that nobody counted there is no rate.
+            // Bytes that were not counted have no rate.
             bytes_per_second: bytes.and_then(|_| pipe?.rate()),
             path: if is_joined { "ring" } else { "kernel" },
             written,
@@ -128,7 +128,7 @@ impl PipeEnd {
         }
     }
 
-    pub(super) fn who(&self) -> String {
+    pub(super) fn programs(&self) -> String {
         let more = if self.by_others_too { " +" } else { "" };
         self.by.as_ref().map_or("-".into(), |program| format!("{program}{more}"))
     }
@@ -138,7 +138,7 @@ impl PipeEnd {
     }
 }
 
-/// Why nothing was told about an end: nobody there could, or nobody had a reason to.
+/// Why nothing was told about an end: no program there could, or none had a reason to.
 fn reason_of_none(bytes: Option<u64>, seen: &[Holder]) -> Option<String> {
     match bytes {
         Some(bytes) => (bytes < WORTH_IT).then(|| "little".to_owned()),
