@@ -63,7 +63,7 @@ struct Command {
 
 impl Command {
     fn exec(&self) -> Failure {
-        // Inside a run that counts, this one counts for it, and what is joined has its token.
+        // Inside a run that counts, this one counts for it, and what is attached has its token.
         let program = outer(|outer| self.program(outer.ledger)).unwrap_or_else(|| self.program(None));
         match program {
             Ok(program) => self.explain(program.exec()),

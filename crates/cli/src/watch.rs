@@ -1,9 +1,9 @@
 //! What the programs of a run, or of pipelines that run by themselves, do: looked at from outside every now and then.
 //!
-//! Nothing of it touches a pipe. Who opens an end of one, if only to ask how full it is, keeps it open for a moment, in which
+//! Nothing of it touches a pipe. A process that opens an end of one, if only to ask how full it is, keeps it open for a moment, in which
 //! its writer would not learn that the reader has gone. So this only reads what the kernel tells in `/proc`: which pipes a
-//! process holds, what it has computed, and in which call on which descriptor it sleeps ([`doing`]). Whoever sleeps in a write
-//! found the pipe full, whoever sleeps in a read found it empty.
+//! process holds, what it has computed, and in which call on which descriptor it sleeps ([`doing`]). A program that
+//! sleeps in a write found the pipe full, one that sleeps in a read found it empty.
 
 mod doing;
 pub(crate) mod pipelines;
@@ -43,12 +43,12 @@ pub(crate) struct Seen {
     access: BTreeMap<(u32, u32, u64), Access>,
 }
 
-/// One pipe, and who held its ends (places in [`Seen::programs`]).
+/// One pipe, and the programs that held its ends (places in [`Seen::programs`]).
 #[derive(Default)]
 pub(crate) struct PipeSeen {
     /// Looks in which it was there and a program at it could be looked at.
     pub(crate) looks: u32,
-    /// Of these, the looks that found somebody waiting for room, or for bytes.
+    /// Of these, the looks that found a program waiting for room, or for bytes.
     pub(crate) full: u32,
     pub(crate) empty: u32,
     /// In the last look.
@@ -145,7 +145,7 @@ pub(crate) struct Watcher {
 
 impl Watcher {
     /// Watches the process `root` and all below it; `after_each` sees what is known after each look. `None` if there can
-    /// be no thread: a run does not fail because nobody watches it.
+    /// be no thread: a run does not fail because it is not watched.
     pub(crate) fn start(
         root: Pid,
         ledger: &'static Ledger,
@@ -273,7 +273,7 @@ impl Seen {
                 }
                 self.programs.push(ProgramSeen {
                     pid,
-                    // Anybody can choose the name of his own program.
+                    // Any user can choose the name of a program.
                     name: open_files::command(pid).escape_default().to_string(),
                     group: doing::parent_and_group(pid).map_or(0, |(_, group)| group),
                     not_reached: reach::why_not(pid),
