@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{LazyLock, Mutex};
 
-use common::{Scratch, can_join, millstream, output, statistics};
+use common::{Scratch, can_attach, millstream, output, statistics};
 
 /// They sleep, and wait for each other.
 const AT_ONCE: usize = 4;
@@ -72,7 +72,7 @@ fn check(name: &str) -> Result<(), String> {
             return Ok(());
         }
     }
-    if can_join() { Err("its pipe was never attached".to_owned()) } else { Ok(()) }
+    if can_attach() { Err("its pipe was never attached".to_owned()) } else { Ok(()) }
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn report_has_both_placements_of_several_pipelines() {
 
 #[test]
 fn report_counts_bytes_in_shared_memory() {
-    if !common::can_join() {
+    if !common::can_attach() {
         return;
     }
     let scratch = Scratch::new();

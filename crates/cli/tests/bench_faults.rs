@@ -21,7 +21,7 @@ const TRANSFER: usize = 4096;
 
 const BW_PIPE: [&str; 3] = ["bw_pipe", "--transfer", "4k"];
 
-/// Every kind of measurement between two processes, and what it calls them, who writes first.
+/// Every kind of measurement between two processes, and what it calls them, the writer first.
 const METHODS: [(&[&str], [&str; 2]); 5] = [
     (&BW_PIPE, ["writer", "reader"]),
     (&["lat_pipe", "--waiting", "running"], ["asker", "answerer"]),
@@ -30,7 +30,7 @@ const METHODS: [(&[&str], [&str; 2]); 5] = [
     (&["fifo_grid", "--size", "64", "--messages", "10000"], ["producer", "consumer"]),
 ];
 
-/// Measures for as long as it takes, and disturbs its two processes, who writes first, until that ends it. Returns why its
+/// Measures for as long as it takes, and disturbs its two processes, the writer first, until that ends it. Returns why its
 /// only cell is not valid.
 fn why_invalid(arguments: &[&str], mut disturb: impl FnMut([u32; 2])) -> String {
     let scratch = Scratch::new();
@@ -138,7 +138,7 @@ fn change_a_byte(pid: u32) {
     }
 }
 
-/// Where memory is that may be written, is shared with nobody and comes from no file.
+/// Where memory is that may be written, is shared with no process and comes from no file.
 fn own_memory(line: &str) -> Option<(u64, usize)> {
     let mut words = line.split_whitespace();
     let (range, rights, inode) = (words.next()?, words.next()?, words.nth(2)?);

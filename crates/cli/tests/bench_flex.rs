@@ -88,7 +88,7 @@ fn pipeflex_is_faithful_in_all_but_its_duration() {
     assert!(cells.iter().all(|cell| cell["params"]["seconds"] == 0.1));
 }
 
-/// Each launch is killed at once, so that nobody waits for minutes: what it was asked for is in its cell.
+/// Each launch is killed at once, so that no test waits for minutes: what it was asked for is in its cell.
 #[test]
 fn pipeflex_of_the_study_s_duration_takes_20_seconds_for_each_sample() {
     let scratch = Scratch::new();

@@ -37,7 +37,7 @@ const LAUNCHES: [usize; 5] = [15, 30, 60, 120, 240];
 /// No further step begins later than this.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Half the interval that can be expected of a change. Nobody who knows a change of a tenth this well may be in doubt.
+/// Half the interval that can be expected of a change. A change of a tenth that is known this well is beyond doubt.
 const RESOLVED: f64 = 0.02;
 
 /// The kernel's pipe under another name, whose writer may have other work too.
@@ -93,7 +93,7 @@ impl WriteEnd for WorkingWriter {
     }
 }
 
-/// Work and not time: who is interrupted has the rest of it still to do.
+/// Work and not time: a process that is interrupted has the rest of it still to do.
 fn compute(steps: u64) {
     let mut value = black_box(1_u64);
     for _ in 0..steps {

@@ -146,7 +146,7 @@ fn dead_server_makes_the_cell_invalid() {
 #[test]
 fn unreachable_host_fails_with_one_sentence() {
     let [_one, two] = two_hosts();
-    // 203.0.113.1 (RFC 5737 too) has no route; nobody listens on the first port.
+    // 203.0.113.1 (RFC 5737 too) has no route; no process listens on the first port.
     for address in ["203.0.113.1:7", "192.0.2.1:1"] {
         let seen = output(two.command(program()).args(client(address, &[])));
         assert_eq!((seen.code, seen.stdout.as_str(), seen.stderr.lines().count()), (Some(2), "", 1), "{seen:?}");

@@ -30,27 +30,27 @@ fn has_library_in_turns(options: &[&str], turns: &str) -> Vec<bool> {
 #[test]
 fn brief_programs_run_without_the_library_after_two_of_them() {
     let turns = "for i in {1..40}; do \"$HAS\" | cat; done";
-    let can_join = cfg!(target_arch = "x86_64");
+    let can_attach = cfg!(target_arch = "x86_64");
     // How soon the next turn comes is the machine's affair.
     let is_learnt = (0..100).any(|_| {
         let has = has_library_in_turns(&[], turns);
-        assert_eq!((has.len(), &has[..3]), (40, &[can_join; 3][..]), "{has:?}");
+        assert_eq!((has.len(), &has[..3]), (40, &[can_attach; 3][..]), "{has:?}");
         has.contains(&false)
     });
     assert!(is_learnt);
     // Statistics need the library in every program, and '--ring-after' is an order.
     assert_eq!(has_library_in_turns(&["--stats-file", "/dev/null"], turns), [true; 40]);
-    assert_eq!(has_library_in_turns(&["--ring-after", "1"], turns), [can_join; 40]);
+    assert_eq!(has_library_in_turns(&["--ring-after", "1"], turns), [can_attach; 40]);
 }
 
 #[test]
 fn programs_that_are_not_brief_keep_the_library() {
-    let can_join = cfg!(target_arch = "x86_64");
+    let can_attach = cfg!(target_arch = "x86_64");
     // Too long after the last, and beside the last: neither is known to have been brief.
     let apart = "for i in {1..5}; do \"$HAS\" | cat; sleep 0.02; done";
-    assert_eq!(has_library_in_turns(&[], apart), [can_join; 5]);
+    assert_eq!(has_library_in_turns(&[], apart), [can_attach; 5]);
     let beside = "for i in {1..10}; do \"$HAS\" 50 | cat & done; wait";
-    assert_eq!(has_library_in_turns(&[], beside), [can_join; 10]);
+    assert_eq!(has_library_in_turns(&[], beside), [can_attach; 10]);
 }
 
 #[test]

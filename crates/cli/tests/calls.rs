@@ -11,7 +11,7 @@ use std::sync::{LazyLock, Mutex};
 
 use serde_json::Value;
 
-use common::{Scratch, Seen, can_join, millstream, output, statistics};
+use common::{Scratch, Seen, can_attach, millstream, output, statistics};
 
 /// Bytes before the call, and in all at the least.
 const BEFORE: u64 = 4_000_000;
@@ -182,7 +182,7 @@ fn check_all(program: &str) {
             scope.spawn(|| {
                 while let Some((name, then)) = table.get(next.fetch_add(1, Relaxed)) {
                     match check(program, name, then) {
-                        Ok(sides) if sides == 2 || !can_join() => drop(attached.fetch_add(sides, Relaxed)),
+                        Ok(sides) if sides == 2 || !can_attach() => drop(attached.fetch_add(sides, Relaxed)),
                         Ok(sides) => failures.lock().unwrap().push(format!("{name}: {sides} of 2 sides were attached")),
                         Err(failure) => failures.lock().unwrap().push(failure),
                     }

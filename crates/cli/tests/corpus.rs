@@ -87,7 +87,7 @@ fn every_script_does_the_same_under_run() {
     });
 }
 
-/// A part of the corpus in which much is done to pipes while bytes are on their way, and in which pipes are joined.
+/// A part of the corpus in which much is done to pipes while bytes are on their way, and in which pipes are attached.
 const OVER_RING: [&str; 17] = [
     "gzip-chain",
     "jq-stream",
@@ -108,7 +108,7 @@ const OVER_RING: [&str; 17] = [
     "yes-head",
 ];
 
-/// Each script over the ring runs so often, until pipes were joined: whether two programs meet is a matter of time too.
+/// Each script over the ring runs so often, until pipes were attached: whether two programs meet is a matter of time too.
 const ATTEMPTS: usize = 5;
 
 #[test]
@@ -118,7 +118,7 @@ fn scripts_do_the_same_with_pipes_attached_at_once_or_never() {
         OVER_RING.iter().any(|name| script.name.split_once('.').is_some_and(|(stem, _)| stem == *name))
     });
     assert!(scripts.len() == OVER_RING.len() || std::env::var_os("MILLSTREAM_SCRIPT").is_some(), "{}", scripts.len());
-    let can_join = common::can_join();
+    let can_attach = common::can_attach();
     for_each(&scripts, |script, scratch| {
         let bare = script.left(Way::Bare, scratch, &[], |_| ())?;
         let same = |way| match script.left(way, scratch, &[], |_| ())?.difference(&bare) {
@@ -130,7 +130,7 @@ fn scripts_do_the_same_with_pipes_attached_at_once_or_never() {
         for _ in 0..ATTEMPTS {
             same(Way::RunOverRingWithStatistics)?;
             let stats = common::statistics(&scratch.path(script::OVER_RING_STATISTICS));
-            if !can_join || stats["pipes"].as_array().unwrap().iter().any(|pipe| pipe["path"] == "ring") {
+            if !can_attach || stats["pipes"].as_array().unwrap().iter().any(|pipe| pipe["path"] == "ring") {
                 return Ok(());
             }
         }

@@ -1,4 +1,4 @@
-//! `millstream ctl`: what is in force and who says so, files that are changed and stay what they were, and live pipes.
+//! `millstream ctl`: what is in force and what says so, files that are changed and stay what they were, and live pipes.
 
 mod common;
 

@@ -8,12 +8,12 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use common::{Scratch, Seen, can_join, millstream, mostly, output, statistics};
+use common::{Scratch, Seen, can_attach, millstream, mostly, output, statistics};
 
 const LIVES: &str = include_str!("ring/lives.c");
 const ENDS: &str = include_str!("ring/ends.c");
 const POLLS: &str = include_str!("ring/polls.c");
-/// Much more than it takes until a pipe is joined.
+/// Much more than it takes until a pipe is attached.
 const MANY: u64 = 24 << 20;
 
 struct Programs {
@@ -62,7 +62,7 @@ fn told(words: &[&str]) -> Value {
     pipes.iter().max_by_key(|pipe| pipe["bytes"].as_u64()).unwrap().clone()
 }
 
-/// Whether it is joined in one of many runs; each must end well.
+/// Whether it is attached in one of many runs; each must end well.
 fn joins(words: &[&str]) -> bool {
     mostly(|| {
         let pipe = told(words);
@@ -107,7 +107,7 @@ fn python_parent_reads_every_byte() {
             "p = subprocess.Popen(['cat', B], stdout=subprocess.PIPE)\n{read}\n\
              assert p.wait() == 0 and got == open(B, 'rb').read(), len(got)\nprint(len(got))"
         );
-        assert_eq!(joins_python(&program), can_join(), "{how}");
+        assert_eq!(joins_python(&program), can_attach(), "{how}");
     }
 }
 
@@ -121,7 +121,7 @@ fn python_parent_writes_every_byte() {
             "p = subprocess.Popen([E, 'read', '0', 'call'], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)\n\
              all = open(B, 'rb').read()\n{write}\np.stdin.close()\nsys.exit(p.wait())"
         );
-        assert_eq!(joins_python(&program), can_join(), "{how}");
+        assert_eq!(joins_python(&program), can_attach(), "{how}");
     }
 }
 
@@ -159,7 +159,7 @@ fn communicate_reads_every_byte() {
          while select.select([fd], [], [], 10)[0]:\n parts.append(os.read(fd, 50000))\n if not parts[-1]: break\n\
          assert p.wait() == 0 and b''.join(parts) == open(B, 'rb').read()",
     ] {
-        assert_eq!(joins_python(program), can_join(), "{program}");
+        assert_eq!(joins_python(program), can_attach(), "{program}");
     }
 }
 
@@ -216,7 +216,7 @@ fn waiting_reader_gets_every_byte() {
         stats["pipes"].as_array().unwrap().iter().any(|pipe| pipe["path"] == "ring")
     };
     let were_in_ring = (0..8).filter(|&seed| is_in_ring(seed)).count();
-    assert_eq!(were_in_ring > 0 || mostly(|| is_in_ring(0)), can_join());
+    assert_eq!(were_in_ring > 0 || mostly(|| is_in_ring(0)), can_attach());
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn forked_child_writes_every_byte() {
         all = open(B, 'rb').read()[:-4 * 384]\ndef give():\n r.close()\n for i in range(384): w.send_bytes(all[i * 65532:(i + 1) * 65532])\n\
         p = m.Process(target=give); p.start(); w.close()\ngot = b''.join(r.recv_bytes() for _ in range(384))\n\
         p.join()\nassert got == all";
-    assert_eq!(joins_python(program), can_join());
+    assert_eq!(joins_python(program), can_attach());
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn perl_reads_and_writes_every_byte() {
         "open(B, '<', $ENV{B}); open(F, '|-', \"exec $ENV{E} read 0 call 2>&1\") or die; \
          while (read(B, $some, 65536)) { print F $some } close F or die",
     ] {
-        assert_eq!(joins(&["perl", "-e", program]), can_join(), "{program}");
+        assert_eq!(joins(&["perl", "-e", program]), can_attach(), "{program}");
     }
 }
 
@@ -272,5 +272,5 @@ fn lives_of_pipes_under_any_number() {
         let pipes = stats["pipes"].as_array().unwrap();
         in_ring += pipes.iter().filter(|pipe| pipe["path"] == "ring").count();
     }
-    assert_eq!(in_ring > 0, can_join());
+    assert_eq!(in_ring > 0, can_attach());
 }

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use common::{Scratch, can_join, output};
+use common::{Scratch, can_attach, output};
 use over_ring::{Programs, over_ring_with, told_with};
 
 /// What passes before the constants are touched.
@@ -50,7 +50,7 @@ fn attached(writer: &str, reader: &str) -> Value {
 
 #[test]
 fn constants_that_are_not_executed_leave_the_pipe_attached() {
-    if !can_join() {
+    if !can_attach() {
         return;
     }
     for (writer, reader) in [("read", "nothing"), ("nothing", "read")] {
@@ -63,7 +63,7 @@ fn constants_that_are_not_executed_leave_the_pipe_attached() {
 
 #[test]
 fn executed_constants_detach_the_pipe_without_loss() {
-    if !can_join() {
+    if !can_attach() {
         return;
     }
     for what in ["execute", "handler", "thread"] {
@@ -76,7 +76,7 @@ fn executed_constants_detach_the_pipe_without_loss() {
 
 #[test]
 fn child_executes_constants_of_its_parent() {
-    if !can_join() {
+    if !can_attach() {
         return;
     }
     attached("child", "nothing");

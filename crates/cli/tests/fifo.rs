@@ -106,7 +106,7 @@ fn stream(path: &str, more: &[&str]) -> [serde_json::Value; 2] {
 fn a_stream_goes_from_write_to_read() {
     let scratch = Scratch::new();
     let path = made(&scratch);
-    // Who is not run for 50 ms does not take part: on a busy machine it may all go through the kernel, but not always.
+    // A process that does not run for 50 ms does not take part: on a busy machine it may all go through the kernel, but not always.
     let shared = (0..100).find(|_| stream(&path, &[]).iter().all(|said| said["bytes_through_kernel"] != 3_000_000));
     assert!(shared.is_some(), "nothing went through shared memory");
 }

@@ -7,7 +7,7 @@ mod common;
 
 use std::process::Command;
 
-use common::{Scratch, can_join, output, statistics};
+use common::{Scratch, can_attach, output, statistics};
 
 const ROUNDS: u64 = 60;
 /// Seconds: far more than an end waits for a peer that lives.
@@ -47,7 +47,7 @@ fn round(scratch: &Scratch, hostile: &str, seed: u64) -> (String, bool) {
 }
 
 fn victims_end(hostile: &str) {
-    if !can_join() {
+    if !can_attach() {
         return;
     }
     let scratch = Scratch::new();

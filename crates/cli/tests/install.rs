@@ -105,7 +105,7 @@ fn path_that_the_loader_cannot_take_is_an_error() {
     }
 }
 
-/// Another user, to whom no directory belongs, and directories that are not there.
+/// Another user, without a directory of its own, and directories that are not there.
 #[test]
 fn a_run_needs_no_directory_to_write_to() {
     let scratch = Scratch::new();

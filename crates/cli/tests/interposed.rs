@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::LazyLock;
 
-use common::{Scratch, can_join, mostly, output};
+use common::{Scratch, can_attach, mostly, output};
 use over_ring::{MANY, Programs, assert_arrived, over_ring_with, seen, told};
 
 static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| {
@@ -52,7 +52,7 @@ fn library() -> PathBuf {
 
 #[test]
 fn library_has_every_name_of_a_guarded_function() {
-    if !can_join() {
+    if !can_attach() {
         return;
     }
     let glibc = symbols(&glibc());
@@ -86,7 +86,7 @@ fn pointers_to_functions_lose_no_byte() {
             let script = format!("$P write {MANY} {writer} | $P read {reader}");
             assert_arrived(&seen(&script), MANY);
             let joins = mostly(|| told(&script)["path"] == "ring");
-            assert_eq!(joins, can_join() && is_reached, "{script}");
+            assert_eq!(joins, can_attach() && is_reached, "{script}");
         }
     }
 }
@@ -112,7 +112,7 @@ fn library_before_this_one_keeps_the_pipe_with_the_kernel() {
     assert_arrived(&seen(&script), MANY);
     let pipe = told(&script);
     assert_eq!(pipe["path"], "kernel", "{pipe}");
-    assert!(!can_join() || pipe["written"]["why_not"] == "code", "{pipe}");
+    assert!(!can_attach() || pipe["written"]["why_not"] == "code", "{pipe}");
 }
 
 /// Wide characters, streams of `popen`, and functions of glibc that call the kernel with a descriptor of the program's.
@@ -141,7 +141,7 @@ fn ways_inside_glibc_keep_every_byte_in_its_turn() {
             assert_eq!((&seen.stdout, seen.code), (&bare.stdout, bare.code), "{script} {options:?}: {seen:?}");
         }
     }
-    assert_eq!(mostly(|| told("$S plain | $S wide-in")["path"] == "ring"), can_join());
+    assert_eq!(mostly(|| told("$S plain | $S wide-in")["path"] == "ring"), can_attach());
 }
 
 #[test]

@@ -56,7 +56,7 @@ has_statistics = after[1] > before[1] and 'millstream-ledger' in open('/proc/sel
 assert before[0] == after[0] == 0 and (before == after or has_statistics), (before, after)
 "#,
     );
-    // The ledger of statistics has room for some of them.
+    // The memory of the counters has room for some of them.
     assert!(attached >= 100, "{attached}");
 }
 

@@ -186,7 +186,7 @@ fn standard_files_that_are_closed_are_not_taken_for_empty_ones() {
     assert_one_sentence(&seen, 1, "cannot write the standard output, after 0 bytes: Bad file descriptor");
     let seen = shell(format!("'{program}' net upper <&-"));
     assert_one_sentence(&seen, 1, "cannot read the standard input, after 0 bytes: Bad file descriptor");
-    // Who does not use it does not miss it.
+    // A network that does not use it does not miss it.
     let to = scratch.path("to");
     let seen = shell(format!("'{program}' net \"read '{text}' | upper | write '{}'\" <&- >&-", to.display()));
     assert_eq!((seen.code, &*seen.stderr, &*fs::read_to_string(to).unwrap()), (Some(0), "", "TEXT"));

@@ -11,11 +11,11 @@ use std::time::Duration;
 use serde_json::Value;
 
 use common::{
-    Scratch, Seen, can_join, children, kill, millstream, mostly, output, program, state, statistics, wait_for,
+    Scratch, Seen, can_attach, children, kill, millstream, mostly, output, program, state, statistics, wait_for,
 };
 
 const ENDS: &str = include_str!("ring/ends.c");
-/// Much more than it takes until a pipe is joined.
+/// Much more than it takes until a pipe is attached.
 const MANY: u64 = 24 << 20;
 
 /// A program whose stream is a function of the position, and that checks every byte it reads.
@@ -55,15 +55,15 @@ fn ends_of_the_network(network: &str) -> [Value; 2] {
 }
 
 /// Whether most bytes passed the ring.
-fn is_joined(end: &Value) -> bool {
+fn is_attached(end: &Value) -> bool {
     end["joined"] == true && end["ring"]["bytes"].as_u64().unwrap_or(0) > MANY / 2
 }
 
 /// Neither the threads of the network nor its code keep it from joining. A thread that computes for long may not be there at the
 /// instant at which its peer is.
-fn assert_could_join(end: &Value) {
+fn assert_could_attach(end: &Value) {
     let is_late = ["never_met", "other_side"].map(Value::from).contains(&end["why_not"]);
-    assert!(end["joined"] == true || is_late || !can_join(), "{end}");
+    assert!(end["joined"] == true || is_late || !can_attach(), "{end}");
 }
 
 #[test]
@@ -71,18 +71,18 @@ fn input_and_output_are_attached() {
     for network in ["$M net identity", "$M net --threads 1 'short 70000'"] {
         let mut sides = [false; 2];
         let both_were = mostly(|| {
-            let found = ends_of_the_network(network).each_ref().map(is_joined);
+            let found = ends_of_the_network(network).each_ref().map(is_attached);
             sides = [sides[0] | found[0], sides[1] | found[1]];
             sides == [true; 2]
         });
-        assert_eq!((both_were, sides), (can_join(), [can_join(); 2]), "{network}");
+        assert_eq!((both_were, sides), (can_attach(), [can_attach(); 2]), "{network}");
     }
 }
 
 #[test]
 fn input_and_output_are_attached_with_several_threads() {
     for network in ["$M net --threads 4 'gzip -1 | gunzip'", "$M net 'buffer 1M | identity'"] {
-        ends_of_the_network(network).iter().for_each(assert_could_join);
+        ends_of_the_network(network).iter().for_each(assert_could_attach);
     }
 }
 
@@ -90,13 +90,13 @@ fn input_and_output_are_attached_with_several_threads() {
 fn input_stays_with_the_kernel_beside_a_command() {
     let [input, output] = ends_of_the_network("$M net 'exec cat'");
     assert_eq!(input["joined"], false, "{input}");
-    assert_could_join(&output);
+    assert_could_attach(&output);
 }
 
 #[test]
 fn another_descriptor_for_the_same_pipe_keeps_it_with_the_kernel() {
     let end = &ends_of_the_network("$M net identity 2>&1")[1];
-    assert_eq!((&end["joined"], can_join() && end["why_not"] != "descriptors"), (&false.into(), false), "{end}");
+    assert_eq!((&end["joined"], can_attach() && end["why_not"] != "descriptors"), (&false.into(), false), "{end}");
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn two_networks_that_a_fifo_connects_share_memory() {
         let plain =
             output(&mut network(&format!("read {input} | upper | lower | sha256 /dev/stderr | write /dev/null")));
         let digest = plain.stderr.split_whitespace().next().unwrap().to_owned();
-        // Whether they find each other early depends on who runs when.
+        // Whether they find each other early depends on when each of them runs.
         let shares = (0..100).any(|_| {
             let writer = network(&format!("read {input} | {before} | write {path}")).spawn().unwrap();
             let reader =
@@ -238,7 +238,7 @@ fn a_fifo_with_plain_programs_is_as_ever() {
     let plain = Command::new("sh").args(["-c", &format!("seq 300000 >{path}")]).spawn().unwrap();
     let read = output(&mut millstream(["net", &format!("read {path} | gzip -1 | gunzip | tail -n 1")]));
     assert_eq!((read.stdout.as_str(), plain.wait_with_output().unwrap().status.code()), ("300000\n", Some(0)));
-    // Who reads no more ends it quietly, also while it appends.
+    // A reader that has had enough ends it quietly, also while it appends.
     for write in ["write", "append"] {
         let mut plain = Command::new("head").args(["-c", "3", &path]).stdout(Stdio::piped()).spawn().unwrap();
         let written = output(&mut millstream(["net", &format!("read /dev/zero | {write} {path}")]));

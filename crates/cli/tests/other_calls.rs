@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use common::{Scratch, can_join, mostly, output, statistics};
+use common::{Scratch, can_attach, mostly, output, statistics};
 use over_ring::{ENDS, MANY, Programs, over_ring_with, said};
 
 static PROGRAMS: LazyLock<Programs> =
@@ -44,7 +44,7 @@ fn sum(stats: &Value, of: fn(&Value) -> Option<u64>) -> u64 {
 fn pipes_of_programs_that_splice_are_attached() {
     for between in ["$M splice", "$M vector", "$M splice | $M vector | $M splice", "$M splice | cat | $M splice"] {
         let is_shared = mostly(|| share_of(&[], between) > 0.5);
-        assert_eq!(is_shared, can_join(), "{between}");
+        assert_eq!(is_shared, can_attach(), "{between}");
     }
 }
 
@@ -75,7 +75,7 @@ fn spliced_bytes_come_from_files() {
             assert!(fs::read(scratch.path("out")).unwrap() == content, "{way}");
             in_ring(&statistics(&stats)) > MANY / 2
         });
-        assert_eq!(is_shared, can_join(), "{way}");
+        assert_eq!(is_shared, can_attach(), "{way}");
     }
 }
 
@@ -90,7 +90,7 @@ fn program_in_cpp_is_attached() {
     let program = scratch.compile("g++", "copy.cc", source, &[]);
     let loaded = output(std::process::Command::new("ldd").arg(&program)).stdout;
     assert!(loaded.contains("libgcc_s"), "{loaded}");
-    assert_eq!(mostly(|| share_of(&[], &program) > 0.5), can_join());
+    assert_eq!(mostly(|| share_of(&[], &program) > 0.5), can_attach());
 }
 
 /// The kernel splices to a file, and says whether it can: to one that appends it cannot, and nothing is moved then.

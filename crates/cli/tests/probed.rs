@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use common::{Scratch, can_join, mostly, output, wait_for};
+use common::{Scratch, can_attach, mostly, output, wait_for};
 use over_ring::{ENDS, MANY, Programs, assert_arrived, over_ring_with, said, seen, told};
 
 static PROGRAMS: LazyLock<Programs> =
@@ -169,5 +169,5 @@ fn debugger_that_breaks_from_the_start_breaks_no_stream() {
 fn probed_functions_keep_no_pipe_from_joining() {
     let _alone = alone();
     let _probes = Probes::set("stay", &PROBED);
-    assert_eq!(mostly(|| told(&format!("$E write {MANY} call | $E read 0 call"))["path"] == "ring"), can_join());
+    assert_eq!(mostly(|| told(&format!("$E write {MANY} call | $E read 0 call"))["path"] == "ring"), can_attach());
 }

@@ -313,7 +313,7 @@ fn gc_names_what_is_left() {
     let seen = gc_alone(&scratch, "");
     let found: Value = serde_json::from_str(&seen.stdout).unwrap();
     assert_eq!((seen.code, &found["clean"], &found["pipes"]), (Some(0), &true.into(), &0.into()), "{seen:?}");
-    // What a killed benchmark and a killed change of the settings leave; and a file that somebody has open.
+    // What a killed benchmark and a killed change of the settings leave; and a file that a process has open.
     scratch.file("millstream-1-2-3", "");
     scratch.file("another", "");
     // A name that would speak to the terminal, and is no text.
@@ -345,7 +345,7 @@ fn memory_without_a_pipe_is_named_with_the_process_that_has_it() {
     };
     let is_left = |found: &Value| found["segments"].as_array().unwrap().iter().any(|segment| segment["pipe"] == number);
     assert!(!is_left(&gc().1));
-    // A copy of the memory's descriptor, which nobody should make.
+    // A copy of the memory's descriptor, which no program should make.
     let segments = fs::read_dir("/proc/self/fd").unwrap().flatten().map(|entry| entry.path());
     let is_it = |path: &std::path::PathBuf| {
         fs::read_link(path).is_ok_and(|link| link.to_string_lossy().contains("millstream-ring"))

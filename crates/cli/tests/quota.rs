@@ -1,4 +1,4 @@
-//! A user's pipes together may take only so much; a run must not make that worse for anybody.
+//! A user's pipes together may take only so much; a run must not make that worse for any process.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use common::{Scratch, Seen, output};
 
-/// As a user of the test's own, so that nobody else's pipes count.
+/// As a user of the test's own, so that no other pipes count.
 fn as_user(user: &str, scratch: &Scratch, arguments: &[&str]) -> Seen {
     let installed = scratch.installed();
     output(user_command(user).arg(installed).args(arguments))
@@ -80,17 +80,17 @@ print(large, flush=True)
 sys.stdin.read()
 "#;
 
-/// Starts a crowd of that user's processes, and makes a pipe outside of it: how many of the crowd's pipes are large, and the other's size.
-fn beside_crowd(user: &str, mut crowd: Command, processes: &str, pipes: &str) -> (u64, u64) {
-    crowd.args(["python3", "-c", CROWD, processes, pipes]);
-    let mut crowd = crowd.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(crowd.stdout.take().unwrap());
+/// Starts many of that user's processes, and makes a pipe outside of them: how many of their pipes are large, and the other's size.
+fn beside_many(user: &str, mut many: Command, processes: &str, pipes: &str) -> (u64, u64) {
+    many.args(["python3", "-c", CROWD, processes, pipes]);
+    let mut many = many.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(many.stdout.take().unwrap());
     let mut large = String::new();
     lines.read_line(&mut large).unwrap();
     let size_of_another = "import os, fcntl; print(fcntl.fcntl(os.pipe()[0], 1032))";
     let outside = output(user_command(user).args(["python3", "-c", size_of_another]));
-    drop(crowd.stdin.take());
-    assert!(crowd.wait().unwrap().success());
+    drop(many.stdin.take());
+    assert!(many.wait().unwrap().success());
     (large.trim().parse().unwrap(), outside.stdout.trim().parse().unwrap())
 }
 
@@ -100,9 +100,9 @@ fn an_outside_pipe_is_whole_beside_a_run_of_many_processes() {
     let millstream = scratch.installed();
     let crowds = [("64126", "300", "1", 100), ("64127", "30", "10", 100), ("64128", "3", "100", 40)];
     for (user, processes, pipes, least) in crowds {
-        let mut crowd = user_command(user);
-        crowd.arg(&millstream).args(["run", "--"]);
-        let (large, outside) = beside_crowd(user, crowd, processes, pipes);
+        let mut many = user_command(user);
+        many.arg(&millstream).args(["run", "--"]);
+        let (large, outside) = beside_many(user, many, processes, pipes);
         assert_eq!(outside, 65_536, "{processes} processes with {pipes} pipes each, {large} large");
         assert!(large >= least, "{processes} processes with {pipes} pipes each: {large} are large");
     }
@@ -112,8 +112,8 @@ fn an_outside_pipe_is_whole_beside_a_run_of_many_processes() {
 fn a_program_that_gives_its_rights_away_leaves_the_quota_to_others() {
     let scratch = Scratch::new();
     let user = "64129";
-    let mut crowd = Command::new(scratch.installed());
-    crowd.env("PATH", "/usr/bin:/bin").args([
+    let mut many = Command::new(scratch.installed());
+    many.env("PATH", "/usr/bin:/bin").args([
         "run",
         "--",
         "setpriv",
@@ -123,7 +123,7 @@ fn a_program_that_gives_its_rights_away_leaves_the_quota_to_others() {
         user,
         "--clear-groups",
     ]);
-    let (large, outside) = beside_crowd(user, crowd, "300", "1");
+    let (large, outside) = beside_many(user, many, "300", "1");
     assert_eq!(outside, 65_536, "{large} large");
     assert!(large > 100, "{large} are large");
 }

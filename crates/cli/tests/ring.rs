@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use common::{Scratch, Seen, can_join, children, kill, millstream, mostly, output, wait_for};
+use common::{Scratch, Seen, can_attach, children, kill, millstream, mostly, output, wait_for};
 use over_ring::{
     ENDS, MANY, Programs, assert_arrived, over_ring, over_ring_with, said, seen, told, told_of_all, told_with,
 };
@@ -20,7 +20,7 @@ const SUCCESSOR: &str = include_str!("ring/successor.c");
 
 static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| {
     Programs::built(&[
-        // As everybody builds programs, and without shared libraries: it cannot join.
+        // As programs are mostly built, and without shared libraries: it cannot attach.
         ("E", ENDS, &[]),
         ("A", ENDS, &["-static"]),
         // Is given memory that is not there.
@@ -36,7 +36,7 @@ static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| {
 #[test]
 fn bytes_do_not_pass_through_the_kernel() {
     let script = format!("$E write {MANY} call | $E read 0 call");
-    assert_eq!(mostly(|| assert_arrived(&seen(&script), MANY) < MANY / 2), can_join());
+    assert_eq!(mostly(|| assert_arrived(&seen(&script), MANY) < MANY / 2), can_attach());
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn peers_of_two_users_use_the_kernels_pipe() {
     for users in [["1", "0"], ["0", "1"]] {
         (0..3).for_each(|_| assert!(wrote(users) >= MANY, "{users:?}"));
     }
-    assert_eq!(mostly(|| wrote(["1", "1"]) < MANY / 2), can_join());
+    assert_eq!(mostly(|| wrote(["1", "1"]) < MANY / 2), can_attach());
 }
 
 /// A request may have a descriptor inside, as that by which btrfs sends.
@@ -96,7 +96,7 @@ fn unknown_ioctl_of_another_file_gives_the_pipe_back() {
 #[test]
 fn stdio_inside_the_c_library_is_reached() {
     let script = format!("$E write {MANY} stdio | $E read 0 stdio");
-    assert_eq!(mostly(|| assert_arrived(&seen(&script), MANY) < MANY / 2), can_join());
+    assert_eq!(mostly(|| assert_arrived(&seen(&script), MANY) < MANY / 2), can_attach());
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn whatever_one_side_does_in_mid_stream_no_byte_is_lost() {
 }
 
 #[test]
-fn a_program_that_cannot_join_takes_over_in_mid_stream() {
+fn program_that_cannot_attach_takes_over_in_mid_stream() {
     // The static program begins where the first stopped, and both are told exactly where.
     let reader = "head -c 12000000 | $A read 0 call && $A read 12000000 call";
     let both = seen(&format!("$E write {MANY} call | ({reader})"));
@@ -133,7 +133,7 @@ fn a_program_that_cannot_join_takes_over_in_mid_stream() {
     assert!((8_001_000..8_201_000).contains(&all), "{all}");
 }
 
-/// Which has pipes of the kernel's size, and so less room than the memory of a joined one.
+/// Which has pipes of the kernel's size, and so less room than the memory of an attached one.
 #[test]
 fn a_program_with_threads_takes_over_in_mid_stream() {
     for how in ["execvp", "fexecve", "spawn", "spawnp"] {
@@ -171,7 +171,7 @@ fn a_writer_that_gives_up_leaves_nothing_open() {
 #[test]
 fn a_borrowing_child_takes_no_offer_back() {
     let pipe = told(&format!("$E write {MANY} call 4500000 vfork | $A read 0 call"));
-    if can_join() {
+    if can_attach() {
         assert_eq!(pipe["written"]["why_not"], "other_side", "{pipe}");
     }
 }
@@ -258,7 +258,7 @@ fn long_pipelines_and_runs_beside_each_other() {
 }
 
 #[test]
-fn a_joined_pipe_is_in_the_statistics_with_all_its_bytes() {
+fn attached_pipe_is_in_the_statistics_with_all_its_bytes() {
     let is_joined = mostly(|| {
         let pipe = told(&format!("$E write {MANY} call | $E read 0 call"));
         let (written, read) = (&pipe["written"], &pipe["read"]);
@@ -275,13 +275,13 @@ fn a_joined_pipe_is_in_the_statistics_with_all_its_bytes() {
         }
         in_ring(read) > MANY / 2
     });
-    assert_eq!(is_joined, can_join());
+    assert_eq!(is_joined, can_attach());
 }
 
 #[test]
 fn stdio_inside_the_c_library_is_counted() {
     let pipe = told(&format!("$E write {MANY} stdio | $E read 0 stdio"));
-    if can_join() {
+    if can_attach() {
         assert_eq!((&pipe["written"]["bytes"], &pipe["read"]["bytes"]), (&MANY.into(), &MANY.into()), "{pipe}");
     }
 }
@@ -295,7 +295,7 @@ fn pipe_of_an_old_run_joins_as_early_as_that_of_a_new_one() {
     let seconds = numbers * 3e-6 + 0.1;
     let script = format!("sleep {seconds}; $E write {} call | $E read 0 call", 7 << 20);
     let joins = mostly(|| told(&script)["path"] == "ring");
-    assert_eq!(joins, can_join() && counts_processes());
+    assert_eq!(joins, can_attach() && counts_processes());
 }
 
 #[test]
@@ -307,7 +307,7 @@ fn pipe_is_attached_again_after_a_call_that_detached_it() {
             assert_eq!(pipe["bytes"], BYTES);
             pipe["written"]["ring"]["bytes"].as_u64().is_some_and(|bytes| bytes > BYTES / 2)
         });
-        assert_eq!(comes_again, can_join(), "{what}");
+        assert_eq!(comes_again, can_attach(), "{what}");
     }
 }
 
@@ -333,23 +333,23 @@ fn pipe_attaches_early_where_much_of_a_file_is_left() {
     for script in ["cat large | wc -c", "dd if=large bs=64K status=none | wc -c", "tr m n <large | wc -c"] {
         let is_early = mostly(|| passed_before(&told_of(script)).is_some_and(|passed| passed < 4 << 20));
         // Elsewhere all processes of the machine are looked at, and that only after 8 MiB.
-        assert!(is_early == can_join() || !counts_processes(), "{script}");
+        assert!(is_early == can_attach() || !counts_processes(), "{script}");
     }
     // Of many files, each of which has little left, nothing is known; nor of what is made and not read.
     let parts = ["part"; 24].join(" ");
     for script in [&format!("cat {parts} | wc -c"), "head -c 24M /dev/zero | wc -c"] {
-        assert_eq!(mostly(|| passed_before(&told_of(script)) > Some(4 << 20)), can_join(), "{script}");
+        assert_eq!(mostly(|| passed_before(&told_of(script)) > Some(4 << 20)), can_attach(), "{script}");
     }
     for script in ["cat small | wc -c", "dd if=small bs=64K status=none | wc -c"] {
         let pipe = told_of(script);
-        let why_not = if can_join() { "little_left".into() } else { Value::Null };
+        let why_not = if can_attach() { "little_left".into() } else { Value::Null };
         assert_eq!((&pipe["path"], &pipe["written"]["why_not"]), (&"kernel".into(), &why_not), "{script}: {pipe}");
     }
 }
 
 #[test]
 fn why_a_pipe_stays_with_the_kernel_is_told() {
-    if !can_join() {
+    if !can_attach() {
         assert_eq!(told(&format!("$E write {MANY} call | $E read 0 call"))["path"], "kernel");
         return;
     }
@@ -361,7 +361,7 @@ fn why_a_pipe_stays_with_the_kernel_is_told() {
         (format!("$E write {MANY} call | $A read 0 call"), "written", "other_side"),
         (format!("$A write {MANY} call | $E read 0 call"), "read", "other_side"),
         (format!("$E write {MANY} call | ($E read 0 call; :)"), "written", "shared"),
-        // What it does while nobody could join it does not matter.
+        // What it does while no process could attach does not matter.
         (format!("$E write {MANY} call 4194304 poll | $A read 0 call"), "written", "other_side"),
         (format!("$E write {MANY} call | python3 -c '{threads}'"), "read", "called epoll_ctl"),
         ("$E write 1000 call | $E read 0 call".to_owned(), "written", "little"),
@@ -397,7 +397,7 @@ fn the_status_is_that_of_the_command() {
     assert!(counted.code == Some(3) && counted.stderr.starts_with("millstream: "), "{counted:?}");
 }
 
-/// Whether the first pipe of a script is joined in one of many runs; each must end well.
+/// Whether the first pipe of a script is attached in one of many runs; each must end well.
 fn joins(script: &str) -> bool {
     mostly(|| told(script)["path"] == "ring")
 }
@@ -408,7 +408,7 @@ fn on_one_cpu_they_meet_as_well() {
     let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
     let cpu = allowed.trim().split([',', '-']).next().unwrap();
     let script = format!("taskset -p -c {cpu} $$ >/dev/null; $E write {MANY} call | $E read 0 call");
-    assert_eq!(joins(&script), can_join());
+    assert_eq!(joins(&script), can_attach());
     for what in ["fork", "epoll", "signals", "readv"] {
         let pinned = |script: &str| seen(&format!("taskset -p -c {cpu} $$ >/dev/null; {script}"));
         assert_arrived(&pinned(&format!("$E write {MANY} call | $E read 0 call {} {what}", 12 << 20)), MANY);
@@ -419,7 +419,7 @@ fn on_one_cpu_they_meet_as_well() {
 #[test]
 fn an_interpreter_with_megabytes_of_code_joins() {
     let script = format!("$E write {MANY} call | python3 -c 'import os\nwhile os.read(0, 65536): pass'");
-    assert_eq!(joins(&script), can_join());
+    assert_eq!(joins(&script), can_attach());
 }
 
 /// It imports `pthread_create`, so its pipe gets the kernel's size; but it has one thread, and what it joins is as large as any pipe.
@@ -454,14 +454,14 @@ fn a_program_that_could_make_threads_and_has_none_joins_a_large_pipe() {
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let fifo = fifo.display();
     let script = format!("{{ read word <{fifo}; exec $E write {MANY} call; }} | {program} {fifo}");
-    assert_eq!(joins(&script), can_join());
+    assert_eq!(joins(&script), can_attach());
     let is_large_later = mostly(|| {
         let seen = seen(&script);
         let (before, after) = (said(&seen, "before "), said(&seen, "after "));
         assert_eq!((before, after[1]), (vec![65_536], MANY), "{seen:?}");
         after[0] > 65_536
     });
-    assert_eq!(is_large_later, can_join());
+    assert_eq!(is_large_later, can_attach());
 }
 
 #[test]
@@ -469,7 +469,7 @@ fn a_forked_child_joins_as_any_other_program() {
     // The shell has the pipe too until it becomes the reader: the child that reads is the last process that has it.
     let fork = "import os\nif os.fork(): os.close(0); os.wait()\nelse:\n while os.read(0, 65536): pass";
     let script = format!("$E write {MANY} call | python3 -c '{fork}'");
-    assert_eq!(joins(&script), can_join());
+    assert_eq!(joins(&script), can_attach());
 }
 
 /// As programs in Python connect others: the parent makes the pipe, and gives one end to each of two children.
@@ -502,7 +502,7 @@ fn two_children_of_a_python_program_join() {
             assert_eq!(counted, [Some(MANY); 2], "{what}: {pipe}");
             pipe["path"] == "ring"
         });
-        assert_eq!(is_in_memory, can_join(), "{what}");
+        assert_eq!(is_in_memory, can_attach(), "{what}");
     }
 }
 
@@ -535,7 +535,7 @@ fn writer_of_pieces_joins_those_that_pay_and_soon_no_others() {
         pipes.into_iter().map(|mut pipe| pipe["written"].take())
     };
     let all_join = || pieces(24, 4).all(|writer| writer["joined"] == true);
-    assert_eq!(mostly(all_join), can_join());
+    assert_eq!(mostly(all_join), can_attach());
     for _ in 0..4 {
         // A writer whose input has gone back to the kernel only says so ("input"), and attempts nothing.
         let has_tried = |why_not: &Value| *why_not != Value::Null && why_not != "input";

@@ -1,4 +1,4 @@
-//! `millstream run`: what a program could notice of its joined pipe, and does not: limits, memory that is not there, filters of
+//! `millstream run`: what a program could notice of its attached pipe, and does not: limits, memory that is not there, filters of
 //! system calls, signal handlers, and waits for several descriptors.
 
 mod common;
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use common::{Scratch, Seen, can_join, mostly, output, statistics, wait_for};
+use common::{Scratch, Seen, can_attach, mostly, output, statistics, wait_for};
 use over_ring::{ENDS, MANY, Programs, assert_arrived, over_ring, over_ring_with, said, seen, told, told_with};
 
 static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| {
@@ -53,10 +53,10 @@ fn a_process_that_may_open_no_further_file_gives_its_pipe_back() {
                         let pipe = full(&pipeline).0;
                         let why = pipe[end]["why_not"].as_str().unwrap_or("");
                         let is_called = why.starts_with("called ") && why.ends_with(called);
-                        // Who waits keeps its pipe, mostly.
+                        // A program that waits keeps its pipe, mostly.
                         pipe["read"]["ring"]["bytes"].as_u64() > Some(0) && (is_called || what == "poll")
                     });
-                    assert_eq!(is_as_ever, can_join(), "{pipeline}");
+                    assert_eq!(is_as_ever, can_attach(), "{pipeline}");
                 }
             }
         }
@@ -70,13 +70,13 @@ fn where_a_pipe_cannot_be_given_back_nothing_is_begun() {
         ("$F write 3000000 0 none | $F read read 1000000 low", "read"),
         ("$F write 3000000 0 none | $F read poll 1000000 low", "read"),
     ] {
-        // It stays joined to its end.
+        // It stays attached to its end.
         let is_refused = mostly(|| {
             let (pipe, is_refused) = full(pipeline);
             assert!(!is_refused || pipe["read"]["ring"]["bytes"].as_u64() > Some(2_000_000), "{pipe}");
             is_refused && pipe[end]["joined"] == true
         });
-        assert_eq!(is_refused, can_join(), "{pipeline}");
+        assert_eq!(is_refused, can_attach(), "{pipeline}");
     }
     // The other side can, whatever this one may open.
     for pipeline in [
@@ -138,7 +138,7 @@ fn memory_that_is_not_there_is_answered_as_by_the_kernel() {
 }
 
 #[test]
-fn memory_that_is_not_there_takes_a_joined_pipe_back() {
+fn memory_that_is_not_there_detaches_the_pipe() {
     let ends = |what: &'static str| [("written", what, "nothing"), ("read", "nothing", what)];
     // No reader finds as much as the long one has room for.
     let cases = ["unmapped", "none", "read-only", "truncated", "masks-others", "own-before"].into_iter().flat_map(ends);
@@ -148,7 +148,7 @@ fn memory_that_is_not_there_takes_a_joined_pipe_back() {
             let pipe = told(&script);
             pipe["path"] == "ring" && pipe[end]["why_not"] == "nowhere"
         });
-        assert_eq!(is_told, can_join(), "{script}");
+        assert_eq!(is_told, can_attach(), "{script}");
     }
 }
 
@@ -168,7 +168,7 @@ fn a_crash_is_the_crash_that_it_was() {
 
 /// Joining and counting take system calls that such a program does not make by itself, and may be killed for.
 #[test]
-fn a_program_that_confines_itself_makes_no_calls_that_it_would_not_make_by_itself() {
+fn program_that_sandboxes_itself_makes_no_calls_of_the_library() {
     for options in [&[][..], &["--stats-file", "/dev/null"], &["--no-ring", "--stats-file", "/dev/null"]] {
         for (how, after) in
             ["confine-prctl", "confine-syscall"].iter().flat_map(|how| [0, 1 << 20, 12 << 20].map(|after| (how, after)))
@@ -188,18 +188,18 @@ fn a_program_that_confines_itself_makes_no_calls_that_it_would_not_make_by_itsel
     }
 }
 
-/// A filter that somebody else has made may kill for these calls as well.
+/// A filter that another program has made may kill for these calls as well.
 #[test]
-fn a_program_that_was_confined_before_it_began_makes_none_of_them_either() {
+fn program_that_was_sandboxed_before_it_began_makes_none_of_them_either() {
     for (writer, reader) in [("$C few $E", "$E"), ("$E", "$C few $E"), ("$C few $E", "$C few $E")] {
         let script = format!("set -o pipefail; {writer} write {MANY} call | {reader} read 0 call");
         assert_arrived(&seen(&script), MANY);
     }
 }
 
-/// The kernel wakes a pipe's reader at each write, once anybody has polled the pipe: small writes take a tenth longer.
+/// The kernel wakes a pipe's reader at each write, once a process has polled the pipe: small writes take a tenth longer.
 #[test]
-fn pipe_is_not_polled_before_it_has_joined() {
+fn pipe_is_not_polled_before_it_attaches() {
     let seen = seen("$C unpolled /bin/sh -c 'seq 200000 | tr 0-9 a-j | cat | wc -c'");
     assert_eq!((seen.code, seen.stdout.as_str(), seen.stderr.as_str()), (Some(0), "1288895\n", ""));
 }
@@ -216,7 +216,7 @@ fn a_run_under_filters_joins_only_where_they_allow_it() {
     for how in ["kill", "refuse"] {
         (0..10).for_each(|_| assert!(!joins(how), "{how}"));
     }
-    assert_eq!(mostly(|| joins("harmless")), can_join());
+    assert_eq!(mostly(|| joins("harmless")), can_attach());
 }
 
 /// A signal comes when the reader has just been rung, or while its `read` sleeps and is resumed afterwards. Each run has one such
@@ -247,7 +247,7 @@ fn a_reader_that_sleeps_when_its_pipe_goes_back_gets_whole_records() {
     }
 }
 
-/// Its reader or its writer does one thing where it waits. Whether the pipe joins before that depends on who runs when.
+/// Its reader or its writer does one thing where it waits. Whether the pipe attaches before that depends on when each of them runs.
 fn waits(what: &str) -> serde_json::Value {
     let scratch = Scratch::new();
     let sign = scratch.path("sign").display().to_string();
@@ -265,7 +265,7 @@ fn waits_on_the_ring(what: &str) -> bool {
 #[test]
 fn a_wait_without_a_limit_does_not_end_because_a_handler_has_read_the_bytes() {
     for what in ["drain", "drain-select"] {
-        assert_eq!(waits_on_the_ring(what), can_join(), "{what}");
+        assert_eq!(waits_on_the_ring(what), can_attach(), "{what}");
     }
 }
 
@@ -277,7 +277,7 @@ fn memory_that_is_not_there_in_a_handler_that_only_a_wait_lets_in() {
             let pipe = waits(what);
             pipe["path"] == "ring" && pipe["read"]["why_not"] == "called poll"
         });
-        assert_eq!(is_told, can_join(), "{what}");
+        assert_eq!(is_told, can_attach(), "{what}");
     }
 }
 
@@ -288,18 +288,18 @@ fn writer_that_waits_for_room_at_a_full_pipe_stays_attached() {
         let in_ring = pipe["written"]["ring"]["bytes"].as_u64().unwrap_or(0);
         pipe["path"] == "ring" && pipe["written"]["why_not"].is_null() && in_ring * 2 > pipe["bytes"].as_u64().unwrap()
     });
-    assert_eq!(stays, can_join());
+    assert_eq!(stays, can_attach());
 }
 
 /// Such a reader has taken a byte of the stream when it finds that it cannot hand it on.
 #[test]
 fn no_byte_is_lost_where_a_sleeping_reader_has_no_memory_for_it() {
     for what in ["kept", "kept-late"] {
-        assert_eq!(waits_on_the_ring(what), can_join(), "{what}");
+        assert_eq!(waits_on_the_ring(what), can_attach(), "{what}");
     }
 }
 
-/// It ends each wait in the kernel, and the ring knows of no bytes: who stayed would ask again and again.
+/// It ends each wait in the kernel, and the ring knows of no bytes: a program that stayed would ask again and again.
 #[test]
 fn byte_of_a_foreign_process_detaches_the_pipe() {
     let scratch = Scratch::new();
@@ -332,5 +332,5 @@ fn byte_of_a_foreign_process_detaches_the_pipe() {
         let pipes = told["pipes"].as_array().unwrap();
         pipes.iter().any(|pipe| pipe["path"] == "ring" && pipe["read"]["why_not"] == "called poll")
     });
-    assert_eq!(gives_back, can_join());
+    assert_eq!(gives_back, can_attach());
 }

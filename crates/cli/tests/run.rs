@@ -74,7 +74,7 @@ fn a_script_runs_in_the_users_shell_or_the_one_that_is_given() {
 #[test]
 fn pipes_standing_on_stdin_and_stdout_become_large_and_chosen_sizes_stay() {
     let scratch = Scratch::new();
-    // Static: nobody but the run itself can have enlarged them.
+    // Static: no process but the run itself can have enlarged them.
     let sizes = scratch.c_program("sizes", PIPE_SIZES, &["-static"]);
     let mut child = millstream(["run", "--pipe-size", "512K", "--", &sizes, "0", "1"])
         .stdin(Stdio::piped())

@@ -67,7 +67,7 @@ fn a_program_that_makes_threads_has_pipes_of_the_size_that_the_kernel_gives() {
     let sizes = Sizes::new();
     assert_eq!(sizes.said(&[], ": | THREADS 0 1 | cat"), [65_536; 2]);
     assert!(sizes.said(&[], ": | PLAIN 0 1 | cat").iter().all(|&size| size > 65_536));
-    assert_eq!(sizes.said(&[], ": | (THREADS 0; PLAIN 0)"), [65_536; 2], "nobody makes it larger again");
+    assert_eq!(sizes.said(&[], ": | (THREADS 0; PLAIN 0)"), [65_536; 2], "it does not become larger again");
     assert_eq!(sizes.said(&["--pipe-size", "256K"], ": | THREADS 0 1 | cat"), [262_144; 2], "the user's word");
 }
 

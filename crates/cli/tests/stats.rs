@@ -218,7 +218,7 @@ fn a_run_inside_a_run_that_counts_is_counted() {
     assert_eq!(stats["pipes"].as_array().unwrap().iter().filter(|pipe| pipe["bytes"] == 70_000).count(), 1, "{stats}");
 }
 
-/// A signal that comes with the command's end, for which nobody waits any more, costs no statistics.
+/// A signal that comes with the command's end, for which no process waits any more, costs no statistics.
 #[test]
 fn a_signal_at_the_end_of_the_command_costs_no_statistics() {
     for _ in 0..20 {
@@ -312,7 +312,7 @@ fn seen_in_time(run_for: impl Fn(&str) -> String, check: impl Fn(&str) -> bool) 
     panic!("never seen: {text}");
 }
 
-/// `yes` finds the pipe full while nobody reads, and `cat` finds the second pipe empty.
+/// `yes` finds the pipe full while no process reads, and `cat` finds the second pipe empty.
 fn slow_script(seconds: &str) -> String {
     format!("yes | (sleep {seconds}; head -c 1) | cat")
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use common::{Scratch, Seen, can_join, millstream, output, statistics, wait_for};
+use common::{Scratch, Seen, can_attach, millstream, output, statistics, wait_for};
 
 /// They wait for each other, and some sleep.
 const AT_ONCE: usize = 4;
@@ -125,7 +125,7 @@ impl Case {
                 break;
             }
         }
-        let is_as_wanted = is_attached || self.attached == 0 || !can_join();
+        let is_as_wanted = is_attached || self.attached == 0 || !can_attach();
         if is_as_wanted { Ok(is_attached) } else { Err(format!("never attached in {ATTEMPTS} attempts")) }
     }
 }
@@ -259,15 +259,15 @@ fn memory_that_is_not_there_is_refused_in_every_thread() {
 
 #[test]
 fn calls_beside_a_sleeping_thread_lose_no_byte() {
-    check_beside_sleeper("$A");
+    check_beside_waiter("$A");
 }
 
 #[test]
 fn calls_beside_a_sleeping_thread_of_own_code_lose_no_byte() {
-    check_beside_sleeper("$B");
+    check_beside_waiter("$B");
 }
 
-fn check_beside_sleeper(program: &str) {
+fn check_beside_waiter(program: &str) {
     let things = list(&PROGRAMS.asleep);
     assert!(things.len() >= 110, "{}", things.len());
     let case = |words: &Vec<String>| {
@@ -329,6 +329,6 @@ fn random_lives_of_threads_lose_no_byte() {
         seed += LIVES;
     }
     println!("joined {attached} pipes in {lives} lives from seed {first}");
-    assert_eq!(attached >= lives / 4, can_join(), "{attached} pipes in {lives} lives");
+    assert_eq!(attached >= lives / 4, can_attach(), "{attached} pipes in {lives} lives");
     wait_for("nothing to be left in /dev/shm", || left_behind().is_subset(&before));
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use common::{Scratch, Seen, children, data_home, millstream, output, program, wait_for};
 
-/// `sleep | cat`, ended with the test. One of these is nobody's bound but the sleeper's, however busy the machine is.
+/// `sleep | cat`, ended with the test. One of these has the sleeping program as its bound, however busy the machine is.
 struct Pipeline(Child);
 
 impl Pipeline {

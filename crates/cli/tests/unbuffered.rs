@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use common::{Scratch, can_join, millstream, output, wait_for};
+use common::{Scratch, can_attach, millstream, output, wait_for};
 
 /// A run that goes on, whose lines are read as they come. It ends with all its processes when the test ends.
 struct Running {
@@ -91,7 +91,7 @@ fn each_line_of_a_file_that_grows_is_shown_at_once() {
 /// Otherwise the test above would not have seen small records in shared memory.
 #[test]
 fn lines_go_through_shared_memory_one_by_one() {
-    if !can_join() {
+    if !can_attach() {
         return;
     }
     let scratch = Scratch::new();

@@ -4,7 +4,7 @@ mod common;
 
 use std::process::Command;
 
-use common::{Scratch, can_join, output};
+use common::{Scratch, can_attach, output};
 
 /// Reads, and forks when `/proc` is gone, which asks for the pipe to go back; then reads on.
 const READER: &str = r#"
@@ -36,7 +36,7 @@ int main(void) {
 
 #[test]
 fn fork_fails_without_losing_bytes_when_proc_is_unmounted() {
-    if !can_join() {
+    if !can_attach() {
         return;
     }
     let scratch = Scratch::new();

@@ -38,7 +38,7 @@ pub(crate) fn millstream<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(arguments: 
     command
 }
 
-/// Where tests keep runs that they do not look at, so that the history of who runs the tests stays as it is.
+/// Where tests keep runs that they do not look at, so that the history of the user that runs the tests stays as it is.
 pub(crate) fn data_home() -> &'static str {
     concat!(env!("CARGO_TARGET_TMPDIR"), "/data")
 }
@@ -54,7 +54,7 @@ pub(crate) fn fed(mut command: Command, input: &[u8]) -> (Vec<u8>, Seen) {
     let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_vec();
-    // Who stops early does not read all of it.
+    // A program that stops early does not read all of it.
     let feeder = std::thread::spawn(move || drop(stdin.write_all(&input)));
     let output = child.wait_with_output().unwrap();
     feeder.join().unwrap();
@@ -126,7 +126,7 @@ pub(crate) fn skip(why: &str) {
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Readable by everybody, so that tests can use it as another user.
+    /// Readable by all users, so that tests can use it as another one.
     pub(crate) fn new() -> Scratch {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         loop {
@@ -204,7 +204,7 @@ pub(crate) fn set_mode(path: &Path, mode: u32) {
 
 /// Whether pipes are attached on this machine, asked of the program itself. On x86-64 they must be, or every suite that uses shared
 /// memory would pass without it; where they really cannot, `MILLSTREAM_NO_RING_HERE=1` says so.
-pub(crate) fn can_join() -> bool {
+pub(crate) fn can_attach() -> bool {
     static ANSWER: LazyLock<bool> = LazyLock::new(|| {
         if !cfg!(target_arch = "x86_64")
             || std::env::var_os("MILLSTREAM_NO_RING_HERE").is_some_and(|value| value == "1")

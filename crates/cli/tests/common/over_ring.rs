@@ -7,10 +7,10 @@ use std::process::{Command, Stdio};
 use crate::PROGRAMS;
 use crate::common::{Scratch, Seen, millstream, output, statistics};
 
-/// Much more than it takes until a pipe is joined.
+/// Much more than it takes until a pipe is attached.
 pub(crate) const MANY: u64 = 24 << 20;
 
-/// What everybody checks bytes with.
+/// What all programs here check bytes with.
 pub(crate) const ENDS: &str = include_str!("../ring/ends.c");
 
 /// C programs, each by the variable that has its path in the scripts.

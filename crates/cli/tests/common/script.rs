@@ -44,9 +44,9 @@ pub(crate) enum Way {
     Bare,
     Run,
     RunWithStatistics,
-    /// No pipe is joined.
+    /// No pipe is attached.
     RunWithoutRing,
-    /// Every pipe that can be joined is, at its first byte.
+    /// Every pipe that can be attached is, at its first byte.
     RunOverRing,
     /// The same, and [`OVER_RING_STATISTICS`] says so.
     RunOverRingWithStatistics,

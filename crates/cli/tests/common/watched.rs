@@ -50,7 +50,7 @@ impl Tree {
         entries.filter(|&pid| self.has(pid)).collect()
     }
 
-    /// Whether a process is one of them. The dead that nobody has waited for are not: they have no environment.
+    /// Whether a process is one of them. Zombies are not: they have no environment.
     pub(crate) fn has(&self, pid: u32) -> bool {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         environment.windows(self.mark.len()).any(|part| part == self.mark)
