@@ -1,4 +1,4 @@
-//! What kind of program a file is, as far as it matters to whoever is about to start it.
+//! What kind of program a file is, as far as a process that is about to start it needs to know.
 //!
 //! Reads a few hundred bytes of the ELF file (System V ABI, chapters 4 and 5): the header, the dynamic section and its
 //! strings. It allocates nothing and uses 2 KiB of stack, because it runs between fork and exec.

@@ -19,7 +19,7 @@ use crate::Errno;
 
 /// Sleeps while `word` holds `expected`, at most for `limit`. Returns early on a wake, a signal or no reason at all.
 pub fn wait(word: &AtomicU32, expected: u32, limit: Duration) {
-    // Whatever the outcome, the caller looks at the word again.
+    // Whatever the outcome, the caller reads the word again.
     wait_or_be_interrupted(word, expected, limit);
 }
 
@@ -61,9 +61,9 @@ impl RobustList {
     }
 }
 
-/// The calling thread: what it is called in a lock word, and where the kernel looks for the lock that it may hold. What is
-/// known of it stays in the thread's own memory: copied about, it would be read again before it has been written, which takes
-/// as long as half of a small write.
+/// The calling thread: its number in a lock word, and where the kernel looks for the lock that it may hold. The data
+/// stays in thread-local memory: copying it causes a store-forwarding stall, which takes as long as half of a small
+/// write.
 #[derive(Clone, Copy)]
 pub struct Thread {
     had_wished: bool,
@@ -73,11 +73,12 @@ pub struct Thread {
 
 /// What is known of a thread.
 struct Known {
-    /// The generation of processes in which it was found out; 0: nothing is known.
+    /// The generation of processes for which the rest holds; 0: nothing is known.
     generation: Cell<u32>,
     id: Cell<u32>,
     process: Cell<u32>,
-    /// Null where the kernel does not tell: then others find out by themselves that this thread has died, later.
+    /// Null where the kernel does not tell it. Other processes then find out by themselves, later, that this thread
+    /// died.
     list: Cell<*const RobustList>,
     fencing: Cell<Fencing>,
 }
@@ -116,14 +117,14 @@ fn be_fenced() {
 pub fn fence_everywhere() {
     use rustix::thread::{MembarrierCommand, membarrier};
     core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
-    // Refused here while it was granted to the other: a filter of system calls. What that one has stored is seen by
-    // everybody as soon as its processor gets around to it, which takes nanoseconds, or its CPU is given to another thread.
+    // A seccomp filter may refuse the call here that another process was granted. The stores of that process become
+    // visible everywhere when its processor drains them, which takes nanoseconds, or when its CPU runs another thread.
     if membarrier(MembarrierCommand::GlobalExpedited).is_err() {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// A lock that was announced before another, to be announced again afterwards.
+/// The word that was announced before another, to be announced again afterwards.
 #[derive(Clone, Copy)]
 pub struct Announced(*mut u8);
 
@@ -133,7 +134,7 @@ impl Thread {
     pub fn current() -> Thread {
         let generation = generation();
         KNOWN.with(|known| {
-            // A number of 0 is no process: what is kept there is not believed again.
+            // 0 is no generation: what was found out for it is not used again.
             if generation == 0 || known.generation.get() != generation {
                 known.find_out(generation);
             }
@@ -180,8 +181,9 @@ impl Thread {
         KNOWN.with(|known| known.process.get())
     }
 
-    /// From now on, should the thread die and `word` hold its number, the kernel replaces the number by
-    /// `FUTEX_OWNER_DIED` and wakes one sleeper. Returns what was announced before; only one word is at a time.
+    /// From now on, if the thread dies while `word` holds its number, the kernel replaces the number by
+    /// `FUTEX_OWNER_DIED` and wakes one waiter. Returns the word announced before; only one word is announced at a
+    /// time.
     #[inline]
     pub fn announce(self, word: &AtomicU32) -> Announced {
         let Some(list) = self.list() else { return Announced(ptr::null_mut()) };
@@ -192,8 +194,8 @@ impl Thread {
         Announced(before)
     }
 
-    /// Announces what was announced before `word`. If something else was announced since, it stays: what is announced
-    /// must never outlive the memory that it lies in.
+    /// Announces again what was announced before `word`. If another word was announced since, that stays: an announced
+    /// word must never outlive the memory that it lies in.
     #[inline]
     pub fn restore(self, word: &AtomicU32, before: Announced) {
         let Some(list) = self.list() else { return };
@@ -275,13 +277,13 @@ pub fn has_ended(process: u32) -> bool {
     life_of(process) == Life::Dead && threads() <= 1
 }
 
-/// Whether the process of this thread has memory mapped whose file is called `name`; also if nobody may know.
+/// Whether the process of this thread has mapped a file called `name`; also true if this process may not look.
 pub fn may_have_mapped(id: u32, name: &str) -> bool {
     std::fs::read_to_string(std::format!("/proc/{id}/maps")).map_or(true, |maps| maps.contains(name))
 }
 
-/// A number that is another in every process of a line of forks, kept in a page that the kernel empties on fork; 0 where
-/// there is no such page.
+/// A number that differs in every process of a chain of forks. It lies in a page that the kernel empties on fork; 0
+/// where there is no such page.
 #[inline]
 fn generation() -> u32 {
     // SAFETY: null, or what `map_first` left there, which is valid for good.
@@ -313,8 +315,8 @@ fn next_generation() -> u32 {
 /// Stands for the page where there is none.
 static NO_PAGE: AtomicU32 = AtomicU32::new(0);
 
-/// Puts a page into `place`, unless another thread has, whose page it is then. Nobody waits for anybody, as with a
-/// `OnceLock`: in the child of a fork the other thread does not exist.
+/// Puts a page into `place`, or returns the page that another thread put there first. No thread waits for another, as
+/// it would with a `OnceLock`: in the child of a fork the other thread does not exist.
 #[cold]
 fn map_first(place: &AtomicPtr<AtomicU32>) -> *mut AtomicU32 {
     let page = wiped_on_fork().unwrap_or(ptr::from_ref(&NO_PAGE).cast_mut());
@@ -322,7 +324,7 @@ fn map_first(place: &AtomicPtr<AtomicU32>) -> *mut AtomicU32 {
         Ok(_) => page,
         Err(first) => {
             if !ptr::eq(page, &NO_PAGE) {
-                // SAFETY: the mapping that was just made and shown to nobody.
+                // SAFETY: the mapping that was just made, to which no reference exists.
                 let _ = unsafe { rustix::mm::munmap(page.cast(), PAGE_BYTES) };
             }
             first
@@ -365,7 +367,7 @@ fn register_list() -> *const RobustList {
     }
     LIST.with(|list| {
         let list = ptr::from_ref(list).cast_mut();
-        // SAFETY: this thread's own list, which nobody else has seen; an empty one points to itself.
+        // SAFETY: this thread's own list, to which nothing else refers yet; an empty list points to itself.
         unsafe {
             (&raw mut (*list).first).write(list);
             libc::syscall(libc::SYS_set_robust_list, list, size_of::<RobustList>());
@@ -461,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_disk_is_as_good_as_stopped() {
+    fn thread_that_waits_for_a_disk_counts_as_stopped() {
         let _guard = crate::children::some();
         let (reader, writer) = crate::pipe::create().unwrap();
         let (tell, told) = std::sync::mpsc::channel();

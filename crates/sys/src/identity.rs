@@ -67,7 +67,7 @@ impl Handle {
         Ok(if start? == identity.start { Fate::Alive(handle) } else { Fate::Another })
     }
 
-    /// Who it is.
+    /// The process that it means.
     pub fn identity(&self) -> Identity {
         self.identity
     }
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_ended_and_was_not_waited_for_has_ended() {
+    fn process_that_was_not_reaped_has_ended() {
         let _guard = crate::children::some();
         // SAFETY: the child makes system calls only.
         #[allow(unsafe_code)]
