@@ -27,8 +27,8 @@ pub fn die_with_this_thread(command: &mut Command) {
     }
 }
 
-/// Has the program that `command` starts inherit these descriptors under their numbers, and no other program. They are closed here
-/// with `command`.
+/// Has only the program that `command` starts inherit these descriptors, under their numbers. They are closed in this
+/// process when `command` is dropped.
 pub fn inherit(command: &mut Command, descriptors: Vec<OwnedFd>) {
     use std::os::unix::process::CommandExt;
     let keep = move || {

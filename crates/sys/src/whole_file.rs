@@ -17,17 +17,18 @@ use rustix::process::{Pid, test_kill_process};
 
 use crate::attributes;
 
-/// A new content for a file. Until [`WholeFile::keep`] the old one is there for everybody, and if that is never called nothing
-/// has happened.
+/// A new content for a file. Until [`WholeFile::keep`], every process sees the old content; without that call nothing
+/// changes.
 #[derive(Debug)]
 pub struct WholeFile {
     content: Replacement,
     name: OsString,
-    /// Those that it gets when it is complete; until then it is its owner's alone.
+    /// The permissions that it gets when it is complete; until then only its owner may use it.
     permissions: Permissions,
 }
 
-/// A file without a name in this directory, to read and write, that goes with its last descriptor.
+/// Makes a file without a name in this directory, for reading and writing. The kernel removes it with its last
+/// descriptor.
 ///
 /// # Errors
 /// Those of creating a file there.
@@ -38,9 +39,9 @@ pub fn nameless_in(directory: &Path) -> io::Result<File> {
 }
 
 impl WholeFile {
-    /// Begins a new content for the file at `path`, which may not exist yet. Of a symbolic link the file that it leads to is
-    /// meant. A file that exists keeps its owner, group, permissions, access control list and attributes, but not set-user-id and its
-    /// like, which the old content had.
+    /// Begins a new content for the file at `path`, which may not exist yet. A symbolic link stands for the file that
+    /// it leads to. A file that exists keeps its owner, group, permissions, access control list and attributes, but not
+    /// set-user-id and the like, which belonged to the old content.
     ///
     /// # Errors
     /// Those of creating a file in that directory; `EISDIR` for a directory, and for a name that only one can have. A sentence: the
