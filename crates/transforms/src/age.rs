@@ -28,10 +28,10 @@ use seal::Encrypt;
 /// Binary logarithms of the work that a passphrase costs: 2^N times 1 KiB of memory, at most 4 GiB.
 const WORK: std::ops::RangeInclusive<u8> = 1..=22;
 
-/// What age(1) takes: about a second.
+/// The work that age(1) does: about a second.
 const WORK_USUAL: u8 = 18;
 
-/// What is opened unless told otherwise: 1 GiB of memory.
+/// The most work that `unage` does by default: 1 GiB of memory.
 const WORK_OPENED: u8 = 20;
 
 /// `age`
@@ -68,7 +68,7 @@ pub(crate) static UNAGE: Entry = Entry {
     },
 };
 
-/// What the arguments say. Files are read at once, so that what is wrong with them is said before a byte moves.
+/// The parsed arguments. Their files are read at once, so that errors in them are reported before a byte moves.
 #[derive(Default)]
 struct Said {
     recipients: Vec<Recipient>,

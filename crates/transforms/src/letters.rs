@@ -5,7 +5,7 @@ use millstream_sys::vector;
 
 use crate::arguments;
 
-/// An exchange without a table, of which the compiler makes vector instructions.
+/// An exchange without a table, for which the compiler emits vector instructions.
 struct Formula<F>(F);
 
 impl<F: Fn(u8) -> u8 + Send> InPlace for Formula<F> {

@@ -1,4 +1,4 @@
-//! Decryption. What comes out was authenticated: whole chunks, in order, and an end that is the end.
+//! Decryption. All output was authenticated: whole chunks, in order, up to the true end.
 
 use millstream_net::{Next, Rewrite, Step, TransformError};
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   frame  frame  ... frame  5E 2A 4D 18 | bytes | entry entry ... entry | frames | 80 | B1 EA 92 8F
-//!                            ╰── a frame to skip, for who does not know it ──────────────────────╯
+//!                            ╰── a frame that other decoders skip ───────────────────────────────╯
 //!   entry: bytes of the frame, bytes of what is in it, the low half of the XXH64 of these; four bytes each
 //! ```
 //!

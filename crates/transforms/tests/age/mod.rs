@@ -95,7 +95,7 @@ fn wrong(line: &str, input: &[u8]) -> String {
 }
 
 #[test]
-fn what_was_encrypted_for_somebody_comes_back_for_them() {
+fn every_recipient_decrypts_what_was_encrypted() {
     let Files { both, second, passphrase, recipients, .. } = &*FILES;
     let [first_of_two, second_of_two] = RECIPIENTS;
     for size in [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 3 * CHUNK + 77] {
