@@ -70,7 +70,7 @@ pub fn reopened_nonblocking(fd: impl AsFd, access: Access) -> Result<OwnedFd, Er
     rustix::fs::open(path, mode | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Memory in at most two stretches: where each begins, and its length. Other processes may change it at any time.
+/// Memory in at most two ranges: where each begins, and its length. Other processes may change it at any time.
 pub type Memory = [(NonNull<u8>, usize); 2];
 
 /// How a call that moves bytes is made.
@@ -141,8 +141,8 @@ fn message(parts: &[libc::iovec; 2]) -> libc::msghdr {
     message
 }
 
-/// `splice(2)` between a pipe and anything, at the current position of a file. Never waits for the pipe; for what is not a
-/// pipe it waits if that is blocking and not ready.
+/// `splice(2)` between a pipe and any file, at the current position of that. Never waits for the pipe; waits for the
+/// other file if that is blocking and not ready.
 ///
 /// # Errors
 /// `EAGAIN`: the pipe is empty, or full, or the other side is not ready. `EINVAL`: the other side cannot be spliced with:
@@ -168,7 +168,7 @@ pub fn peek(file: impl AsFd, buffer: &mut [u8]) -> Result<usize, Errno> {
     rustix::io::pread(file, buffer, position)
 }
 
-/// Moves the position of a file on.
+/// Moves the position of a file forward.
 ///
 /// # Errors
 /// Those of `lseek(2)`.
@@ -177,8 +177,9 @@ pub fn skip(file: impl AsFd, len: usize) -> Result<(), Errno> {
     rustix::fs::seek(file, rustix::fs::SeekFrom::Current(len)).map(drop)
 }
 
-/// Bytes that a socket which `poll(2)` calls writable takes without waiting: a quarter of its buffer. TCP has a third of it free
-/// then (`sk_stream_min_wspace` of the kernel), a Unix socket three quarters (`unix_writable`).
+/// Bytes that a socket takes without waiting once `poll(2)` reports it writable: a quarter of its buffer. TCP has a
+/// third of the buffer free then (`sk_stream_min_wspace` of the kernel), a Unix socket three quarters
+/// (`unix_writable`).
 ///
 /// # Errors
 /// `ENOTSOCK`.

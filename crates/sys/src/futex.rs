@@ -1,9 +1,9 @@
 //! Waiting for a word of shared memory to change (`futex(2)`), and locks that the kernel opens when their owner dies.
 //!
 //! The kernel frees a lock for a dead owner if the owner had registered it. Each thread has one list of such locks,
-//! which belongs to the C library, and beside the list one slot for "the lock I am just taking or giving back". The
-//! slot is all that is used here: it holds one address, in memory that is private to the thread. Links of the list
-//! would lie in the shared memory itself, where another process could change them.
+//! which belongs to the C library, and beside the list one slot for the lock that it is just taking or releasing. This
+//! module uses only the slot: it holds one address, in memory that is private to the thread. Links of the list would
+//! lie in the shared memory itself, where another process could change them.
 #![allow(unsafe_code)]
 
 use core::cell::Cell;
@@ -33,18 +33,18 @@ pub fn wait_or_be_interrupted(word: &AtomicU32, expected: u32, limit: Duration) 
     futex::wait(word, futex::Flags::empty(), expected, Some(&limit)) == Err(Errno::INTR)
 }
 
-/// Wakes all that sleep on `word`.
+/// Wakes all waiters on `word`.
 pub fn wake_all(word: &AtomicU32) {
     let _ = futex::wake(word, futex::Flags::empty(), u32::MAX >> 1);
 }
 
-/// Wakes one of those that sleep on `word`.
+/// Wakes one waiter on `word`.
 pub fn wake_one(word: &AtomicU32) {
     // Fails only for an address that is not mapped.
     let _ = futex::wake(word, futex::Flags::empty(), 1);
 }
 
-/// As the kernel knows it (`struct robust_list_head`, `set_robust_list(2)`).
+/// The robust list of a thread, as the kernel defines it (`struct robust_list_head`, `set_robust_list(2)`).
 #[repr(C)]
 struct RobustList {
     first: *mut RobustList,
@@ -55,7 +55,7 @@ struct RobustList {
 }
 
 impl RobustList {
-    /// Where the entry would lie that belongs to this word.
+    /// The address of the entry that would belong to this word.
     fn entry_of(&self, word: &AtomicU32) -> *mut u8 {
         ptr::from_ref(word).cast_mut().cast::<u8>().wrapping_offset(-self.offset_of_word)
     }
@@ -83,7 +83,8 @@ struct Known {
     fencing: Cell<Fencing>,
 }
 
-/// Whether the fences of others reach a thread (`MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED` in `membarrier(2)`).
+/// Whether the fences of other processes reach a thread (`MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED` in
+/// `membarrier(2)`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fencing {
     NotAsked,
@@ -112,8 +113,8 @@ fn be_fenced() {
     KNOWN.with(|known| known.fencing.set(if is_reached { Fencing::Reached } else { Fencing::Refused }));
 }
 
-/// Returns when every thread of every process that lets itself be fenced has passed a full memory fence, this one
-/// included. A few microseconds where such threads run on other CPUs, less where not.
+/// Returns when every registered thread of every process, and this one, has passed a full memory fence. It takes a few
+/// microseconds where such threads run on other CPUs, less where not.
 pub fn fence_everywhere() {
     use rustix::thread::{MembarrierCommand, membarrier};
     core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
@@ -148,8 +149,8 @@ impl Thread {
         KNOWN.with(|known| known.fencing.get() == Fencing::Reached)
     }
 
-    /// Whether the fences of other processes reach this thread; if not, [`be_fenced_if_wished`](Self::be_fenced_if_wished)
-    /// will see to it.
+    /// Whether the fences of other processes reach this thread. If not, the next
+    /// [`be_fenced_if_wished`](Self::be_fenced_if_wished) registers it.
     pub fn wish_to_be_fenced(self) -> bool {
         KNOWN.with(|known| {
             if known.generation.get() != 0 && known.fencing.get() == Fencing::NotAsked {
@@ -159,9 +160,9 @@ impl Thread {
         })
     }
 
-    /// Has the fences of other processes reach this thread from now on, if it wished that before this value was made. The
-    /// first time in a program of several threads this takes as long as the kernel needs to be sure of all of them, 10
-    /// milliseconds or so: not with a lock held.
+    /// Registers this thread for the fences of other processes, if it wished that before this value was made. The first
+    /// time in a process with several threads, the kernel waits for all of them, about 10 milliseconds: the caller must
+    /// hold no lock.
     #[inline]
     pub fn be_fenced_if_wished(self) {
         if self.had_wished {
@@ -225,20 +226,20 @@ impl Known {
     }
 }
 
-/// What can be said of a thread from its number.
+/// The state of a thread, found out from its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
     /// There is none, or it is a zombie.
     Dead,
-    /// It is stopped, or waits for a disk in a way that no signal ends, and may go on.
+    /// It is stopped, or waits uninterruptibly, as for a disk. It may go on later.
     Stopped,
-    /// It runs, or waits for a CPU, and has had one for so long, give or take ten milliseconds.
+    /// It is runnable, and has used this much CPU time, give or take ten milliseconds.
     Runs(Duration),
-    /// It waits for something else; or no more is known than that there is one.
+    /// It waits for another event, or nothing but its existence is known.
     Sleeps,
 }
 
-/// What is known of the thread of this number.
+/// The state of the thread of this number.
 pub fn life_of(id: u32) -> Life {
     match std::fs::read(std::format!("/proc/{id}/stat")) {
         // The state follows the name, which is in parentheses and may contain anything.
@@ -256,22 +257,22 @@ pub fn life_of(id: u32) -> Life {
     }
 }
 
-/// Whether there is a thread of this number, also one that is dead and was not waited for. A short call of the kernel.
+/// Whether there is a thread of this number, even a dead one that was not reaped. One short system call.
 pub fn exists(id: u32) -> bool {
     let id = i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw);
     id.is_some_and(|id| rustix::process::test_kill_process(id) != Err(Errno::SRCH))
 }
 
-/// Of the numbers of `proc_pid_stat(5)` from the state on, the two that count ticks of a hundredth of a second in user mode and
-/// in the kernel.
+/// The CPU time in user mode and in the kernel, in hundredths of a second, of the fields of `proc_pid_stat(5)` from the
+/// state on.
 fn cpu_time(from_state: &[u8]) -> Duration {
     let fields = from_state.split(|&byte| byte == b' ').skip(11).take(2);
     let ticks: u64 = fields.filter_map(|field| core::str::from_utf8(field).ok()?.parse::<u64>().ok()).sum();
     Duration::from_millis(10).saturating_mul(u32::try_from(ticks).unwrap_or(u32::MAX))
 }
 
-/// Whether a process has ended, with all of its threads: the first of them may have ended before the others, and is a zombie
-/// then like that of a process that is dead.
+/// Whether a process has ended with all of its threads. Its first thread may end before the others, and then is a
+/// zombie like that of a dead process.
 pub fn has_ended(process: u32) -> bool {
     let threads = || std::fs::read_dir(std::format!("/proc/{process}/task")).map_or(0, Iterator::count);
     life_of(process) == Life::Dead && threads() <= 1
@@ -345,8 +346,8 @@ fn wiped_on_fork() -> Option<*mut AtomicU32> {
     Some(page.cast())
 }
 
-/// The list that is registered for this thread: by the C library, or, if there is none, now by us. `None` where the kernel
-/// refuses to tell: what it does not tell must not be replaced.
+/// The list that the C library has registered for this thread, or one that this function registers. `None` where the
+/// kernel refuses to tell: an unknown list must not be replaced.
 fn registered_list() -> Option<*const RobustList> {
     let (mut list, mut size) = (ptr::null::<RobustList>(), 0_usize);
     // SAFETY: the kernel writes a pointer and a size.

@@ -62,8 +62,8 @@ const _: () = assert!(size_of::<Label>() <= LABEL_BYTES);
 /// Makes the memory of a pipe: all zeros behind the label. The mapping stays until [`unmap`], and no forked child has it.
 ///
 /// # Errors
-/// `EMFILE`, `ENFILE`: too many open files. `ENOMEM`. `EFBIG`: above the process's limit on file sizes. `ENOSYS`: no `memfd_create`
-/// (Linux before 3.17).
+/// `EMFILE`, `ENFILE`: too many open files. `ENOMEM`. `EFBIG`: above the process's limit on file sizes. `ENOSYS`: no
+/// `memfd_create` (Linux before 3.17).
 pub fn create(owner: Owner) -> Result<(OwnedFd, NonNull<u8>), Errno> {
     // Beyond the limit the kernel would send a signal.
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
@@ -93,7 +93,7 @@ pub fn open(pid: u32, fd: u32, owner: Owner) -> Option<NonNull<u8>> {
     let found = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let stat = rustix::fs::fstat(&found).ok()?;
     let is_regular = rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::RegularFile;
-    // Root may open what another user has made, and must not depend on that user's words.
+    // Root may open a file of another user, and must not trust its content.
     let is_own_users = stat.st_uid == rustix::process::geteuid().as_raw();
     if !is_regular || !is_own_users || stat.st_size as usize != FILE_BYTES {
         return None;
