@@ -1,14 +1,14 @@
 //! Encryption in the age format, version 1 (<https://age-encryption.org/v1>).
 //!
 //! ```text
-//!   age-encryption.org/v1             what opens it: the key of the file, once for each recipient
+//!   age-encryption.org/v1             the header: the key of the file, wrapped for each recipient
 //!   -> X25519 SHARE
 //!   WRAPPED-KEY
-//!   --- MAC                           of all that stands above
+//!   --- MAC                           of everything above
 //!   nonce  chunk  chunk  ... chunk    64 KiB each, with a tag; the last says that it is the last
 //! ```
 //!
-//! The ciphers come from the crates that know them. The format around them is small, and written here.
+//! Other crates implement the ciphers. The format around them is small, and implemented here.
 
 mod armor;
 mod header;
@@ -75,7 +75,7 @@ struct Said {
     identities: Vec<Identity>,
     passphrase: Option<Passphrase>,
     work: Option<u8>,
-    /// The options that the inverse has too.
+    /// The options that apply to the inverse too.
     shared: Vec<String>,
 }
 
@@ -111,7 +111,7 @@ impl Said {
         Ok(said)
     }
 
-    /// The transform of this name with the same keys, if they are known; `usual` is the work that it does unless told.
+    /// The transform of this name with the same keys, if they are known; `usual` is the work that it does by default.
     fn inverse(&self, name: &str, usual: u8) -> Option<String> {
         let mut line = vec![name.to_owned()];
         line.extend(self.work.filter(|&work| name == "unage" && work > usual).map(|work| format!("-w {work}")));

@@ -7,13 +7,13 @@ use bech32::primitives::decode::CheckedHrpstring;
 use ed25519_compact::x25519::{PublicKey, SecretKey};
 use zeroize::Zeroizing;
 
-/// Bytes of a file with keys or a passphrase, at most.
+/// The most bytes of a file with keys or a passphrase.
 const FILE_MAX: u64 = 1 << 20;
 
 const RECIPIENT: &str = "age";
 const IDENTITY: &str = "age-secret-key-";
 
-/// What opens a file.
+/// The keys that encrypt or decrypt a file.
 pub(super) enum Keys {
     People { recipients: Vec<Recipient>, identities: Vec<Identity> },
     Passphrase(Passphrase),
@@ -94,7 +94,7 @@ pub(super) fn identities_in(path: &str) -> Result<Vec<Identity>, String> {
 pub(super) struct Passphrase(Zeroizing<Vec<u8>>);
 
 impl Passphrase {
-    /// The first line of a file, which has no other.
+    /// The only line of a file.
     pub(super) fn in_file(path: &str) -> Result<Passphrase, String> {
         let mut content = content(path)?;
         if content.ends_with(b"\n") {
