@@ -59,7 +59,7 @@ mod tests {
     use std::os::fd::AsRawFd;
     use std::vec::Vec;
 
-    /// How often a number is found, if no count is told, and if a higher one is. Other tests open files meanwhile.
+    /// How often a number is found without a count, and with one that is too high. Other tests open files meanwhile.
     fn found(far: Option<u32>, wanted: u32) -> [usize; 2] {
         [0, 100_000].map(|count| {
             let mut times = 0;

@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_looked_for_in_order() {
+    fn directories_are_searched_in_order() {
         assert_eq!(look_in_path(c"/nonexistent:/usr/bin:/bin", c"true"), Kind::Leaf);
         assert_eq!(look_in_path(c"/bin", c"sh"), Kind::Other);
         assert_eq!(look_in_path(c"", c"no such program"), Kind::Other);
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_is_other() {
+    fn file_that_is_no_program_is_other() {
         for path in ["/etc/passwd", "/nonexistent", "/", "/dev/null"] {
             assert_eq!(kind_of(path), Kind::Other, "{path}");
         }

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_told_apart() {
+    fn kinds_of_descriptors_are_told_apart() {
         let (reader, _writer) = crate::pipe::create().unwrap();
         let (socket, _peer) = UnixStream::pair().unwrap();
         let master = rustix::pty::openpt(rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY).unwrap();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_stays_where_it_is_until_it_is_moved_on() {
+    fn peek_leaves_position_and_skip_moves_it() {
         let mut file = crate::memory::anonymous_file().unwrap();
         file.write_all(b"abcdef").unwrap();
         file.rewind().unwrap();

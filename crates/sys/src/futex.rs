@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_no_longer_announced_is_left_alone() {
+    fn word_that_is_no_longer_announced_is_not_changed() {
         let word = Arc::new(AtomicU32::new(0));
         let held = word.clone();
         let id = std::thread::spawn(move || {
@@ -420,14 +420,14 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_ends_at_once_when_the_word_differs_and_at_its_limit_when_not() {
+    fn wait_ends_at_once_if_word_differs_and_else_at_its_limit() {
         let word = AtomicU32::new(7);
         wait(&word, 8, Duration::from_secs(3600));
         wait(&word, 7, Duration::from_millis(1));
     }
 
     #[test]
-    fn a_thread_that_runs_is_told_from_one_that_sleeps_and_its_time_grows() {
+    fn running_thread_differs_from_sleeping_one_and_its_time_grows() {
         let (tell, told) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let running = std::thread::spawn(move || {

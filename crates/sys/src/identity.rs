@@ -95,7 +95,7 @@ mod tests {
     use crate::fork::{Side, exit_at_once, fork};
 
     #[test]
-    fn a_process_is_itself_until_it_ends_and_no_other_that_has_its_number() {
+    fn identity_means_one_process_despite_reused_number() {
         let me = own().unwrap();
         assert!(matches!(Handle::open(me), Ok(Fate::Alive(handle)) if handle.identity() == me && handle.is_alive()));
         let other = Identity { start: me.start + 1, ..me };

@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_through_a_ring_is_part_of_the_bytes_and_told_apart() {
+    fn bytes_through_a_ring_are_part_of_all_and_counted_apart() {
         let ledger = new_counters();
         ledger.count(5, Direction::Written, 100, || 4096, Program::new(1, b"cat"));
         let end = ledger.end(5, Direction::Written, || 0).unwrap();
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_says_how_many_pipes_it_missed() {
+    fn full_table_counts_unrecorded_pipes() {
         let ledger = new_counters();
         let made = ENTRIES as u64 + 500;
         for inode in 1..=made {

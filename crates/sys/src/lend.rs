@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_lent_is_read() {
+    fn reader_gets_bytes_of_lent_pages() {
         let _guard = crate::children::none();
         let (reader, writer) = crate::pipe::create().unwrap();
         let lender = Lender::new(writer).unwrap();

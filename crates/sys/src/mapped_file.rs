@@ -30,7 +30,7 @@ impl MappedFile {
         Ok(MappedFile { start: NonNull::new(start.cast()).ok_or(Errno::NOMEM)?, len })
     }
 
-    /// Its whole words, as they are now. They can be loaded; a store would raise `SIGSEGV`, so none is offered.
+    /// Its whole words, as they are now. They can only be loaded: a store would raise `SIGSEGV`.
     #[inline]
     pub fn words(&self) -> Words<'_> {
         // SAFETY: mapped until `self` is dropped, aligned to a page; any bytes are a word, and atomics may be written

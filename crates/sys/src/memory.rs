@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sealed_file_cannot_be_resized_and_sealing_twice_is_sealing_once() {
+    fn sealed_file_cannot_be_resized_and_may_be_sealed_again() {
         let file = sealable_file().unwrap();
         seal_at(&file, 8192).unwrap();
         seal_at(&file, 8192).unwrap();
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_removed_takes_no_memory_and_is_zero() {
+    fn removed_pages_take_no_memory_and_are_zero() {
         use std::os::unix::fs::MetadataExt;
         let file = File::from(sealable_file().unwrap());
         seal_at(&file, 12288).unwrap();

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_of_nothing_is_refused() {
+    fn queue_without_messages_is_refused() {
         assert_eq!(MessageQueue::create(c"/millstream-sys-none", 0, 1).unwrap_err(), Errno::INVAL);
     }
 }

@@ -175,8 +175,8 @@ pub fn is_of_kernel(process: u32) -> bool {
     flags.is_some_and(|flags| flags & KERNEL_THREAD != 0)
 }
 
-/// The names of all files that are open in any process which this one may inspect. A file without a name has one that
-/// says so.
+/// The names of all files that are open in any process which this one may inspect. The name of a nameless file ends with
+/// ` (deleted)`.
 pub fn names() -> BTreeSet<PathBuf> {
     let descriptors = |process| fs::read_dir(std::format!("/proc/{process}/fd")).into_iter().flatten().flatten();
     let open = processes().unwrap_or_default().into_iter().flat_map(descriptors);
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_open_here_is_found_with_its_direction() {
+    fn open_descriptors_are_found_with_their_access() {
         let (reader, writer) = crate::pipe::create().unwrap();
         let file = memory::sealable_file().unwrap();
         let found = of_process(crate::own_pid()).unwrap();
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_only_called_like_a_memory_file_is_not_opened() {
+    fn file_with_the_name_of_a_memory_file_is_not_opened() {
         let directory = std::env::temp_dir().join(std::format!("{}-{}", "memfd:millstream-ring", crate::own_pid()));
         let file = fs::File::create(&directory).unwrap();
         fs::remove_file(&directory).unwrap();

@@ -93,7 +93,7 @@ mod tests {
     static TURN: Mutex<()> = Mutex::new(());
 
     #[test]
-    fn a_page_is_recognised_where_it_is_and_only_there_and_only_while_it_is() {
+    fn page_is_recognised_only_at_its_address_and_while_mapped() {
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let me = crate::own_pid();
         let (page, other) = (OwnPage::new().unwrap(), std::vec![0_u8; 8192]);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_can_be_copied() {
+    fn words_of_the_page_can_be_copied() {
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let page = OwnPage::new().unwrap();
         page.write([7, 0, 0, 0, 0, 0, 0, 9]);

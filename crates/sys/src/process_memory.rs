@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_can_read_itself_and_not_where_nothing_is() {
+    fn process_can_read_its_own_mapped_memory_only() {
         let there = [7_u8; 100];
         let mut here = [0; 100];
         let address = there.as_ptr().expose_provenance() as u64;
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_this_process_can_read_is_there() {
+    fn clock_page_counts_as_readable() {
         let clock = clock_page();
         let address = clock.as_ptr().addr() as u64;
         assert_eq!(

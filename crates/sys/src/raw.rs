@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_known_how_much_can_be_read_from_files_that_have_a_size_and_from_next_to_nothing() {
+    fn bytes_are_known_for_files_with_size_and_for_empty_devices() {
         let bytes_at = |path: &core::ffi::CStr| {
             // SAFETY: a C string.
             unsafe { status_at(path.as_ptr()) }.unwrap().bytes()
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_not_executed() {
+    fn missing_program_is_not_executed() {
         let none = [core::ptr::null()];
         // SAFETY: C strings and null-terminated lists.
         let outcome = unsafe { execve(c"/nonexistent".as_ptr(), none.as_ptr(), none.as_ptr()) };

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn parse_reads_back_displayed_settings() {
         for settings in [
             Settings { sizing: SIZING, flushes_lines: false, ledger: None, ring: None },
             Settings {

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pipe_is_never_settled() {
+    fn file_that_is_no_pipe_is_never_settled() {
         let file = std::fs::File::open("/proc/self/status").unwrap();
         assert!(!is_settled(&file, By::Program));
     }

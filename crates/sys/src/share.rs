@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_user_has_taken_is_seen() {
+    fn taken_counts_shares_of_this_user() {
         let _share = Share::take(3 * UNIT, 1 << 40).unwrap();
         assert!(taken().unwrap() >= 3 * UNIT);
     }

@@ -121,7 +121,7 @@ mod tests {
     use core::sync::atomic::Ordering::Relaxed;
 
     #[test]
-    fn what_is_copied_in_comes_out() {
+    fn copy_out_returns_copied_in_bytes() {
         let memory = Shared::anonymous(8192).unwrap();
         let mut seen = [1; 4];
         // SAFETY: nothing else refers to the memory.

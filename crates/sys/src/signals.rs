@@ -1,4 +1,4 @@
-//! Signals: received one at a time by a process that stands between another and its sender.
+//! Signals, received one at a time by a process that forwards them to another.
 #![allow(unsafe_code)]
 
 use core::mem::MaybeUninit;
@@ -7,20 +7,20 @@ use core::ptr;
 /// A signal's number. Not an enumeration: real-time signals have numbers only.
 pub type Signal = i32;
 
-/// `SIGCHLD`: something has become of a child.
+/// `SIGCHLD`: a child has ended, stopped or continued.
 pub const CHILD: Signal = libc::SIGCHLD;
 
-/// `SIGPIPE`: nothing reads what is written.
+/// `SIGPIPE`: a write found no reader.
 pub const PIPE: Signal = libc::SIGPIPE;
 
-/// `SIGUSR1`: what a program's own users ask of it.
+/// `SIGUSR1`: a request of the user, with a meaning of the program's own.
 pub const USER_1: Signal = libc::SIGUSR1;
 
-/// What the terminal sends to a whole process group: keys, a new size, and a background job that touches the terminal.
+/// Signals that the terminal sends to a whole process group: for keys, a new size, and access by a background job.
 pub const OF_THE_TERMINAL: [Signal; 6] =
     [libc::SIGINT, libc::SIGQUIT, libc::SIGTSTP, libc::SIGWINCH, libc::SIGTTIN, libc::SIGTTOU];
 
-/// What asks a daemon to end.
+/// Signals that ask a daemon to end.
 pub const END_REQUESTS: [Signal; 3] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM];
 
 /// Whether a process that has no handler for `signal` is ended by it (`signal(7)`).
@@ -140,7 +140,7 @@ impl Held {
     }
 }
 
-/// A signal by which users ask for something, at any time and as often as they like.
+/// A signal by which users make requests, at any time and any number of times.
 pub struct Requests(libc::sigset_t);
 
 impl Requests {

@@ -437,7 +437,7 @@ mod tests {
     use crate::pipe;
 
     #[test]
-    fn nothing_sleeps_on_an_empty_or_a_full_pipe() {
+    fn transfer_on_empty_or_full_pipe_does_not_sleep() {
         let (reader, writer) = pipe::create().unwrap();
         let mut bytes = [0; 10];
         assert_eq!(read_now(&reader, &mut [IoSliceMut::new(&mut bytes)]), Err(Errno::AGAIN));
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_opened_once_more_has_no_nowait_and_still_does_not_sleep() {
+    fn reopened_pipe_without_nowait_does_not_sleep() {
         let (reader, writer) = pipe::create().unwrap();
         let (reader, writer) =
             (reopened(&reader, Access::Read, false).unwrap(), reopened(&writer, Access::Write, false).unwrap());
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_is_seen_by_the_others_and_goes_with_its_description() {
+    fn mark_is_seen_by_others_and_ends_with_its_description() {
         let _guard = crate::children::none();
         let (reader, writer) = pipe::create().unwrap();
         for (end, access) in [(&reader, Access::Read), (&writer, Access::Write)] {
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_is_locked_by_one_description() {
+    fn pipe_is_locked_by_one_description() {
         let (reader, writer) = pipe::create().unwrap();
         try_lock_whole(&reader).unwrap();
         assert_eq!(try_lock_whole(&writer), Err(Errno::AGAIN));
@@ -510,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn readiness_tells_data_room_and_loneliness_apart() {
+    fn readiness_tells_data_room_and_lost_peer_apart() {
         let _guard = crate::children::none();
         let (reader, writer) = pipe::create().unwrap();
         assert_eq!(readiness(&writer), Ok(Readiness { writable: true, ..Readiness::default() }));

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn it_comes_down_with_the_first_byte_and_goes_up_when_all_is_read() {
+    fn monitor_comes_down_with_first_byte_and_can_be_set_when_all_is_read() {
         let (mut reader, mut writer) = std::io::pipe().unwrap();
         let Some((memory, tripwire)) = write_monitor(reader.as_fd()) else { return };
         for _ in 0..20 {
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_down_when_the_write_of_another_thread_has_returned() {
+    fn monitor_is_down_when_write_of_another_thread_has_returned() {
         let (mut reader, mut writer) = std::io::pipe().unwrap();
         let Some((memory, tripwire)) = write_monitor(reader.as_fd()) else { return };
         let written = AtomicU32::new(0);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_down_when_its_thread_has_gone_though_the_pipe_is_there() {
+    fn monitor_is_down_when_its_thread_has_ended() {
         let (reader, _writer) = std::io::pipe().unwrap();
         let task = std::thread::spawn({
             let reader = reader.try_clone().unwrap();
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn it_keeps_no_pipe_open() {
+    fn monitor_keeps_no_pipe_open() {
         let _guard = crate::children::none();
         let (reader, mut writer) = std::io::pipe().unwrap();
         let Some((_memory, tripwire)) = write_monitor(reader.as_fd()) else { return };

@@ -166,7 +166,7 @@ impl Replacement {
         if placed.is_err() {
             let _ = unlinkat(directory, &hidden, AtFlags::empty());
         } else if is_synced {
-            // The new name is on disk too. Not every file system can say so for a directory.
+            // The new name must reach the disk too. Not every file system can sync a directory.
             let _ = openat(directory, ".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).and_then(fsync);
         }
         placed
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_replaces_what_was_there() {
+    fn kept_content_replaces_the_old_one() {
         for (name, begin) in WAYS {
             let scratch = Scratch::new(&format!("kept-{name}"));
             let path = scratch.0.join("file");
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_kept_was_never_there() {
+    fn content_that_is_not_kept_leaves_no_trace() {
         for (name, begin) in WAYS {
             let scratch = Scratch::new(&format!("dropped-{name}"));
             let mut whole = begun(&scratch, "file", begin);
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_refused_and_so_is_one_that_is_missing() {
+    fn directory_and_missing_directory_are_refused() {
         let scratch = Scratch::new("refused");
         let error = |path: &Path| WholeFile::create(path).unwrap_err().raw_os_error();
         assert_eq!(error(&scratch.0), Some(libc::EISDIR));
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_leads_nowhere_yet_leads_to_the_new_file() {
+    fn dangling_link_leads_to_the_new_file() {
         let scratch = Scratch::new("nowhere");
         let link = |to: &str, name: &str| std::os::unix::fs::symlink(to, scratch.0.join(name)).unwrap();
         std::fs::create_dir(scratch.0.join("inner")).unwrap();

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_mapping_records_the_other_lists() {
+    fn pipe_recorded_through_one_mapping_is_listed_by_the_other() {
         let (file, ours) = create(42).unwrap();
         let theirs = attach_to(&file, 42).unwrap();
         theirs.record(5, Origin::Pipe, 4096, Some(Program::new(9, b"dash")));
