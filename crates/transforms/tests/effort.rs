@@ -129,7 +129,7 @@ fn from_thread_to_thread_go_buffers_and_no_bytes() {
 }
 
 #[test]
-fn what_rewrites_needs_no_memory_for_each_piece() {
+fn rewriting_stage_needs_no_memory_for_each_piece() {
     let scratch = Scratch::new();
     for stages in ["gzip -1 | gunzip", "hex | unhex", "lz4 | unlz4", "base64 | unbase64"] {
         let effort = scratch.effort(stages, 1);

@@ -56,7 +56,7 @@ fn unfit(text: &str) -> String {
 }
 
 #[test]
-fn what_cannot_work_is_refused_before_a_byte_moves() {
+fn impossible_network_is_refused_before_a_byte_moves() {
     for (text, error) in [
         ("[nodes.a]\nread = 'x'", "what comes out of 'a' goes nowhere"),
         ("[nodes.a]\nwrite = 'x'", "nothing goes into 'a'"),
@@ -194,7 +194,7 @@ fn after_a_failure_files_are_as_they_were() {
 }
 
 #[test]
-fn errors_of_files_name_them_and_say_how_far_it_came() {
+fn file_error_names_file_and_position() {
     let scratch = Scratch::new("names");
     let input = scratch.file("in", vec![b'x'; 1_000_000]);
     let missing = scratch.path("missing/file");

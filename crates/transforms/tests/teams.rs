@@ -168,7 +168,7 @@ fn the_plan_says_which_stages_run_beside_each_other_and_why_others_do_not() {
 }
 
 #[test]
-fn the_first_fault_of_the_stream_is_the_one_that_is_told() {
+fn first_fault_of_the_stream_is_reported() {
     let scratch = Scratch::new("fault");
     let (input, output) = (scratch.path("in"), scratch.path("out"));
     let mut content = content();
@@ -207,7 +207,7 @@ fn stage_that_has_enough_ends_the_others_early() {
 }
 
 #[test]
-fn a_piece_that_is_late_is_done_by_another_thread_and_counted_once() {
+fn late_piece_is_done_by_another_thread_and_counted_once() {
     let scratch = Scratch::new("late");
     let (input, output) = (scratch.path("in"), scratch.path("out"));
     let content = content();

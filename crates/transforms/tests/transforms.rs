@@ -195,7 +195,7 @@ fn every_transform_is_used_above() {
 }
 
 #[test]
-fn what_is_wrong_with_the_bytes_is_said_with_its_place() {
+fn error_in_the_bytes_names_its_position() {
     let text: Vec<u8> = (0..200_000_u32).flat_map(|number| number.to_string().into_bytes()).collect();
     for (line, error) in [
         ("gzip | truncate 20000 | gunzip", "gunzip: at byte 20000 of its input: the gzip stream ends too early"),
