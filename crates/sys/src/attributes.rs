@@ -1,4 +1,4 @@
-//! What a file keeps when a new file takes its place: owner, group, permissions, access control list and extended attributes.
+//! What a file keeps when a new file replaces it: owner, group, permissions, access control list, extended attributes.
 
 use std::ffi::{CStr, CString};
 use std::format;
@@ -14,14 +14,14 @@ use std::vec::Vec;
 use rustix::fs::{Gid, Uid, XattrFlags};
 use rustix::io::Errno;
 
-/// Permissions that a file has from its owner; what else `st_mode` says (set-user-id and its like) is no new content's.
+/// Permissions that a new content takes over; it gets no set-user-id and the like.
 const PERMISSIONS: u32 = 0o777;
-/// Attributes that go with the content: what a program may do as it is executed.
+/// Attributes that belong to the content: capabilities of a program.
 const OF_CONTENT: [&CStr; 1] = [c"security.capability"];
 const ACCESS_LIST: &CStr = c"system.posix_acl_access";
 
-/// Gives `new` the owner, the group, the access control list and the extended attributes of the file `old` at `path`. Returns the
-/// permissions that are missing.
+/// Gives `new` the owner, the group, the access control list and the extended attributes of the file `old` at `path`.
+/// Returns the permissions, which the caller has to set.
 ///
 /// # Errors
 /// A sentence: what `new` cannot have, or that `old` has several names, of which only one would get the new content.
@@ -102,7 +102,8 @@ fn names(list: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<CString
     Ok(names.filter_map(|name| CString::new(name).ok()).collect())
 }
 
-/// What a call gives that refuses a room which is too small. More than 64 KiB is none of them (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX`).
+/// The result of a call that fails with `ERANGE` if its buffer is too small. No result is longer than 64 KiB
+/// (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX`).
 fn value(get: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
     let mut room = vec![0; 256];
     loop {

@@ -1,12 +1,13 @@
-//! How many processes and threads the kernel has made: each gets the next inode in the file system of process descriptors.
+//! The birth of a process: how many processes and threads the kernel made before it. The process descriptor of each gets
+//! the next inode in its file system.
 //!
-//! Numbers of processes are given out again after the highest; these are not. Before Linux 6.9 all process descriptors have one inode,
-//! which tells nothing.
+//! The kernel reuses process numbers after the highest; it does not reuse these. Before Linux 6.9 all process descriptors
+//! have one inode, which tells nothing.
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// The birth of a process of this namespace, counted over the whole system. `None`: there is none with this number, or no file may be
-/// opened.
+/// The birth of a process of this namespace, counted over the whole system. `None`: no process has this number, or the
+/// caller cannot open a file.
 pub fn of(process: u32) -> Option<u64> {
     let process = Pid::from_raw(process.cast_signed())?;
     let descriptor = pidfd_open(process, PidfdFlags::empty()).ok()?;

@@ -18,7 +18,7 @@ pub fn die_with_this_thread(command: &mut Command) {
     let parent = rustix::process::getpid();
     let ask = move || {
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-        // It may have ended before it was asked about.
+        // The parent may have ended before the signal was requested.
         if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(std::io::Error::from(Errno::SRCH)) }
     };
     // SAFETY: two system calls; nothing is allocated, no lock is taken.
@@ -27,8 +27,8 @@ pub fn die_with_this_thread(command: &mut Command) {
     }
 }
 
-/// Has the program that `command` starts inherit these descriptors under their numbers, and no other program. They are closed here
-/// with `command`.
+/// Has only the program that `command` starts inherit these descriptors, under their numbers. They are closed in this
+/// process when `command` is dropped.
 pub fn inherit(command: &mut Command, descriptors: Vec<OwnedFd>) {
     use std::os::unix::process::CommandExt;
     let keep = move || {
@@ -43,11 +43,10 @@ pub fn inherit(command: &mut Command, descriptors: Vec<OwnedFd>) {
     }
 }
 
-/// Sleeps until a pipe's end is ready for `access`, its other side is gone, or `stop` is at its end. Returns whether it is
-/// the last.
+/// Sleeps until `end` is ready for `access`, its peer is gone, or `stop` is at end of file. Returns whether `stop` is.
 ///
 /// # Errors
-/// `ETIMEDOUT`: nothing of it has happened in that time. `ENOMEM`.
+/// `ETIMEDOUT`: none of these happened within `timeout`. `ENOMEM`.
 pub fn ready_or_stopped(
     end: BorrowedFd<'_>,
     access: Access,
@@ -62,7 +61,7 @@ pub fn ready_or_stopped(
     Ok(!polled[1].revents().is_empty())
 }
 
-/// Whether a child ends in that time, or has been reaped. It is not reaped here.
+/// Whether `child` ends within `timeout`, or has been reaped already. Does not reap it.
 pub fn ends_within(child: rustix::process::Pid, timeout: Duration) -> bool {
     match rustix::process::pidfd_open(child, rustix::process::PidfdFlags::empty()) {
         Ok(pidfd) => poll_within(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(timeout)).unwrap_or(false),
@@ -70,7 +69,7 @@ pub fn ends_within(child: rustix::process::Pid, timeout: Duration) -> bool {
     }
 }
 
-/// Whether anything happened in that time.
+/// Whether any descriptor became ready within `timeout`.
 fn poll_within(polled: &mut [PollFd<'_>], timeout: Option<Duration>) -> Result<bool, Errno> {
     let deadline = timeout.map(|timeout| Instant::now() + timeout);
     loop {
@@ -102,7 +101,7 @@ mod tests {
             command.spawn().unwrap()
         });
         let mut child = child.join().unwrap();
-        // Ends when the child is gone, whose output this is.
+        // The child alone has the write end, so this returns when the child is gone.
         held.read_to_string(&mut String::new()).unwrap();
         assert!(!child.wait().unwrap().success());
     }
@@ -139,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_wakes_who_waits_for_room_and_for_bytes() {
+    fn stop_wakes_waiter_for_bytes() {
         let (stop, stopper) = std::io::pipe().unwrap();
         let (reader, writer) = crate::pipe::create().unwrap();
         assert_eq!(ready_or_stopped(writer.as_fd(), Access::Write, stop.as_fd(), None), Ok(false));

@@ -1,5 +1,5 @@
-//! Tests share a process, and some of them fork: what is open at that moment the child has open too, for as long as it lives. Who
-//! looks at what the last close does runs beside none of those.
+//! Tests share a process, and some of them fork. A child keeps open what was open at the fork, for as long as it lives.
+//! A test that checks the effect of a last close must therefore not run beside a test that has children.
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -10,7 +10,7 @@ pub(crate) fn some() -> RwLockWriteGuard<'static, ()> {
     CHILDREN.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// For a test that closes what nobody else may have open.
+/// For a test that closes a descriptor which no child may have open.
 pub(crate) fn none() -> RwLockReadGuard<'static, ()> {
     CHILDREN.read().unwrap_or_else(PoisonError::into_inner)
 }

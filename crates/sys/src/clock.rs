@@ -1,14 +1,14 @@
 //! Clocks for measuring and for deciding.
 #![allow(unsafe_code)]
 
-/// Nanoseconds of `CLOCK_MONOTONIC_RAW`, which nobody adjusts while it is being read: not NTP, not the administrator.
+/// Nanoseconds of `CLOCK_MONOTONIC_RAW`, which neither NTP nor the administrator adjusts.
 pub fn raw_nanoseconds() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicRaw);
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
-/// Ticks of the processor's own clock: a few nanoseconds to read, and between 0.3 and 1 nanosecond each on x86-64. To
-/// tell "just now" from "a while ago", not to measure.
+/// TSC cycles: a few nanoseconds to read, and between 0.3 and 1 nanosecond each on x86-64. They tell "just now" from
+/// "a while ago"; they are not for measuring.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub fn ticks() -> u64 {
@@ -16,19 +16,19 @@ pub fn ticks() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// As nanoseconds: other processors' counters differ too much in their rate to be used raw.
+/// Nanoseconds on other processors: the rates of their counters differ too much.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn ticks() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
-/// What so many ticks are in nanoseconds, within a few percent. The first call in a process takes a fifth of a
-/// millisecond, in which it compares the two clocks.
+/// Converts TSC cycles to nanoseconds, within a few percent. The first call in a process compares the two clocks for a
+/// fifth of a millisecond.
 #[cfg(target_arch = "x86_64")]
 pub fn nanoseconds_of(ticks: u64) -> u64 {
     use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-    /// In a thousand nanoseconds; 0 until it was measured. No `OnceLock`, for the sake of forks.
+    /// Cycles in a microsecond; 0 until measured. No `OnceLock`: a forked child would wait for a thread that it lacks.
     static RATE: AtomicU64 = AtomicU64::new(0);
     let mut rate = RATE.load(Relaxed);
     if rate == 0 {
@@ -38,20 +38,20 @@ pub fn nanoseconds_of(ticks: u64) -> u64 {
     ticks.saturating_mul(1000) / rate
 }
 
-/// How fast one clock runs by another, however often the thread loses its CPU meanwhile.
+/// Measures the rate of one clock by another. Preemption of the thread does not distort the result.
 #[cfg(any(target_arch = "x86_64", test))]
 mod comparison {
     const COMPARED_FOR_NS: u64 = 200_000;
 
-    /// Two readings of a clock in nanoseconds with one of the other in between: the closer the two, the better is known
-    /// what the clocks showed at the same moment.
+    /// What both clocks showed at about the same moment: two readings in nanoseconds with one of the other clock
+    /// between them. The closer the two are, the smaller is the error.
     struct Moment {
         ticks: u64,
         nanoseconds: u64,
     }
 
     impl Moment {
-        /// The best of a few: who loses the CPU between two readings sees a wide pair, and the others are as good as ever.
+        /// The closest of several pairs: preemption between two readings makes only that pair wide.
         fn now(ticks: &mut impl FnMut() -> u64, nanoseconds: &mut impl FnMut() -> u64) -> Self {
             const READINGS: usize = 5;
             let mut best: Option<(u64, Self)> = None;
@@ -80,14 +80,14 @@ mod comparison {
     }
 }
 
-/// As they are.
+/// Cycles are nanoseconds already on other processors.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn nanoseconds_of(ticks: u64) -> u64 {
     ticks
 }
 
-/// Milliseconds of a clock that all processes share and that takes a few nanoseconds to read: it moves with the kernel's
-/// ticks, 1 to 10 milliseconds at a time, and wraps after 49 days.
+/// Milliseconds of a clock that all processes share and that takes a few nanoseconds to read. It moves with the
+/// kernel's timer, 1 to 10 milliseconds at a time, and wraps after 49 days.
 #[inline]
 pub fn coarse_milliseconds() -> u32 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn ticks_are_nanoseconds_at_some_rate() {
         nanoseconds_of(1);
-        // Read on either side of the other clock: a pause between two readings can only widen the bounds.
+        // The cycles are read on both sides of the other clock, so a pause between two readings only widens the bounds.
         let (outer, start) = (ticks(), raw_nanoseconds());
         let inner = ticks();
         while raw_nanoseconds() - start < 20_000_000 {
@@ -116,7 +116,8 @@ mod tests {
     #[test]
     fn losing_the_cpu_while_clocks_are_compared_changes_nothing() {
         use core::cell::Cell;
-        // Three ticks are a nanosecond, every reading takes 20, and one reading a pause as long as the comparison, or longer.
+        // Three cycles are a nanosecond. Every reading takes 20 ns, but one takes about as long as the comparison or
+        // longer.
         for pause in [150_000, 5_000_000] {
             for paused_at in 0..40 {
                 let (now, read) = (Cell::new(1_000_000_u64), Cell::new(0));

@@ -1,7 +1,8 @@
-//! How far a process is confined (seccomp), and whether joining pipes in shared memory is among what it may do.
+//! Whether seccomp sandboxes a process, and whether its filters allow the system calls with which pipes attach.
 //!
-//! A filter may kill for a call that it does not expect. What a program's own loader has used is expected: opening, reading and
-//! closing a file, by which [`filters`] asks. The rest is tried in a process that nobody misses.
+//! A filter may kill a process for a system call that it does not expect. It expects what the program's own loader has
+//! done: opening, reading and closing a file. [`filters`] makes only these calls; a child, which may be killed, tries
+//! all others.
 #![allow(unsafe_code)]
 
 use rustix::fs::{Mode, OFlags};
@@ -11,12 +12,12 @@ pub const PR_SET_SYSCALL_USER_DISPATCH: usize = 59;
 /// The same of Linux before 6.3: whether memory that cannot be executed stays so.
 pub const PR_GET_MDWE: usize = 66;
 
-/// Whether the calling thread is under any filter. Quicker than [`filters`], but a call that a filter might kill for.
+/// Whether the calling thread is under any filter. Faster than [`filters`], but a filter might kill for this call.
 #[cfg(target_arch = "x86_64")]
 pub fn is_confined() -> bool {
     use linux_raw_sys::general::__NR_prctl;
     const PR_GET_SECCOMP: usize = 21;
-    // SAFETY: touches no memory. An error is that of a filter, or of a kernel that has none: `filters` knows.
+    // SAFETY: touches no memory. An error comes from a filter or from a kernel without seccomp; `filters` tells which.
     unsafe { crate::raw::any(__NR_prctl, [PR_GET_SECCOMP, 0, 0, 0, 0, 0]) != 0 }
 }
 
@@ -25,14 +26,14 @@ pub fn is_confined() -> bool {
     filters() > 0
 }
 
-/// How many seccomp filters the calling thread is under. The most that a number can be, where that is not known.
+/// The number of seccomp filters that the calling thread is under; `u32::MAX` if it is unknown.
 pub fn filters() -> u32 {
     counted().unwrap_or(u32::MAX)
 }
 
 fn counted() -> Option<u32> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    // As loaders do it; `open` is another call.
+    // `openat`, as loaders use it: `open` is another system call.
     let file = rustix::fs::openat(rustix::fs::CWD, c"/proc/self/status", flags, Mode::empty()).ok()?;
     let mut found = Found::default();
     let mut lines = Lines::new();
@@ -68,7 +69,7 @@ impl Found {
         self.filters = self.filters.or_else(|| value(b"Seccomp_filters:\t"));
     }
 
-    /// Linux before 5.9 does not count, and a kernel without seccomp says nothing of it.
+    /// Linux before 5.9 does not count filters; a kernel without seccomp writes neither line.
     fn number(&self) -> Option<u32> {
         match (self.filters, self.mode) {
             (Some(filters), _) => Some(filters),
@@ -78,7 +79,7 @@ impl Found {
     }
 }
 
-/// The beginnings of lines: some are longer than anything that is looked for.
+/// Keeps the beginning of each line: some lines are longer than those that are searched for.
 struct Lines {
     line: [u8; 32],
     len: usize,
@@ -106,7 +107,7 @@ impl Lines {
 #[cfg(target_arch = "x86_64")]
 pub use trial::allow_joining;
 
-/// No pipes are joined on this processor.
+/// Pipes never attach on this processor.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn allow_joining() -> bool {
     false
@@ -120,11 +121,11 @@ mod trial {
     use crate::joint::{self, Owner};
     use crate::raw::{self, any};
 
-    /// Whether the filters that the calling process is under let a process join pipes: a child makes all the calls that this takes,
-    /// once. It leaves no trace but, where it is killed for one, what the kernel writes of that into its log.
+    /// Whether the filters of the calling process allow it to attach pipes. A child makes each of the system calls for
+    /// that once. It leaves no trace, except that the kernel logs its death if a filter kills it.
     pub fn allow_joining() -> bool {
         const DIED_OR_LEFT: usize = 0x4000_0000; // __WALL
-        // SAFETY: a fork, whose end sends no signal. The child makes system calls only, and ends.
+        // SAFETY: a fork; the end of the child sends no signal. The child makes system calls only, and ends.
         let child = unsafe { any(k::__NR_clone, [0; 6]) };
         if child == 0 {
             raw::exit(i32::from(!is_allowed()));
@@ -137,10 +138,10 @@ mod trial {
         child > 0 && core::iter::repeat_with(wait).find(|&answer| answer != EINTR) == Some(child) && status == 0
     }
 
-    /// In the child. What fails for another reason than that it is not allowed shows that it is.
+    /// Runs in the child. A call that fails for another reason than a filter is allowed.
     fn is_allowed() -> bool {
         let no_core = [0_u64; 2];
-        // SAFETY: two numbers; a core dump of this process would tell nobody anything.
+        // SAFETY: reads two numbers. A core file of this child would be useless.
         unsafe { any(k::__NR_prlimit64, [0, k::RLIMIT_CORE as usize, no_core.as_ptr() as usize, 0, 0, 0]) };
         let mut ends = [-1_i32; 2];
         // SAFETY: room for two numbers.
@@ -186,7 +187,8 @@ mod trial {
         let all = || {
             allowed(k::__NR_writev, [writer, pieces_at, 2, 0, 0, 0])?;
             allowed(k::__NR_ioctl, [reader, 0x541b, at, 0, 0, 0])?;
-            // An answer that the file cannot do it is none of the filter.
+            // Any result is accepted: an error may come from the file, which does not support this, and not from a
+            // filter.
             // SAFETY: room for one byte.
             unsafe {
                 any(
@@ -232,7 +234,7 @@ mod trial {
             allowed(k::__NR_rt_sigprocmask, [0, 0, at, 8, 0, 0])?;
             allowed(k::__NR_rt_sigaction, [11, 0, at, 8, 0, 0])?;
             // Missing before Linux 5.11.
-            // SAFETY: turns off what is not on.
+            // SAFETY: turns off a mode that is not on.
             unsafe { any(k::__NR_prctl, [super::PR_SET_SYSCALL_USER_DISPATCH, 0, 0, 0, 0, 0]) };
             // SAFETY: only asks; missing before Linux 6.3.
             unsafe { any(k::__NR_prctl, [super::PR_GET_MDWE, 0, 0, 0, 0, 0]) };
@@ -240,21 +242,21 @@ mod trial {
             allowed(k::__NR_rt_sigtimedwait, [time_at, 0, time_at, 8, 0, 0])?;
             let own = crate::own_pid() as usize;
             let thread = allowed(k::__NR_gettid, [0; 6])? as usize;
-            // Of processes with threads only, and where it is refused such a process is not attached.
+            // Only processes with threads need it; where a filter refuses it, such a process does not attach.
             let piece = [at, 8];
             // SAFETY: from a variable onto itself.
             unsafe {
                 any(k::__NR_process_vm_readv, [own, piece.as_ptr() as usize, 1, piece.as_ptr() as usize, 1, 0]);
             }
-            // Signal 0 is none.
+            // Signal 0 is not delivered.
             allowed(k::__NR_rt_tgsigqueueinfo, [own, thread, 0, at, 0, 0])?;
             allowed(k::__NR_kill, [own, 0, 0, 0, 0, 0])?;
             let cpu_time_of_process = (!own << 3) | 2;
             for clock in [k::CLOCK_MONOTONIC as usize, k::CLOCK_PROCESS_CPUTIME_ID as usize, cpu_time_of_process] {
                 allowed(k::__NR_clock_gettime, [clock, at, 0, 0, 0, 0])?;
             }
-            // Missing before Linux 5.16, and then done without.
-            // SAFETY: a list of none is refused.
+            // Missing before Linux 5.16; pipes attach without it.
+            // SAFETY: the kernel refuses an empty list.
             unsafe { any(k::__NR_futex_waitv, [0; 6]) };
             allowed(k::__NR_get_robust_list, [0, at, at + 8, 0, 0, 0])
         };

@@ -40,25 +40,25 @@ pub fn current() -> u32 {
     unsafe { libc::sched_getcpu() }.cast_unsigned()
 }
 
-/// How many threads of the whole machine run at this moment or wait for a CPU, this one among them (`/proc/loadavg`). `None`: it does
-/// not say.
+/// How many threads of the whole machine are runnable now, this one among them (`/proc/loadavg`). `None` if the file cannot
+/// be read.
 pub fn running_threads() -> Option<u32> {
     use rustix::fs::{Mode, OFlags, open};
     let file = open("/proc/loadavg", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    // In no memory of the heap: a signal handler may read from a pipe.
+    // Not on the heap: a signal handler may read from a pipe.
     let mut line = [0; 64];
     let count = rustix::io::read(file, &mut line).ok()?;
     let line = core::str::from_utf8(&line[..count]).ok()?;
     line.split_whitespace().nth(3)?.split('/').next()?.parse().ok()
 }
 
-/// How many CPUs the machine has in use, as the C library says: some count those of this thread only.
+/// How many CPUs are online, as the C library says; some count only the CPUs that this thread may use.
 pub fn online() -> u32 {
     // SAFETY: takes a number, returns one; -1 if the kernel does not say.
     u32::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(1)
 }
 
-/// Lets another thread that waits for this CPU go first, if there is one.
+/// Yields the CPU to another runnable thread, if there is one.
 pub fn give_way() {
     rustix::thread::sched_yield();
 }

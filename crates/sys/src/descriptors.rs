@@ -7,17 +7,17 @@ use rustix::fs::{FileType, Mode, OFlags};
 
 use crate::directory;
 
-/// Calls `visit` with each number and what is open as that, until it says no; whether it never did. `None`: they cannot be told, as
-/// `/proc` is not mounted. `far` is one that may be open far from the others.
+/// Calls `visit` with each open descriptor until it returns false. Returns whether it never did. `None`: `/proc` is not
+/// mounted. `far` is a number that may be open far above the others.
 ///
-/// To list them takes ten times as long as to ask for each number. That is done where Linux tells how many there are (from 6.2 on), and
-/// one thread has the process, so that no descriptor is opened or closed meanwhile.
+/// Listing `/proc/self/fd` takes ten times as long as `fstat(2)` for each number. The latter works where Linux tells how
+/// many descriptors there are (since 6.2) and the process has one thread, so that none is opened or closed meanwhile.
 pub fn each(has_one_thread: bool, far: Option<u32>, visit: impl FnMut(u32, &Stat) -> bool) -> Option<bool> {
     let count = if has_one_thread { rustix::fs::stat(c"/proc/self/fd").ok()?.st_size } else { 0 };
     each_of(count.cast_unsigned(), far, visit)
 }
 
-/// 0: it is not known how many they are. Where `count` is too high all the same is found.
+/// `count` is 0 if it is unknown. If it is too high, the listing still finds all descriptors.
 fn each_of(count: u64, far: Option<u32>, mut visit: impl FnMut(u32, &Stat) -> bool) -> Option<bool> {
     let mut left = count;
     let near = 0..count.min(1 << 16) as u32 * 4;
@@ -36,12 +36,12 @@ fn each_of(count: u64, far: Option<u32>, mut visit: impl FnMut(u32, &Stat) -> bo
     each_listed(|number| is_asked(number) || status_of(number).is_none_or(|status| visit(number, &status)))
 }
 
-/// Whether this stands for no file, as what watches other descriptors does (epoll, io_uring): `anon_inode` of Linux.
+/// Whether this is no file but an `anon_inode` of Linux, as epoll and io_uring instances are.
 pub fn is_no_file(status: &Stat) -> bool {
     FileType::from_raw_mode(status.st_mode) == FileType::Unknown
 }
 
-/// What is open as this number.
+/// The status of the file that is open as this number.
 pub fn status_of(number: u32) -> Option<Stat> {
     // SAFETY: not negative, so not -1; used for a call that is valid for any number.
     rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(number.cast_signed() & i32::MAX) }).ok()
@@ -59,7 +59,7 @@ mod tests {
     use std::os::fd::AsRawFd;
     use std::vec::Vec;
 
-    /// How often a number is found, if no count is told, and if a higher one is. Other tests open files meanwhile.
+    /// How often a number is found without a count, and with one that is too high. Other tests open files meanwhile.
     fn found(far: Option<u32>, wanted: u32) -> [usize; 2] {
         [0, 100_000].map(|count| {
             let mut times = 0;

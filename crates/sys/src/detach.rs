@@ -9,7 +9,7 @@ use std::io;
 /// # Errors
 /// Those of `chdir(2)`, `open(2)` and `dup2(2)`.
 pub fn from_terminal() -> io::Result<()> {
-    // The leader of a group cannot; then it is a shell's job, and no terminal is left to it all the same.
+    // Fails for a group leader, which is a job of a shell. The descriptors below lose the terminal in any case.
     let _ = rustix::process::setsid();
     rustix::process::chdir("/")?;
     let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;

@@ -6,8 +6,8 @@ use core::mem::MaybeUninit;
 use rustix::fd::BorrowedFd;
 use rustix::fs::RawDir;
 
-/// Calls `visit` for each entry that is still to be read, with the position of the next, until it says no; whether it never did.
-/// `None`: the directory cannot be read.
+/// Calls `visit` for each remaining entry, with the position of the next one, until it returns false. Returns whether it
+/// never did. `None`: the directory cannot be read.
 pub fn each_entry(directory: BorrowedFd<'_>, visit: &mut dyn FnMut(&CStr, u64) -> bool) -> Option<bool> {
     let mut room = [MaybeUninit::uninit(); 2048];
     let mut entries = RawDir::new(directory, &mut room);

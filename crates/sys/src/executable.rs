@@ -1,4 +1,4 @@
-//! What kind of program a file is, as far as it matters to whoever is about to start it.
+//! What kind of program a file is, as far as a process that is about to start it needs to know.
 //!
 //! Reads a few hundred bytes of the ELF file (System V ABI, chapters 4 and 5): the header, the dynamic section and its
 //! strings. It allocates nothing and uses 2 KiB of stack, because it runs between fork and exec.
@@ -11,21 +11,21 @@ use rustix::fd::{AsFd, BorrowedFd};
 /// What a file is when it is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It must not be given a library to preload: it is for another architecture, whose loader prints an error for each
-    /// library that it cannot use, or of another C library, or built with AddressSanitizer, whose runtime refuses to start
-    /// behind another library.
+    /// It must not get a preloaded library. It is for another architecture, whose loader prints an error for each
+    /// library that it cannot use, or for another C library. Or it was built with AddressSanitizer, whose runtime
+    /// refuses to start behind another library.
     Foreign,
     /// It makes no pipes and starts no programs: it imports none of the functions for that and no library that might.
     Leaf,
-    /// It imports `pthread_create`, and its list of names is short. What is a large program, or gets its threads from a library, is
-    /// not known to make any.
+    /// It imports `pthread_create`, and its list of names is short. Threads of a large program, or of a library, are
+    /// not recognised.
     Threaded,
     /// Anything else: dynamic programs, static ones, scripts, and what could not be read.
     Other,
 }
 
-/// Functions of which a program must import one to make pipes, start programs or load more code. Numbers, because a list of texts is a
-/// list of addresses, which the loader would have to write at the start of every program.
+/// Functions of which a program must import one to make pipes, start programs or load more code. They are numbers: a
+/// list of texts is a list of addresses, which the loader would have to write at the start of every program.
 const FUNCTIONS: [u64; 12] = [
     name("pipe"),
     name("pipe2"),
@@ -43,8 +43,9 @@ const FUNCTIONS: [u64; 12] = [
 /// The same for whole families: `posix_spawn` has the longest name, and nothing else begins so.
 const PREFIXES: [u64; 2] = [name("exec"), name("posix_sp")];
 
-/// What a program imports that makes threads, with the zero before it, and the letters that are looked at first.
+/// The function that makes threads, with the zero before its name.
 const MAKES_THREADS: &[u8; 15] = b"\0pthread_create";
+/// Its first letters, which are compared first.
 const MAKES_THREADS_BEGINS: u64 = name("pthread_");
 
 /// A name of up to eight letters as a number: zeros behind them.
@@ -58,8 +59,8 @@ const fn padded<const N: usize>(text: &str) -> [u8; N] {
     padded
 }
 
-/// For each letter with which one of them begins, by its distance from `_`, the letters that come second there, a bit for each.
-/// Most names are passed over by this alone, without a branch that the processor could guess wrong.
+/// For each first letter of these names, by its distance from `_`: the set of their second letters, a bit for each.
+/// This alone rules out most names, without a branch that the processor could mispredict.
 const PAIRS: [u32; 32] = {
     let mut pairs = [0; 32];
     let mut at = 0;
@@ -82,7 +83,7 @@ fn may_begin(first: u8, second: u8) -> bool {
     PAIRS.get(usize::from(first)).is_some_and(|seconds| second < 32 && seconds >> second & 1 != 0)
 }
 
-/// The libraries of small tools that do none of it for them, whatever else they might do for others.
+/// Libraries that do none of this for the small tools that need them.
 const INERT_LIBRARIES: [[u8; LIBRARY_ROOM]; 8] = [
     padded("libc.so.6"),
     padded("libm.so.6"),
@@ -96,10 +97,10 @@ const INERT_LIBRARIES: [[u8; LIBRARY_ROOM]; 8] = [
 /// The longest of them and a zero.
 const LIBRARY_ROOM: usize = 16;
 
-/// The beginning of the name of a library that puts up with none before it.
+/// The beginning of the name of a library that refuses to have another before it.
 const MUST_COME_FIRST: &[u8] = b"libasan.so";
 
-/// Enough for the headers of any program, and for the strings of a small one; a larger one is no leaf.
+/// Bytes that are enough for the headers of any program, and for the strings of a small one; a larger one is no leaf.
 const ROOM: usize = 2048;
 
 const CLASS_64: u8 = 2;
@@ -115,14 +116,14 @@ const MACHINE: u16 = 62;
 #[cfg(target_arch = "aarch64")]
 const MACHINE: u16 = 183;
 
-/// Looks at an open file. What cannot be read or understood is [`Kind::Other`].
+/// The kind of an open file; [`Kind::Other`] if it cannot be read or parsed.
 pub fn look(file: impl AsFd) -> Kind {
     look_at(file.as_fd())
 }
 
 #[inline(never)] // gives its stack back before the caller needs its own
 fn look_at(file: BorrowedFd<'_>) -> Kind {
-    // One buffer for all that is read: each further page of stack is copied when a forked child touches it.
+    // One buffer for all reads: the kernel copies each further page of the stack that a forked child touches.
     let mut room = [MaybeUninit::uninit(); ROOM];
     let Ok((head, _)) = rustix::io::pread(file, &mut room, 0) else { return Kind::Other };
     if !head.starts_with(b"\x7fELF") {
@@ -138,7 +139,7 @@ fn look_at(file: BorrowedFd<'_>) -> Kind {
     }
 }
 
-/// Looks at the file at `path`, as far as it can be opened.
+/// The kind of the file at `path`; [`Kind::Other`] if it cannot be opened.
 ///
 /// # Safety
 /// `path` is a C string, or memory that the kernel refuses to read.
@@ -148,20 +149,20 @@ pub unsafe fn look_at_raw_path(path: *const c_char) -> Kind {
     unsafe { crate::raw::open_regular(path) }.map_or(Kind::Other, look)
 }
 
-/// Looks at the file at `path`, as far as it can be opened.
+/// The kind of the file at `path`; [`Kind::Other`] if it cannot be opened.
 #[allow(unsafe_code)]
 pub fn look_at_path(path: &CStr) -> Kind {
     // SAFETY: a C string.
     unsafe { look_at_raw_path(path.as_ptr()) }
 }
 
-/// Looks at the first file called `name` that can be opened in the directories of `path`, a list as in `PATH`.
+/// The kind of the first executable file called `name` in the directories of `path`, a list as in `PATH`.
 pub fn look_in_path(path: &CStr, name: &CStr) -> Kind {
     find_in_path(path, name, &mut [0; 512]).map_or(Kind::Other, look_at_path)
 }
 
-/// The first file called `name` that can be executed in the directories of `path`, a list as in `PATH`, if all that were looked at fit
-/// into `room`.
+/// The first executable file called `name` in the directories of `path`, a list as in `PATH`. `None` also if a path
+/// that was tried does not fit into `room`.
 pub fn find_in_path<'r>(path: &CStr, name: &CStr, room: &'r mut [u8]) -> Option<&'r CStr> {
     let mut directories = path.to_bytes().split(|&byte| byte == b':');
     let directory = directories.find(|directory| {
@@ -232,7 +233,7 @@ fn kind_by_links(file: BorrowedFd<'_>, outline: &Outline, room: &mut [MaybeUnini
     let links = Links::of(read_at(file, room, dynamic.offset, dynamic.size)?)?;
     let strings = outline.offset_of(links.strings_address)?;
     if links.strings_size > ROOM as u64 {
-        // Too large for a leaf; what is needed first is still of interest.
+        // Too large for a leaf; only the first needed library is still checked.
         let first = read_at(file, room, strings.checked_add(links.needed[0]?)?, MUST_COME_FIRST.len() as u64)?;
         return Some(if first == MUST_COME_FIRST { Kind::Foreign } else { Kind::Other });
     }
@@ -246,7 +247,8 @@ fn kind_by_links(file: BorrowedFd<'_>, outline: &Outline, room: &mut [MaybeUnini
     })
 }
 
-/// Goes over the names once, and compares those that begin as one of ours does: a shell's child does this before each tool.
+/// Whether the names contain none of the functions above. It scans the names once, and compares only those whose first
+/// letters match: the child of a shell does this before each tool.
 fn imports_nothing_of_interest(strings: &[u8]) -> bool {
     let (words, rest) = strings.as_chunks::<8>();
     let is_of_interest = |at: usize| is_of_interest(strings.get(at..).unwrap_or(&[]));
@@ -270,7 +272,7 @@ fn zeros_in(word: [u8; 8]) -> u64 {
     !(((word & LOWER) + LOWER) | word | LOWER)
 }
 
-/// What begins with a name, which a zero or the end of the text ends.
+/// Whether `text` begins with one of the names, followed by a zero or the end of the text.
 fn is_of_interest(text: &[u8]) -> bool {
     let [first, second, ..] = text else { return false };
     may_begin(*first, *second) && begins_with_one(text)
@@ -291,7 +293,7 @@ fn begins_with_one(text: &[u8]) -> bool {
         || (name == MAKES_THREADS_BEGINS && text.starts_with(&MAKES_THREADS[1..]))
 }
 
-/// As much as there is room for, zeros behind it.
+/// The first `N` bytes of `text`, padded with zeros.
 fn up_to<const N: usize>(text: &[u8]) -> [u8; N] {
     let mut padded = [0; N];
     padded.iter_mut().zip(text).for_each(|(place, &byte)| *place = byte);
@@ -408,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_looked_for_in_order() {
+    fn directories_are_searched_in_order() {
         assert_eq!(look_in_path(c"/nonexistent:/usr/bin:/bin", c"true"), Kind::Leaf);
         assert_eq!(look_in_path(c"/bin", c"sh"), Kind::Other);
         assert_eq!(look_in_path(c"", c"no such program"), Kind::Other);
@@ -460,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_is_other() {
+    fn file_that_is_no_program_is_other() {
         for path in ["/etc/passwd", "/nonexistent", "/", "/dev/null"] {
             assert_eq!(kind_of(path), Kind::Other, "{path}");
         }

@@ -1,38 +1,38 @@
-//! What became of one end of a pipe that might have been joined in shared memory, as one word that processes share.
+//! The reason why one end of a pipe is attached or is not, as one word that processes share.
 
 use core::ffi::CStr;
 
-/// Where nothing is known of what is to come, nothing is done for a pipe before so much has gone through it. On one CPU what is done
-/// then costs about as much as it gains with 3 to 4 MB, so a pipe that attaches never loses more than twice what it could have saved.
-/// A piece of exactly 4 MiB, which `split` and others make, ends before that.
+/// Bytes that a pipe carries before it attaches, if nothing is known of what will follow. On one CPU attaching costs
+/// about as much as 3 to 4 MB gain, so a pipe that attaches never loses more than twice what it could have saved. A
+/// piece of exactly 4 MiB, as `split` and others make, ends before that.
 pub const WORTH_IT: u64 = (4 << 20) + (512 << 10);
 
-/// Joined, or why not. The last thing that happened at an end; `docs/joining.md` has the steps.
+/// Why an end is attached, or is not: the last event at this end. `docs/joining.md` has the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Nobody has said anything.
+    /// No reason was recorded.
     Untold,
-    /// In the ring.
+    /// It is attached: its bytes go through the ring.
     Joined,
-    /// It would, but its other side has not said so.
+    /// It would attach, but its peer has not said so.
     Waits,
-    /// Both would, but they never met at an empty pipe.
+    /// Both ends would attach, but the pipe was never empty when both could.
     Unmet,
-    /// The other side has given the pipe back to the kernel.
+    /// The peer has detached.
     Peer,
-    /// Its process has given its other pipe back, and all go together.
+    /// Its process has detached its other pipe; the pipes of a process detach together.
     Company,
     /// Its C library has no tables of functions for streams, or another library stands between it and this one.
     Glibc,
-    /// It would have begun in a signal handler, or was in one.
+    /// It would have attached in a signal handler, or was in one.
     Handler,
     /// It does not block, appends, or sends signals.
     Mode,
-    /// The process has other descriptors for the pipe, or watches descriptors by their open file.
+    /// The process has other descriptors for the pipe, or watches descriptors by their open file description.
     Descriptors,
-    /// There is code in the process that calls the kernel itself, or that belongs to no file.
+    /// Code in the process makes system calls by itself, or belongs to no file.
     Code,
-    /// Its shared memory could not be made or opened, or another process had it first.
+    /// Its shared memory could not be made or opened, or another process took it first.
     Slot,
     /// Another process holds this end.
     Shared,
@@ -40,31 +40,31 @@ pub enum Fate {
     Mutex,
     /// It has several threads.
     Threads,
-    /// It is a forked child of the process that was joined.
+    /// Its process is a forked child of the one that was attached.
     Forked,
-    /// It used the pipe under another number as well.
+    /// It used the pipe under another descriptor number as well.
     Renamed,
-    /// It uses the pipe under a number at which nobody has looked.
+    /// It uses the pipe under a descriptor number that was never checked.
     Number,
-    /// It uses another pipe in the same direction that is joined, or that may be.
+    /// It uses another pipe in the same direction that is attached, or that may attach.
     Second,
     /// It has several CPUs, and its own input is a pipe that stays with the kernel.
     Fed,
-    /// It gave an address at which there was no memory.
+    /// It passed an address at which there was no memory.
     Nowhere,
-    /// Its process is under filters of system calls of its own (seccomp).
+    /// Its process is under seccomp filters of its own.
     Confined,
-    /// It ignores SIGSEGV or SIGBUS, or holds one of them back.
+    /// It ignores or blocks SIGSEGV or SIGBUS.
     Signals,
-    /// SIGSEGV or SIGBUS came to a handler of its own.
+    /// A handler of its own received SIGSEGV or SIGBUS.
     Fault,
     /// The file that it copies is nearly read, so attaching would cost more than it saves.
     LittleLeft,
-    /// It called this one of [`guarded`].
+    /// It called the function at this index of [`guarded`].
     Called(u16),
 }
 
-/// All but [`Fate::Called`], by their words.
+/// All but [`Fate::Called`]; the index of each is its word.
 const PLAIN: [Fate; 25] = [
     Fate::Untold,
     Fate::Joined,
@@ -95,7 +95,7 @@ const PLAIN: [Fate; 25] = [
 const CALLED: u32 = 1 << 16;
 
 impl Fate {
-    /// As it is shared.
+    /// The word that stands for it in shared memory.
     pub fn word(self) -> u32 {
         match self {
             Fate::Called(place) => CALLED | u32::from(place),
@@ -103,7 +103,7 @@ impl Fate {
         }
     }
 
-    /// The opposite; what no process of this version has written is [`Fate::Untold`].
+    /// The inverse of [`word`](Self::word). A word that no process of this version writes is [`Fate::Untold`].
     pub fn from_word(word: u32) -> Fate {
         match word.checked_sub(CALLED) {
             Some(place) if (place as usize) < GUARDED => Fate::Called(place as u16),
@@ -112,15 +112,15 @@ impl Fate {
         }
     }
 
-    /// That `name`, one of [`guarded`], was called.
+    /// The reason that the process called `name`, one of [`guarded`].
     pub fn called(name: &CStr) -> Fate {
         let place = guarded().position(|guarded| guarded == name);
         place.map_or(Fate::Untold, |place| Fate::Called(place as u16))
     }
 }
 
-/// The functions of glibc before which a process gives its joined pipes back, because the kernel alone can carry what they
-/// do; each under every name that programs may call it by. Some have exceptions, which the library knows by their places.
+/// The functions of glibc before which a process detaches its pipes, because only the kernel can do what they do. Each
+/// is listed under every name by which programs may call it. The library makes exceptions for some, by their indices.
 ///
 /// One text and not a list of texts: each address in the library's memory costs every program that loads it.
 const NAMES: &str = {
@@ -242,7 +242,7 @@ const NAMES: &str = {
         "longjmp\0_longjmp\0siglongjmp\0__longjmp_chk\0",
         "setcontext\0",
         "swapcontext\0",
-        // The thread's end, on which `meet` relies.
+        // The end of the thread, on which `meet` relies.
         "pthread_cancel\0",
         "pthread_mutexattr_setrobust\0pthread_mutexattr_setrobust_np\0",
         "pthread_exit\0",

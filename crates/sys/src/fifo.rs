@@ -1,4 +1,4 @@
-//! Pipes with a name.
+//! FIFOs.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags};
 use crate::Errno;
 use crate::transfer::Access;
 
-/// Makes a FIFO at `path`. Of `mode` the permissions count (0 to 0o7777), less what the process's umask forbids.
+/// Makes a FIFO at `path` with the permissions of `mode` (0 to 0o7777), less what the process's umask forbids.
 ///
 /// # Errors
 /// Those of `mkfifo(3)`: `EEXIST` if anything is there, `EACCES`, `ENOENT`, `ENOTDIR`, `ENOSPC`, `EROFS`, `ELOOP`.
@@ -16,13 +16,13 @@ pub fn make(path: &Path, mode: u32) -> Result<(), Errno> {
     rustix::fs::mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(mode & 0o7777), 0)
 }
 
-/// Opens the FIFO at `path`. Without `nonblocking`, one side waits until somebody has opened the other; [`Access::Both`]
-/// never waits.
+/// Opens the FIFO at `path`. Without `nonblocking`, the call for one end waits until the other end is open;
+/// [`Access::Both`] never waits.
 ///
 /// # Errors
-/// Those of `open(2)`: `ENXIO` for [`Access::Write`] with `nonblocking` if nobody has it open for reading; `EINTR` if a
-/// signal handler without `SA_RESTART` ran while it waited; `EINVAL` if it is no FIFO, which is then not opened: opening
-/// a device can do things.
+/// Those of `open(2)`: `ENXIO` for [`Access::Write`] with `nonblocking` if no process has it open for reading; `EINTR`
+/// if a signal handler without `SA_RESTART` ran while it waited; `EINVAL` if it is no FIFO. Another file is not opened,
+/// because opening a device can have effects.
 pub fn open(path: &Path, access: Access, nonblocking: bool, cloexec: bool) -> Result<OwnedFd, Errno> {
     let is_fifo = |status: rustix::fs::Stat| FileType::from_raw_mode(status.st_mode) == FileType::Fifo;
     if !is_fifo(rustix::fs::stat(path)?) {
@@ -50,14 +50,14 @@ pub fn create(path: &Path) -> Result<(OwnedFd, OwnedFd), Errno> {
     Ok((reader, writer))
 }
 
-/// Opens, for both sides and without ever blocking, the pipe without a name that another process has open as `descriptor`.
+/// Opens both ends of the anonymous pipe that another process has open as `descriptor`. Never blocks.
 ///
 /// # Errors
 /// `ENOENT`: no such process or descriptor, or `/proc` is not mounted. `EACCES`, `EPERM`: another user's. `EINVAL`: no
 /// pipe, or not the one with this inode.
 pub fn open_unnamed_of_process(process: u32, descriptor: u32, inode: u64) -> Result<OwnedFd, Errno> {
-    // Opening a device or a FIFO can do things. What is looked at first is what is opened then, whatever the other process does with
-    // its descriptor meanwhile.
+    // Opening a device or a FIFO can have effects. The pinned file is checked and then opened, so the other process
+    // cannot exchange it by changing its descriptor.
     let found = crate::open_files::pin(process, descriptor)?;
     let stat = rustix::fs::fstat(&found)?;
     let is_pipe = FileType::from_raw_mode(stat.st_mode) == FileType::Fifo && crate::pipe::is_anonymous(&found)?;

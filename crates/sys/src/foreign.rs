@@ -1,6 +1,6 @@
-//! Descriptors that belong to somebody else: what they are, and bytes between them and memory that is no slice.
+//! Descriptors that other processes share: what they refer to, and transfers between them and memory that is no slice.
 //!
-//! Nothing here changes such a descriptor: its flags are shared with other processes.
+//! Nothing here changes such a descriptor: its flags belong to the other processes too.
 #![allow(unsafe_code)]
 
 use core::ptr::NonNull;
@@ -15,7 +15,7 @@ use crate::Errno;
 use crate::process::last_errno;
 use crate::transfer::Access;
 
-/// What a descriptor leads to, as far as it matters for how long a call on it may take.
+/// What a descriptor refers to, as far as this decides how long a call on it may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file, a block device, or memory that looks like a device (`/dev/null`, `/dev/zero`): a call waits for a
@@ -34,7 +34,7 @@ pub enum Kind {
 /// The major number of `/dev/null` and its relatives (`admin-guide/devices.txt` of the kernel).
 const MEMORY_DEVICES: u32 = 1;
 
-/// What `fd` leads to.
+/// What `fd` refers to.
 ///
 /// # Errors
 /// `EBADF`: not open.
@@ -56,7 +56,7 @@ fn is_terminal(fd: BorrowedFd<'_>) -> bool {
     unsafe { libc::isatty(fd.as_raw_fd()) == 1 && libc::ioctl(fd.as_raw_fd(), libc::TIOCGPTN, &raw mut number) != 0 }
 }
 
-/// Opens what is behind `fd` once more, with a description of its own that does not block.
+/// Opens the file behind `fd` once more, with a non-blocking open file description of its own.
 ///
 /// # Errors
 /// `ENOENT`: `/proc` is not mounted. `EACCES`: it belongs to another user. `EMFILE`, `ENFILE`.
@@ -70,7 +70,7 @@ pub fn reopened_nonblocking(fd: impl AsFd, access: Access) -> Result<OwnedFd, Er
     rustix::fs::open(path, mode | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Memory in at most two stretches: where each begins, and its length. Other processes may change it at any time.
+/// Memory in at most two ranges: where each begins, and its length. Other processes may change it at any time.
 pub type Memory = [(NonNull<u8>, usize); 2];
 
 /// How a call that moves bytes is made.
@@ -141,8 +141,8 @@ fn message(parts: &[libc::iovec; 2]) -> libc::msghdr {
     message
 }
 
-/// `splice(2)` between a pipe and anything, at the current position of a file. Never waits for the pipe; for what is not a
-/// pipe it waits if that is blocking and not ready.
+/// `splice(2)` between a pipe and any file, at the current position of that. Never waits for the pipe; waits for the
+/// other file if that is blocking and not ready.
 ///
 /// # Errors
 /// `EAGAIN`: the pipe is empty, or full, or the other side is not ready. `EINVAL`: the other side cannot be spliced with:
@@ -159,7 +159,7 @@ pub fn tee_now(from: impl AsFd, to: impl AsFd, len: usize) -> Result<usize, Errn
     rustix::pipe::tee(from, to, len, SpliceFlags::NONBLOCK)
 }
 
-/// Reads from where a file is, and leaves it there.
+/// Reads from the position of a file, and does not move the position.
 ///
 /// # Errors
 /// Those of `pread(2)`.
@@ -168,7 +168,7 @@ pub fn peek(file: impl AsFd, buffer: &mut [u8]) -> Result<usize, Errno> {
     rustix::io::pread(file, buffer, position)
 }
 
-/// Moves the position of a file on.
+/// Moves the position of a file forward.
 ///
 /// # Errors
 /// Those of `lseek(2)`.
@@ -177,8 +177,9 @@ pub fn skip(file: impl AsFd, len: usize) -> Result<(), Errno> {
     rustix::fs::seek(file, rustix::fs::SeekFrom::Current(len)).map(drop)
 }
 
-/// Bytes that a socket which `poll(2)` calls writable takes without waiting: a quarter of its buffer. TCP has a third of it free
-/// then (`sk_stream_min_wspace` of the kernel), a Unix socket three quarters (`unix_writable`).
+/// Bytes that a socket takes without waiting once `poll(2)` reports it writable: a quarter of its buffer. TCP has a
+/// third of the buffer free then (`sk_stream_min_wspace` of the kernel), a Unix socket three quarters
+/// (`unix_writable`).
 ///
 /// # Errors
 /// `ENOTSOCK`.
@@ -197,14 +198,13 @@ pub fn is_ready(fd: impl AsFd, access: Access) -> Result<bool, Errno> {
 /// Why [`sleep_until_ready`] came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Woken {
-    /// What was waited for is ready.
+    /// The descriptor is ready.
     pub is_ready: bool,
-    /// The pipe that was watched meanwhile has lost its other side.
+    /// The watched pipe has lost its peer.
     pub peer_gone: bool,
 }
 
-/// Sleeps until `fd` is ready for `access`, or the pipe of which `watched` is an end has lost its other side, or it has been
-/// `limit`.
+/// Sleeps until `fd` is ready for `access`, the pipe end `watched` has lost its peer, or `limit` has passed.
 ///
 /// # Errors
 /// `EINTR`: a signal handler ran. `EBADF`: not open.
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_told_apart() {
+    fn kinds_of_descriptors_are_told_apart() {
         let (reader, _writer) = crate::pipe::create().unwrap();
         let (socket, _peer) = UnixStream::pair().unwrap();
         let master = rustix::pty::openpt(rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY).unwrap();
@@ -268,7 +268,7 @@ mod tests {
     fn two_stretches_are_one_stream_by_every_call() {
         let (left, mut right) = UnixStream::pair().unwrap();
         let mut bytes = *b"hello";
-        // SAFETY: two parts of an array that nobody uses meanwhile.
+        // SAFETY: two parts of an array that nothing else uses during the call.
         assert_eq!(unsafe { write_from(&left, stretches(&mut bytes, 2), Call::Message) }, Ok(5));
         let mut text = [0; 5];
         right.read_exact(&mut text).unwrap();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_stays_where_it_is_until_it_is_moved_on() {
+    fn peek_leaves_position_and_skip_moves_it() {
         let mut file = crate::memory::anonymous_file().unwrap();
         file.write_all(b"abcdef").unwrap();
         file.rewind().unwrap();
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleeper_learns_that_the_watched_pipe_is_alone() {
+    fn waiter_learns_that_watched_pipe_lost_its_peer() {
         let _guard = crate::children::none();
         let (quiet, _other) = UnixStream::pair().unwrap();
         let (reader, writer) = crate::pipe::create().unwrap();

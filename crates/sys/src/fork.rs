@@ -66,9 +66,9 @@ impl Child {
     /// Sleeps until the child has ended, and reaps it.
     ///
     /// # Errors
-    /// `ECHILD`: somebody else reaped it.
+    /// `ECHILD`: another caller reaped it.
     pub fn wait(mut self) -> Result<WaitStatus, Errno> {
-        // Taken first: a number that was reaped may belong to somebody else.
+        // Taken first: a number that was reaped may belong to another process.
         self.0.take().map_or(Err(Errno::CHILD), reap)
     }
 

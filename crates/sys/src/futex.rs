@@ -1,9 +1,9 @@
 //! Waiting for a word of shared memory to change (`futex(2)`), and locks that the kernel opens when their owner dies.
 //!
 //! The kernel frees a lock for a dead owner if the owner had registered it. Each thread has one list of such locks,
-//! which belongs to the C library, and beside the list one slot for "the lock I am just taking or giving back". The
-//! slot is all that is used here: it holds one address, in memory that is private to the thread. Links of the list
-//! would lie in the shared memory itself, where another process could change them.
+//! which belongs to the C library, and beside the list one slot for the lock that it is just taking or releasing. This
+//! module uses only the slot: it holds one address, in memory that is private to the thread. Links of the list would
+//! lie in the shared memory itself, where another process could change them.
 #![allow(unsafe_code)]
 
 use core::cell::Cell;
@@ -19,7 +19,7 @@ use crate::Errno;
 
 /// Sleeps while `word` holds `expected`, at most for `limit`. Returns early on a wake, a signal or no reason at all.
 pub fn wait(word: &AtomicU32, expected: u32, limit: Duration) {
-    // Whatever the outcome, the caller looks at the word again.
+    // Whatever the outcome, the caller reads the word again.
     wait_or_be_interrupted(word, expected, limit);
 }
 
@@ -33,18 +33,18 @@ pub fn wait_or_be_interrupted(word: &AtomicU32, expected: u32, limit: Duration) 
     futex::wait(word, futex::Flags::empty(), expected, Some(&limit)) == Err(Errno::INTR)
 }
 
-/// Wakes all that sleep on `word`.
+/// Wakes all waiters on `word`.
 pub fn wake_all(word: &AtomicU32) {
     let _ = futex::wake(word, futex::Flags::empty(), u32::MAX >> 1);
 }
 
-/// Wakes one of those that sleep on `word`.
+/// Wakes one waiter on `word`.
 pub fn wake_one(word: &AtomicU32) {
     // Fails only for an address that is not mapped.
     let _ = futex::wake(word, futex::Flags::empty(), 1);
 }
 
-/// As the kernel knows it (`struct robust_list_head`, `set_robust_list(2)`).
+/// The robust list of a thread, as the kernel defines it (`struct robust_list_head`, `set_robust_list(2)`).
 #[repr(C)]
 struct RobustList {
     first: *mut RobustList,
@@ -55,15 +55,15 @@ struct RobustList {
 }
 
 impl RobustList {
-    /// Where the entry would lie that belongs to this word.
+    /// The address of the entry that would belong to this word.
     fn entry_of(&self, word: &AtomicU32) -> *mut u8 {
         ptr::from_ref(word).cast_mut().cast::<u8>().wrapping_offset(-self.offset_of_word)
     }
 }
 
-/// The calling thread: what it is called in a lock word, and where the kernel looks for the lock that it may hold. What is
-/// known of it stays in the thread's own memory: copied about, it would be read again before it has been written, which takes
-/// as long as half of a small write.
+/// The calling thread: its number in a lock word, and where the kernel looks for the lock that it may hold. The data
+/// stays in thread-local memory: copying it causes a store-forwarding stall, which takes as long as half of a small
+/// write.
 #[derive(Clone, Copy)]
 pub struct Thread {
     had_wished: bool,
@@ -73,16 +73,18 @@ pub struct Thread {
 
 /// What is known of a thread.
 struct Known {
-    /// The generation of processes in which it was found out; 0: nothing is known.
+    /// The generation of processes for which the rest holds; 0: nothing is known.
     generation: Cell<u32>,
     id: Cell<u32>,
     process: Cell<u32>,
-    /// Null where the kernel does not tell: then others find out by themselves that this thread has died, later.
+    /// Null where the kernel does not tell it. Other processes then find out by themselves, later, that this thread
+    /// died.
     list: Cell<*const RobustList>,
     fencing: Cell<Fencing>,
 }
 
-/// Whether the fences of others reach a thread (`MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED` in `membarrier(2)`).
+/// Whether the fences of other processes reach a thread (`MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED` in
+/// `membarrier(2)`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fencing {
     NotAsked,
@@ -111,19 +113,19 @@ fn be_fenced() {
     KNOWN.with(|known| known.fencing.set(if is_reached { Fencing::Reached } else { Fencing::Refused }));
 }
 
-/// Returns when every thread of every process that lets itself be fenced has passed a full memory fence, this one
-/// included. A few microseconds where such threads run on other CPUs, less where not.
+/// Returns when every registered thread of every process, and this one, has passed a full memory fence. It takes a few
+/// microseconds where such threads run on other CPUs, less where not.
 pub fn fence_everywhere() {
     use rustix::thread::{MembarrierCommand, membarrier};
     core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
-    // Refused here while it was granted to the other: a filter of system calls. What that one has stored is seen by
-    // everybody as soon as its processor gets around to it, which takes nanoseconds, or its CPU is given to another thread.
+    // A seccomp filter may refuse the call here that another process was granted. The stores of that process become
+    // visible everywhere when its processor drains them, which takes nanoseconds, or when its CPU runs another thread.
     if membarrier(MembarrierCommand::GlobalExpedited).is_err() {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// A lock that was announced before another, to be announced again afterwards.
+/// The word that was announced before another, to be announced again afterwards.
 #[derive(Clone, Copy)]
 pub struct Announced(*mut u8);
 
@@ -133,7 +135,7 @@ impl Thread {
     pub fn current() -> Thread {
         let generation = generation();
         KNOWN.with(|known| {
-            // A number of 0 is no process: what is kept there is not believed again.
+            // 0 is no generation: what was found out for it is not used again.
             if generation == 0 || known.generation.get() != generation {
                 known.find_out(generation);
             }
@@ -147,8 +149,8 @@ impl Thread {
         KNOWN.with(|known| known.fencing.get() == Fencing::Reached)
     }
 
-    /// Whether the fences of other processes reach this thread; if not, [`be_fenced_if_wished`](Self::be_fenced_if_wished)
-    /// will see to it.
+    /// Whether the fences of other processes reach this thread. If not, the next
+    /// [`be_fenced_if_wished`](Self::be_fenced_if_wished) registers it.
     pub fn wish_to_be_fenced(self) -> bool {
         KNOWN.with(|known| {
             if known.generation.get() != 0 && known.fencing.get() == Fencing::NotAsked {
@@ -158,9 +160,9 @@ impl Thread {
         })
     }
 
-    /// Has the fences of other processes reach this thread from now on, if it wished that before this value was made. The
-    /// first time in a program of several threads this takes as long as the kernel needs to be sure of all of them, 10
-    /// milliseconds or so: not with a lock held.
+    /// Registers this thread for the fences of other processes, if it wished that before this value was made. The first
+    /// time in a process with several threads, the kernel waits for all of them, about 10 milliseconds: the caller must
+    /// hold no lock.
     #[inline]
     pub fn be_fenced_if_wished(self) {
         if self.had_wished {
@@ -180,8 +182,9 @@ impl Thread {
         KNOWN.with(|known| known.process.get())
     }
 
-    /// From now on, should the thread die and `word` hold its number, the kernel replaces the number by
-    /// `FUTEX_OWNER_DIED` and wakes one sleeper. Returns what was announced before; only one word is at a time.
+    /// From now on, if the thread dies while `word` holds its number, the kernel replaces the number by
+    /// `FUTEX_OWNER_DIED` and wakes one waiter. Returns the word announced before; only one word is announced at a
+    /// time.
     #[inline]
     pub fn announce(self, word: &AtomicU32) -> Announced {
         let Some(list) = self.list() else { return Announced(ptr::null_mut()) };
@@ -192,8 +195,8 @@ impl Thread {
         Announced(before)
     }
 
-    /// Announces what was announced before `word`. If something else was announced since, it stays: what is announced
-    /// must never outlive the memory that it lies in.
+    /// Announces again what was announced before `word`. If another word was announced since, that stays: an announced
+    /// word must never outlive the memory that it lies in.
     #[inline]
     pub fn restore(self, word: &AtomicU32, before: Announced) {
         let Some(list) = self.list() else { return };
@@ -223,20 +226,20 @@ impl Known {
     }
 }
 
-/// What can be said of a thread from its number.
+/// The state of a thread, found out from its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
     /// There is none, or it is a zombie.
     Dead,
-    /// It is stopped, or waits for a disk in a way that no signal ends, and may go on.
+    /// It is stopped, or waits uninterruptibly, as for a disk. It may go on later.
     Stopped,
-    /// It runs, or waits for a CPU, and has had one for so long, give or take ten milliseconds.
+    /// It is runnable, and has used this much CPU time, give or take ten milliseconds.
     Runs(Duration),
-    /// It waits for something else; or no more is known than that there is one.
+    /// It waits for another event, or nothing but its existence is known.
     Sleeps,
 }
 
-/// What is known of the thread of this number.
+/// The state of the thread of this number.
 pub fn life_of(id: u32) -> Life {
     match std::fs::read(std::format!("/proc/{id}/stat")) {
         // The state follows the name, which is in parentheses and may contain anything.
@@ -254,34 +257,34 @@ pub fn life_of(id: u32) -> Life {
     }
 }
 
-/// Whether there is a thread of this number, also one that is dead and was not waited for. A short call of the kernel.
+/// Whether there is a thread of this number, even a dead one that was not reaped. One short system call.
 pub fn exists(id: u32) -> bool {
     let id = i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw);
     id.is_some_and(|id| rustix::process::test_kill_process(id) != Err(Errno::SRCH))
 }
 
-/// Of the numbers of `proc_pid_stat(5)` from the state on, the two that count ticks of a hundredth of a second in user mode and
-/// in the kernel.
+/// The CPU time in user mode and in the kernel, in hundredths of a second, of the fields of `proc_pid_stat(5)` from the
+/// state on.
 fn cpu_time(from_state: &[u8]) -> Duration {
     let fields = from_state.split(|&byte| byte == b' ').skip(11).take(2);
     let ticks: u64 = fields.filter_map(|field| core::str::from_utf8(field).ok()?.parse::<u64>().ok()).sum();
     Duration::from_millis(10).saturating_mul(u32::try_from(ticks).unwrap_or(u32::MAX))
 }
 
-/// Whether a process has ended, with all of its threads: the first of them may have ended before the others, and is a zombie
-/// then like that of a process that is dead.
+/// Whether a process has ended with all of its threads. Its first thread may end before the others, and then is a
+/// zombie like that of a dead process.
 pub fn has_ended(process: u32) -> bool {
     let threads = || std::fs::read_dir(std::format!("/proc/{process}/task")).map_or(0, Iterator::count);
     life_of(process) == Life::Dead && threads() <= 1
 }
 
-/// Whether the process of this thread has memory mapped whose file is called `name`; also if nobody may know.
+/// Whether the process of this thread has mapped a file called `name`; also true if this process may not look.
 pub fn may_have_mapped(id: u32, name: &str) -> bool {
     std::fs::read_to_string(std::format!("/proc/{id}/maps")).map_or(true, |maps| maps.contains(name))
 }
 
-/// A number that is another in every process of a line of forks, kept in a page that the kernel empties on fork; 0 where
-/// there is no such page.
+/// A number that differs in every process of a chain of forks. It lies in a page that the kernel empties on fork; 0
+/// where there is no such page.
 #[inline]
 fn generation() -> u32 {
     // SAFETY: null, or what `map_first` left there, which is valid for good.
@@ -313,8 +316,8 @@ fn next_generation() -> u32 {
 /// Stands for the page where there is none.
 static NO_PAGE: AtomicU32 = AtomicU32::new(0);
 
-/// Puts a page into `place`, unless another thread has, whose page it is then. Nobody waits for anybody, as with a
-/// `OnceLock`: in the child of a fork the other thread does not exist.
+/// Puts a page into `place`, or returns the page that another thread put there first. No thread waits for another, as
+/// it would with a `OnceLock`: in the child of a fork the other thread does not exist.
 #[cold]
 fn map_first(place: &AtomicPtr<AtomicU32>) -> *mut AtomicU32 {
     let page = wiped_on_fork().unwrap_or(ptr::from_ref(&NO_PAGE).cast_mut());
@@ -322,7 +325,7 @@ fn map_first(place: &AtomicPtr<AtomicU32>) -> *mut AtomicU32 {
         Ok(_) => page,
         Err(first) => {
             if !ptr::eq(page, &NO_PAGE) {
-                // SAFETY: the mapping that was just made and shown to nobody.
+                // SAFETY: the mapping that was just made, to which no reference exists.
                 let _ = unsafe { rustix::mm::munmap(page.cast(), PAGE_BYTES) };
             }
             first
@@ -343,8 +346,8 @@ fn wiped_on_fork() -> Option<*mut AtomicU32> {
     Some(page.cast())
 }
 
-/// The list that is registered for this thread: by the C library, or, if there is none, now by us. `None` where the kernel
-/// refuses to tell: what it does not tell must not be replaced.
+/// The list that the C library has registered for this thread, or one that this function registers. `None` where the
+/// kernel refuses to tell: an unknown list must not be replaced.
 fn registered_list() -> Option<*const RobustList> {
     let (mut list, mut size) = (ptr::null::<RobustList>(), 0_usize);
     // SAFETY: the kernel writes a pointer and a size.
@@ -365,7 +368,7 @@ fn register_list() -> *const RobustList {
     }
     LIST.with(|list| {
         let list = ptr::from_ref(list).cast_mut();
-        // SAFETY: this thread's own list, which nobody else has seen; an empty one points to itself.
+        // SAFETY: this thread's own list, to which nothing else refers yet; an empty list points to itself.
         unsafe {
             (&raw mut (*list).first).write(list);
             libc::syscall(libc::SYS_set_robust_list, list, size_of::<RobustList>());
@@ -398,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_no_longer_announced_is_left_alone() {
+    fn word_that_is_no_longer_announced_is_not_changed() {
         let word = Arc::new(AtomicU32::new(0));
         let held = word.clone();
         let id = std::thread::spawn(move || {
@@ -417,14 +420,14 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_ends_at_once_when_the_word_differs_and_at_its_limit_when_not() {
+    fn wait_ends_at_once_if_word_differs_and_else_at_its_limit() {
         let word = AtomicU32::new(7);
         wait(&word, 8, Duration::from_secs(3600));
         wait(&word, 7, Duration::from_millis(1));
     }
 
     #[test]
-    fn a_thread_that_runs_is_told_from_one_that_sleeps_and_its_time_grows() {
+    fn running_thread_differs_from_sleeping_one_and_its_time_grows() {
         let (tell, told) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let running = std::thread::spawn(move || {
@@ -461,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_disk_is_as_good_as_stopped() {
+    fn thread_that_waits_for_a_disk_counts_as_stopped() {
         let _guard = crate::children::some();
         let (reader, writer) = crate::pipe::create().unwrap();
         let (tell, told) = std::sync::mpsc::channel();

@@ -67,7 +67,7 @@ impl Handle {
         Ok(if start? == identity.start { Fate::Alive(handle) } else { Fate::Another })
     }
 
-    /// Who it is.
+    /// The process that it means.
     pub fn identity(&self) -> Identity {
         self.identity
     }
@@ -95,7 +95,7 @@ mod tests {
     use crate::fork::{Side, exit_at_once, fork};
 
     #[test]
-    fn a_process_is_itself_until_it_ends_and_no_other_that_has_its_number() {
+    fn identity_means_one_process_despite_reused_number() {
         let me = own().unwrap();
         assert!(matches!(Handle::open(me), Ok(Fate::Alive(handle)) if handle.identity() == me && handle.is_alive()));
         let other = Identity { start: me.start + 1, ..me };
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_ended_and_was_not_waited_for_has_ended() {
+    fn process_that_was_not_reaped_has_ended() {
         let _guard = crate::children::some();
         // SAFETY: the child makes system calls only.
         #[allow(unsafe_code)]

@@ -19,7 +19,8 @@ pub fn sigpipe_was_ignored() -> bool {
     SIGPIPE_WAS_IGNORED.load(Relaxed)
 }
 
-/// Makes `/dev/null` of the standard input: whoever has copied its descriptor has what was there to himself.
+/// Replaces the standard input by `/dev/null`. A copy of its descriptor made before is then the only one in this
+/// process.
 ///
 /// # Errors
 /// `EMFILE`, or there is no `/dev/null`. Nothing has changed then.
@@ -27,10 +28,10 @@ pub fn replace_input_by_nothing() -> Result<(), Errno> {
     rustix::stdio::dup2_stdin(nothing(OFlags::RDONLY)?)
 }
 
-/// The same of the standard output.
+/// Replaces the standard output by `/dev/null`.
 ///
 /// # Errors
-/// As there.
+/// As for [`replace_input_by_nothing`].
 pub fn replace_output_by_nothing() -> Result<(), Errno> {
     rustix::stdio::dup2_stdout(nothing(OFlags::WRONLY)?)
 }
@@ -46,7 +47,7 @@ fn nothing(access: OFlags) -> Result<OwnedFd, Errno> {
 pub fn copy_of(fd: i32) -> Result<OwnedFd, Errno> {
     // SAFETY: F_DUPFD_CLOEXEC takes numbers and touches no memory.
     match unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) } {
-        // SAFETY: new, so nobody else's.
+        // SAFETY: the descriptor is new, so nothing else owns it.
         copy if copy >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(copy) }),
         _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::BADF)),
     }

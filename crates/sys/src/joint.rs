@@ -1,8 +1,8 @@
-//! The memory of one joined pipe: a sealed file without a name, of a header and a ring.
+//! The memory of one attached pipe: a sealed memfd with a header and a ring.
 //!
-//! The writer makes it when its pipe has carried enough to be worth it, and keeps it open until the reader has it, which finds it
-//! as `/proc/PID/fd/FD`; then both have it mapped and nobody has it open. It is gone with the last process that maps it. Pages
-//! exist once they are used.
+//! The writer makes it when its pipe has carried enough to be worth it. It keeps the file open until the reader has
+//! opened it as `/proc/PID/fd/FD`. Then both have it mapped, and no process has it open. The kernel frees the memory
+//! with the last process that maps it. Pages exist once they are used.
 //!
 //! ```text
 //! 0                          HEADER_BYTES                    FILE_BYTES
@@ -26,21 +26,22 @@ use crate::{Errno, descriptor_path};
 pub const NAME: &str = "memfd:millstream-joined";
 /// The largest ring.
 pub const RING_BYTES: usize = 512 << 10;
-/// Before the ring.
+/// The header, before the ring.
 pub const HEADER_BYTES: usize = 4096;
-/// Of these at the beginning, for the label.
+/// The beginning of the header, which holds the label.
 pub const LABEL_BYTES: usize = 64;
 
 const FILE_BYTES: usize = HEADER_BYTES + RING_BYTES;
 /// `msjoint` and the version of the layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"msjoint1");
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
-/// From here on descriptors of ours get their numbers, so that they take none that a program counts on. The kernel has room for 64 from
-/// the start. To make room for more it waits until every CPU has been idle or elsewhere, if there are threads: some ten milliseconds.
+/// The lowest number of our descriptors, so that they take none that a program counts on. The kernel has room for 64
+/// from the start. To make room for more in a process with threads, it waits until every CPU has been idle or has
+/// switched to another task: some ten milliseconds.
 pub const NUMBERS_FROM: RawFd = 54;
 const _: () = assert!(NUMBERS_FROM < 64);
 
-/// Whose memory it is.
+/// The run and the pipe that the memory belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// The run's.
@@ -61,10 +62,10 @@ const _: () = assert!(size_of::<Label>() <= LABEL_BYTES);
 /// Makes the memory of a pipe: all zeros behind the label. The mapping stays until [`unmap`], and no forked child has it.
 ///
 /// # Errors
-/// `EMFILE`, `ENFILE`: too many open files. `ENOMEM`. `EFBIG`: above the process's limit on file sizes. `ENOSYS`: no `memfd_create`
-/// (Linux before 3.17).
+/// `EMFILE`, `ENFILE`: too many open files. `ENOMEM`. `EFBIG`: above the process's limit on file sizes. `ENOSYS`: no
+/// `memfd_create` (Linux before 3.17).
 pub fn create(owner: Owner) -> Result<(OwnedFd, NonNull<u8>), Errno> {
-    // The kernel would send a signal.
+    // Beyond the limit the kernel would send a signal.
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
     if limit.is_some_and(|limit| limit < FILE_BYTES as u64) {
         return Err(Errno::FBIG);
@@ -82,17 +83,17 @@ pub fn create(owner: Owner) -> Result<(OwnedFd, NonNull<u8>), Errno> {
     Ok((elsewhere.unwrap_or(file), memory))
 }
 
-/// Maps the memory that process `pid` has open as `fd`. `None` when it is not there, not ours to open, of another owner or user, or
-/// something else.
+/// Maps the memory that process `pid` has open as `fd`. `None` if there is none, if this process may not open it, if it
+/// has another owner or user, or if it is another kind of file.
 pub fn open(pid: u32, fd: u32, owner: Owner) -> Option<NonNull<u8>> {
     let mut room = [0; descriptor_path::ROOM];
     let path = descriptor_path::write(Some(pid), fd, &mut room);
-    // By now the number may stand for anything; a FIFO or a device is not even opened. What is looked at is what is opened then,
-    // whatever the other process does with its number meanwhile.
+    // By now the number may refer to any file; opening a FIFO or a device can have effects. `O_PATH` holds on to the
+    // file, so the file that is checked is the one that is opened, whatever the other process does with its number.
     let found = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let stat = rustix::fs::fstat(&found).ok()?;
     let is_regular = rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::RegularFile;
-    // Root may open what another user has made, and must not depend on that user's words.
+    // Root may open a file of another user, and must not trust its content.
     let is_own_users = stat.st_uid == rustix::process::geteuid().as_raw();
     if !is_regular || !is_own_users || stat.st_size as usize != FILE_BYTES {
         return None;
@@ -114,7 +115,7 @@ pub fn open(pid: u32, fd: u32, owner: Owner) -> Option<NonNull<u8>> {
     is_it.then_some(memory)
 }
 
-/// Takes the memory out of this process. The pages are freed once no process maps them.
+/// Unmaps the memory in this process. The pages are freed once no process maps them.
 ///
 /// # Safety
 /// `memory` is from [`create`] or [`open`], and nothing refers to it any more.
@@ -123,7 +124,7 @@ pub unsafe fn unmap(memory: NonNull<u8>) {
     let _ = unsafe { rustix::mm::munmap(memory.as_ptr().cast(), FILE_BYTES) };
 }
 
-/// From now on forked children have the memory too.
+/// From now on forked children inherit the mapping.
 ///
 /// # Safety
 /// `memory` is from [`create`] or [`open`], and still mapped.
@@ -142,8 +143,9 @@ pub fn keep_open(file: OwnedFd) -> Result<(RawFd, u64), Errno> {
     Ok((file.into_raw_fd(), inode))
 }
 
-/// Closes the descriptor of [`keep_open`], if it still is that: a program that closes all descriptors may have opened another file
-/// in its place. The memory itself is not touched: a forked child has the descriptor, and not the memory.
+/// Closes the descriptor of [`keep_open`], if it still refers to that file: a program that closes all descriptors may
+/// have opened another one under its number. Does not touch the memory: a forked child has the descriptor, but not the
+/// memory.
 ///
 /// # Safety
 /// `fd` and `inode` are from [`keep_open`], and nothing else owns what `fd` names if it is that file still.
@@ -173,7 +175,7 @@ fn map(file: &OwnedFd) -> Result<NonNull<u8>, Errno> {
     // SAFETY: a new mapping at an address of the kernel's choosing touches no memory that Rust knows.
     let address = unsafe { rustix::mm::mmap(ptr::null_mut(), FILE_BYTES, access, MapFlags::SHARED, file, 0) }?;
     let memory = NonNull::new(address.cast()).ok_or(Errno::NOMEM)?;
-    // A child could read what passes later.
+    // A child could read bytes that pass later.
     // SAFETY: the mapping that was made here; its content is not touched.
     if let Err(error) = unsafe { rustix::mm::madvise(address, FILE_BYTES, rustix::mm::Advice::LinuxDontFork) } {
         // SAFETY: nothing refers to it.
@@ -188,7 +190,7 @@ mod tests {
     use super::*;
     use std::os::fd::{AsRawFd, FromRawFd};
 
-    /// Each test has its own: a number that one of them has closed may be another's in the next moment, of a file like its own.
+    /// Each test has its own: another test may get a descriptor number that one has closed, for a file like its own.
     const OWNERS: [Owner; 3] =
         [Owner { token: 7, inode: 99 }, Owner { token: 17, inode: 99 }, Owner { token: 27, inode: 99 }];
 

@@ -1,7 +1,7 @@
-//! The ledger of a run: shared memory in which every program of the tree counts what passes through its pipes.
+//! The counters of a run: shared memory in which every program of the tree counts what passes through its pipes.
 //!
-//! One memfd, made and held by the supervisor of `millstream run --stats`, mapped by each program that joins. It is a
-//! hash table with one entry for each pipe; nothing is ever removed, so an entry that was found stays where it is.
+//! The supervisor of `millstream run --stats` makes and holds one memfd; each program that counts maps it. It is a hash
+//! table with one entry for each pipe. No entry is ever removed, so an entry stays where it was found.
 //!
 //! ```text
 //!   0 ┌──────────────────────────────────────────────────────────┐
@@ -18,14 +18,14 @@
 //! ```
 //!
 //! Every word is an atomic, because other processes write it at any time and may be killed at any instruction. A
-//! process that scribbles over the ledger spoils the statistics of its run and nothing else: nobody follows a pointer
-//! or trusts a length found here. All accesses are relaxed but one: edge L1, a recorder stores the entry's place in the
-//! order with release, [`Ledger::records`] loads it with acquire, so a reader sees a recorded entry whole.
+//! process that overwrites the counters spoils the statistics of its run and nothing else: no process follows a pointer
+//! or trusts a length found here. All accesses are relaxed but those of edge L1: a recorder stores the entry's index in
+//! the order with release, and [`Ledger::records`] loads it with acquire. So a reader sees a recorded entry complete.
 //!
-//! The order is also why a report takes no longer than there are pipes: reading the whole table would touch, and so
-//! allocate, 12 MiB.
+//! The order also makes the time of a report proportional to the number of pipes: reading the whole table would touch,
+//! and so allocate, 12 MiB.
 //!
-//! What a process moves through a ring (`docs/joining.md`) it counts with plain stores: nobody else has that end then.
+//! A process counts with plain stores what it moves through a ring (`docs/joining.md`): it alone has that end then.
 
 use core::sync::atomic::{
     AtomicU32, AtomicU64,
@@ -42,7 +42,7 @@ pub use mapping::create;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"mlldgr\0\x02");
 const ENTRIES: usize = 65_536;
-/// How far a full neighbourhood is searched before a pipe goes unrecorded.
+/// Entries that are searched for a free one before a pipe goes unrecorded.
 const PROBES: usize = 256;
 
 /// The shared table. Only ever seen behind a reference into mapped memory.
@@ -71,7 +71,7 @@ struct Entry {
     read: SharedEnd,
 }
 
-/// One end of a pipe in the ledger. Each has a cache line, which its own side alone writes while the pipe is in a ring.
+/// The counters of one end of a pipe. They have a cache line, which only this end writes while the pipe is attached.
 #[repr(C, align(64))]
 pub struct SharedEnd {
     bytes: AtomicU64,
@@ -86,9 +86,9 @@ pub struct SharedEnd {
 
 #[repr(C)]
 struct SharedProgram {
-    /// 0: nobody yet.
+    /// 0: no process yet.
     pid: AtomicU32,
-    /// 1: other processes did the same later.
+    /// 1: other processes followed.
     more: AtomicU32,
     name: [AtomicU64; 2],
 }
@@ -129,7 +129,7 @@ impl Origin {
     }
 }
 
-/// A process as the ledger knows it: its number and the first 16 bytes of its program's name, padded with zeros.
+/// A process as it is recorded: its number and the first 16 bytes of its program's name, padded with zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Program {
     /// Process number, as the process itself sees it.
@@ -154,7 +154,7 @@ impl Program {
         [first, last].map(|bytes| bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)))
     }
 
-    /// The opposite of [`name_words`](Self::name_words).
+    /// The inverse of [`name_words`](Self::name_words).
     pub fn from_words(pid: u32, words: [u64; 2]) -> Program {
         let mut name = [0; 16];
         for (bytes, word) in name.chunks_mut(8).zip(words) {
@@ -173,7 +173,7 @@ pub enum Direction {
     Read,
 }
 
-/// One pipe of a run, copied out of the ledger.
+/// One pipe of a run, copied out of the shared memory.
 #[derive(Clone, Debug)]
 pub struct Record {
     /// The number by which the kernel names it, `pipe:[INODE]`.
@@ -199,7 +199,7 @@ pub struct End {
     pub bytes: u64,
     /// What went through a ring; `None` if nothing did.
     pub ring: Option<Ring>,
-    /// What became of it where pipes may be joined.
+    /// Why the end is attached or is not, in a run whose pipes may attach.
     pub fate: Fate,
     /// The first process that moved a byte here; `None` if none was counted.
     pub program: Option<Program>,
@@ -214,9 +214,9 @@ pub struct Ring {
     pub bytes: u64,
     /// Times that it went to sleep.
     pub sleeps: u32,
-    /// Times that it woke the other side.
+    /// Times that it woke its peer.
     pub wakes: u32,
-    /// Looks at the ring while it waited for the other side.
+    /// Times that it read the ring while it waited for its peer.
     pub spins: u32,
 }
 
@@ -248,8 +248,8 @@ impl Ledger {
         self.publish(&place);
     }
 
-    /// Adds `bytes` to what went in or out of a pipe. A pipe that nobody recorded is recorded as [`Origin::Unseen`].
-    /// `capacity` is asked only in that case. Returns the end; `None` if the table is full.
+    /// Adds `bytes` to the count of one direction of a pipe. A pipe that was not recorded yet is recorded as
+    /// [`Origin::Unseen`]; only then `capacity` is called. Returns the end; `None` if the table is full.
     pub fn count(
         &self,
         inode: u64,
@@ -264,8 +264,8 @@ impl Ledger {
         Some(end)
     }
 
-    /// One end of a pipe, for as long as the ledger is mapped; `None` if the table is full. A pipe that nobody recorded is
-    /// recorded, as in [`count`](Self::count).
+    /// One end of a pipe, for as long as the counters are mapped; `None` if the table is full. A pipe that was not
+    /// recorded yet is recorded, as in [`count`](Self::count).
     pub fn end(&self, inode: u64, direction: Direction, capacity: impl FnOnce() -> u64) -> Option<&SharedEnd> {
         let place = self.place_of(inode)?;
         if place.is_new {
@@ -287,7 +287,7 @@ impl Ledger {
         })
     }
 
-    /// The entry of the pipe `inode`, which is made if there is none; `None` when the table is full around its place.
+    /// The entry of the pipe `inode`, which is made if there is none; `None` if all [`PROBES`] entries are taken.
     fn place_of(&self, inode: u64) -> Option<Place<'_>> {
         // Fibonacci hashing (Knuth, volume 3, 6.4): inode numbers are consecutive, and this spreads those best.
         let start = (inode.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 48) as usize;
@@ -333,28 +333,28 @@ impl Entry {
 }
 
 impl SharedEnd {
-    /// What became of this end.
+    /// Records the reason why this end is attached or is not.
     pub fn set_fate(&self, fate: Fate) {
         self.fate.store(fate.word(), Relaxed);
     }
 
-    /// Bytes have gone through the ring. Only for the one thread that has this end: the store is plain.
+    /// Counts bytes through the ring. Only the one thread that has this end may call it: the store is plain.
     #[inline]
     pub fn count_in_ring(&self, bytes: u64) {
         self.ring_bytes.store(self.ring_bytes.load(Relaxed) + bytes, Relaxed);
     }
 
-    /// It went to sleep. As above, as the two that follow.
+    /// Counts a sleep. For the one thread that has this end, as the next two functions.
     pub fn count_sleep(&self) {
         add(&self.sleeps, 1);
     }
 
-    /// It woke the other side.
+    /// Counts a wake-up of the peer.
     pub fn count_wake(&self) {
         add(&self.wakes, 1);
     }
 
-    /// It looked so often whether the other side had done something.
+    /// Counts how often this end read the ring while it waited for its peer.
     pub fn count_spins(&self, looks: u32) {
         add(&self.spins, looks);
     }
@@ -401,7 +401,7 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    fn ledger() -> &'static Ledger {
+    fn new_counters() -> &'static Ledger {
         create(7).unwrap().1
     }
 
@@ -411,7 +411,7 @@ mod tests {
 
     #[test]
     fn pipes_are_listed_in_the_order_of_their_making() {
-        let ledger = ledger();
+        let ledger = new_counters();
         let bash = Program::new(10, b"bash");
         ledger.record(900, Origin::Pipe, 65_536, Some(bash));
         ledger.record(17, Origin::Stdin, 4096, None);
@@ -422,8 +422,8 @@ mod tests {
     }
 
     #[test]
-    fn each_end_counts_for_itself_and_knows_who_was_first() {
-        let ledger = ledger();
+    fn each_end_counts_for_itself_and_keeps_its_first_program() {
+        let ledger = new_counters();
         let (cat, grep, wc) = (Program::new(1, b"cat"), Program::new(2, b"grep"), Program::new(3, b"wc"));
         ledger.record(5, Origin::Pipe, 65_536, None);
         ledger.count(5, Direction::Written, 100, || 0, cat);
@@ -436,8 +436,8 @@ mod tests {
     }
 
     #[test]
-    fn what_went_through_a_ring_is_part_of_the_bytes_and_told_apart() {
-        let ledger = ledger();
+    fn bytes_through_a_ring_are_part_of_all_and_counted_apart() {
+        let ledger = new_counters();
         ledger.count(5, Direction::Written, 100, || 4096, Program::new(1, b"cat"));
         let end = ledger.end(5, Direction::Written, || 0).unwrap();
         end.count_in_ring(1000);
@@ -455,16 +455,16 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_that_nobody_announced_is_recorded_when_it_is_used() {
-        let ledger = ledger();
+    fn unrecorded_pipe_is_recorded_when_it_is_used() {
+        let ledger = new_counters();
         ledger.count(5, Direction::Read, 70, || 8192, Program::new(2, b"grep"));
         let record = &listed(ledger)[0];
         assert_eq!((record.origin, record.capacity, record.read.bytes), (Origin::Unseen, 8192, 70));
     }
 
     #[test]
-    fn a_full_table_says_how_many_pipes_it_missed() {
-        let ledger = ledger();
+    fn full_table_counts_unrecorded_pipes() {
+        let ledger = new_counters();
         let made = ENTRIES as u64 + 500;
         for inode in 1..=made {
             ledger.record(inode, Origin::Pipe, 1, None);
@@ -482,7 +482,7 @@ mod tests {
 
     #[test]
     fn many_threads_lose_no_count() {
-        let ledger = ledger();
+        let ledger = new_counters();
         std::thread::scope(|scope| {
             for pid in 1..=4 {
                 scope.spawn(move || {

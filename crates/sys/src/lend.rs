@@ -1,4 +1,4 @@
-//! Memory that is lent to a pipe instead of being copied into it (`vmsplice(2)`, without a gift).
+//! Memory whose pages a pipe refers to instead of copying them (`vmsplice(2)` without `SPLICE_F_GIFT`).
 #![allow(unsafe_code)]
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -7,10 +7,10 @@ use rustix::pipe::{IoSliceRaw, SpliceFlags};
 use crate::Errno;
 use crate::transfer::{Access, is_open_for};
 
-/// Pieces of lent memory that a pipe of the default size holds (`pipe(7)`: 16 pages), each within one page.
+/// Pieces of such memory that a pipe of the default size holds (`pipe(7)`: 16 pages), each within one page.
 pub const SLOTS: usize = 16;
 
-/// The write end of a pipe, known to be one: at the other end the same call would write to the memory.
+/// The write end of a pipe, checked to be one: at the read end the same call would write to the memory.
 #[derive(Debug)]
 pub struct Lender(OwnedFd);
 
@@ -29,12 +29,12 @@ impl Lender {
     /// Puts the first bytes of `bytes` into the pipe and returns how many. Sleeps while every slot is taken; each page
     /// that they lie on takes one.
     ///
-    /// The kernel keeps the pages until they are read and looks at them only then: a reader gets what they hold at that
-    /// moment, so they must be left alone until the pipe is empty or as many slots as it has were filled after them.
-    /// Nothing but the bytes that come out depends on it.
+    /// The kernel keeps the pages and copies from them when they are read: a reader gets what they hold at that moment.
+    /// The caller must not change them until the pipe is empty, or until all slots of the pipe were filled after them.
+    /// Only the bytes that come out depend on this.
     ///
     /// # Errors
-    /// `EPIPE`: nobody is left who could read. `EBADF`: not a pipe. `EINTR`: a signal was handled while it waited.
+    /// `EPIPE`: no reader is left. `EBADF`: not a pipe. `EINTR`: a signal was handled while it waited.
     pub fn lend(&self, bytes: &[u8]) -> Result<usize, Errno> {
         let memory = [IoSliceRaw::from_slice(bytes)];
         // SAFETY: this is a write end, so the kernel only reads the pages; it holds on to them itself.
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_lent_is_read() {
+    fn reader_gets_bytes_of_lent_pages() {
         let _guard = crate::children::none();
         let (reader, writer) = crate::pipe::create().unwrap();
         let lender = Lender::new(writer).unwrap();

@@ -1,7 +1,7 @@
 //! Every system call that millstream makes, and the few words that its processes share.
 //!
-//! This is the only crate that knows `libc` and `rustix`. It holds no policy: how large a pipe should be, what to do
-//! when the kernel refuses, which signal goes where is decided by its callers.
+//! This is the only crate that knows `libc` and `rustix`. It holds no policy: its callers decide how large a pipe is,
+//! what to do when the kernel refuses, and which signal goes where.
 //!
 //! ```
 //! use millstream_sys::pipe;
@@ -14,8 +14,9 @@
 //!
 //! Two layers:
 //!
-//! - **without `std`** ([`pipe`], [`settings`], [`ledger`], [`fate`], [`joint`], [`executable`], [`machine`], [`confinement`], [`raw`]): what the library inside other programs and the start of a run need. It allocates
-//!   nothing, never panics on the paths that library takes, and may be called from a signal handler.
+//! - **without `std`** ([`pipe`], [`settings`], [`ledger`], [`fate`], [`joint`], [`executable`], [`machine`],
+//!   [`confinement`], [`raw`]): what the library inside other programs and the start of a run need. It allocates
+//!   nothing, never panics on the paths that the library takes, and may be called from a signal handler.
 //! - **with `std`** (default; everything else): what the program itself, the pipe library and the measurements need.
 //!
 //! Not here: anything that chooses, waits or retries. See `docs/architecture.md` for the whole.
@@ -109,12 +110,12 @@ pub mod whole_file;
 #[cfg(feature = "std")]
 pub mod written;
 
-/// What a system call answers when it fails: the kernel's own number, with its usual text as `Display`.
+/// What a system call returns when it fails: the kernel's own number, with its usual text as `Display`.
 pub use rustix::io::Errno;
 
 pub use rustix::fd;
 
-/// The number of the calling process, asked of the kernel each time: right in every child too.
+/// The number of the calling process. Each call asks the kernel, so it is right in every child too.
 pub fn own_pid() -> u32 {
     rustix::process::getpid().as_raw_pid().unsigned_abs()
 }
@@ -130,7 +131,7 @@ pub fn own_pid_namespace() -> Result<u64, Errno> {
 /// The name of the program that the calling process runs, as the kernel keeps it: at most 15 bytes, then zeros.
 pub fn own_name() -> [u8; 16] {
     let mut name = [0; 16];
-    // The thread's name is the program's unless the thread was given another; asked before there is time for that.
+    // The name of the first thread is the program's, unless the program has changed it already.
     if let Ok(file) = rustix::fs::open(
         c"/proc/self/comm",
         rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC,
@@ -144,7 +145,7 @@ pub fn own_name() -> [u8; 16] {
     name
 }
 
-/// In a program without `std` nobody else says what a panic does. It ends the process: this code runs inside programs
+/// A program without `std` has to say itself what a panic does. It ends the process: this code runs inside programs
 /// that did not ask for it, and going on after a broken assumption could cost their data.
 #[cfg(not(feature = "std"))]
 #[panic_handler]

@@ -1,4 +1,4 @@
-//! What a run has to know of the machine and of its user, asked without the C library and without allocating.
+//! What a run has to know of the machine and of its user, found out without the C library and without allocating.
 #![allow(unsafe_code)]
 
 use core::ffi::CStr;
@@ -30,7 +30,7 @@ pub fn may_exceed_pipe_quota() -> bool {
         .is_ok_and(|sets| sets.effective.intersects(CapabilitySet::SYS_RESOURCE | CapabilitySet::SYS_ADMIN))
 }
 
-/// Eight bytes that nobody can guess.
+/// Eight unpredictable bytes.
 ///
 /// # Errors
 /// `ENOSYS`: a kernel before 3.17.

@@ -1,4 +1,4 @@
-//! A file in memory: its pages in the kernel's cache, seen without a copy.
+//! A file mapped into memory: its pages in the kernel's cache, read without a copy.
 #![allow(unsafe_code)]
 
 use core::mem::size_of;
@@ -12,8 +12,8 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::Errno;
 
-/// A file mapped for reading. Others may write the file at any time, so its words are atomic; if one makes it shorter,
-/// reading what is gone raises `SIGBUS`: not for a process that must live on.
+/// A file mapped for reading. Other processes may write the file at any time, so its words are atomic. If one truncates
+/// it, reading beyond the new end raises `SIGBUS`: not for a process that must survive.
 pub struct MappedFile {
     start: NonNull<u8>,
     len: usize,
@@ -30,7 +30,7 @@ impl MappedFile {
         Ok(MappedFile { start: NonNull::new(start.cast()).ok_or(Errno::NOMEM)?, len })
     }
 
-    /// Its whole words, as they are now. They can be loaded; a store would raise `SIGSEGV`, so none is offered.
+    /// Its whole words, as they are now. They can only be loaded: a store would raise `SIGSEGV`.
     #[inline]
     pub fn words(&self) -> Words<'_> {
         // SAFETY: mapped until `self` is dropped, aligned to a page; any bytes are a word, and atomics may be written
@@ -55,7 +55,7 @@ impl MappedFile {
     }
 }
 
-/// Has the kernel drop the pages of a file from its cache, but for those that are mapped or not written yet (`posix_fadvise(2)`).
+/// Has the kernel drop the pages of a file from its cache, except mapped or dirty ones (`posix_fadvise(2)`).
 ///
 /// # Errors
 /// `EINVAL`, `ESPIPE`: this is no file.

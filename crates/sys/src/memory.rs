@@ -30,8 +30,8 @@ pub fn sealable_file() -> Result<OwnedFd, Errno> {
     rustix::fs::memfd_create("millstream-ring", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
 }
 
-/// The same for what is no pipe: a broadcast. Its name begins like that of the others, for which the owner of a lock is looked for in
-/// the maps of its process; but no listing of pipes takes it for one.
+/// The same for a broadcast, which is no pipe. Its name begins with [`SEALABLE_NAME`], by which the owner of a lock is
+/// found in the maps of its process; but no listing of pipes shows it as one.
 ///
 /// # Errors
 /// As there.
@@ -39,12 +39,12 @@ pub fn sealable_file_of_broadcast() -> Result<OwnedFd, Errno> {
     rustix::fs::memfd_create("millstream-ring-broadcast", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
 }
 
-/// Gives an empty file its size for good: no process can change it afterwards, so no access can run off its end. Done
-/// by several at once, or again, it is done once.
+/// Gives an empty file its size for good: no process can change it afterwards, so no access can run off its end.
+/// Several processes may do this at once, and one may do it again.
 ///
 /// # Errors
-/// `EFBIG`: above the process's limit on file sizes (`RLIMIT_FSIZE`), found without the signal that the kernel would
-/// send. `EPERM`: sealed at another size. `EINVAL`: not a file in memory.
+/// `EFBIG`: above the process's limit on file sizes (`RLIMIT_FSIZE`); checked first, because the kernel would send a
+/// signal. `EPERM`: sealed at another size. `EINVAL`: not a file in memory.
 pub fn seal_at(file: impl AsFd, size: u64) -> Result<(), Errno> {
     if is_sealed_at(&file, size)? {
         return Ok(());
@@ -79,8 +79,8 @@ pub fn is_sealed_at(file: impl AsFd, size: u64) -> Result<bool, Errno> {
 /// `ENOENT`: no such process or descriptor, or `/proc` is not mounted. `EACCES`, `EPERM`: another user's.
 pub fn open_of_process(process: u32, descriptor: u32) -> Result<OwnedFd, Errno> {
     use rustix::fs::{Mode, OFlags};
-    // Opening a device or a FIFO can do things; a file in memory is a regular file. What is looked at first is what is
-    // opened then, whatever the other process does with its descriptor meanwhile.
+    // Opening a device or a FIFO can have effects; a file in memory is a regular file. `O_PATH` holds on to the file,
+    // so the file that is checked is the one that is opened, whatever the other process does with its descriptor.
     let path = std::format!("/proc/{process}/fd/{descriptor}");
     let found = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     let status = rustix::fs::fstat(&found)?;
@@ -100,7 +100,7 @@ pub fn is_same(file: impl AsFd, other: impl AsFd) -> Result<bool, Errno> {
     Ok((file.st_dev, file.st_ino) == (other.st_dev, other.st_ino))
 }
 
-/// Whether `file` belongs to the user as whom this process acts.
+/// Whether `file` belongs to the effective user of this process.
 ///
 /// # Errors
 /// `EBADF`: not open.
@@ -131,7 +131,7 @@ pub struct SharedMapping {
     len: usize,
 }
 
-// SAFETY: an address range, which belongs to no thread. What is done with the bytes is for their users to argue.
+// SAFETY: an address range, which belongs to no thread. Callers prove the accesses to its bytes.
 unsafe impl Send for SharedMapping {}
 // SAFETY: as above.
 unsafe impl Sync for SharedMapping {}
@@ -192,7 +192,7 @@ impl SharedMapping {
     /// `EOPNOTSUPP`, `EPERM`: the file cannot have holes, or is sealed against writing.
     pub fn remove(&self, offset: usize, len: usize) -> Result<(), Errno> {
         let range = self.range(offset, len)?;
-        // SAFETY: within the mapping; who reads the bytes afterwards reads zeros, as others could have written.
+        // SAFETY: within the mapping; later reads return zeros, which another process could have written too.
         unsafe { rustix::mm::madvise(range, len, Advice::LinuxRemove) }
     }
 
@@ -209,15 +209,15 @@ impl Drop for SharedMapping {
     }
 }
 
-/// Has all threads of this process that are started from now on take memory from one place: else each keeps what it has freed
-/// for itself.
+/// Has all threads that this process starts from now on share one heap: otherwise each keeps for itself what it has
+/// freed.
 pub fn share_heap() {
     // SAFETY: a setting of the allocator, which looks at it when a thread first asks for memory.
     unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
 }
 
-/// Has memory that is 128 KiB or larger go back to the kernel as soon as it is freed. By itself the allocator keeps what it saw freed,
-/// up to 32 MiB at once (`mallopt(3)`, `M_MMAP_THRESHOLD`).
+/// Returns blocks of 128 KiB or more to the kernel as soon as they are freed. By default the allocator keeps blocks of
+/// a size that it saw freed, up to 32 MiB each (`mallopt(3)`, `M_MMAP_THRESHOLD`).
 pub fn return_large_blocks() {
     const LARGE: libc::c_int = 128 << 10;
     // SAFETY: a setting of the allocator.
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sealed_file_cannot_be_resized_and_sealing_twice_is_sealing_once() {
+    fn sealed_file_cannot_be_resized_and_may_be_sealed_again() {
         let file = sealable_file().unwrap();
         seal_at(&file, 8192).unwrap();
         seal_at(&file, 8192).unwrap();
@@ -277,13 +277,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_removed_takes_no_memory_and_is_zero() {
+    fn removed_pages_take_no_memory_and_are_zero() {
         use std::os::unix::fs::MetadataExt;
         let file = File::from(sealable_file().unwrap());
         seal_at(&file, 12288).unwrap();
         let mapping = SharedMapping::of_sealed(&file, 12288).unwrap();
         mapping.populate(0, 12288).unwrap();
-        // SAFETY: mapped, and known to nobody else.
+        // SAFETY: mapped, and nothing else refers to it.
         unsafe { mapping.start().add(4096).write(7) };
         mapping.remove(4096, 8192).unwrap();
         // In blocks of 512 bytes (`stat(2)`).

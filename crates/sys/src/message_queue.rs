@@ -8,7 +8,7 @@ use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
 use crate::Errno;
 use crate::process::last_errno;
 
-/// A queue that only those have who were given it: it has no name. On Linux it is a descriptor, closed on exec.
+/// A queue without a name, which only holders of its descriptor can use. On Linux the descriptor is closed on exec.
 #[derive(Debug)]
 pub struct MessageQueue(OwnedFd);
 
@@ -31,7 +31,7 @@ impl MessageQueue {
         if queue < 0 {
             return Err(last_errno());
         }
-        // SAFETY: a descriptor that was just opened and belongs to nobody else.
+        // SAFETY: a descriptor that was just opened, and that nothing else owns.
         let queue = MessageQueue(unsafe { OwnedFd::from_raw_fd(queue) });
         // SAFETY: the name ends with a zero.
         let unlinked = unsafe { libc::mq_unlink(name.as_ptr()) };
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_of_nothing_is_refused() {
+    fn queue_without_messages_is_refused() {
         assert_eq!(MessageQueue::create(c"/millstream-sys-none", 0, 1).unwrap_err(), Errno::INVAL);
     }
 }

@@ -1,7 +1,7 @@
-//! What processes have open, as far as this one may know, found out without touching it.
+//! What processes have open, as far as this one may know, found out without opening it.
 //!
-//! Nothing here asks a file system about a file: a hostile user's could leave the question unanswered for ever. The
-//! names under `/proc/PID/fd` and the notes under `/proc/PID/fdinfo` are made by the kernel alone.
+//! Nothing here asks a file system about a file: that of a hostile user could delay its answer for ever. The kernel
+//! alone makes the names under `/proc/PID/fd` and the notes under `/proc/PID/fdinfo`.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -30,9 +30,9 @@ pub struct OpenFile {
 /// What a descriptor is open on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// A pipe without a name, by its number.
+    /// An anonymous pipe, by its number.
     Pipe(u64),
-    /// By its name, a file from [`memory::sealable_file`].
+    /// A file with the name of those from [`memory::sealable_file`].
     Memory,
 }
 
@@ -72,7 +72,7 @@ fn target(link: &str) -> Option<Target> {
     (name == SEALABLE_NAME).then_some(Target::Memory)
 }
 
-/// For what a process has a descriptor open; `None` if it has not, or is gone, or is another user's.
+/// The access for which a process has a descriptor open; `None` if it has not, is gone, or is another user's.
 pub fn access(process: u32, descriptor: u32) -> Option<Access> {
     let notes = fs::read_to_string(std::format!("/proc/{process}/fdinfo/{descriptor}")).ok()?;
     let flags = u32::from_str_radix(note(&notes, "flags:")?, 8).ok()?;
@@ -92,7 +92,7 @@ pub fn is_process(process: u32) -> bool {
     Path::new(&std::format!("/proc/{process}")).exists()
 }
 
-/// Holds on to what a process has open, whatever it is, without opening it: nobody at it notices.
+/// Holds on to what a process has open, whatever it is, without opening it: no peer of a pipe notices.
 ///
 /// # Errors
 /// `ENOENT`, `ESRCH`: no such process or descriptor. `EACCES`, `EPERM`: another user's.
@@ -101,7 +101,7 @@ pub fn pin(process: u32, descriptor: u32) -> Result<OwnedFd, Errno> {
     rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// The number of a pipe without a name that was pinned; `None` if it is something else.
+/// The number of a pinned anonymous pipe; `None` if it is something else.
 pub fn pipe_number(pinned: impl AsFd) -> Option<u64> {
     let link = fs::read_link(std::format!("/proc/self/fd/{}", pinned.as_fd().as_raw_fd())).ok()?;
     match target(link.to_str()?)? {
@@ -110,7 +110,7 @@ pub fn pipe_number(pinned: impl AsFd) -> Option<u64> {
     }
 }
 
-/// Knows memory files from files on file systems, whatever they are called.
+/// Tells memory files from files on file systems, whatever their names are.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryFiles {
     /// The kernel's own mount, on which all of them lie.
@@ -118,7 +118,7 @@ pub struct MemoryFiles {
 }
 
 impl MemoryFiles {
-    /// Finds out how to know them.
+    /// Finds out how to tell them.
     ///
     /// # Errors
     /// `EMFILE`, `ENFILE`: too many open files. `ENOENT`: `/proc` is not mounted.
@@ -153,14 +153,14 @@ pub fn file_number(file: impl AsFd) -> Result<u64, Errno> {
     rustix::fs::fstat(file).map(|status| status.st_ino)
 }
 
-/// The name of the program that a process runs, as the kernel keeps it; empty if the process is gone. Anybody can choose
-/// the name of his own.
+/// The name of the program that a process runs, as the kernel keeps it; empty if the process is gone. Any process can
+/// choose its own name.
 pub fn command(process: u32) -> String {
     let bytes = fs::read(std::format!("/proc/{process}/comm")).unwrap_or_default();
     String::from_utf8_lossy(&bytes).trim_end_matches('\n').into()
 }
 
-/// Whose process it is; `None` if it is gone. Of a program that may not be looked into, root's.
+/// The user that owns a process; `None` if it is gone. Root for a program that may not be inspected.
 pub fn user(process: u32) -> Option<u32> {
     fs::metadata(std::format!("/proc/{process}")).ok().map(|status| status.uid())
 }
@@ -175,8 +175,8 @@ pub fn is_of_kernel(process: u32) -> bool {
     flags.is_some_and(|flags| flags & KERNEL_THREAD != 0)
 }
 
-/// The names of everything that is open in a process which may be looked into. A file without a name has one that says
-/// so.
+/// The names of all files that are open in any process which this one may inspect. The name of a nameless file ends with
+/// ` (deleted)`.
 pub fn names() -> BTreeSet<PathBuf> {
     let descriptors = |process| fs::read_dir(std::format!("/proc/{process}/fd")).into_iter().flatten().flatten();
     let open = processes().unwrap_or_default().into_iter().flat_map(descriptors);
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_open_here_is_found_with_its_direction() {
+    fn open_descriptors_are_found_with_their_access() {
         let (reader, writer) = crate::pipe::create().unwrap();
         let file = memory::sealable_file().unwrap();
         let found = of_process(crate::own_pid()).unwrap();
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn who_pins_an_end_does_not_keep_it_open() {
+    fn pinning_an_end_does_not_keep_it_open() {
         let _guard = crate::children::none();
         let (reader, writer) = crate::pipe::create().unwrap();
         let pinned = pin(crate::own_pid(), reader.as_raw_fd().unsigned_abs()).unwrap();
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_only_called_like_a_memory_file_is_not_opened() {
+    fn file_with_the_name_of_a_memory_file_is_not_opened() {
         let directory = std::env::temp_dir().join(std::format!("{}-{}", "memfd:millstream-ring", crate::own_pid()));
         let file = fs::File::create(&directory).unwrap();
         fs::remove_file(&directory).unwrap();

@@ -1,7 +1,7 @@
 //! A page that only its process can write, and that others can recognise as such.
 //!
-//! What lies in memory that processes share may have been written by any of them. What lies in here was written by the
-//! process itself: the kernel's list of its mappings (`/proc/PID/maps`) says which page it is, and nobody else can put one there.
+//! Any process may have written what lies in shared memory. Only the process itself can have written what lies in this
+//! page: the kernel's list of its mappings (`/proc/PID/maps`) shows the page, and no other process can put one there.
 #![allow(unsafe_code)]
 
 use core::ptr::{self, NonNull};
@@ -12,7 +12,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::Errno;
 
-/// The page's file. It has no other content than zeros, is mapped privately, and nobody keeps it open.
+/// The name of the page's file. The file holds only zeros, is mapped privately, and no process keeps it open.
 const NAME: &str = "millstream-offers";
 
 const BYTES: usize = 4096;
@@ -50,7 +50,7 @@ impl OwnPage {
         self.0.as_ptr().expose_provenance() as u64
     }
 
-    /// Writes its words, for others to copy. Who copies meanwhile may find some of these and some of those before.
+    /// Writes its words, for other processes to copy. A concurrent copy may contain some new words and some old ones.
     pub fn write(&self, words: [u64; WORDS]) {
         // SAFETY: mapped as long as `self` lives, aligned to a page, and longer than the words.
         let page = unsafe { self.0.as_ref() };
@@ -89,11 +89,11 @@ mod tests {
     use super::*;
     use std::sync::{Mutex, PoisonError};
 
-    /// Where one test's page was the other's may be in the next moment: one at a time.
+    /// A test may get its page at the address that the page of another had: one at a time.
     static TURN: Mutex<()> = Mutex::new(());
 
     #[test]
-    fn a_page_is_recognised_where_it_is_and_only_there_and_only_while_it_is() {
+    fn page_is_recognised_only_at_its_address_and_while_mapped() {
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let me = crate::own_pid();
         let (page, other) = (OwnPage::new().unwrap(), std::vec![0_u8; 8192]);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_can_be_copied() {
+    fn words_of_the_page_can_be_copied() {
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let page = OwnPage::new().unwrap();
         page.write([7, 0, 0, 0, 0, 0, 0, 9]);

@@ -5,8 +5,8 @@
 //! ░░░░░░░░░░░░░░░░░░░░░░░░▒ len bytes, read and write, whole pages of 2 MiB ▒░░░░░░░░░░░░░░░░░
 //! ```
 //!
-//! What surrounds it keeps the kernel from merging it with a neighbour, so that its entry in `/proc/self/smaps` tells of
-//! nothing else.
+//! The reserved addresses around it keep the kernel from merging it with a neighbour. So its entry in
+//! `/proc/self/smaps` describes nothing else.
 #![allow(unsafe_code)]
 
 use core::cell::Cell;
@@ -23,7 +23,7 @@ use crate::Errno;
 /// Bytes of a huge page on x86-64, and on AArch64 with the usual small pages.
 pub const HUGE_BYTES: usize = 2 << 20;
 
-/// Zeroed memory that nobody else sees; a child that is forked gets a copy.
+/// Zeroed memory that no other process sees; a forked child gets a copy.
 pub struct Pages {
     reserved: NonNull<u8>,
     reserved_len: usize,
@@ -68,7 +68,7 @@ impl Pages {
         let before = HUGE_BYTES - reserved.as_ptr().addr() % HUGE_BYTES;
         // SAFETY: `before` is at most HUGE_BYTES, so `len` bytes from there are inside with some to spare.
         let pages = Pages { reserved, reserved_len, start: unsafe { reserved.add(before) }, len };
-        // SAFETY: inside the mapping made above, which nobody uses yet.
+        // SAFETY: inside the mapping made above, which is not in use yet.
         unsafe { rustix::mm::mprotect(pages.address(), len, MprotectFlags::READ | MprotectFlags::WRITE) }?;
         Ok(pages)
     }
@@ -89,7 +89,7 @@ impl Pages {
         start..start + self.len
     }
 
-    /// Asks for huge pages, or for none, wherever a page is touched for the first time from now on.
+    /// Asks for huge pages, or for none, for each page that is touched for the first time from now on.
     ///
     /// # Errors
     /// `EINVAL`: the kernel was built without transparent huge pages.
@@ -113,8 +113,8 @@ impl Pages {
 
     /// All bytes.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: mapped for reading and writing until `self` is dropped, zeroed by the kernel, and nobody else's: every
-        // other reference borrows from `self` too.
+        // SAFETY: mapped for reading and writing until `self` is dropped, and zeroed by the kernel. The borrow is
+        // exclusive: every other reference borrows from `self` too.
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 

@@ -18,8 +18,8 @@ pub fn create() -> Result<(rustix::fd::OwnedFd, rustix::fd::OwnedFd), Errno> {
     rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
 }
 
-/// The same as a shell makes it, by `pipe(2)` of the C library: a pipe for other programs, where [`create`] and the standard library
-/// make one for this program.
+/// Makes a pipe as a shell does, by `pipe(2)` of the C library: a pipe for other programs. [`create`] and the standard
+/// library make one for this program.
 ///
 /// # Errors
 /// As [`create`].
@@ -59,9 +59,9 @@ pub fn set_capacity(end: impl AsFd, bytes: usize) -> Result<usize, Errno> {
     if bytes > 1 << 31 { Err(Errno::INVAL) } else { rustix::pipe::fcntl_setpipe_size(end, bytes) }
 }
 
-/// Asks for `bytes`, then for half of it, and so on, as long as the kernel answers that it is too much for this user
-/// (`EPERM`) and half is still more than a pipe has anyway. Whatever happens the pipe goes on working: with what was
-/// granted, or with what it had.
+/// Asks for `bytes`, then for half of it, and so on, while the kernel answers that it is too much for this user
+/// (`EPERM`) and half is still more than the default. The pipe works in any case, with the size that was granted or
+/// that it had.
 pub fn request_capacity(end: impl AsFd, mut bytes: usize) {
     while set_capacity(&end, bytes) == Err(Errno::PERM) && bytes / 2 > DEFAULT_CAPACITY {
         bytes /= 2;
@@ -98,7 +98,7 @@ pub fn is_writable(end: impl AsFd) -> Result<bool, Errno> {
     Ok(flags.intersects(rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::RDWR))
 }
 
-/// Whether `end` belongs to a pipe without a name, made by `pipe(2)`.
+/// Whether `end` belongs to an anonymous pipe, made by `pipe(2)`.
 ///
 /// # Errors
 /// `EBADF`: not open.

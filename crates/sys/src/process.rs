@@ -1,4 +1,4 @@
-//! Stepping aside for another program, or starting it and staying.
+//! Becoming another program, or starting it as a child.
 #![allow(unsafe_code)]
 
 use core::ffi::{CStr, c_char};
@@ -41,8 +41,8 @@ impl Program {
         exec_raw(&arguments, &environment)
     }
 
-    /// Starts the program as a child, which is killed if this process is. `held` is what this process does about
-    /// signals; the child gets the mask from before.
+    /// Starts the program as a child, which is killed if this process is. The child gets the signal mask from before
+    /// `held`.
     ///
     /// # Errors
     /// Those of [`exec`](Self::exec), reported here and not by the child, and `EAGAIN`, `ENOMEM`, `EMFILE`.
@@ -105,8 +105,8 @@ pub fn kill_group(group: Pid) {
     let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
 }
 
-/// Gives up the standard input and output: whoever is at the other end of a pipe then sees it closed when the others
-/// that hold it close it. `/dev/null` takes their place.
+/// Replaces the standard input and output by `/dev/null`. The peer of a pipe there sees it closed when the other
+/// holders have closed it.
 ///
 /// # Errors
 /// `ENOENT`: no `/dev/null`. `EMFILE`.
@@ -118,7 +118,7 @@ pub fn let_go_of_input_and_output() -> Result<(), Errno> {
 }
 
 /// Whether this process was started with more rights than its user has: by a set-user-id or set-group-id program, or one
-/// with capabilities (`AT_SECURE` in `getauxval(3)`). What the user says it then must not be believed.
+/// with capabilities (`AT_SECURE` in `getauxval(3)`). Such a process must not trust what its user tells it.
 pub fn has_more_rights_than_its_user() -> bool {
     // SAFETY: takes a number, returns one.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }

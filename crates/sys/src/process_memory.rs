@@ -7,7 +7,7 @@ use crate::Errno;
 use crate::process::last_errno;
 
 /// Fills the start of `bytes` with what process `pid` has at `address`; returns how many bytes, fewer than wanted only
-/// where its memory ends. What that process writes at the same time may come through in part.
+/// where its memory ends. A concurrent write of that process may be copied in part.
 ///
 /// # Errors
 /// `EPERM`: not allowed to look into that process (`ptrace(2)`: another user, or a security module such as Yama).
@@ -45,7 +45,7 @@ pub fn read_two(pid: u32, ranges: [(u64, usize); 2], buffers: &mut [IoSliceMut<'
     usize::try_from(read).map_err(|_| last_errno())
 }
 
-/// Whether this process could read the first of `bytes`, asked of the kernel: what a system call that takes a buffer would find.
+/// Whether this process could read the first of `bytes`. It asks the kernel, as a system call with this buffer would.
 ///
 /// Memory of a device, which [`read`] cannot read of any process, counts as there.
 pub fn is_readable_here(bytes: &[u8]) -> bool {
@@ -56,12 +56,12 @@ pub fn is_readable_here(bytes: &[u8]) -> bool {
     // SAFETY: the kernel reads at `here`, where it checks the address itself, and writes one byte to `scratch`.
     let count =
         unsafe { libc::process_vm_writev(crate::own_pid().cast_signed(), &raw const here, 1, &raw const there, 1, 0) };
-    // What it cannot say is no reason to refuse.
+    // If the kernel cannot tell, the memory is not refused.
     count == 1 || last_errno() != Errno::FAULT
 }
 
-/// Lets process `pid` look into this one where the Yama security module would allow that to ancestors only
-/// (`PR_SET_PTRACER`). Without Yama nothing has to be done, and the kernel's `EINVAL` says so.
+/// Lets process `pid` read the memory of this one where the Yama security module would allow that to ancestors only
+/// (`PR_SET_PTRACER`). Without Yama the kernel answers `EINVAL`, and nothing has to be done.
 pub fn let_look(pid: u32) {
     // SAFETY: takes numbers and touches no memory.
     let _ = unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::c_ulong::from(pid), 0, 0, 0) };
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_can_read_itself_and_not_where_nothing_is() {
+    fn process_can_read_its_own_mapped_memory_only() {
         let there = [7_u8; 100];
         let mut here = [0; 100];
         let address = there.as_ptr().expose_provenance() as u64;
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_this_process_can_read_is_there() {
+    fn clock_page_counts_as_readable() {
         let clock = clock_page();
         let address = clock.as_ptr().addr() as u64;
         assert_eq!(

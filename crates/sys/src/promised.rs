@@ -1,8 +1,8 @@
-//! The standard input and output of a program that promises how it uses them, so that `millstream run` can have their
-//! bytes go through shared memory though the program has several threads and calls the kernel itself.
+//! Cooperative mode: a program promises how it uses its standard input and output. Then `millstream run` can move their
+//! bytes through shared memory, though the program has several threads and makes system calls by itself.
 //!
-//! `docs/joining.md` has what is promised. Whoever breaks it loses bytes of the stream or waits for ever; memory is not at
-//! stake. Outside of such a run nothing is promised, and there is neither an [`Input`] nor an [`Output`].
+//! `docs/joining.md` has the promise. A program that breaks it loses bytes of the stream or waits for ever; memory
+//! stays safe. Outside of such a run nothing is promised, and there is neither an [`Input`] nor an [`Output`].
 #![allow(unsafe_code)]
 
 use core::ffi::{CStr, c_int, c_void};
@@ -14,22 +14,22 @@ type Promise = unsafe extern "C" fn(c_int) -> c_int;
 type Read = unsafe extern "C" fn(*mut u8, usize, c_int) -> isize;
 type Write = unsafe extern "C" fn(*const u8, usize) -> isize;
 
-/// The standard input, a pipe that may be joined.
+/// The standard input, a pipe that may attach.
 #[derive(Debug)]
 pub struct Input {
     read: Read,
 }
 
-/// The standard output, a pipe that may be joined.
+/// The standard output, a pipe that may attach.
 #[derive(Debug)]
 pub struct Output {
     write: Write,
 }
 
 impl Input {
-    /// Promises that from now on the standard input is read through this only, always by the same thread, which lives as long as
-    /// the process and holds no robust lock while it reads or between two reads; and that nothing else is done with it. `None`:
-    /// nothing is promised, because this is not a run in which it would help.
+    /// Promises that from now on one thread reads the standard input, through this value only, and that the process
+    /// does nothing else with it. The thread lives as long as the process, and holds no robust lock while it reads or
+    /// between two reads. `None`: nothing is promised, because this is not a run in which it would help.
     pub fn promise() -> Option<Input> {
         let read = function(c"millstream_promised_read_1")?;
         // SAFETY: the library that has this name gives it this type.
@@ -37,7 +37,7 @@ impl Input {
         is_promised(0).then_some(Input { read })
     }
 
-    /// `read(2)`. With a bell it returns `None` instead of sleeping when the bell can be read.
+    /// `read(2)`. Returns `None` instead of sleeping when there is a `bell` and it can be read.
     ///
     /// # Errors
     /// Those of `read(2)`.
@@ -52,8 +52,9 @@ impl Input {
 }
 
 impl Output {
-    /// Promises that from now on the standard output is written through this only, by one thread at a time, and that nothing else
-    /// is done with it. `None`: nothing is promised, because this is not a run in which it would help.
+    /// Promises that from now on one thread at a time writes the standard output, through this value only, and that the
+    /// process does nothing else with it. `None`: nothing is promised, because this is not a run in which it would
+    /// help.
     pub fn promise() -> Option<Output> {
         let write = function(c"millstream_promised_write_1")?;
         // SAFETY: the library that has this name gives it this type.

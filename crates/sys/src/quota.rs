@@ -1,6 +1,6 @@
-//! What a user's pipes together may hold: past `/proc/sys/fs/pipe-user-pages-soft` pages a new pipe gets two pages, past
-//! `pipe-user-pages-hard` none (`pipe(7)`). The kernel does not tell how much of that is left, so it is found by taking it and giving
-//! it back.
+//! How much all pipes of a user may hold: past `/proc/sys/fs/pipe-user-pages-soft` pages a new pipe gets two pages,
+//! past `pipe-user-pages-hard` none (`pipe(7)`). The kernel does not tell how much is left, so a process finds out by
+//! taking that much for a moment.
 
 use crate::pipe;
 
@@ -9,8 +9,8 @@ pub const PIECES: usize = 8;
 
 /// Whether this user's pipes may hold `bytes` more, a multiple of [`PIECES`] pipes of a size that the kernel grants. 45 us for 8 MiB.
 ///
-/// For that long the process has twice as many descriptors more: only for who is alone with its table of them, and has signals held
-/// back.
+/// For that long the process has twice [`PIECES`] more descriptors. So only a caller that shares its descriptor table
+/// with no other thread or process, and that blocks signals, may use this.
 pub fn has_left(bytes: usize) -> bool {
     let mut held = [const { None }; PIECES];
     held.iter_mut().all(|place| {

@@ -74,7 +74,7 @@ impl Status {
         /// `/dev/null`
         const NULL: u64 = 1 << 8 | 3;
         let major = self.device >> 8 & 0xfff;
-        // What somebody types is next to nothing as well.
+        // What is typed at a terminal is next to nothing as well.
         let is_empty = self.is(S_IFCHR) && (self.device == NULL || matches!(major, 4 | 5 | 136..=143));
         let has_size = self.is(S_IFREG) && self.size > 0;
         (has_size || is_empty).then_some(self.size)
@@ -93,7 +93,8 @@ pub unsafe fn status_at(path: *const c_char) -> Result<Status, Errno> {
     unsafe { status(AT_FDCWD as usize, path, 0) }
 }
 
-/// What is known of the file behind an open descriptor. The call is that of [`status_at`], so who may make one may make both.
+/// What is known of the file behind an open descriptor. It is the system call of [`status_at`], so a filter that allows
+/// one allows both.
 ///
 /// # Errors
 /// Those of `fstat(2)`.
@@ -114,8 +115,8 @@ unsafe fn status(directory: usize, path: *const c_char, flags: usize) -> Result<
     Ok(Status { mode: status.st_mode, device: status.st_rdev, size: status.st_size.cast_unsigned() })
 }
 
-/// Whether there is a regular file at `path`. Anything else is not to be opened by the way: opening a FIFO wakes its writers, and a
-/// device may do anything.
+/// Fails unless there is a regular file at `path`. Other files should not be opened just to look: opening a FIFO wakes
+/// its writers, and opening a device can have any effect.
 ///
 /// # Errors
 /// Those of `stat(2)`; `EACCES` for what is no regular file, as `execve(2)` has it.
@@ -153,11 +154,11 @@ pub unsafe fn open(path: *const c_char) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     // SAFETY: the caller's promise.
     let fd = value(unsafe { call4(__NR_openat, AT_FDCWD as usize, path as usize, flags.bits() as usize, 0) })?;
-    // SAFETY: the kernel has just handed out this number, to nobody else.
+    // SAFETY: the kernel has just opened this number, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
 }
 
-/// Ends the process at once, for who has no C library to do it.
+/// Ends the process at once, for callers without a C library.
 pub fn exit(status: c_int) -> ! {
     loop {
         // SAFETY: touches no memory.
@@ -202,8 +203,8 @@ fn change_mask(how: u32, set: u64) -> u64 {
     before
 }
 
-/// Any system call, for who passes on what a C program asked for, or may not touch the C library: the kernel's answer as it
-/// came, -4095 to -1 for an error.
+/// Makes any system call, for callers that pass on the call of a C program or must not use the C library. Returns the
+/// kernel's answer unchanged: -4095 to -1 for an error.
 ///
 /// # Safety
 /// As for the call of that number: what it reads and writes must be the caller's to have read and written.
@@ -289,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_known_how_much_can_be_read_from_files_that_have_a_size_and_from_next_to_nothing() {
+    fn bytes_are_known_for_files_with_size_and_for_empty_devices() {
         let bytes_at = |path: &core::ffi::CStr| {
             // SAFETY: a C string.
             unsafe { status_at(path.as_ptr()) }.unwrap().bytes()
@@ -308,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_not_executed() {
+    fn missing_program_is_not_executed() {
         let none = [core::ptr::null()];
         // SAFETY: C strings and null-terminated lists.
         let outcome = unsafe { execve(c"/nonexistent".as_ptr(), none.as_ptr(), none.as_ptr()) };

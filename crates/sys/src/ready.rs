@@ -1,15 +1,15 @@
-//! Sleeping until one of two things happens.
+//! Sleeping until one of two descriptors is ready.
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::BorrowedFd;
 
 use crate::Errno;
 
-/// Sleeps until one of two descriptors can be read or is at its end; returns whether each is so. What can always be read,
-/// such as a regular file, is so at once.
+/// Sleeps until one of two descriptors can be read or is at end of file; returns which are. A regular file and the like
+/// can always be read.
 ///
 /// # Errors
-/// `ENOMEM`. A signal that was handled is none.
+/// `ENOMEM`. A handled signal does not end the sleep.
 pub fn either_readable(first: BorrowedFd<'_>, second: BorrowedFd<'_>) -> Result<[bool; 2], Errno> {
     let mut polled = [first, second].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
     rustix::io::retry_on_intr(|| rustix::event::poll(&mut polled, None))?;

@@ -1,13 +1,13 @@
 //! What `millstream run` tells every program of its tree, in one environment variable.
 //!
-//! The variable is read by the library inside each program as it starts, so its form is part of the agreement between
-//! the two: `4:SIZE:CHOSEN:RESERVE:EXEMPT:LINES`; then `:TOKEN:LEDGER` in a run that counts; then
-//! `:AFTER:FIRST:NAMESPACE:TICKS:BIRTH:FILTERS` and six times `:OLDER` in one whose pipes may go through shared memory, see
-//! [`Ring`] (it counts if LEDGER is not empty). The token is in hexadecimal, LEDGER a path, all else numbers in decimal. The first field is the version; a
-//! library that does not know it leaves every pipe alone.
+//! The library inside each program reads the variable as it starts, so its form is part of the agreement between the
+//! two: `4:SIZE:CHOSEN:RESERVE:EXEMPT:LINES`; then `:TOKEN:LEDGER` in a run that counts; then
+//! `:AFTER:FIRST:NAMESPACE:TICKS:BIRTH:FILTERS` and six times `:OLDER` in a run whose pipes may attach, see [`Ring`]
+//! (it counts if `LEDGER` is not empty). The token is in hexadecimal, `LEDGER` is the path of the counters, all else
+//! are decimal numbers. The first field is the version; a library that does not know it leaves every pipe alone.
 //!
-//! These are the only switches: the library counts if there is a LEDGER, and attaches pipes if there are the fields of [`Ring`]. A
-//! library of another build may be able to do only one of these, and ignores the fields of the other.
+//! These are the only switches: the library counts if there is a `LEDGER`, and attaches pipes if there are the fields
+//! of [`Ring`]. A library of another build may be able to do only one of these, and ignores the fields of the other.
 
 use core::ffi::CStr;
 use core::fmt;
@@ -36,10 +36,10 @@ pub struct Settings<'a> {
     pub sizing: Sizing,
     /// Streams of stdio are flushed at line ends.
     pub flushes_lines: bool,
-    /// Where to count what passes, if the run counts.
+    /// The counters, if the run counts.
     pub ledger: Option<LedgerAddress<'a>>,
-    /// What programs must know that move the bytes of pipes through shared memory, if the run has such. With a ledger both have
-    /// one token.
+    /// What programs must know to move the bytes of pipes through shared memory, if the run does that. With counters,
+    /// both have the same token.
     pub ring: Option<Ring>,
 }
 
@@ -48,43 +48,44 @@ pub struct Settings<'a> {
 pub struct Sizing {
     /// Bytes that a pipe is to hold. 0 leaves pipes as the kernel makes them.
     pub bytes: u64,
-    /// The user said so: also the pipes of programs with threads hold as much.
+    /// The user chose this size, so the pipes of programs with threads have it too.
     pub is_chosen: bool,
     /// A pipe is enlarged only while so much of the user's quota is left (see [`quota`](crate::quota)). 0: there is no quota.
     pub reserve: u64,
-    /// Only those who gave their rights away have the quota.
+    /// Only processes that gave up their rights have the quota.
     pub is_exempt: bool,
 }
 
-/// How many pipes a run may be given and still be known not to have made.
+/// How many pipes a run may inherit and still know that it did not make them.
 pub const OLDER_PIPES: usize = 6;
 
 /// What tells the processes and pipes of one run from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ring {
-    /// Stands in the memory of each pipe too.
+    /// The memory of each pipe has it too.
     pub token: u64,
-    /// Bytes after which a pipe is to be joined; 0: when it is worth it.
+    /// Bytes after which a pipe attaches; 0: when it is worth it.
     pub after: u64,
     /// The number of the process that began the run. Its descendants have higher ones, until numbers are used again.
     pub first: u64,
     /// Inode of the namespace in which it has that number.
     pub namespace: u64,
-    /// The processor's clock when it began.
+    /// TSC cycles when it began.
     pub ticks: u64,
     /// Its birth (see [`births`](crate::births)); 0: not known.
     pub birth: u64,
-    /// Seccomp filters that its processes are under and which let them join pipes. Others may kill for it.
+    /// The number of seccomp filters that its processes are under. These allow them to attach pipes; others may kill
+    /// for it.
     pub filters: u32,
-    /// Inodes of pipes that it was given and did not make, 0 for none; all ones in the first: there are more.
+    /// Inodes of pipes that it inherited, 0 for none; all ones in the first: there are more.
     pub older: [u64; OLDER_PIPES],
 }
 
-/// Where the ledger of a run is found.
+/// Where the counters of a run are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LedgerAddress<'a> {
-    /// Stands at the head of the ledger too. In another process-number namespace the path may lead to somebody else's
-    /// file; this tells.
+    /// The counters begin with it too. In another process-number namespace the path may lead to an unrelated file; the
+    /// token shows that.
     pub token: u64,
     /// `/proc/PID/fd/FD`: an open descriptor of the supervising process. No zero and no colon in it.
     pub path: &'a [u8],
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn parse_reads_back_displayed_settings() {
         for settings in [
             Settings { sizing: SIZING, flushes_lines: false, ledger: None, ring: None },
             Settings {

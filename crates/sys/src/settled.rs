@@ -1,7 +1,8 @@
 //! Marks by which the programs of a run tell each other that the size of a pipe is settled.
 //!
-//! A mark is a lock of one byte (`F_OFD_SETLK`) far behind anything that a program would lock. It belongs to the open file description of one
-//! end: every process that has that end shares it, whatever program it becomes, and it goes with the last of them.
+//! A mark is a lock of one byte (`F_OFD_SETLK`) far behind anything that a program would lock. It belongs to the open
+//! file description of one end: every process that has that end shares it, whatever program it becomes. The kernel
+//! drops it with the last of their descriptors.
 #![allow(unsafe_code)]
 
 use core::ffi::c_int;
@@ -11,7 +12,7 @@ use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use crate::raw;
 
-/// Who settled it.
+/// What settled the size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// A program, with `F_SETPIPE_SZ`.
@@ -20,8 +21,8 @@ pub enum By {
     Run,
 }
 
-/// Between the marks of ends that prove that they are alone, and those of offers (`preload/src/joined`): 0x6d736a6f696e0000 and
-/// 16 further.
+/// Between the marks of the exclusivity check and those of advertised memory (`preload/src/joined`): 0x6d736a6f696e0000
+/// and 16 further.
 const FIRST: i64 = 0x6d73_6a6f_696e_0004;
 
 impl By {
@@ -41,34 +42,34 @@ pub fn settle(end: impl AsFd, by: By) {
 
 #[inline(never)]
 fn settle_end(end: BorrowedFd<'_>, by: By) {
-    // A lock to write is refused to who may only read, and the other way round.
+    // The kernel refuses a write lock on a read end, and a read lock on a write end.
     if lock(end, F_OFD_SETLK, F_RDLCK, by.place(), 1).is_none() {
         lock(end, F_OFD_SETLK, F_WRLCK, by.place() + 1, 1);
     }
 }
 
-/// Takes a mark back that this end's open file description has.
+/// Removes a mark of this end's open file description.
 pub fn unsettle(end: impl AsFd, by: By) {
     lock(end.as_fd(), F_OFD_SETLK, F_UNLCK, by.place(), 2);
 }
 
-/// Whether a holder of either end has.
+/// Whether a holder of either end settled it in this way.
 pub fn is_settled(end: impl AsFd, by: By) -> bool {
     is_marked(end.as_fd(), by.place(), 2)
 }
 
-/// Whether anybody has.
+/// Whether a program or the run settled it.
 pub fn is_settled_at_all(end: impl AsFd) -> bool {
     is_marked(end.as_fd(), FIRST, 4)
 }
 
 #[inline(never)]
 fn is_marked(end: BorrowedFd<'_>, start: i64, len: i64) -> bool {
-    // Asked for a lock of this process, to which those of descriptions are somebody else's.
+    // A lock of the process conflicts with all locks of open file descriptions, also with those of this process.
     lock(end, F_GETLK, F_WRLCK, start, len).is_some_and(|found| found != F_UNLCK as i16)
 }
 
-/// What kind of lock the kernel makes of it; `None` if it refuses.
+/// Makes a call on locks. Returns the kind of lock that the kernel answers; `None` if it refuses.
 #[inline(never)]
 fn lock(end: BorrowedFd<'_>, command: u32, kind: u32, start: i64, len: i64) -> Option<i16> {
     let mut lock = flock { l_type: kind as i16, l_whence: SEEK_SET as i16, l_start: start, l_len: len, l_pid: 0 };
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pipe_is_never_settled() {
+    fn file_that_is_no_pipe_is_never_settled() {
         let file = std::fs::File::open("/proc/self/status").unwrap();
         assert!(!is_settled(&file, By::Program));
     }

@@ -1,12 +1,12 @@
-//! A share of something that all processes of a user have together, and of which there is only so much.
+//! A share of a limited resource that all processes of a user have together.
 //!
-//! Nobody counts, because whoever counted could die without counting down. Who has a share holds a lock on as many units of
-//! a stretch of bytes (`F_OFD_SETLK`), one for each [`UNIT`], and the kernel takes it away with the last descriptor. The stretch has
-//! to lie in a file that all processes of a user can open for writing and that nobody has to make or remove: `/dev/null`,
-//! at offsets that no other user's processes use. Whoever has locked what is not his, or keeps others from locks
-//! at all, only makes them do without a share.
+//! There is no counter, because a process could die without counting down. A process with a share holds a lock on as
+//! many units of a byte range (`F_OFD_SETLK`), one for each [`UNIT`]; the kernel drops the lock with the last
+//! descriptor. The range must lie in a file that all processes of a user can open for writing and that no process has
+//! to make or remove: `/dev/null`, at offsets that no other user's processes use. A process that locks the range of
+//! another user, or prevents locks altogether, only makes the others do without a share.
 //!
-//! Users of the same number in containers that have the same `/dev/null` have their shares together.
+//! Users of the same number in containers with the same `/dev/null` share one limit.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -22,22 +22,23 @@ pub const UNIT: u64 = 64 << 10;
 /// Units of one user, as a power of two: 2^24 of 64 KiB, 1 TiB.
 const USER_BITS: u32 = 24;
 
-/// Shares that are passed on the way to a free place. Every step is a system call of a microsecond.
+/// Locks that a search for a free range passes at most. Every step is a system call of a microsecond.
 const MOST_STEPS: u32 = 4096;
 
-/// Part of what the user has, for as long as it is kept. The child of a fork keeps its parent's, too, until it drops it or
-/// executes another program.
+/// Part of the user's resource, for as long as the value lives. A forked child keeps its parent's share too, until it
+/// drops it or executes another program.
 #[derive(Debug)]
 pub struct Share {
     _file: OwnedFd,
 }
 
 impl Share {
-    /// Takes a share of `bytes`, rounded up to whole units, if no more than `limit` bytes are taken with it by all
-    /// processes of this process's effective user.
+    /// Takes a share of `bytes`, rounded up to whole units, if all processes of this process's effective user then have
+    /// at most `limit` bytes.
     ///
     /// # Errors
-    /// `EDQUOT`: that would be more. `EMFILE`, `ENFILE`, `ENOLCK`; `ENOENT`, `EACCES`: there is no `/dev/null` for this process.
+    /// `EDQUOT`: they would have more. `EMFILE`, `ENFILE`, `ENOLCK`; `ENOENT`, `EACCES`: there is no `/dev/null` for
+    /// this process.
     pub fn take(bytes: u64, limit: u64) -> Result<Share, Errno> {
         Share::take_from(first_of(rustix::process::geteuid().as_raw()), bytes, limit)
     }
@@ -46,7 +47,7 @@ impl Share {
         let (wanted, all) = (bytes.div_ceil(UNIT).max(1), (limit / UNIT).min(1 << USER_BITS));
         let last = all.checked_sub(wanted).ok_or(Errno::DQUOT)?;
         let file = open()?;
-        // Behind the last that this process has got, there is most likely room.
+        // Room is most likely behind the last share of this process.
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let next = NEXT.load(Relaxed).min(last);
         let mut steps = 0;
@@ -81,7 +82,7 @@ pub fn taken() -> Result<u64, Errno> {
 
 fn taken_from(base: u64) -> Result<u64, Errno> {
     let file = open()?;
-    // The kernel names any one of the locks in a range: then the parts beside it are left to be looked at.
+    // The kernel names any one of the locks in a range; the parts before and behind it are searched next.
     let (mut units, mut ranges) = (0, std::vec![(base, base + (1 << USER_BITS))]);
     while let Some((start, end)) = ranges.pop() {
         let found = lock(&file, libc::F_OFD_GETLK, libc::F_WRLCK, start, (end - start).cast_signed())?;
@@ -100,7 +101,7 @@ fn open() -> Result<OwnedFd, Errno> {
     rustix::fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())
 }
 
-/// Where the stretch of a user begins.
+/// Where the range of a user begins.
 fn first_of(user: u32) -> u64 {
     u64::from(user) << USER_BITS
 }
@@ -116,15 +117,15 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    /// The stretch of a user whom no other process looks at: only this one can have the number.
-    fn nobody() -> u64 {
+    /// The range of a user that no other process uses: the number is made of that of this process.
+    fn unused_range() -> u64 {
         first_of(1 << 31 | crate::own_pid())
     }
 
     #[test]
     fn shares_are_had_up_to_the_limit_and_come_back_with_their_descriptors() {
         let _guard = crate::children::none();
-        let (base, limit) = (nobody(), 50 * UNIT + 1);
+        let (base, limit) = (unused_range(), 50 * UNIT + 1);
         let take = |bytes| Share::take_from(base, bytes, limit);
         let mut shares: Vec<Share> = (0..5).map(|_| take(10 * UNIT - 7).unwrap()).collect();
         assert_eq!(taken_from(base), Ok(50 * UNIT));
@@ -144,13 +145,13 @@ mod tests {
     }
 
     #[test]
-    fn nobody_has_any_of_nothing() {
+    fn share_beyond_the_limit_is_refused() {
         assert_eq!(Share::take(1, UNIT - 1).unwrap_err(), Errno::DQUOT);
         assert_eq!(Share::take(0, 0).unwrap_err(), Errno::DQUOT);
     }
 
     #[test]
-    fn what_this_user_has_taken_is_seen() {
+    fn taken_counts_shares_of_this_user() {
         let _share = Share::take(3 * UNIT, 1 << 40).unwrap();
         assert!(taken().unwrap() >= 3 * UNIT);
     }

@@ -1,4 +1,4 @@
-//! Memory that a process shares with the children it forks, and with nobody else.
+//! Memory that a process shares only with the children that it forks.
 #![allow(unsafe_code)]
 
 use core::ptr::{self, NonNull};
@@ -17,8 +17,8 @@ pub struct Shared {
     len: usize,
 }
 
-// SAFETY: the mapping belongs to the process, not to a thread; words are atomic, and whoever copies bytes promises that
-// nobody else is at them.
+// SAFETY: the mapping belongs to the process, not to a thread. Words are atomic, and a caller that copies bytes
+// promises that no other access is concurrent.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
@@ -66,7 +66,7 @@ impl Shared {
     /// Copies `bytes` to `offset`.
     ///
     /// # Safety
-    /// Until it returns nobody else reads or writes that range, in any process.
+    /// Until it returns, no other thread of any process reads or writes that range.
     ///
     /// # Panics
     /// If the range is not inside.
@@ -80,7 +80,7 @@ impl Shared {
     /// Fills `bytes` with what is at `offset`.
     ///
     /// # Safety
-    /// Until it returns nobody else writes that range, in any process.
+    /// Until it returns, no other thread of any process writes that range.
     ///
     /// # Panics
     /// If the range is not inside.
@@ -121,10 +121,10 @@ mod tests {
     use core::sync::atomic::Ordering::Relaxed;
 
     #[test]
-    fn what_is_copied_in_comes_out() {
+    fn copy_out_returns_copied_in_bytes() {
         let memory = Shared::anonymous(8192).unwrap();
         let mut seen = [1; 4];
-        // SAFETY: nobody else has the memory.
+        // SAFETY: nothing else refers to the memory.
         unsafe {
             memory.copy_out(8188, &mut seen);
             assert_eq!(seen, [0; 4]);
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "2 bytes at 4095")]
     fn bytes_outside_are_refused() {
-        // SAFETY: nobody else has the memory.
+        // SAFETY: nothing else refers to the memory.
         unsafe { Shared::anonymous(4096).unwrap().copy_in(4095, &[0; 2]) };
     }
 

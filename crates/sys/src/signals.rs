@@ -1,4 +1,4 @@
-//! Signals: received one at a time by a process that stands between another and its sender.
+//! Signals, received one at a time by a process that forwards them to another.
 #![allow(unsafe_code)]
 
 use core::mem::MaybeUninit;
@@ -7,20 +7,20 @@ use core::ptr;
 /// A signal's number. Not an enumeration: real-time signals have numbers only.
 pub type Signal = i32;
 
-/// `SIGCHLD`: something has become of a child.
+/// `SIGCHLD`: a child has ended, stopped or continued.
 pub const CHILD: Signal = libc::SIGCHLD;
 
-/// `SIGPIPE`: nothing reads what is written.
+/// `SIGPIPE`: a write found no reader.
 pub const PIPE: Signal = libc::SIGPIPE;
 
-/// `SIGUSR1`: what a program's own users ask of it.
+/// `SIGUSR1`: a request of the user, with a meaning of the program's own.
 pub const USER_1: Signal = libc::SIGUSR1;
 
-/// What the terminal sends to a whole process group: keys, a new size, and a background job that touches the terminal.
+/// Signals that the terminal sends to a whole process group: for keys, a new size, and access by a background job.
 pub const OF_THE_TERMINAL: [Signal; 6] =
     [libc::SIGINT, libc::SIGQUIT, libc::SIGTSTP, libc::SIGWINCH, libc::SIGTTIN, libc::SIGTTOU];
 
-/// What asks a daemon to end.
+/// Signals that ask a daemon to end.
 pub const END_REQUESTS: [Signal; 3] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM];
 
 /// Whether a process that has no handler for `signal` is ended by it (`signal(7)`).
@@ -40,7 +40,7 @@ pub fn ends_a_process(signal: Signal) -> bool {
     !HARMLESS.contains(&signal)
 }
 
-/// Who sent a signal.
+/// The sender of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sender {
     /// The kernel itself: a key at the terminal, for example, which goes to the whole process group.
@@ -52,14 +52,14 @@ pub enum Sender {
 /// One signal as it was received.
 #[derive(Clone, Copy, Debug)]
 pub struct Received {
-    /// Which.
+    /// Its number.
     pub signal: Signal,
-    /// Where it came from.
+    /// Its sender.
     pub sender: Sender,
 }
 
-/// Holds back every signal that can be held back, so that [`Held::next`] receives it instead of this process being ended
-/// or stopped by it, and sees to it that children can be waited for.
+/// Blocks every signal that can be blocked, so that [`Held::next`] receives it before it can end or stop this process.
+/// Also makes sure that this process can wait for children.
 pub struct Held {
     set: libc::sigset_t,
     mask_before: libc::sigset_t,
@@ -107,8 +107,8 @@ impl Held {
         }
     }
 
-    /// Forgets the signals that have arrived and lets those to come do to this process what they did before. What has
-    /// arrived was meant for the command, which has ended: it must not end this process with its work half done.
+    /// Discards the signals that have arrived, and restores the mask from before. The signals were meant for the
+    /// command, which has ended: they must not end this process with its work half done.
     pub fn release(self) {
         let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: the set and the time are initialised; no information about the signal is asked for.
@@ -140,7 +140,7 @@ impl Held {
     }
 }
 
-/// A signal by which users ask for something, at any time and as often as they like.
+/// A signal by which users make requests, at any time and any number of times.
 pub struct Requests(libc::sigset_t);
 
 impl Requests {
@@ -156,7 +156,8 @@ impl Requests {
         }
     }
 
-    /// Does `work` for each signal, on a thread of its own, until the process ends. Without a thread requests are not heard.
+    /// Does `work` for each signal, on a thread of its own, until the process ends. If there can be no thread, requests
+    /// have no effect.
     pub fn each(self, work: impl Fn() + Send + 'static) {
         let wait = move || {
             loop {
@@ -188,7 +189,7 @@ pub fn die_of(signal: Signal) {
     raise_unblocked(signal);
 }
 
-/// Does to this process what `signal` does, even if it is held back.
+/// Sends `signal` to this process and lets it in, even if it is blocked.
 pub fn raise_unblocked(signal: Signal) {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
@@ -207,9 +208,10 @@ pub fn send(process: rustix::process::Pid, signal: Signal) {
     // SAFETY: takes numbers only.
     unsafe { libc::kill(process.as_raw_pid(), signal) };
 }
-/// Whether a system call that a signal handler interrupted is to be done again, as the kernel does it by itself where it
-/// can: every handler that is installed says so (`SA_RESTART`). Where handlers disagree nobody can know which one ran.
-/// Handlers of faults, of which Rust installs some, are not asked: they do not interrupt system calls.
+
+/// Whether a system call that a signal handler interrupted is to be made again, as the kernel itself does where it can:
+/// every installed handler must have `SA_RESTART`, because it is unknown which handler ran. Handlers of faults, of
+/// which Rust installs some, do not count: they do not interrupt system calls.
 pub fn handlers_ask_for_restart() -> bool {
     const FAULTS: [i32; 6] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS];
     (1..=libc::SIGRTMAX()).filter(|signal| !FAULTS.contains(signal)).all(|signal| {
@@ -224,7 +226,7 @@ pub fn handlers_ask_for_restart() -> bool {
     })
 }
 
-/// Does `work`, of which a write may find no reader, without SIGPIPE for it: the error alone says so.
+/// Does `work` without a SIGPIPE where a write finds no reader: the write returns its error only.
 pub fn without_sigpipe<T>(work: impl FnOnce() -> T) -> T {
     let (mut pipe, mut before, mut pending) = (
         MaybeUninit::<libc::sigset_t>::uninit(),

@@ -1,5 +1,5 @@
-//! A terminal for a program that draws on all of it: keys one at a time, its size, and signals that are waited for beside
-//! the keys, so that it can be given back as it was before any of them ends or stops the program.
+//! A terminal for a full-screen program: single keys, the size, and signals. The program waits for signals together
+//! with keys, so that it can restore the terminal before a signal ends or stops it.
 #![allow(unsafe_code)]
 
 use core::mem::MaybeUninit;
@@ -15,15 +15,15 @@ use rustix::termios::{self, LocalModes, OptionalActions, SpecialCodeIndex, Termi
 use crate::Errno;
 use crate::signals::Signal;
 
-/// What the terminal was told before. One for the process, because the code that reports a panic must find it.
+/// The settings of the terminal from before. One for the process, because the panic hook must find them.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// What may end or stop a program at a terminal, or tells it the new size.
+/// Signals that may end or stop a program at a terminal, or announce a new size.
 const SIGNALS: [Signal; 6] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGTSTP, libc::SIGWINCH];
 
 /// `SIGWINCH`: the terminal has another size.
 pub const RESIZED: Signal = libc::SIGWINCH;
-/// `SIGTSTP`: the key that stops.
+/// `SIGTSTP`: the key for stopping the program.
 pub const STOPPED: Signal = libc::SIGTSTP;
 
 /// What happened.
@@ -31,9 +31,9 @@ pub const STOPPED: Signal = libc::SIGTSTP;
 pub enum Event {
     /// Bytes of keys, as the terminal sends them.
     Keys(Vec<u8>),
-    /// One of those that are held back.
+    /// One of the blocked signals.
     Signal(Signal),
-    /// Nothing, for so long.
+    /// The wait reached its timeout.
     Nothing,
     /// The terminal is gone.
     Gone,
@@ -47,8 +47,8 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Takes keys one at a time from now on, if the standard input is a terminal, and holds back the signals that [`Event`]
-    /// tells. On the only thread of the process.
+    /// Reads single keys from now on, if the standard input is a terminal, and blocks the signals that [`Event`]
+    /// reports. Only for the only thread of a process.
     ///
     /// # Errors
     /// `EMFILE`, or what the terminal answers.
@@ -60,7 +60,7 @@ impl Terminal {
         Ok(terminal)
     }
 
-    /// Takes the keys again, after [`give_back`].
+    /// Reads single keys again, after [`give_back`].
     ///
     /// # Errors
     /// What the terminal answers.
@@ -77,12 +77,12 @@ impl Terminal {
         termios::tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, &wanted)
     }
 
-    /// Whether keys are told.
+    /// Whether it reports keys.
     pub fn has_keys(&self) -> bool {
         self.has_keys
     }
 
-    /// Waits for what happens next; for ever without a limit.
+    /// Waits for the next event; for ever without a limit.
     pub fn wait(&self, limit: Option<Duration>) -> Event {
         let stdin = rustix::stdio::stdin();
         let mut polled = [
@@ -91,7 +91,7 @@ impl Terminal {
         ];
         let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
         let count = if self.has_keys { 2 } else { 1 };
-        // The signals that are not held back stop the process at most, and it goes on.
+        // Signals that are not blocked at most stop the process, and it goes on later.
         if poll(&mut polled[..count], limit.as_ref()).is_err() {
             return Event::Nothing;
         }
@@ -120,10 +120,10 @@ impl Drop for Terminal {
     }
 }
 
-/// Gives the terminal back as it was, if this process has taken it. Also for what reports a panic.
+/// Restores the settings of the terminal, if this process has changed them. The panic hook may call it too.
 pub fn give_back() {
     if let Some(before) = before().take() {
-        // What has been typed meanwhile is for the program that comes next.
+        // Keys that were typed meanwhile stay for the next program.
         let _ = termios::tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, &before);
     }
 }
@@ -148,7 +148,7 @@ fn keys() -> Event {
     }
 }
 
-/// Has the signals come through a descriptor, but those that this process was started to ignore.
+/// A descriptor that receives the signals, except those that were ignored when this process started.
 fn hold_signals() -> Result<(OwnedFd, libc::sigset_t), Errno> {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();

@@ -1,4 +1,4 @@
-//! Bytes through a kernel pipe without ever being put to sleep, and sleeping until something can be moved.
+//! Transfers through a kernel pipe that never sleep, and sleeps until bytes can be moved.
 #![allow(unsafe_code)]
 
 use core::time::Duration;
@@ -18,12 +18,12 @@ pub struct Readiness {
     pub readable: bool,
     /// There is room for a page (`POLLOUT`).
     pub writable: bool,
-    /// Nobody is left at the other end (`POLLHUP` for a reader, `POLLERR` for a writer).
+    /// The other end is closed (`POLLHUP` for a reader, `POLLERR` for a writer).
     pub peer_gone: bool,
 }
 
 impl Readiness {
-    /// Whether there is nothing to say: after a sleep, that its time was up.
+    /// Whether there is no event: after a sleep, it reached its timeout.
     pub fn is_nothing(self) -> bool {
         self == Readiness::default()
     }
@@ -43,11 +43,11 @@ impl Readiness {
 /// `EBADF`: not open. `ENOMEM`.
 pub fn readiness(end: impl AsFd) -> Result<Readiness, Errno> {
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    // Interrupted though it does not wait: a signal that is pending is enough.
+    // A pending signal interrupts the call, though it does not wait.
     rustix::io::retry_on_intr(|| polled(&end, PollFlags::IN | PollFlags::OUT, Some(&at_once)))
 }
 
-/// Sleeps until there is something to read, or nobody is left who could write, or it has been `limit`.
+/// Sleeps until there are bytes to read, no writer is left, or `limit` has passed.
 ///
 /// # Errors
 /// `EINTR`: a signal handler ran.
@@ -55,7 +55,7 @@ pub fn sleep_until_readable(end: impl AsFd, limit: Duration) -> Result<Readiness
     polled(end, PollFlags::IN, Timespec::try_from(limit).ok().as_ref())
 }
 
-/// Sleeps until there is room for a page, or nobody is left who could read, or it has been `limit`.
+/// Sleeps until there is room for a page, no reader is left, or `limit` has passed.
 ///
 /// # Errors
 /// `EINTR`: a signal handler ran.
@@ -63,8 +63,8 @@ pub fn sleep_until_writable(end: impl AsFd, limit: Duration) -> Result<Readiness
     polled(end, PollFlags::OUT, Timespec::try_from(limit).ok().as_ref())
 }
 
-/// Sleeps until there is something to read at `end`, or nobody is left there who could write, or `bell` can be read, or
-/// it has been `limit`. What is said is said of `end`.
+/// Sleeps until there are bytes to read at `end`, no writer is left there, `bell` can be read, or `limit` has passed.
+/// The result describes `end`.
 ///
 /// # Errors
 /// `EINTR`: a signal handler ran.
@@ -72,8 +72,8 @@ pub fn sleep_until_readable_or_rung(end: impl AsFd, bell: impl AsFd, limit: Dura
     polled_both((&end, PollFlags::IN), (&bell, PollFlags::IN), limit)
 }
 
-/// As [`sleep_until_readable`], or with a bell as [`sleep_until_readable_or_rung`]. But if `other` can be read, and nothing is
-/// to be said of `end`, it fails.
+/// As [`sleep_until_readable`], or with a `bell` as [`sleep_until_readable_or_rung`]. But it fails if `other` can be
+/// read and there is no event at `end` or `bell`.
 ///
 /// # Errors
 /// `ECANCELED`: `other` can be read. `EINTR`: a signal handler ran.
@@ -90,7 +90,7 @@ pub fn sleep_until_readable_unless(
         };
     };
     let end = end.as_fd();
-    // One of them twice does no harm.
+    // Polling `end` twice is harmless.
     let mut polled = [end, bell.unwrap_or(end), other].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
     poll(&mut polled, Timespec::try_from(limit).ok().as_ref())?;
     match polled.map(|fd| fd.revents()) {
@@ -100,8 +100,7 @@ pub fn sleep_until_readable_unless(
     }
 }
 
-/// Sleeps until nobody is left who could read at `end`, or there is room in `bell`, or it has been `limit`. What is said
-/// is said of `end`.
+/// Sleeps until no reader is left at `end`, there is room in `bell`, or `limit` has passed. The result describes `end`.
 ///
 /// # Errors
 /// `EINTR`: a signal handler ran.
@@ -131,13 +130,13 @@ fn polled(end: impl AsFd, events: PollFlags, limit: Option<&Timespec>) -> Result
     }
 }
 
-/// Reads what waits; 0 when nobody is left who could write.
+/// Reads the bytes that wait; 0 if none wait and no writer is left.
 ///
 /// # Errors
 /// `EAGAIN`: nothing waits.
 pub fn read_now(end: impl AsFd, buffers: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
     match rustix::io::preadv2(&end, buffers, CURRENT_POSITION, ReadWriteFlags::NOWAIT) {
-        // A description of our own that does not block: another reader may take what was there a moment ago.
+        // A non-blocking open file description of our own: another reader may take the bytes before this call does.
         Err(Errno::OPNOTSUPP) => rustix::io::readv(reopened(end, Access::Read, true)?, buffers),
         outcome => outcome,
     }
@@ -146,12 +145,12 @@ pub fn read_now(end: impl AsFd, buffers: &mut [IoSliceMut<'_>]) -> Result<usize,
 /// Writes what there is room for: all or nothing up to `PIPE_BUF` bytes.
 ///
 /// # Errors
-/// `EAGAIN`: there is no room. `EPIPE`: nobody is left who could read; the thread was sent SIGPIPE too.
+/// `EAGAIN`: there is no room. `EPIPE`: no reader is left; the kernel sent the thread SIGPIPE too.
 pub fn write_now(end: impl AsFd, buffers: &[IoSlice<'_>]) -> Result<usize, Errno> {
     match rustix::io::pwritev2(&end, buffers, CURRENT_POSITION, ReadWriteFlags::NOWAIT) {
         Err(Errno::OPNOTSUPP) => match reopened(&end, Access::Write, true) {
             Ok(own) => rustix::io::writev(own, buffers),
-            // Not to be opened without a reader: writing to what is open says the same, and sends SIGPIPE.
+            // Without a reader it cannot be opened. Writing to `end` returns `EPIPE` and sends SIGPIPE.
             Err(Errno::NXIO) => rustix::io::writev(end, buffers),
             Err(error) => Err(error),
         },
@@ -237,7 +236,7 @@ pub fn reopened(end: impl AsFd, access: Access, nonblocking: bool) -> Result<Own
     rustix::fs::open(std::format!("/proc/self/fd/{}", end.as_fd().as_raw_fd()), flags, Mode::empty())
 }
 
-/// Whether `end` is open for that, or for more.
+/// Whether `end` is open for `access`, or for more.
 ///
 /// # Errors
 /// `EBADF`: not open.
@@ -266,7 +265,7 @@ pub fn is_nonblocking(end: impl AsFd) -> Result<bool, Errno> {
     Ok(rustix::fs::fcntl_getfl(end)?.contains(OFlags::NONBLOCK))
 }
 
-/// Changes that, for every descriptor of the same open file description.
+/// Sets or clears that, for every descriptor of the same open file description.
 ///
 /// # Errors
 /// `EBADF`: not open.
@@ -276,10 +275,10 @@ pub fn set_nonblocking(end: impl AsFd, yes: bool) -> Result<(), Errno> {
     rustix::fs::fcntl_setfl(end, flags)
 }
 
-/// A byte range on the pipe that is locked by one open file description, as long as that is open anywhere.
+/// A byte of the pipe that one open file description has locked, as long as that is open in any process.
 ///
-/// Such a lock is a note that every holder of the pipe can read, and that vanishes with the last descriptor of the one
-/// that it was put on: no process has to be alive to take it away.
+/// Every holder of the pipe can see such a lock. The kernel drops it with the last descriptor of the open file
+/// description: no process has to be alive to remove it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark(pub u64);
 
@@ -293,7 +292,7 @@ pub fn mark(end: impl AsFd, Mark(position): Mark) -> Result<(), Errno> {
     lock(end, libc::F_OFD_SETLK, kind, position, 1).map(drop)
 }
 
-/// Takes a mark of `end` away again.
+/// Removes a mark of `end`.
 ///
 /// # Errors
 /// `EBADF`: not open.
@@ -309,7 +308,7 @@ pub fn mark_together(file: impl AsFd, Mark(position): Mark) -> Result<(), Errno>
     lock(file, libc::F_OFD_SETLK, libc::F_RDLCK, position, 1).map(drop)
 }
 
-/// Whether that mark is on the file, and not only on this description of it.
+/// Whether another open file description of the file has that mark.
 ///
 /// # Errors
 /// `EBADF`: not open.
@@ -354,7 +353,7 @@ pub fn marks_from(
     limit: usize,
 ) -> Result<std::vec::Vec<Mark>, Errno> {
     let mut found = std::vec::Vec::new();
-    // Ranges that have not been looked at: the kernel names any one of the marks in a range. No length is all the rest.
+    // Ranges still to be searched: the kernel names any one of the marks in a range. Length 0 is all the rest.
     let len = end_of_range.map_or(0, |Mark(position)| position.saturating_sub(first));
     let mut ranges = std::vec![(first, len.cast_signed())];
     while let Some((start, len)) = ranges.pop()
@@ -365,7 +364,7 @@ pub fn marks_from(
             continue;
         }
         let at = u64::try_from(lock.l_start).unwrap_or(0).max(start);
-        // Somebody else's lock may be of any length.
+        // The lock of another program may have any length.
         let past = match lock.l_len {
             0 => None,
             _ => u64::try_from(lock.l_start + lock.l_len).ok(),
@@ -384,24 +383,25 @@ pub fn marks_from(
     Ok(found)
 }
 
-/// Has `end` hold the lock that only one open file description can have of this pipe (`flock(2)`), if nobody has it.
+/// Locks the pipe exclusively for the open file description of `end` (`flock(2)`), if no other one has locked it.
 ///
 /// # Errors
-/// `EAGAIN`: another has it.
+/// `EAGAIN`: another one has locked it.
 pub fn try_lock_whole(end: impl AsFd) -> Result<(), Errno> {
     rustix::fs::flock(end, rustix::fs::FlockOperation::NonBlockingLockExclusive)
 }
 
-/// Has `end` hold it together with any number of others that do so, if nobody has it alone. Who had it alone shares it
-/// then, and the other way round who shared it has lost it when [`try_lock_whole`] refuses.
+/// Locks the pipe for the open file description of `end`, shared with any number of others, if none has locked it
+/// exclusively. An exclusive lock of `end` becomes shared. Conversely, `end` loses a shared lock when
+/// [`try_lock_whole`] refuses.
 ///
 /// # Errors
-/// `EAGAIN`: another has it alone.
+/// `EAGAIN`: another one has locked it exclusively.
 pub fn try_share_whole(end: impl AsFd) -> Result<(), Errno> {
     rustix::fs::flock(end, rustix::fs::FlockOperation::NonBlockingLockShared)
 }
 
-/// Gives that lock back.
+/// Removes that lock.
 ///
 /// # Errors
 /// `EBADF`: not open.
@@ -426,7 +426,7 @@ pub(crate) fn lock(end: impl AsFd, command: i32, kind: i32, start: u64, len: i64
     }
 }
 
-/// Whether a lock was found that is in the way.
+/// Whether the kernel found a conflicting lock.
 pub(crate) fn is_locked(found: &libc::flock) -> bool {
     i32::from(found.l_type) != libc::F_UNLCK
 }
@@ -437,7 +437,7 @@ mod tests {
     use crate::pipe;
 
     #[test]
-    fn nothing_sleeps_on_an_empty_or_a_full_pipe() {
+    fn transfer_on_empty_or_full_pipe_does_not_sleep() {
         let (reader, writer) = pipe::create().unwrap();
         let mut bytes = [0; 10];
         assert_eq!(read_now(&reader, &mut [IoSliceMut::new(&mut bytes)]), Err(Errno::AGAIN));
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_opened_once_more_has_no_nowait_and_still_does_not_sleep() {
+    fn reopened_pipe_without_nowait_does_not_sleep() {
         let (reader, writer) = pipe::create().unwrap();
         let (reader, writer) =
             (reopened(&reader, Access::Read, false).unwrap(), reopened(&writer, Access::Write, false).unwrap());
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_is_seen_by_the_others_and_goes_with_its_description() {
+    fn mark_is_seen_by_others_and_ends_with_its_description() {
         let _guard = crate::children::none();
         let (reader, writer) = pipe::create().unwrap();
         for (end, access) in [(&reader, Access::Read), (&writer, Access::Write)] {
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_is_locked_by_one_description() {
+    fn pipe_is_locked_by_one_description() {
         let (reader, writer) = pipe::create().unwrap();
         try_lock_whole(&reader).unwrap();
         assert_eq!(try_lock_whole(&writer), Err(Errno::AGAIN));
@@ -510,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn readiness_tells_data_room_and_loneliness_apart() {
+    fn readiness_tells_data_room_and_lost_peer_apart() {
         let _guard = crate::children::none();
         let (reader, writer) = pipe::create().unwrap();
         assert_eq!(readiness(&writer), Ok(Readiness { writable: true, ..Readiness::default() }));

@@ -1,14 +1,17 @@
-//! A word in memory that has changed before a write to a watched pipe returns, whoever writes: so that who wants to know whether
-//! anybody has written needs no system call.
+//! The write monitor: a word in memory that changes before any write to a monitored pipe returns. A process reads the
+//! word to learn whether any process has written, without a system call.
 //!
-//! An `io_uring(7)` whose rings lie in memory of ours (`IORING_SETUP_NO_MMAP`, Linux 6.5) polls an `epoll(7)` that watches the pipe.
-//! The kernel wakes whoever polls a pipe within the system call that writes to it, one such call after the other. What it
-//! has to do then it only notes down, until the ring's thread asks for it, and says so in the ring's flags
-//! (`IORING_SETUP_DEFER_TASKRUN`, `IORING_SETUP_TASKRUN_FLAG`): that is the word. It can lie in memory that other processes see.
+//! An `io_uring(7)` whose rings lie in memory of ours (`IORING_SETUP_NO_MMAP`, Linux 6.5) polls an `epoll(7)` that
+//! watches the pipe. The kernel wakes all pollers of a pipe within the system call that writes to it, one such call
+//! after the other. It defers the work for the ring until the ring's thread asks for it, and only sets a flag of the
+//! ring (`IORING_SETUP_DEFER_TASKRUN`, `IORING_SETUP_TASKRUN_FLAG`): that is the word. It can lie in memory that other
+//! processes see.
 //!
-//! - The `epoll` is between the two because it keeps no pipe open; who polls a pipe does, and would be one reader more.
-//! - Also polled is an `io_uring` of which nothing ever comes. Only requests of that kind the kernel cancels before it closes the
-//!   descriptors of a thread that dies: then a completion is counted, and the tripwire counts as down before it is.
+//! - The `epoll` is between the two because it does not keep the pipe open; a poll of the pipe would, as one more
+//!   reader.
+//! - The ring also polls an `io_uring` that never becomes ready. The kernel cancels only requests of that kind before
+//!   it closes the descriptors of a thread that dies. The cancellation counts as a completion, so the write monitor
+//!   counts as down before it is.
 #![allow(unsafe_code)]
 
 use core::ptr::NonNull;
@@ -25,26 +28,26 @@ use rustix::io_uring::{
 use crate::Errno;
 use crate::shared::Shared;
 
-/// What a tripwire's rings take.
+/// Bytes of the rings of a write monitor.
 pub const PAGE: usize = 4096;
 
-/// Requests of which the thread can hand in one at a time.
+/// Requests that the ring has room for; the thread submits one at a time.
 const ENTRIES: u32 = 2;
 const MASK: u32 = ENTRIES - 1;
 const SQE_BYTES: usize = 64;
 
 const UP: u64 = 1 << 32;
 
-/// Where in the page the words lie that tell.
+/// Where in the page the two words lie that show whether it is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Words {
-    /// Of the flags; in bytes, less than [`PAGE`], a multiple of four.
+    /// The offset of the flags in bytes: less than [`PAGE`], a multiple of four.
     pub flags: u16,
-    /// Of the count of completions, as that.
+    /// The offset of the count of completions, likewise.
     pub count: u16,
 }
 
-/// Of one pipe, of the thread that made it.
+/// A write monitor of one pipe. Only the thread that made it can set it.
 #[derive(Debug)]
 pub struct Tripwire {
     page: NonNull<u8>,
@@ -52,15 +55,15 @@ pub struct Tripwire {
     ring: OwnedFd,
     watch: OwnedFd,
     words: Words,
-    /// Of the other words.
+    /// The offsets of the other words.
     submitted: u16,
     taken: u16,
-    /// The count at which it was last put up, and one bit more that says so.
+    /// The count at which it was last set, with the bit [`UP`] if it was ever set.
     up_at: AtomicU64,
 }
 
-// SAFETY: an address, which its maker promises to outlive it; the words are atomic. The kernel refuses other threads than the
-// one that made it.
+// SAFETY: an address, which its maker promises to outlive it; the words are atomic. The kernel refuses calls of threads
+// other than the one that made it.
 unsafe impl Send for Tripwire {}
 // SAFETY: as above; `set` is refused by the kernel in any other thread.
 unsafe impl Sync for Tripwire {}
@@ -69,9 +72,9 @@ impl Tripwire {
     /// One for `pipe`, a read end, with its words in the page at `page`. It is down at first.
     ///
     /// # Safety
-    /// `page` is the start of a page of a shared mapping that outlives what is returned. It is all zeros, and nothing else is
-    /// kept there, also by other processes, for as long as the memory lives: the kernel may write to it later than one would
-    /// think.
+    /// `page` is the start of a page of a shared mapping that outlives the returned value. It is all zeros. No process
+    /// keeps anything else there for as long as the memory lives: the kernel may still write to it after the value is
+    /// dropped.
     ///
     /// # Errors
     /// `ENOSYS`, `EINVAL`: the kernel has no such rings. `EPERM`: they are forbidden. `EMFILE`, `ENFILE`, `ENOMEM`.
@@ -104,7 +107,7 @@ impl Tripwire {
             taken,
             up_at: AtomicU64::new(0),
         };
-        // SAFETY: a ring that is never used; it is kept open by being polled.
+        // SAFETY: a ring that is never used; the poll keeps it open.
         let silent = unsafe { io_uring_setup(1, &mut io_uring_params::default())? };
         tripwire.poll(silent.as_fd(), PollFlags::PRI)?;
         Ok(tripwire)
@@ -115,16 +118,16 @@ impl Tripwire {
         self.words
     }
 
-    /// Puts it up, if it is not, and returns the count at which it is; `None` if something lies in the pipe. From before that
-    /// call on until it returns nobody may believe the words.
+    /// Sets it, if it is down, and returns the count at which it is up; `None` if there are bytes in the pipe. No
+    /// process may trust the words from before this call until it returns.
     ///
     /// # Errors
-    /// `EEXIST`: of another thread.
+    /// `EEXIST`: another thread made it.
     pub fn set(&self) -> Result<Option<u32>, Errno> {
         if let Some(count) = self.up_at() {
             return Ok(Some(count));
         }
-        // What was said before, that it is not to be believed, is seen before the flag is cleared.
+        // The caller's store that declares the words untrusted becomes visible before the flag is cleared.
         fence(SeqCst);
         // SAFETY: no request refers to memory.
         unsafe { io_uring_enter(&self.ring, 0, 0, IoringEnterFlags::GETEVENTS)? };
@@ -171,8 +174,8 @@ fn parameters(flags: IoringSetupFlags) -> io_uring_params {
     parameters
 }
 
-/// Whether the tripwire that was put up at `count`, and whose words lie in `page` so, still is: since then nobody's write to its pipe
-/// has returned.
+/// Whether the write monitor that was set at `count`, and whose `words` lie in `page`, is still up: since it was set,
+/// no write to its pipe has returned.
 ///
 /// # Safety
 /// `page` is the start of a page of a shared mapping. The words may be anything.
@@ -180,7 +183,7 @@ fn parameters(flags: IoringSetupFlags) -> io_uring_params {
 pub unsafe fn is_up(page: NonNull<u8>, words: Words, count: u32) -> bool {
     // SAFETY: by promise.
     let (flags, now) = unsafe { (word(page, words.flags), word(page, words.count)) };
-    // Any flag: that completions do not fit is no good sign either.
+    // Any flag counts: an overflow of completions is no good sign either.
     flags.load(Acquire) == 0 && now.load(Acquire) == count
 }
 
@@ -201,13 +204,13 @@ mod tests {
     use std::sync::atomic::Ordering::SeqCst;
 
     /// `None` where the kernel has no such thing, or forbids it.
-    fn tripwire(pipe: BorrowedFd<'_>) -> Option<(Shared, Tripwire)> {
+    fn write_monitor(pipe: BorrowedFd<'_>) -> Option<(Shared, Tripwire)> {
         let memory = Shared::anonymous(PAGE).unwrap();
         // SAFETY: the memory is returned with it.
         match unsafe { Tripwire::new(memory.start(), pipe) } {
             Ok(tripwire) => Some((memory, tripwire)),
             Err(error @ (Errno::NOSYS | Errno::INVAL | Errno::PERM)) => {
-                std::eprintln!("NOT TESTED: no io_uring of the kind that a tripwire needs ({error})");
+                std::eprintln!("NOT TESTED: no io_uring of the kind that a write monitor needs ({error})");
                 None
             }
             Err(error) => panic!("{error}"),
@@ -215,14 +218,14 @@ mod tests {
     }
 
     fn is_still_up(memory: &Shared, tripwire: &Tripwire, count: u32) -> bool {
-        // SAFETY: the page of the tripwire.
+        // SAFETY: the page of the write monitor.
         unsafe { is_up(memory.start(), tripwire.words(), count) }
     }
 
     #[test]
-    fn it_comes_down_with_the_first_byte_and_goes_up_when_all_is_read() {
+    fn monitor_comes_down_with_first_byte_and_can_be_set_when_all_is_read() {
         let (mut reader, mut writer) = std::io::pipe().unwrap();
-        let Some((memory, tripwire)) = tripwire(reader.as_fd()) else { return };
+        let Some((memory, tripwire)) = write_monitor(reader.as_fd()) else { return };
         for _ in 0..20 {
             let count = tripwire.set().unwrap().unwrap();
             assert_eq!(tripwire.set().unwrap(), Some(count), "it stays up");
@@ -236,9 +239,9 @@ mod tests {
     }
 
     #[test]
-    fn it_is_down_when_the_write_of_another_thread_has_returned() {
+    fn monitor_is_down_when_write_of_another_thread_has_returned() {
         let (mut reader, mut writer) = std::io::pipe().unwrap();
-        let Some((memory, tripwire)) = tripwire(reader.as_fd()) else { return };
+        let Some((memory, tripwire)) = write_monitor(reader.as_fd()) else { return };
         let written = AtomicU32::new(0);
         let round = AtomicU32::new(0);
         std::thread::scope(|scope| {
@@ -254,7 +257,7 @@ mod tests {
             for wanted in 1..=2000 {
                 let count = tripwire.set().unwrap().unwrap();
                 round.store(wanted, SeqCst);
-                // Not in the kernel, unless it keeps the other from the CPU.
+                // Spins outside of the kernel, but yields where it would keep the writer from the CPU.
                 for spins in 1_u32.. {
                     if written.load(SeqCst) == wanted {
                         break;
@@ -268,12 +271,13 @@ mod tests {
     }
 
     #[test]
-    fn it_is_down_when_its_thread_has_gone_though_the_pipe_is_there() {
+    fn monitor_is_down_when_its_thread_has_ended() {
         let (reader, _writer) = std::io::pipe().unwrap();
         let task = std::thread::spawn({
             let reader = reader.try_clone().unwrap();
             move || {
-                tripwire(reader.as_fd()).map(|(memory, tripwire)| (tripwire.set().unwrap().unwrap(), memory, tripwire))
+                write_monitor(reader.as_fd())
+                    .map(|(memory, tripwire)| (tripwire.set().unwrap().unwrap(), memory, tripwire))
             }
         });
         let Some((count, memory, tripwire)) = task.join().unwrap() else { return };
@@ -282,10 +286,10 @@ mod tests {
     }
 
     #[test]
-    fn it_keeps_no_pipe_open() {
+    fn monitor_keeps_no_pipe_open() {
         let _guard = crate::children::none();
         let (reader, mut writer) = std::io::pipe().unwrap();
-        let Some((_memory, tripwire)) = tripwire(reader.as_fd()) else { return };
+        let Some((_memory, tripwire)) = write_monitor(reader.as_fd()) else { return };
         tripwire.set().unwrap().unwrap();
         drop(reader);
         assert_eq!(writer.write(b"x").unwrap_err().kind(), std::io::ErrorKind::BrokenPipe);

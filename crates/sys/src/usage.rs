@@ -6,13 +6,13 @@ use core::mem::zeroed;
 /// Counts since the process began (`getrusage(2)`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// How often it gave up the CPU because it waited.
+    /// Voluntary context switches: it waited.
     pub voluntary_switches: u64,
-    /// How often the CPU was taken away.
+    /// Involuntary context switches: it was preempted.
     pub involuntary_switches: u64,
-    /// Page faults that needed no disk.
+    /// Minor page faults, without a disk access.
     pub minor_faults: u64,
-    /// Page faults that needed one.
+    /// Major page faults, with a disk access.
     pub major_faults: u64,
 }
 

@@ -1,7 +1,7 @@
-//! Loops over bytes, in the widest vector instructions that the CPU has and that pay.
+//! Loops over bytes, with the widest vector instructions of the CPU that are worth it.
 #![allow(unsafe_code)]
 
-/// Exchanges each byte for another. What `exchange` does should be a few instructions without branches.
+/// Replaces each byte by another. `exchange` should be a few instructions without branches.
 #[inline]
 pub fn each_byte(bytes: &mut [u8], exchange: impl Fn(u8) -> u8) {
     #[cfg(target_arch = "x86_64")]
@@ -29,15 +29,15 @@ fn each_byte_plain(bytes: &mut [u8], exchange: impl Fn(u8) -> u8) {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512bw")]
 fn each_byte_avx512(bytes: &mut [u8], exchange: impl Fn(u8) -> u8) {
-    // As below, with 64 bytes in a register. Where another thread shares the units of the CPU, half as many instructions are
-    // what keeps the speed.
+    // As below, with 64 bytes in a register. Half as many instructions keep the speed where another thread shares the
+    // execution units.
     each_byte_plain(bytes, exchange);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn each_byte_avx2(bytes: &mut [u8], exchange: impl Fn(u8) -> u8) {
-    // Compiled anew, with 32 bytes in a register: that is what inlining is for here.
+    // Inlining compiles the closure anew here, with 32 bytes in a register.
     each_byte_plain(bytes, exchange);
 }
 

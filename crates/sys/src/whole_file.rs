@@ -17,41 +17,42 @@ use rustix::process::{Pid, test_kill_process};
 
 use crate::attributes;
 
-/// A new content for a file. Until [`WholeFile::keep`] the old one is there for everybody, and if that is never called nothing
-/// has happened.
+/// A new content for a file. Until [`WholeFile::keep`], every process sees the old content; without that call nothing
+/// changes.
 #[derive(Debug)]
 pub struct WholeFile {
     content: Replacement,
     name: OsString,
-    /// Those that it gets when it is complete; until then it is its owner's alone.
+    /// The permissions that it gets when it is complete; until then only its owner may use it.
     permissions: Permissions,
 }
 
-/// A file without a name in this directory, to read and write, that goes with its last descriptor.
+/// Makes a file without a name in this directory, for reading and writing. The kernel removes it with its last
+/// descriptor.
 ///
 /// # Errors
 /// Those of creating a file there.
 pub fn nameless_in(directory: &Path) -> io::Result<File> {
     let directory = open(directory, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    // Dropped, it removes the name that it may have.
+    // Dropping the replacement removes its name, if it has one.
     Replacement::create(directory)?.file.try_clone()
 }
 
 impl WholeFile {
-    /// Begins a new content for the file at `path`, which may not exist yet. Of a symbolic link the file that it leads to is
-    /// meant. A file that exists keeps its owner, group, permissions, access control list and attributes, but not set-user-id and its
-    /// like, which the old content had.
+    /// Begins a new content for the file at `path`, which may not exist yet. A symbolic link stands for the file that
+    /// it leads to. A file that exists keeps its owner, group, permissions, access control list and attributes, but not
+    /// set-user-id and the like, which belonged to the old content.
     ///
     /// # Errors
-    /// Those of creating a file in that directory; `EISDIR` for a directory, and for a name that only one can have. A sentence: the
-    /// new file cannot have what the old one has, or the old one has several names.
+    /// Those of creating a file in that directory; `EISDIR` for a directory, and for a name that only a directory can
+    /// have. A sentence: the new file cannot have the attributes of the old one, or the old one has several names.
     pub fn create(path: &Path) -> io::Result<WholeFile> {
         let path = meant(path)?;
         let old = match std::fs::metadata(&path) {
             Ok(metadata) if metadata.is_dir() => return Err(Errno::ISDIR.into()),
             Ok(metadata) => Some(metadata),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            // Of this name there can be no file, which is better known now than when its content is complete.
+            // No file can have this name: it is better to fail now than when the content is complete.
             Err(error) => return Err(error),
         };
         let directory = open(directory_of(&path), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
@@ -74,7 +75,7 @@ impl WholeFile {
         self.content.file().sync_all()
     }
 
-    /// Puts the new content on disk, and then in the place of the old one.
+    /// Writes the new content to disk, and then replaces the old one.
     ///
     /// # Errors
     /// Those of `fsync(2)`, `linkat(2)`, `fchmod(2)` and `rename(2)`. The old content is still there then.
@@ -94,8 +95,9 @@ impl Write for WholeFile {
     }
 }
 
-/// Content that is to be a file, in one step. Where the file system can (`O_TMPFILE`), it has no name before, so that a kill leaves
-/// nothing behind. Else it has a hidden one, with the number of the process, and is locked (`flock(2)`) while the process lives.
+/// Content that becomes a file in one step. Where the file system supports it (`O_TMPFILE`), it has no name before, so
+/// that a kill leaves nothing behind. Otherwise it has a hidden name with the number of the process, and is locked
+/// (`flock(2)`) while the process lives.
 #[derive(Debug)]
 pub struct Replacement {
     file: File,
@@ -132,7 +134,7 @@ impl Replacement {
         &self.file
     }
 
-    /// Gives the content a name, in the place of what has it, and puts it on disk if `is_synced`.
+    /// Gives the content a name, replaces the file of that name, and writes it to disk if `is_synced`.
     ///
     /// # Errors
     /// Those of `fsync(2)`, `linkat(2)`, `fchmod(2)` and `rename(2)`. What had the name is still there then.
@@ -164,7 +166,7 @@ impl Replacement {
         if placed.is_err() {
             let _ = unlinkat(directory, &hidden, AtFlags::empty());
         } else if is_synced {
-            // The new name is on disk too. Not every file system can say so for a directory.
+            // The new name must reach the disk too. Not every file system can sync a directory.
             let _ = openat(directory, ".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).and_then(fsync);
         }
         placed
@@ -193,10 +195,10 @@ impl Drop for Replacement {
 /// Until a file is complete, whatever the final permissions are.
 const OWNERS_ALONE: Mode = Mode::RUSR.union(Mode::WUSR);
 
-/// What hidden names begin with. Not made of the file's name, which may be as long as a name can be.
+/// The beginning of hidden names. It does not contain the file's name, which may have the longest possible length.
 const HIDDEN: &str = ".millstream-";
 
-/// Makes something under a name that is hidden and free: the process's number, and a count in it.
+/// Calls `make` with hidden names until one is free. A name has the process's number, and a count.
 fn hidden<T>(make: impl Fn(&OsStr) -> Result<T, Errno>) -> io::Result<(OsString, T)> {
     for count in 0..10_000 {
         let name = OsString::from(format!("{HIDDEN}{}-{count}", crate::own_pid()));
@@ -208,9 +210,9 @@ fn hidden<T>(make: impl Fn(&OsStr) -> Result<T, Errno>) -> io::Result<(OsString,
     Err(Errno::EXIST.into())
 }
 
-/// A process of another container cannot see whether ours lives, but it sees the lock.
+/// Locks the file: a process of another container cannot see whether ours lives, but it sees the lock.
 fn locked(file: File) -> File {
-    // Where there are no locks, the number of the process has to do.
+    // Without locks, only the number of the process tells.
     let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
     file
 }
@@ -240,7 +242,7 @@ fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Symbolic links that lead to a file, at most: as many as the kernel follows.
+/// The most symbolic links that lead to a file: as many as the kernel follows.
 const LINKS_MAX: u32 = 40;
 
 /// The file that a path leads to, which may not exist yet, as `open(2)` would find it.
@@ -314,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_replaces_what_was_there() {
+    fn kept_content_replaces_the_old_one() {
         for (name, begin) in WAYS {
             let scratch = Scratch::new(&format!("kept-{name}"));
             let path = scratch.0.join("file");
@@ -329,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_kept_was_never_there() {
+    fn content_that_is_not_kept_leaves_no_trace() {
         for (name, begin) in WAYS {
             let scratch = Scratch::new(&format!("dropped-{name}"));
             let mut whole = begun(&scratch, "file", begin);
@@ -399,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_refused_and_so_is_one_that_is_missing() {
+    fn directory_and_missing_directory_are_refused() {
         let scratch = Scratch::new("refused");
         let error = |path: &Path| WholeFile::create(path).unwrap_err().raw_os_error();
         assert_eq!(error(&scratch.0), Some(libc::EISDIR));
@@ -424,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_leads_nowhere_yet_leads_to_the_new_file() {
+    fn dangling_link_leads_to_the_new_file() {
         let scratch = Scratch::new("nowhere");
         let link = |to: &str, name: &str| std::os::unix::fs::symlink(to, scratch.0.join(name)).unwrap();
         std::fs::create_dir(scratch.0.join("inner")).unwrap();

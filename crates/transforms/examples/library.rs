@@ -1,8 +1,8 @@
-//! What a stage of a network takes beside the same library called once on all bytes in memory.
+//! Compares the time of a stage of a network with one call of the same library on all bytes in memory.
 //!
-//! `cargo run --release -p millstream-transforms --example library -- [MIB] [ROUNDS]`: a log of so many MiB, 100 unless
-//! given. Medians of so many rounds, 7 unless given, in ms. In a round everything runs once, one after the other, and in
-//! the next one in the other order.
+//! `cargo run --release -p millstream-transforms --example library -- [MIB] [ROUNDS]`: a log of `MIB` MiB, 100 by
+//! default. Prints medians of `ROUNDS` rounds, 7 by default, in ms. Each round runs everything once, in turn; the next
+//! one uses the reverse order.
 //!
 //! | column | |
 //! |---|---|
@@ -21,12 +21,12 @@ use millstream_transforms::ALL;
 
 const PATTERN: &str = "(?m) 50[03] ";
 
-/// What is measured: bytes in a file, the stage that reads them, and the library that does the same.
+/// A comparison: bytes in a file, the stage that reads them, and the library that does the same.
 struct Rival {
     name: &'static str,
     stage: &'static str,
     input: Vec<u8>,
-    /// By the library. Returns how many bytes came of it.
+    /// Calls the library. Returns how many bytes it wrote.
     in_one_call: fn(&[u8], &mut [u8]) -> usize,
 }
 
@@ -59,12 +59,12 @@ fn measure(rival: &Rival, rounds: usize, log_bytes: usize) -> Result<String, Box
     let network = Network::from_line(&line)?;
     let usual = Options::default();
     let run = |threads| run::run(&network, ALL, &Options { threads, ..usual });
-    // Touched, so that no page of it is new.
+    // Filled with ones, so that all its pages exist before the measurement.
     let mut output = vec![1; log_bytes + (log_bytes >> 6) + 1024];
     let mut times: [Vec<f64>; 5] = Default::default();
     for round in 0..=rounds {
         let mut seen = [0.0; 5];
-        // Forwards and backwards in turn: who comes after whom has some effect too.
+        // Forwards and backwards in turn: the order of the runs has some effect too.
         let order = if round % 2 == 0 { [0, 1, 2, 3] } else { [3, 2, 1, 0] };
         for way in order {
             match way {
@@ -79,7 +79,7 @@ fn measure(rival: &Rival, rounds: usize, log_bytes: usize) -> Result<String, Box
                 _ => seen[4] = timed(|| run(usual.threads)).0,
             }
         }
-        // The first round reads what is not in the caches yet.
+        // The first round reads bytes that are not in the caches yet.
         if round > 0 {
             times.iter_mut().zip(seen).for_each(|(times, time)| times.push(time));
         }
@@ -102,7 +102,8 @@ fn measure(rival: &Rival, rounds: usize, log_bytes: usize) -> Result<String, Box
     Ok(text)
 }
 
-/// Both did the same work: as many bytes came of it. A compressed stream differs, because it is cut into jobs or pieces.
+/// Checks that both did the same work: they wrote as many bytes. A compressed stream differs, because the stage cuts it
+/// into jobs or pieces.
 fn check(rival: &Rival, came: usize, outcome: &Outcome) -> Result<(), String> {
     let stage = &outcome.stages[1];
     let is_same = match rival.name {
@@ -145,7 +146,7 @@ fn sha256(input: &[u8], _output: &mut [u8]) -> usize {
     input.len()
 }
 
-/// The lines in which it is found, as grep writes them.
+/// The lines with a match, as grep writes them.
 fn grep(input: &[u8], output: &mut [u8]) -> usize {
     let regex = regex::bytes::Regex::new(PATTERN).expect("it is one");
     let (mut from, mut written) = (0, 0);
@@ -158,7 +159,7 @@ fn grep(input: &[u8], output: &mut [u8]) -> usize {
     written
 }
 
-/// Lines as a web server writes them; one in fifty has the status that is looked for.
+/// Lines as a web server writes them; one in fifty has the status that is searched for.
 fn log_of(bytes: usize) -> Vec<u8> {
     let mut log = String::with_capacity(bytes + 200);
     let mut state = 1_u64;

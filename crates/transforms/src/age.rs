@@ -1,14 +1,14 @@
 //! Encryption in the age format, version 1 (<https://age-encryption.org/v1>).
 //!
 //! ```text
-//!   age-encryption.org/v1             what opens it: the key of the file, once for each recipient
+//!   age-encryption.org/v1             the header: the key of the file, wrapped for each recipient
 //!   -> X25519 SHARE
 //!   WRAPPED-KEY
-//!   --- MAC                           of all that stands above
+//!   --- MAC                           of everything above
 //!   nonce  chunk  chunk  ... chunk    64 KiB each, with a tag; the last says that it is the last
 //! ```
 //!
-//! The ciphers come from the crates that know them. The format around them is small, and written here.
+//! Other crates implement the ciphers. The format around them is small, and implemented here.
 
 mod armor;
 mod header;
@@ -28,10 +28,10 @@ use seal::Encrypt;
 /// Binary logarithms of the work that a passphrase costs: 2^N times 1 KiB of memory, at most 4 GiB.
 const WORK: std::ops::RangeInclusive<u8> = 1..=22;
 
-/// What age(1) takes: about a second.
+/// The work that age(1) does: about a second.
 const WORK_USUAL: u8 = 18;
 
-/// What is opened unless told otherwise: 1 GiB of memory.
+/// The most work that `unage` does by default: 1 GiB of memory.
 const WORK_OPENED: u8 = 20;
 
 /// `age`
@@ -68,14 +68,14 @@ pub(crate) static UNAGE: Entry = Entry {
     },
 };
 
-/// What the arguments say. Files are read at once, so that what is wrong with them is said before a byte moves.
+/// The parsed arguments. Their files are read at once, so that errors in them are reported before a byte moves.
 #[derive(Default)]
 struct Said {
     recipients: Vec<Recipient>,
     identities: Vec<Identity>,
     passphrase: Option<Passphrase>,
     work: Option<u8>,
-    /// The options that the inverse has too.
+    /// The options that apply to the inverse too.
     shared: Vec<String>,
 }
 
@@ -111,7 +111,7 @@ impl Said {
         Ok(said)
     }
 
-    /// The transform of this name with the same keys, if they are known; `usual` is the work that it does unless told.
+    /// The transform of this name with the same keys, if they are known; `usual` is the work that it does by default.
     fn inverse(&self, name: &str, usual: u8) -> Option<String> {
         let mut line = vec![name.to_owned()];
         line.extend(self.work.filter(|&work| name == "unage" && work > usual).map(|work| format!("-w {work}")));

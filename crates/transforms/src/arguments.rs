@@ -1,4 +1,4 @@
-//! Reading the words behind the name of a transform.
+//! Parses the words behind the name of a transform.
 
 /// No words are allowed.
 pub(crate) fn none(arguments: &[String]) -> Result<(), String> {
@@ -15,7 +15,7 @@ pub(crate) fn number<T: std::str::FromStr + PartialOrd + std::fmt::Display>(
     least: T,
     most: T,
 ) -> Result<T, String> {
-    // Rust reads '+5' as 5; for head and tail it means something else elsewhere.
+    // Rust parses '+5' as 5; to `head` and `tail` of other systems it means something else.
     let number = text.parse().ok().filter(|number| *number >= least && *number <= most && !text.starts_with('+'));
     number.ok_or_else(|| format!("{what} is a number from {least} to {most}, not '{text}'"))
 }

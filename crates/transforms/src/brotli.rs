@@ -8,11 +8,11 @@ use millstream_net::{Data, Entry, Next, Rewrite, Size, Stage, Step, TransformErr
 
 use crate::arguments;
 
-/// The window is 2^22 bytes, as the library has it unless told otherwise.
+/// Binary logarithm of the window: 4 MiB, the default of the library.
 const WINDOW: u32 = 22;
 
-/// What the encoder takes the length of the stream for. Without it, it would look at the first piece, and other pieces would
-/// give other bytes.
+/// The length of the stream that the encoder assumes. Without it, the encoder would estimate it from the first piece,
+/// and its output would depend on the pieces.
 const LENGTH_HINT: u32 = 1 << 22;
 
 /// `brotli`
@@ -30,14 +30,14 @@ pub(crate) static BROTLI: Entry = Entry {
 
 struct Compress {
     state: BrotliEncoderStateStruct<StandardAlloc>,
-    /// The two fastest levels make a block of each piece that they get, so they get pieces of one size.
+    /// Collects pieces of one size for the two fastest levels, which make a block of each piece that they get.
     held: Option<Held>,
 }
 
 #[derive(Default)]
 struct Held {
     bytes: Vec<u8>,
-    /// Of a complete piece, or the last one.
+    /// Bytes of a complete piece, or of the last one, that the encoder has got.
     given: usize,
 }
 
@@ -117,7 +117,7 @@ impl Held {
     }
 }
 
-/// The library gives its memory back only when it is asked to.
+/// The library frees its memory only on request.
 impl Drop for Compress {
     fn drop(&mut self) {
         BrotliEncoderDestroyInstance(&mut self.state);

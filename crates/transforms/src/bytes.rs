@@ -1,4 +1,4 @@
-//! Transforms that know nothing but bytes.
+//! Transforms of single bytes, for any data.
 
 use millstream_net::{Data, Entry, InPlace, Next, Rewrite, Size, Stage, State, Step, TransformError};
 use millstream_sys::vector;
@@ -69,7 +69,7 @@ pub(crate) static XOR: Entry = Entry {
 
 const KEY_MAX: usize = 64;
 
-/// The key, as often as it fits into a block: long enough that few blocks end in the middle of a vector.
+/// A block of repetitions of the key, long enough that few blocks end in the middle of a vector.
 struct Xor {
     block: Vec<u8>,
 }
@@ -105,7 +105,7 @@ pub(crate) static SWAB: Entry = Entry {
     },
 };
 
-/// Not in place: the second of a pair may not have come yet.
+/// It does not work in place: the second byte of a pair may not have come yet.
 #[derive(Default)]
 struct Swab {
     first: Option<u8>,

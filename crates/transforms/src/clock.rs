@@ -1,16 +1,16 @@
-//! Time, as transforms see it. Tests have a clock of their own, which goes only when somebody waits.
+//! The clock of transforms. Tests have a virtual one, which advances only when a transform waits.
 
 use std::time::{Duration, Instant};
 
 pub(crate) trait Clock: Send {
-    /// Since some moment in the past.
+    /// The time since some moment in the past.
     fn now(&self) -> Duration;
 
-    /// Returns when so much time has passed.
+    /// Sleeps for `time`.
     fn wait(&mut self, time: Duration);
 }
 
-/// The clock of the machine, from the first question on.
+/// The monotonic clock of the machine; its time begins with the first call of `now`.
 #[derive(Default)]
 pub(crate) struct Monotonic(std::sync::OnceLock<Instant>);
 
@@ -29,12 +29,12 @@ pub(crate) mod tests {
     use super::*;
     use std::sync::{Arc, Mutex};
 
-    /// Several hold it; it notes each wait.
+    /// A virtual clock. Its clones share the time and a list of all waits.
     #[derive(Clone, Default)]
     pub(crate) struct Virtual(pub(crate) Arc<Mutex<(Duration, Vec<Duration>)>>);
 
     impl Virtual {
-        /// Time passes without anybody waiting for it.
+        /// Advances the time without a wait.
         pub(crate) fn pass(&self, time: Duration) {
             self.0.lock().unwrap().0 += time;
         }

@@ -54,10 +54,10 @@ struct Cut {
 }
 
 impl Cut {
-    /// Puts the wanted fields of one line, which may lack its end, behind what is pending.
+    /// Appends the wanted fields of one line, which may lack its end, to the pending bytes.
     fn cut(&mut self, line: &[u8]) {
         let out = self.pending.end();
-        // The memory for a line that is as long as it may be is not to be doubled.
+        // Exactly: the memory for a line of the largest length must not be doubled.
         out.reserve_exact(line.len() + 1);
         let text = line.strip_suffix(b"\n").unwrap_or(line);
         if memchr::memchr(self.delimiter, text).is_none() {
@@ -75,11 +75,11 @@ impl Cut {
                 }
             }
         }
-        // As cut(1): also behind a last line that has none.
+        // As cut(1), it ends a last line too that has no end.
         out.push(b'\n');
     }
 
-    /// The same of the line that came in several pieces.
+    /// The same for a line that came in several pieces.
     fn cut_begun(&mut self) {
         let mut line = std::mem::take(&mut self.begun.bytes);
         self.cut(&line);

@@ -1,4 +1,4 @@
-//! Digests of what passes. The bytes go through as they are.
+//! Digests of the stream, which passes unchanged.
 
 use std::io::Write;
 
@@ -35,7 +35,7 @@ pub(crate) static CRC32: Entry = Entry {
     build: |arguments| stage("crc32", crc32fast::Hasher::new(), arguments),
 };
 
-/// What turns bytes into a few of them.
+/// An algorithm for a digest.
 trait Sum: Send {
     fn add(&mut self, bytes: &[u8]);
     fn total(&self) -> Vec<u8>;
@@ -74,7 +74,7 @@ impl Sum for crc32fast::Hasher {
 /// Where the digest goes.
 enum Told {
     Stderr,
-    /// Which the runner writes.
+    /// To a file, which the runner writes.
     File,
     Expected(String),
 }

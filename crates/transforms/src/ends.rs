@@ -5,7 +5,7 @@ use millstream_net::{Data, Entry, Next, Rewrite, Size, Stage, Step, TransformErr
 use crate::arguments;
 use crate::kept::{BLOCK, Kept, SLACK};
 
-/// What `-n` and `-c` say.
+/// The lines or bytes of `-n` and `-c`.
 enum Amount {
     Lines(u64),
     Bytes(u64),
@@ -93,11 +93,11 @@ const KEPT_MIN: usize = 32 << 10;
 struct Last {
     amount: Amount,
     kept: Kept,
-    /// Ends of lines in what is kept.
+    /// Ends of lines in the kept bytes.
     ends: u64,
     /// The last byte is no end of a line.
     is_begun: bool,
-    /// Bytes that may be kept.
+    /// The most bytes that it may keep.
     most: usize,
 }
 
@@ -119,7 +119,7 @@ impl Last {
         Ok(())
     }
 
-    /// Bytes before those that are wanted. A line without an end is a line too.
+    /// Kept bytes before the wanted ones. A line without an end counts as a line.
     fn surplus(&mut self) -> usize {
         match self.amount {
             Amount::Bytes(bytes) => {
@@ -139,7 +139,7 @@ impl Last {
     }
 }
 
-/// Bytes up to the end of so many lines, which are there.
+/// Bytes of the first `lines` lines, which are complete.
 fn end_of_line(kept: &Kept, mut lines: u64) -> usize {
     let mut bytes = 0;
     let mut pieces = kept.pieces();
@@ -159,7 +159,7 @@ fn end_of_line(kept: &Kept, mut lines: u64) -> usize {
 
 impl Rewrite for Last {
     fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
-        // By blocks, so that no more than one is kept that will be dropped.
+        // Block by block, so that it never keeps more than one surplus block.
         let mut done = 0;
         for block in input.chunks(BLOCK) {
             self.push(block).map_err(|fault| fault.after(done))?;

@@ -6,11 +6,11 @@
 //!                                            ╰──▶ our stderr, and its last words for the error
 //! ```
 //!
-//! Feeds and drains run in threads of their own, so none waits for another, however the command reads and writes. The command is
-//! reaped by the drain that sees its end; a thread that learns that the network has failed kills it.
+//! Feeds and drains run in threads of their own, so none waits for another, however the command reads and writes. The
+//! drain that sees the end of the command reaps it; a thread that learns that the network has failed kills it.
 //!
-//! A named input or output is a further pipe that the command inherits, and its name in the command's words is replaced by
-//! `/dev/fd/N`. No other process inherits it, and nothing has to be removed.
+//! A named input or output is a further pipe that the command inherits. `/dev/fd/N` replaces its name in the words of
+//! the command. No other process inherits it, and there is no file to remove.
 
 mod running;
 
@@ -47,19 +47,19 @@ pub(crate) static EXEC: Entry = Entry {
 pub(crate) struct Exec {
     words: Vec<String>,
     told: Told,
-    /// Whether the words may have names of inputs and outputs.
+    /// Whether the words may contain names of inputs and outputs.
     names_ends: bool,
     timeout: Option<Duration>,
 }
 
 impl Exec {
-    /// The words of the command, of which there is at least one.
+    /// `words` are the command and its arguments; there is at least one.
     pub(crate) fn new(words: Vec<String>, told: Told) -> Exec {
         Exec { words, told, names_ends: false, timeout: None }
     }
 }
 
-/// Bytes that wait between us and the command, at most, in each direction: as many as anybody may have in a pipe.
+/// The capacity of each pipe to and from the command: any user may have as many bytes in a pipe.
 const CAPACITY: usize = 512 << 10;
 
 impl Export for Exec {
@@ -82,7 +82,7 @@ impl Export for Exec {
         child::inherit(&mut command, named.into_iter().map(|(_, end)| end).collect());
         child::die_with_this_thread(&mut command);
         let running = Arc::new(Running::spawn(&mut command, stdout, self.told, self.timeout)?);
-        // It has the other ends of the pipes, which would never end.
+        // It holds the command's ends of the pipes: with them open here, no pipe would ever end.
         drop(command);
         let (open, wanted) = (Arc::new(AtomicUsize::new(writers.len())), Arc::new(AtomicUsize::new(readers.len())));
         let feed = |writer| {
@@ -134,7 +134,7 @@ impl Pipes {
 
     fn input(&mut self) -> std::io::Result<OwnedFd> {
         let (reader, writer) = Builder::new().capacity(CAPACITY).create()?;
-        // Only our end: the command gets a description of its own.
+        // Only for our end: the command gets an open file description of its own.
         writer.set_nonblocking(true)?;
         self.writers.push(writer);
         reader.into_fd()
@@ -147,12 +147,12 @@ impl Pipes {
     }
 }
 
-/// One of its inputs.
+/// One input of the command.
 struct Input {
-    /// `None` once it is closed on either side.
+    /// `None` once either end is closed.
     writer: Option<Writer>,
     running: Arc<Running>,
-    /// Inputs of the command that are not closed.
+    /// How many inputs of the command are not closed.
     open: Arc<AtomicUsize>,
 }
 
@@ -180,7 +180,7 @@ impl Input {
         }
     }
 
-    /// The command waits for no input once the last of them is closed.
+    /// Closes the input. After the last one, the time of the command's timeout runs.
     fn close(&mut self) {
         if self.writer.take().is_some() && self.open.fetch_sub(1, AcqRel) == 1 {
             self.running.has_input();
@@ -204,20 +204,20 @@ impl Feed for Input {
     }
 }
 
-/// One of its outputs.
+/// One output of the command.
 struct Output {
-    /// `None` once it has ended, or no more is wanted.
+    /// `None` once it has ended, or the network wants no more of it.
     reader: Option<Reader>,
     running: Arc<Running>,
-    /// Outputs of the command that are wanted and have not ended.
+    /// How many outputs of the command are wanted and have not ended.
     wanted: Arc<AtomicUsize>,
 }
 
-/// Bytes of an output that nothing wants any more, read at once.
+/// Bytes that one read takes from an output that is no longer wanted.
 const UNWANTED: usize = 64 << 10;
 
 impl Output {
-    /// 0 also when the command was stopped. `TimedOut` only where there is a limit and the bytes are wanted.
+    /// Reads from the output; 0 also if the command was stopped. `TimedOut` only if there is a timeout and `is_wanted`.
     fn read(&mut self, output: &mut [u8], is_wanted: bool) -> std::io::Result<usize> {
         let Some(reader) = &mut self.reader else { return Ok(0) };
         let (begun, stop) = (Instant::now(), self.running.stop().as_fd());
@@ -244,7 +244,8 @@ impl Output {
         }
     }
 
-    /// Sleeps until the command has ended. Its timeout is for the last output that is wanted: until then it may yet write.
+    /// Sleeps until the command has ended. The timeout holds only for the last wanted output: before that, the command
+    /// may still write to another.
     fn outcome(&self, was_wanted: usize) -> Result<(), TransformError> {
         match was_wanted {
             0 | 1 => self.running.outcome_in_time(),
@@ -268,14 +269,15 @@ impl Drain for Output {
     }
 
     fn has_enough(&mut self) {
-        // While another output is wanted the command must not get SIGPIPE for this one.
+        // While another output is wanted, the command must not get SIGPIPE for this one: its bytes are read and
+        // dropped.
         let was_wanted = self.wanted.fetch_sub(1, AcqRel);
         if was_wanted > 1 {
             let mut unwanted = vec![0; UNWANTED];
             while self.wanted.load(Acquire) > 0 && self.read(&mut unwanted, false).is_ok_and(|count| count > 0) {}
         }
         self.reader = None;
-        // As in a shell: how it ends says nothing about what it has written before.
+        // As in a shell: the status of the command does not matter for the bytes that it has written before.
         let _ = self.outcome(was_wanted);
     }
 }

@@ -1,4 +1,4 @@
-//! Instruments that do what goes wrong in the world, to see how a network takes it.
+//! Transforms that inject faults into a stream, for tests of a network.
 
 use millstream_net::{Data, Entry, InPlace, Next, Rewrite, Size, Stage, State, Step, TransformError};
 
@@ -30,7 +30,7 @@ impl InPlace for Error {
     }
 }
 
-/// Where in a piece of the stream an offset lies.
+/// The position of an offset of the stream in one piece of it.
 fn within(at: u64, offset: u64, len: usize) -> Option<usize> {
     at.checked_sub(offset).and_then(|place| usize::try_from(place).ok()).filter(|&place| place < len)
 }

@@ -1,4 +1,4 @@
-//! How fast a stream flows: slower, in a steadier way, or as ever and told.
+//! The rate of a stream: transforms that limit it, smooth it or report it.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -24,13 +24,13 @@ pub(crate) static RATE: Entry = Entry {
 /// Pieces of a second.
 const PIECES: u64 = 20;
 
-/// What a stream that was late may catch up.
+/// How much of a delay the stream may catch up.
 const BACKLOG: Duration = Duration::from_millis(100);
 
 struct Rate<C> {
     bytes_a_second: u64,
     clock: C,
-    /// When the last byte that was handed on was due.
+    /// When the last byte that was passed on was due.
     due: Option<Duration>,
 }
 
@@ -39,7 +39,7 @@ impl<C: Clock> Rate<C> {
         Rate { bytes_a_second, clock, due: None }
     }
 
-    /// Returns when so many bytes may go.
+    /// Sleeps until `bytes` more may pass.
     fn await_turn(&mut self, bytes: usize) {
         let now = self.clock.now();
         let before = self.due.unwrap_or(now).max(now.saturating_sub(BACKLOG));
@@ -128,7 +128,7 @@ struct Progress<C, W> {
     clock: C,
     out: W,
     bytes: u64,
-    /// When the first byte came, and when something was told last.
+    /// When the first byte came, and when the last report was written.
     times: Option<(Duration, Duration)>,
 }
 
@@ -147,7 +147,7 @@ impl<C: Clock, W: Write + Send> Progress<C, W> {
             (false, _) => ("", "\n"),
         };
         let line = format!("{before}{}: {} bytes in {seconds:.1} s, {rate:.1} MB/s{after}", self.name, self.bytes);
-        // A terminal that went away ends the progress, not the network.
+        // A terminal that is gone ends the reports, not the network.
         let _ = self.out.write_all(line.as_bytes()).and_then(|()| self.out.flush());
     }
 }
@@ -182,7 +182,7 @@ mod tests {
     use crate::clock::tests::Virtual;
     use std::sync::{Arc, Mutex};
 
-    /// Passes bytes, all of which must come out, and returns how many pieces there were.
+    /// Passes bytes, checks that all come out, and returns the number of pieces.
     fn pass(rate: &mut Rate<Virtual>, bytes: usize) -> usize {
         let (input, mut output) = (vec![7; bytes], vec![0; 4096]);
         let (mut consumed, mut pieces) = (0, 0);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn one_byte_a_second_is_possible_and_so_is_more_than_anybody_has() {
+    fn rate_may_be_one_byte_a_second_or_more_than_any_machine_has() {
         let clock = Virtual::default();
         assert_eq!(pass(&mut Rate::new(1, clock.clone()), 3), 3);
         assert_eq!(clock.now().as_secs(), 3);

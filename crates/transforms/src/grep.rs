@@ -29,7 +29,7 @@ pub(crate) static GREP: Entry = Entry {
         }
         let regex = RegexBuilder::new(&pattern).case_insensitive(ignores_case).multi_line(true).build();
         let regex = regex.map_err(|error| {
-            // The library draws where it is wrong, on several lines; the last one says what.
+            // The message of the library shows the place on several lines; the last line has the error.
             let drawn = error.to_string();
             let what = drawn.lines().last().unwrap_or_default();
             format!("'{pattern}' is no regular expression: {}", what.strip_prefix("error: ").unwrap_or(what))
@@ -42,15 +42,15 @@ pub(crate) static GREP: Entry = Entry {
     },
 };
 
-/// The line that has its match at a place.
+/// The line with the match at a position.
 fn line_around(lines: &[u8], start: usize) -> std::ops::Range<usize> {
     let first = memchr::memrchr(b'\n', &lines[..start]).map_or(0, |end| end + 1);
     let last = memchr::memchr(b'\n', &lines[start..]).map_or(lines.len(), |end| start + end + 1);
     first..last
 }
 
-/// The next line that matches. Many lines are searched at once. A match that goes over the end of a line is none: the lines
-/// that it touches are then searched each by itself, so that no byte is looked at more than twice.
+/// The next line that matches. It searches many lines at once. A match across the end of a line does not count: then it
+/// searches each of the lines of that match by itself, so that no byte is searched more than twice.
 fn next_match(regex: &Regex, lines: &[u8], mut from: usize) -> Option<std::ops::Range<usize>> {
     while from < lines.len() {
         let found = regex.find_at(lines, from)?;

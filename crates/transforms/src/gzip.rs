@@ -35,16 +35,16 @@ fn compress(arguments: &[String], inverse: &str, new: fn(Compression) -> Compres
     Ok(Stage::rewrite(Size::Unknown, deflate).undone_by(inverse))
 }
 
-/// Bytes that the library is given at once. What it makes of a stream depends on where that is cut: so it is always cut at the
-/// same places.
+/// Bytes that the library gets at once. Its output depends on where the stream is cut, so this cuts always at the same
+/// places.
 const PIECE: usize = 64 << 10;
 
-/// Room that it then finds: more than it can want, because for lack of room it would end a block too.
+/// Room for its output: more than it can need, because the library would also end a block for lack of room.
 const ROOM: usize = 4 * PIECE;
 
 struct Deflate {
     stream: Compress,
-    /// Of a piece that is not complete.
+    /// The beginning of a piece that is not complete.
     begun: Vec<u8>,
     pending: Pending,
     has_ended: bool,
@@ -56,7 +56,7 @@ impl Deflate {
     }
 }
 
-/// Compresses a piece, or what is left at the end, to the end of the stream.
+/// Compresses a piece, or with `Finish` the last one and the end of the stream.
 fn compress_piece(
     stream: &mut Compress,
     mut piece: &[u8],
@@ -145,7 +145,7 @@ struct Inflate {
     may_repeat: bool,
     new: fn() -> Decompress,
     stream: Decompress,
-    /// Whether it ended and nothing of another has come.
+    /// Whether the stream has ended and no byte of another has come.
     is_between: bool,
     streams: u64,
 }
@@ -155,7 +155,8 @@ impl Inflate {
         Inflate { format, may_repeat, new, stream: new(), is_between: true, streams: 0 }
     }
 
-    /// After a stream: zeros are padding (tapes), and what is not the beginning of another is an error.
+    /// Reads what follows a stream: zeros are padding (of tapes), and anything but the beginning of another is an
+    /// error.
     fn between(&mut self, input: &[u8], ends: bool) -> Option<Result<Step, TransformError>> {
         let zeros = if self.streams == 0 { 0 } else { input.iter().take_while(|&&byte| byte == 0).count() };
         if zeros > 0 {

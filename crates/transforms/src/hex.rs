@@ -84,7 +84,7 @@ fn value(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
 }
 
-/// The bytes that a word of digits stands for.
+/// The bytes that `text` encodes in digits.
 pub(crate) fn decoded(text: &str) -> Option<Vec<u8>> {
     let digits: Option<Vec<u8>> = text.bytes().map(value).collect();
     let digits = digits.filter(|digits| digits.len() % 2 == 0)?;

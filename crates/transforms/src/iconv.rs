@@ -1,4 +1,4 @@
-//! Text from one encoding in another.
+//! Converts text from one encoding to another.
 
 mod charset;
 mod double;
@@ -20,7 +20,7 @@ pub(crate) static ICONV: Entry = Entry {
         let [from, to] = arguments else { return Err("FROM and TO are needed".into()) };
         let iconv = Iconv::new(charset::named(from)?, charset::named(to)?);
         let stage = Stage::rewrite(Size::Unknown, iconv);
-        // What has a mark is written with ours, which may be another.
+        // Text with a byte order mark gets ours, which may differ.
         Ok(match charset::is_marked(from) {
             true => stage,
             false => stage.undone_by(format!("iconv {} {}", words::quoted(to), words::quoted(from))),
@@ -28,17 +28,17 @@ pub(crate) static ICONV: Entry = Entry {
     },
 };
 
-/// Bytes of a character, at most, in any encoding, with a mark before it.
+/// The most bytes of a character in any encoding, with a mark before it.
 const CHARACTER_MAX: usize = 8;
 
 struct Iconv {
     from: Charset,
     to: Charset,
-    /// Bytes below 128 mean the same in both.
+    /// Bytes below 128 have the same meaning in both encodings.
     shares_ascii: bool,
     /// The beginning of a character.
     begun: Vec<u8>,
-    /// Bytes of the stream before those that are being read.
+    /// Bytes of the stream before the current input.
     offset: u64,
 }
 
@@ -48,7 +48,7 @@ impl Iconv {
         Iconv { from, to, shares_ascii, begun: Vec::with_capacity(CHARACTER_MAX), offset: 0 }
     }
 
-    /// The next character, of which some bytes may have come earlier, and how many bytes of `input` it has.
+    /// The next character, and how many bytes of `input` it has; its first bytes may have come earlier.
     fn decode(&mut self, input: &[u8]) -> (Decoded, usize) {
         if self.begun.is_empty() {
             let decoded = self.from.decode(input);
@@ -123,10 +123,10 @@ impl Iconv {
     }
 }
 
-/// Copies the bytes below 128 that come first, as far as there is room.
+/// Copies leading bytes below 128, as many as fit. Returns how many.
 fn copy_ascii(input: &[u8], output: &mut [u8]) -> usize {
     let len = input.len().min(output.len());
-    // In pieces: whether all of one are below 128 is asked for many bytes at once.
+    // In pieces of 64, because `is_ascii` checks many bytes at once.
     let whole = input[..len].chunks(64).take_while(|piece| piece.is_ascii()).map(<[u8]>::len).sum::<usize>();
     let rest = input[whole..len].iter().take_while(|byte| byte.is_ascii()).count();
     output[..whole + rest].copy_from_slice(&input[..whole + rest]);

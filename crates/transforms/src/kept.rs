@@ -1,20 +1,20 @@
-//! The end of a stream, as far as it is kept.
+//! A queue that keeps the end of a stream.
 
 use std::collections::VecDeque;
 
-/// Bytes of a block: what is kept beyond the bytes that are wanted is no more than a few of these.
+/// Bytes of a block. The queue has at most a few blocks more than its bytes need.
 pub(crate) const BLOCK: usize = 4 << 10;
 
-/// Blocks that are not full, at most: the first, the last, and the one for what comes.
+/// The most blocks that are not full: the first, the last, and the next one.
 pub(crate) const SLACK: usize = 3 * BLOCK;
 
 /// A queue of bytes whose memory grows by blocks and not by doubling, so that no more is used than is kept.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     blocks: VecDeque<Box<[u8]>>,
-    /// Used again, so that a stream that runs does not allocate.
+    /// A block that is used again, so that a running stream does not allocate.
     spare: Option<Box<[u8]>>,
-    /// Bytes of the first block that are gone.
+    /// Bytes of the first block that were removed.
     start: usize,
     len: usize,
 }
@@ -56,7 +56,7 @@ impl Kept {
         })
     }
 
-    /// Moves as many as there is room for. Returns how many.
+    /// Moves as many bytes to `output` as fit. Returns how many.
     pub(crate) fn take(&mut self, output: &mut [u8]) -> usize {
         let mut count = 0;
         for piece in self.pieces() {

@@ -5,7 +5,7 @@ use millstream_sys::vector;
 
 use crate::arguments;
 
-/// An exchange without a table, of which the compiler makes vector instructions.
+/// An exchange without a table, for which the compiler emits vector instructions.
 struct Formula<F>(F);
 
 impl<F: Fn(u8) -> u8 + Send> InPlace for Formula<F> {
@@ -109,7 +109,7 @@ fn quoted(word: &str) -> String {
     millstream_net::words::quoted(word)
 }
 
-/// Whether the exchange is one of bytes among themselves: then it can be undone.
+/// Whether the exchange is a permutation of some bytes: then it has an inverse.
 fn is_one_to_one(from: &[u8], to: &[u8]) -> bool {
     let sorted = |set: &[u8]| {
         let mut set = set.to_vec();
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_goes_forwards() {
+    fn descending_range_is_refused() {
         assert!(set("z-a").is_err() && set("a\\").is_err());
     }
 

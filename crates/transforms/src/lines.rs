@@ -1,4 +1,4 @@
-//! Lines that pass, or do not.
+//! Transforms that pass some lines and drop the others.
 
 use std::ops::RangeInclusive;
 
@@ -6,18 +6,18 @@ use millstream_net::{Next, Rewrite, Step, TransformError};
 
 use crate::pending::Pending;
 
-/// Bytes of a line that is kept together until its end has come, at most. What is longer is an error and not a reason to use
-/// all memory.
+/// The longest line that is kept until its end has come. A longer one is an error, so that no stream can use up the
+/// memory.
 const LINE_MAX: usize = 16 << 20;
 
-/// What a stage keeps for lines that come in several pieces: such a line, and the one before on its way out.
+/// Memory of a stage for lines that come in several pieces: such a line, and the one before, which is being written.
 pub(crate) const MEMORY: RangeInclusive<usize> = 32 << 10..=2 * LINE_MAX;
 
 /// The beginning of a line whose end has not come.
 #[derive(Debug)]
 pub(crate) struct Begun {
     pub(crate) bytes: Vec<u8>,
-    /// Bytes that it may have.
+    /// The most bytes that it may have.
     most: usize,
 }
 
@@ -28,12 +28,12 @@ impl Default for Begun {
 }
 
 impl Begun {
-    /// Told how much memory there is, of what was asked for.
+    /// Sets how much of the wanted memory the stage may use.
     pub(crate) fn may_keep(&mut self, bytes: usize) {
         self.most = (bytes / 2).min(LINE_MAX);
     }
 
-    /// Adds what has come. Memory grows by doubling, but not beyond what there is.
+    /// Appends bytes of the line. The memory grows by doubling, but not beyond the limit.
     ///
     /// # Errors
     /// The line is too long.
@@ -55,8 +55,8 @@ impl Begun {
 
 /// Chooses lines.
 pub(crate) trait Choice: Send {
-    /// The next bytes to pass, of `lines`, which are whole lines (the last of the stream may lack its end), from `from` on;
-    /// `None` if none of these do. What is passed are whole lines too.
+    /// The next whole lines of `lines[from..]` to pass; `None` if none of them do. `lines` are whole lines (the last of
+    /// the stream may lack its end).
     fn next(&mut self, lines: &[u8], from: usize) -> Option<std::ops::Range<usize>>;
 }
 
@@ -65,9 +65,9 @@ pub(crate) trait Choice: Send {
 pub(crate) struct Lines<C> {
     choice: C,
     begun: Begun,
-    /// Bytes of the input that are still to be passed as they are.
+    /// Bytes of the input that are still to be passed unchanged.
     passing: usize,
-    /// Bytes of the input, of whole lines, that were looked at and do not pass, before those.
+    /// Bytes of whole lines of the input, before those, that do not pass.
     skipping: usize,
     /// Bytes of the input that are whole lines.
     whole: usize,
@@ -79,7 +79,7 @@ impl<C: Choice> Lines<C> {
         Lines { choice, begun: Begun::default(), passing: 0, skipping: 0, whole: 0, pending: Pending::default() }
     }
 
-    /// Looks at a line that came in several pieces.
+    /// Passes or drops a line that came in several pieces.
     fn choose_begun(&mut self) {
         if self.choice.next(&self.begun.bytes, 0).is_some() {
             std::mem::swap(self.pending.end(), &mut self.begun.bytes);

@@ -27,7 +27,7 @@ pub(crate) static LZ4: Entry = Entry {
     },
 };
 
-/// Bytes that are compressed before what came of them is handed on.
+/// Bytes that are compressed before their output is passed on.
 const PIECE: usize = 64 << 10;
 
 /// The frame of an empty stream, which the library leaves out: descriptor, end mark, checksum of nothing.
@@ -83,11 +83,11 @@ pub(crate) static UNLZ4: Entry = Entry {
     },
 };
 
-/// The library reads from a stream that does not pause, so it is given whole blocks only.
+/// The library reads from a stream that does not pause, so it gets whole blocks only.
 struct Decompress {
     gather: Gather,
     decoder: FrameDecoder<Pending>,
-    /// Bytes of a block that the library has decompressed and nobody has taken.
+    /// Bytes that the library has decompressed and `step` has not taken yet.
     ready: usize,
 }
 
@@ -107,7 +107,7 @@ impl Decompress {
         if self.ready == 0 {
             return Ok(0);
         }
-        // Does not read: something is ready.
+        // The library does not read here: bytes are ready.
         let block = self.decoder.fill_buf()?;
         let count = block.len().min(output.len());
         output[..count].copy_from_slice(&block[..count]);
@@ -117,7 +117,7 @@ impl Decompress {
     }
 }
 
-/// What the library found, which it tells as the name of a variant.
+/// The error of the library, which it reports as the name of a variant.
 fn in_words(error: &io::Error) -> String {
     use lz4_flex::frame::Error;
 

@@ -6,9 +6,9 @@
 //!              └▶ block 6 ▶ command ▶ result 6 ┘
 //! ```
 //!
-//! Each block is given to a process of its own. There are at most as many blocks as copies, from when one is begun until the last byte
-//! of its result has been drained, and a result that waits for its turn keeps no more than the size of a block: then its command
-//! waits for room in its pipe.
+//! Each block gets a process of its own. There are at most as many blocks as copies; a block counts from its beginning
+//! until the last byte of its result has been drained. A result that waits for its turn takes at most the size of a
+//! block; its command then waits for room in its pipe.
 
 mod records;
 
@@ -39,13 +39,13 @@ pub(crate) static PARALLEL: Entry = Entry {
     },
 };
 
-/// Copies, at most.
+/// The most copies.
 const COPIES_MAX: usize = 1024;
 
-/// Bytes of a block: a process for each of these costs one percent of what it takes to go through them at 100 MB a second.
+/// Bytes of a block. Starting a process takes one percent of the time to process so many bytes at 100 MB a second.
 const BLOCK: usize = 1 << 20;
 
-/// Bytes that are drained from a command at once, at most.
+/// The most bytes that are drained from a command at once.
 const PIECE: usize = 64 << 10;
 
 struct Parallel {
@@ -96,9 +96,10 @@ fn told(status: ExitStatus, words: &str) -> String {
 }
 
 impl Parallel {
-    /// Bytes in memory: a block and its result for each copy, one that waits for a copy, and one that is not complete.
+    /// Bytes in memory: a block and its result for each copy, a block that waits for a copy, and one that is not
+    /// complete.
     fn keeps(&self) -> usize {
-        // And what is drained at once, and what a queue may keep beyond its bytes.
+        // Added to these are the bytes that are drained at once, and the slack of a queue.
         let copy = 2 * self.block + PIECE.min(self.block) + crate::kept::SLACK;
         self.copies.saturating_mul(copy).saturating_add(2 * self.block)
     }
@@ -134,33 +135,33 @@ struct State {
     slots: VecDeque<Slot>,
     /// The number of the first of them.
     first: u64,
-    /// No further block is begun.
+    /// No further block will begin.
     has_ended: bool,
-    /// Nothing is wanted any more.
+    /// The network wants no more results, or a block has failed.
     is_stopped: bool,
-    /// What has failed first.
+    /// The first failure.
     fault: Option<TransformError>,
-    /// How the command of that block ended.
+    /// How the command of the failed block ended.
     failed: Option<Ending>,
-    /// That were started.
+    /// Processes that were started.
     processes: u64,
-    /// How long all of it took, once it is over.
+    /// How long everything took, once all threads have ended.
     wall: Option<Duration>,
 }
 
 /// A block.
 struct Slot {
-    /// Of its result, what has not been drained.
+    /// The part of its result that has not been drained.
     result: Kept,
-    /// Nothing follows.
+    /// The result is complete.
     is_done: bool,
-    /// Of its command, once it is started.
+    /// The control of its command, once that was started.
     control: Option<Arc<dyn Control>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl State {
-    /// `None` if it was drained, or dropped.
+    /// The slot of a block; `None` if its result was drained or dropped.
     fn slot(&mut self, number: u64) -> Option<&mut Slot> {
         let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
         self.slots.get_mut(place)
@@ -176,7 +177,8 @@ impl Shared {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a block, which begins at `offset` of the stream, to a copy, when one is free. Returns whether more are wanted.
+    /// Gives a block, which begins at `offset` of the stream, to a copy as soon as one is free. Returns whether more
+    /// blocks are wanted.
     fn begin(self: &Arc<Shared>, block: Vec<u8>, offset: u64) -> Result<bool, TransformError> {
         let mut state = self.state();
         while state.slots.len() >= self.copies && !state.is_stopped {
@@ -186,7 +188,7 @@ impl Shared {
             return Ok(false);
         }
         let number = state.first + state.slots.len() as u64;
-        // With the lock: the thread finds its slot.
+        // Starts the thread with the lock held, so that the thread finds its slot.
         let shared = Arc::clone(self);
         let thread = thread::Builder::new().spawn(move || shared.work(number, &block, offset));
         let thread = thread.map_err(|error| TransformError::new(format!("cannot start a thread: {error}")))?;
@@ -194,7 +196,7 @@ impl Shared {
         Ok(true)
     }
 
-    /// The thread of a block.
+    /// The work of the thread of one block.
     fn work(&self, number: u64, block: &[u8], offset: u64) {
         let outcome = self.run(number, block);
         let mut state = self.state();
@@ -243,7 +245,7 @@ impl Shared {
         })
     }
 
-    /// Keeps what comes of a block until it is its turn.
+    /// Stores the result of a block until it is drained in its turn.
     fn drain(&self, number: u64, drain: &mut dyn Drain) -> Result<(), TransformError> {
         let mut piece = vec![0; PIECE.min(self.block)];
         loop {
@@ -278,7 +280,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Waits until nothing of the work is left.
+    /// Joins all threads.
     fn end(&self) {
         loop {
             let mut state = self.state();
@@ -288,12 +290,12 @@ impl Shared {
                 return;
             };
             drop(state);
-            joined(thread);
+            join(thread);
         }
     }
 }
 
-fn joined(thread: JoinHandle<()>) {
+fn join(thread: JoinHandle<()>) {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
 }
 
@@ -335,7 +337,7 @@ impl Control for Shared {
 /// Cuts the stream.
 struct Cutter {
     records: Records,
-    /// Bytes that are no whole block yet. Begins with a record.
+    /// Bytes that are no whole block yet. They begin with a record.
     pending: Vec<u8>,
     /// Bytes before these.
     cut: u64,
@@ -343,7 +345,7 @@ struct Cutter {
 }
 
 impl Cutter {
-    /// Gives the whole records that are there to a copy. Returns whether more are wanted.
+    /// Gives the whole records of `pending` to a copy. Returns whether more are wanted.
     fn cut(&mut self, ends: bool) -> Result<bool, TransformError> {
         let block = self.shared.block;
         let whole = self.records.whole(&self.pending, ends);
@@ -404,7 +406,7 @@ impl Results {
                 }
                 Some(slot) if slot.is_done => {
                     if let Some(thread) = slot.thread.take() {
-                        joined(thread);
+                        join(thread);
                     }
                     state.slots.pop_front();
                     state.first += 1;
@@ -432,7 +434,7 @@ impl Drain for Results {
     }
 }
 
-/// Neither processes nor threads are left behind.
+/// Dropping it leaves neither processes nor threads behind.
 impl Drop for Results {
     fn drop(&mut self) {
         let state = self.shared.state();

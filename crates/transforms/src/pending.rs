@@ -1,6 +1,6 @@
-//! Bytes that were made and have not found room yet.
+//! A queue of output bytes for which there was no room yet.
 
-/// A queue of bytes. It keeps its memory, so a stream that runs does not allocate.
+/// A queue of bytes. It keeps its memory, so a running stream does not allocate.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     bytes: Vec<u8>,
@@ -21,7 +21,7 @@ impl Pending {
         &mut self.bytes
     }
 
-    /// Moves as many as there is room for. Returns how many.
+    /// Moves as many bytes to `output` as fit. Returns how many.
     pub(crate) fn take(&mut self, output: &mut [u8]) -> usize {
         let left = &self.bytes[self.taken..];
         let count = left.len().min(output.len());

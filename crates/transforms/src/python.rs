@@ -6,10 +6,10 @@ use millstream_net::{Data, Entry, Stage};
 
 use crate::exec::{Exec, in_words};
 
-/// Between the file and the pipes.
+/// The program that runs the function of the file between the pipes.
 const DRIVER: &str = include_str!("python/driver.py");
 
-/// The status with which the driver ends when it has told what was wrong.
+/// The status of the driver after it has reported an error.
 const FAILED: i32 = 86;
 
 /// `python`

@@ -6,7 +6,7 @@ use millstream_net::{Data, Entry, Next, Rewrite, Size, Stage, Step, TransformErr
 
 use crate::arguments;
 
-/// Letters that GNU and BSD put on a line.
+/// Letters of a line, as GNU and BSD write it.
 const LINE: usize = 76;
 
 /// `base64`
@@ -30,7 +30,7 @@ pub(crate) static BASE64: Entry = Entry {
 struct Encode {
     columns: usize,
     column: usize,
-    /// Of a group of three that is not complete.
+    /// The bytes of a group of three that is not complete.
     begun: Vec<u8>,
     has_ended: bool,
     pending: crate::pending::Pending,
@@ -113,7 +113,7 @@ pub(crate) static UNBASE64: Entry = Entry {
 struct Decode {
     /// Letters of groups that are not decoded yet.
     letters: Vec<u8>,
-    /// Where in the stream those of them are that came before the current piece.
+    /// The positions in the stream of those that came before the current piece.
     places: Vec<u64>,
     has_padding: bool,
     /// Bytes of the stream before the current piece.
@@ -123,7 +123,7 @@ struct Decode {
 impl Rewrite for Decode {
     fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
         let (mut consumed, mut produced) = (0, 0);
-        // What three quarters of the letters come to has to fit.
+        // Three quarters of the letters must fit into the output.
         while consumed < input.len() && output.len() - produced >= PIECE + 3 {
             let piece = &input[consumed..input.len().min(consumed + PIECE / 3 * 4)];
             self.letters.extend(piece.iter().copied().filter(is_letter));
@@ -160,20 +160,20 @@ impl Decode {
         Ok(count)
     }
 
-    /// Where in the stream a letter is that waits to be decoded.
+    /// The position in the stream of a letter that is not decoded yet.
     fn place_of(&self, index: usize, piece: &[u8]) -> u64 {
         let in_piece = match index.checked_sub(self.places.len()) {
             None => return self.places[index],
             Some(in_piece) => in_piece,
         };
-        // From the end, where those are that have to wait.
+        // Counted from the end, where the letters that are not decoded yet are.
         let behind = self.letters.len() - self.places.len() - 1 - in_piece;
         let mut letters = piece.iter().enumerate().rev().filter(|(_, byte)| is_letter(byte));
         self.offset + letters.nth(behind).map_or(0, |(place, _)| place as u64)
     }
 }
 
-/// The letter where it is, and what it is.
+/// The index of the wrong letter, and the error.
 fn what_is_wrong(group: &[u8], error: &DecodeSliceError) -> (usize, String) {
     let shown = |byte: u8| byte.escape_ascii();
     match *error {

@@ -26,10 +26,10 @@ pub(crate) static WASM: Entry = Entry {
     },
 };
 
-/// Bytes of a file that holds a module, at most.
+/// The most bytes of a file with a module.
 const FILE_MAX: u64 = 16 << 20;
 
-/// The options that stand before the file, and what follows them.
+/// The options before the file, and the words behind them.
 fn limits(mut words: &[String]) -> Result<(Limits, &[String]), String> {
     let mut limits = Limits { fuel: 1_000_000_000, memory: 16 << 20 };
     while let [option, rest @ ..] = words {
@@ -62,7 +62,7 @@ fn build(file: &str, arguments: &[String], limits: Limits) -> Result<Stage, Stri
     Ok(stage.keeping(limits.memory..=limits.memory))
 }
 
-/// Not of a pipe or a device, which might never end, and which a second look at the network would find empty.
+/// Reads a regular file only. A pipe or a device might never end, and would be empty when the network is parsed again.
 fn content(path: &str) -> Result<Vec<u8>, String> {
     let unreadable = |error| format!("cannot be read: {error}");
     let metadata = std::fs::metadata(path).map_err(unreadable)?;

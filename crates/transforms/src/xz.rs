@@ -5,7 +5,7 @@ use millstream_net::{Data, Entry, Next, Rewrite, Size, Stage, Step, TransformErr
 
 use crate::arguments;
 
-/// Bytes that a stream may ask its reader to keep: what `xz -9` needs is 65 MiB.
+/// The most memory that a stream may demand of its decoder: `xz -9` needs 65 MiB.
 const MEMORY: u64 = 128 << 20;
 
 /// `xz`

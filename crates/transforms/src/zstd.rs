@@ -21,7 +21,7 @@ pub(crate) static ZSTD: Entry = Entry {
     build: |arguments| {
         let option = arguments.iter().position(|word| word == "-s");
         let (levels, seekable) = arguments.split_at(option.unwrap_or(arguments.len()));
-        // The level may stand behind it too.
+        // The level may also follow it.
         let (size, more) = match seekable {
             [] => (None, &[][..]),
             [_, size, more @ ..] => {
@@ -47,8 +47,8 @@ pub(crate) static ZSTD: Entry = Entry {
     },
 };
 
-/// Bytes of the pieces that become frames: at higher levels the matches are worth more that lie far back. From 10 on the stream is
-/// one frame: there more would be lost by the cuts than is won.
+/// Bytes of the pieces that become frames. Distant matches are worth more at higher levels, so pieces are larger there.
+/// From level 10 on the stream is one frame: the cuts would cost more than they gain.
 fn piece_bytes(level: i32) -> Option<usize> {
     match level {
         ..=5 => Some(4 << 20),
@@ -57,7 +57,7 @@ fn piece_bytes(level: i32) -> Option<usize> {
     }
 }
 
-/// Bytes of the longest pieces of which a thread keeps one.
+/// The largest size of pieces that threads keep whole.
 const IN_PIECES_MAX: usize = 8 << 20;
 
 struct InPieces(Frames);
@@ -72,21 +72,23 @@ impl Rewrite for InPieces {
     }
 }
 
-/// Threads that the library starts, at most.
+/// The most threads that the library starts.
 const WORKERS_MAX: u32 = 64;
 
-/// Bytes that a thread compresses at once, at the levels below, where the library would give it 8 or 16 MiB: of 75 MB two
-/// threads would have nine such jobs, and one of them nothing to do for the time of the last. Half a percent is lost at most.
+/// Bytes that a thread compresses at once at [`SMALLER_JOBS`], where the library would give it 8 or 16 MiB. Two threads
+/// would have nine such jobs of 75 MB, and one would be idle during the last job. This costs at most half a percent of
+/// the size.
 const JOB: u32 = 4 << 20;
 
-/// Levels at which a job would be larger. From 13 on it would be too, but there more would be lost.
+/// Levels at which jobs are made smaller. From 13 on the library's jobs are large too, but smaller ones would cost
+/// more.
 const SMALLER_JOBS: std::ops::RangeInclusive<i32> = 3..=12;
 
 fn encoder(level: i32) -> std::io::Result<Encoder<'static>> {
     let mut encoder = Encoder::new(level)?;
     encoder.set_parameter(CParameter::ChecksumFlag(true))?;
-    // A frame is cut into jobs, at places that depend on the level only: so it has the same bytes however many threads
-    // there are, if there is one. Without any it would be cut elsewhere.
+    // The library cuts a frame into jobs at places that depend only on the level. So its bytes are the same for any
+    // number of threads from one on. Without a thread it would cut at other places.
     encoder.set_parameter(CParameter::NbWorkers(1))?;
     if SMALLER_JOBS.contains(&level) {
         encoder.set_parameter(CParameter::JobSize(JOB))?;
@@ -95,7 +97,7 @@ fn encoder(level: i32) -> std::io::Result<Encoder<'static>> {
 }
 
 fn use_threads(encoder: &mut Encoder<'static>, most: usize) {
-    // The library has a limit of its own, above which there is one thread.
+    // Above a limit of its own, the library uses one thread.
     let workers = u32::try_from(most).unwrap_or(u32::MAX).clamp(1, WORKERS_MAX);
     let _ = encoder.set_parameter(CParameter::NbWorkers(workers));
 }
@@ -112,7 +114,7 @@ impl Rewrite for Compress {
         if !input.is_empty() {
             self.0.run(&mut from, &mut to)?;
         } else if ends {
-            // Its threads may still be busy and nothing be ready.
+            // The threads of the library may still be busy, with no output ready.
             let mut left = self.0.finish(&mut to, true)?;
             while left > 0 && to.pos() == 0 {
                 left = self.0.finish(&mut to, true)?;
@@ -140,19 +142,19 @@ pub(crate) static UNZSTD: Entry = Entry {
     },
 };
 
-/// Bytes by which a frame is recognised.
+/// Bytes that identify a frame.
 const BEGINNING: usize = 5;
 
-/// It is given what it asks for, a block at a time, so that the block is known in which something is wrong.
+/// The library gets the bytes that it asks for, one block at a time, so that an error can name its block.
 struct Decompress {
     decoder: Decoder<'static>,
     is_between: bool,
     frames: u64,
     /// Bytes of the stream that were read.
     offset: u64,
-    /// Where the part begins that is being read: a header, a block, a checksum.
+    /// Where the current part begins: a header, a block, a checksum.
     part: u64,
-    /// Bytes of it that are missing.
+    /// Bytes of it that are still missing.
     wanted: usize,
 }
 

@@ -21,7 +21,7 @@ const PIECES: u64 = BYTES / BUFFER;
 /// What a run costs once, whatever it reads: opening files, starting threads, the harness of the tests beside it.
 const ONCE: u64 = 300;
 
-/// The file, and nobody else who counts: the kernel counts for the whole process.
+/// The file, and a lock against other tests here: the kernel counts for the whole process.
 struct Scratch(PathBuf, #[expect(dead_code, reason = "held")] MutexGuard<'static, ()>);
 
 impl Scratch {
@@ -80,7 +80,7 @@ fn stages_in_place_cost_neither_calls_nor_copies_nor_pages() {
     let scratch = Scratch::new();
     for stages in ["identity", &["increment"; 8].join(" | "), "upper | sha256 /dev/null | lower | crc32 /dev/null"] {
         let effort = scratch.effort(stages, 1);
-        // Each buffer is read in one call and written in one, by a thread that waits for nobody.
+        // A thread reads each buffer in one call and writes it in one, and waits for no other thread.
         assert!((PIECES..PIECES + ONCE).contains(&effort.reads), "{stages}: {effort:?}");
         assert!((PIECES..PIECES + ONCE).contains(&effort.writes), "{stages}: {effort:?}");
         assert!(effort.sleeps < ONCE, "{stages}: {effort:?}");
@@ -97,15 +97,16 @@ fn more_threads_cost_no_more_copies_and_a_sleep_for_each_piece_at_most() {
     for threads in [2, 4] {
         let sleeps_little = (0..5).any(|_| {
             let effort = scratch.effort("increment | rot13 | upper", threads);
-            // A thread that has lost its CPU has its piece read by another, which reads its own again: three times at most.
+            // If a thread loses its CPU, another reads the piece of that thread, and its own again: three reads at
+            // most.
             assert!((PIECES..3 * PIECES + ONCE).contains(&effort.reads), "{threads}: {effort:?}");
             assert!((PIECES..PIECES + ONCE).contains(&effort.writes), "{threads}: {effort:?}");
             assert!(effort.faults < 2 * threads as u64 * BUFFER / 4096 + ONCE, "{threads}: {effort:?}");
             for stage in &effort.outcome.stages {
                 assert_eq!(stage.bytes_in.max(stage.bytes_out), BYTES, "{threads}: {stage:?}");
             }
-            // A thread sleeps while it waits for its turn, or for the lock, and looks up now and then: who waits for one that is away for
-            // long does so many times, and a busy machine takes some away for long.
+            // A thread sleeps while it waits for its turn or for the lock, and checks in between. It sleeps many times
+            // for a thread that has lost its CPU for long, as happens on a busy machine.
             println!("{threads} threads: {effort:?}");
             effort.sleeps < 2 * threads as u64 * PIECES + ONCE
         });
@@ -118,8 +119,7 @@ fn from_thread_to_thread_go_buffers_and_no_bytes() {
     let scratch = Scratch::new();
     let effort = scratch.effort("swab | swab", 3);
     assert!((PIECES..PIECES + ONCE).contains(&effort.reads), "{effort:?}");
-    // A buffer is handed on as it comes, and each time both sides may have to wait: for one that is free, and for one that
-    // is full.
+    // A buffer is passed on as it is, and each time both sides may have to wait: for a free buffer and for a full one.
     assert!((PIECES..2 * PIECES + ONCE).contains(&effort.writes), "{effort:?}");
     assert!(effort.sleeps < 8 * PIECES + ONCE, "{effort:?}");
     // Four on the way between two threads, one that each fills: some twelve, which are all that there ever are.
@@ -129,7 +129,7 @@ fn from_thread_to_thread_go_buffers_and_no_bytes() {
 }
 
 #[test]
-fn what_rewrites_needs_no_memory_for_each_piece() {
+fn rewriting_stage_needs_no_memory_for_each_piece() {
     let scratch = Scratch::new();
     for stages in ["gzip -1 | gunzip", "hex | unhex", "lz4 | unlz4", "base64 | unbase64"] {
         let effort = scratch.effort(stages, 1);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use millstream_net::{Network, Options, Place, Plan, check, explain, run};
 use millstream_transforms::ALL;
 
-/// A directory that is gone with the value.
+/// A directory that is removed when the value is dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -56,7 +56,7 @@ fn unfit(text: &str) -> String {
 }
 
 #[test]
-fn what_cannot_work_is_refused_before_a_byte_moves() {
+fn impossible_network_is_refused_before_a_byte_moves() {
     for (text, error) in [
         ("[nodes.a]\nread = 'x'", "what comes out of 'a' goes nowhere"),
         ("[nodes.a]\nwrite = 'x'", "nothing goes into 'a'"),
@@ -143,7 +143,7 @@ fn a_merge_has_one_input_after_the_other() {
 }
 
 #[test]
-fn who_has_enough_stops_the_source_and_nothing_else() {
+fn output_that_has_enough_stops_only_its_source() {
     let scratch = Scratch::new("enough");
     let (first, all) = (scratch.path("first"), scratch.path("all"));
     let text: String = (0..100_000).map(|number| format!("{number}\n")).collect();
@@ -194,7 +194,7 @@ fn after_a_failure_files_are_as_they_were() {
 }
 
 #[test]
-fn errors_of_files_name_them_and_say_how_far_it_came() {
+fn file_error_names_file_and_position() {
     let scratch = Scratch::new("names");
     let input = scratch.file("in", vec![b'x'; 1_000_000]);
     let missing = scratch.path("missing/file");
@@ -214,7 +214,7 @@ fn errors_of_files_name_them_and_say_how_far_it_came() {
 }
 
 #[test]
-fn a_digest_is_not_compared_with_what_nobody_read() {
+fn digest_of_a_stream_that_was_not_read_is_not_compared() {
     let network = Network::from_line("crc32 =00000000 | head -c 4").unwrap();
     let one = Options { threads: 1, ..Options::default() };
     let error = run::in_memory(&network, ALL, &[b'x'; 1_000_000], &one).unwrap_err().to_string();
@@ -240,9 +240,9 @@ fn a_file_with_a_digest_is_an_output_like_the_others() {
         assert_eq!(fs::read_to_string(&sum).unwrap(), "old", "{line}");
         assert_eq!(scratch.names(), ["in", "sum"], "{line}");
     }
-    // Without an end: how far ahead of who has enough the others are is not said.
+    // An endless input: stages before one that has enough may be any number of bytes ahead.
     run_line(&format!("read /dev/zero | crc32 '{sum}' | head -c 3 | write '{out}'")).unwrap();
-    assert_eq!(fs::read_to_string(&sum).unwrap(), "old", "nobody read all of it");
+    assert_eq!(fs::read_to_string(&sum).unwrap(), "old", "no stage read all of it");
     let network = Network::from_toml(&format!(
         "[nodes.in]\nread = '{input}'\n[nodes.a]\nfrom = 'in'\ndo = \"crc32 '{sum}'\"\n[nodes.out]\nfrom = 'a'\nwrite = '{out}'\n\
          [[test]]\nname = 'b'\ninput.in = \"a\"\noutput.out = \"a\""

@@ -75,7 +75,7 @@ fn failure(line: &str) -> String {
 }
 
 #[test]
-fn a_line_and_a_file_name_them_beside_the_others() {
+fn own_transforms_work_in_a_line_and_in_a_file() {
     let registry = with_every();
     let line = Network::from_line("increment | every 3 | hex | unhex | gzip | gunzip").unwrap();
     let table = Network::from_toml(&line.to_toml()).unwrap();
@@ -90,7 +90,7 @@ fn a_line_and_a_file_name_them_beside_the_others() {
 }
 
 #[test]
-fn they_are_listed_and_described() {
+fn own_transforms_are_listed_and_described() {
     let registry = with_every();
     let list = list(&registry.catalogue());
     assert!(list.lines().count() == ALL.len() + 1 && list.ends_with("one byte of N\n"), "{list}");
@@ -104,7 +104,7 @@ fn they_are_listed_and_described() {
 }
 
 #[test]
-fn what_is_wrong_with_them_is_said_as_for_the_others() {
+fn errors_of_own_transforms_read_like_those_of_the_others() {
     for (line, error) in [
         ("evry 2", "there is no transform 'evry' (did you mean 'every'?)"),
         ("every", "every: N is a number from 2 on; it is used as: every N"),

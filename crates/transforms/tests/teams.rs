@@ -10,12 +10,12 @@ use millstream_net::{
 };
 use millstream_transforms::ALL;
 
-/// A directory that is gone with the value.
+/// A directory that is removed when the value is dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(name: &str) -> Scratch {
-        let path = std::env::temp_dir().join(format!("millstream-teams-{}-{name}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("millstream-groups-{}-{name}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
         Scratch(path)
     }
@@ -31,7 +31,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Not a whole number of anything.
+/// No multiple of any size of a buffer.
 fn content() -> Vec<u8> {
     (0..3_000_017_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
@@ -48,7 +48,7 @@ impl InPlace for Seven {
     }
 }
 
-/// Ends and failures are told to one of all that were made.
+/// Only one of all copies of the stage is told of the end, also of an early one.
 struct Told;
 
 impl InPlace for Told {
@@ -57,7 +57,7 @@ impl InPlace for Told {
     }
 
     fn broken_off(&mut self) -> Result<(), TransformError> {
-        Err(TransformError::new("broken off"))
+        Err(TransformError::new("ended early"))
     }
 
     fn finish(&mut self) -> Result<(), TransformError> {
@@ -65,7 +65,8 @@ impl InPlace for Told {
     }
 }
 
-/// Adds one. Who has the beginning of the file goes on only when somebody else has it too: as one that has lost its CPU.
+/// Adds one. The thread with the beginning of the file waits until another thread has it too, as if it had lost its
+/// CPU.
 struct Late;
 
 static ARRIVALS: Mutex<u32> = Mutex::new(0);
@@ -80,7 +81,7 @@ impl InPlace for Late {
             let minute = Duration::from_secs(60);
             let waited = ARRIVED.wait_timeout_while(arrivals, minute, |arrivals| *arrivals < 2).unwrap();
             if waited.1.timed_out() {
-                return Err(TransformError::new("nobody did what was late"));
+                return Err(TransformError::new("no thread did the late piece"));
             }
         }
         bytes.iter_mut().for_each(|byte| *byte = byte.wrapping_add(1));
@@ -167,7 +168,7 @@ fn the_plan_says_which_stages_run_beside_each_other_and_why_others_do_not() {
 }
 
 #[test]
-fn the_first_fault_of_the_stream_is_the_one_that_is_told() {
+fn first_fault_of_the_stream_is_reported() {
     let scratch = Scratch::new("fault");
     let (input, output) = (scratch.path("in"), scratch.path("out"));
     let mut content = content();
@@ -186,7 +187,7 @@ fn the_first_fault_of_the_stream_is_the_one_that_is_told() {
 }
 
 #[test]
-fn who_has_enough_ends_it_and_one_of_all_is_told_how() {
+fn stage_that_has_enough_ends_the_others_early() {
     let scratch = Scratch::new("enough");
     let (input, output) = (scratch.path("in"), scratch.path("out"));
     let content = content();
@@ -197,7 +198,7 @@ fn who_has_enough_ends_it_and_one_of_all_is_told_how() {
         assert_eq!(found.len(), 100_001);
         assert!(found.iter().zip(&content).all(|(found, byte)| *found == byte.wrapping_add(1)));
         let failure = run_line(&format!("read '{input}' | told | head -c 5 | write '{output}'"), threads).unwrap_err();
-        assert!(failure.ends_with("broken off"), "{failure}");
+        assert!(failure.ends_with("ended early"), "{failure}");
         let failure = run_line(&format!("read '{input}' | told | write '{output}'"), threads).unwrap_err();
         assert_eq!(failure, format!("told: at byte {} of its input: finished", content.len()));
         let failure = run_line(&format!("read '{input}' | upper | write /dev/full"), threads).unwrap_err();
@@ -206,7 +207,7 @@ fn who_has_enough_ends_it_and_one_of_all_is_told_how() {
 }
 
 #[test]
-fn a_piece_that_is_late_is_done_by_another_thread_and_counted_once() {
+fn late_piece_is_done_by_another_thread_and_counted_once() {
     let scratch = Scratch::new("late");
     let (input, output) = (scratch.path("in"), scratch.path("out"));
     let content = content();

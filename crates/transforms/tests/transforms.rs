@@ -195,7 +195,7 @@ fn every_transform_is_used_above() {
 }
 
 #[test]
-fn what_is_wrong_with_the_bytes_is_said_with_its_place() {
+fn error_in_the_bytes_names_its_position() {
     let text: Vec<u8> = (0..200_000_u32).flat_map(|number| number.to_string().into_bytes()).collect();
     for (line, error) in [
         ("gzip | truncate 20000 | gunzip", "gunzip: at byte 20000 of its input: the gzip stream ends too early"),
@@ -243,7 +243,7 @@ fn what_is_wrong_with_the_bytes_is_said_with_its_place() {
 #[test]
 fn a_corrupt_byte_anywhere_is_found() {
     let text: Vec<u8> = (0..20_000_u32).flat_map(|number| number.to_string().into_bytes()).collect();
-    // Not zlib: its checksum, Adler-32, misses one of the changes that are tried here, whoever computes it. Brotli has none.
+    // Not zlib: its checksum, Adler-32, misses one of these changes in any implementation. Brotli has no checksum.
     for (pack, unpack) in [("gzip", "gunzip"), ("zstd", "unzstd"), ("xz -0", "unxz"), ("lz4", "unlz4")] {
         let packed = done(pack, &text);
         // Behind the headers, whose bytes do not all matter.
@@ -437,7 +437,7 @@ fn a_line_may_be_as_long_as_there_is_memory_for() {
             "{error}"
         );
     }
-    // Who passes the beginning of a line on as it comes keeps nothing.
+    // `head` passes on the beginning of a line as it comes, and keeps nothing.
     let first = [&line_of(17 << 20)[..], b"next"].concat();
     assert!(done("head -n 1", &first) == first[..17 << 20]);
 }

@@ -130,7 +130,7 @@ fn refused(words: &str) -> String {
 }
 
 #[test]
-fn what_is_no_module_for_a_transform_is_refused_before_a_byte_moves() {
+fn unsuitable_module_is_refused_before_a_byte_moves() {
     let file = |name: &str, content: &[u8]| {
         let path = directory().join(name);
         fs::write(&path, content).unwrap();
@@ -199,7 +199,7 @@ fn what_is_no_module_for_a_transform_is_refused_before_a_byte_moves() {
 }
 
 #[test]
-fn a_module_that_misbehaves_stops_the_network_with_a_sentence() {
+fn misbehaving_module_stops_the_network_with_a_message() {
     let apply = |body: &str| format!("uint32_t millstream_apply(uint64_t o, uint8_t *b, uint32_t n) {{ {body} }}");
     let step = |body: &str| format!("int32_t millstream_step(struct millstream_step *s) {{ {body} }}");
     for (source, error) in [
@@ -249,7 +249,7 @@ fn a_module_that_misbehaves_stops_the_network_with_a_sentence() {
 }
 
 #[test]
-fn a_module_that_writes_for_ever_is_stopped() {
+fn module_that_writes_for_ever_is_stopped() {
     let step = |body: &str| from_c(&format!("int32_t millstream_step(struct millstream_step *s) {{ {body} }}"));
     let forever = "s->produced = s->output_room; return 0;";
     for (body, offset) in [

@@ -1,4 +1,4 @@
-//! Bringing the ledger into a process: made by the supervisor, found by everybody else.
+//! Maps the counters into a process: the supervisor makes them, all other processes find them.
 #![allow(unsafe_code)]
 
 use core::ptr;
@@ -12,7 +12,7 @@ use crate::settings::LedgerAddress;
 /// With these the file behind the mapping can neither shrink, which would turn an access into SIGBUS, nor lose them.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
-/// Makes an empty ledger that carries `token`. It lives as long as the descriptor or a mapping does; the mapping made
+/// Makes empty counters that carry `token`. They live as long as the descriptor or a mapping does; the mapping made
 /// here stays until the process ends.
 ///
 /// # Errors
@@ -33,12 +33,12 @@ pub fn create(token: u64) -> Result<(rustix::fd::OwnedFd, &'static Ledger), crat
     Ok((file, ledger))
 }
 
-/// Finds the ledger that the supervisor holds. `None` when it is not there, not ours to open (another user), or not a
-/// ledger: the process then simply does not count. The mapping stays until the process ends or execs.
+/// Finds the counters that the supervisor holds. `None` if there are none, if another user owns them, or if the file is
+/// another one: the process then does not count. The mapping stays until the process ends or execs.
 pub fn attach(address: LedgerAddress<'_>) -> Option<&'static Ledger> {
     use core::sync::atomic::Ordering::Relaxed;
 
-    // In another namespace the path may lead to anything; a FIFO or a device is not even opened.
+    // In another namespace the path may lead to any file; opening a FIFO or a device can have effects.
     let mut room = [0; 64];
     let path = address.c_path(&mut room)?;
     let stat = rustix::fs::stat(path).ok()?;
@@ -46,7 +46,7 @@ pub fn attach(address: LedgerAddress<'_>) -> Option<&'static Ledger> {
         return None;
     }
     let file = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()).ok()?;
-    // Nor is any other file a sealed memfd of exactly this size.
+    // No other file is a sealed memfd of exactly this size.
     let is_sealed = rustix::fs::fcntl_get_seals(&file).ok()?.contains(SEALS);
     let has_our_size = rustix::fs::fstat(&file).ok()?.st_size as usize == size_of::<Ledger>();
     if !is_sealed || !has_our_size {
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_mapping_records_the_other_lists() {
+    fn pipe_recorded_through_one_mapping_is_listed_by_the_other() {
         let (file, ours) = create(42).unwrap();
         let theirs = attach_to(&file, 42).unwrap();
         theirs.record(5, Origin::Pipe, 4096, Some(Program::new(9, b"dash")));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_ledger_is_left_alone() {
+    fn file_without_counters_is_refused() {
         let file = rustix::fs::memfd_create("other", rustix::fs::MemfdFlags::ALLOW_SEALING).unwrap();
         rustix::fs::ftruncate(&file, size_of::<Ledger>() as u64).unwrap();
         assert!(attach_to(&file, 0).is_none(), "not sealed");
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ledger_cannot_be_truncated() {
+    fn file_of_counters_cannot_be_truncated() {
         let (file, _) = create(1).unwrap();
         assert_eq!(rustix::fs::ftruncate(&file, 0), Err(crate::Errno::PERM));
     }

@@ -14,7 +14,7 @@ pub(crate) enum At {
     Meet,
     MeetAsleep,
     MeetCompare,
-    /// `read(2)` of the shadow, for the program.
+    /// `read(2)` of the backing pipe, for the program.
     Kernel,
     /// `take_bell`.
     Rung,
@@ -28,7 +28,7 @@ pub(crate) enum At {
     PollNoSleep {
         was_rung: bool,
     },
-    /// In the kernel: it waits, or not.
+    /// In `poll(2)` of the kernel: it waits, or does not.
     PollAsleep,
     PollAsk,
     PollAwake(Asked),
@@ -39,7 +39,7 @@ pub(crate) enum At {
     Take {
         byte: u8,
     },
-    /// `let_writer_know`; whether the byte is taken.
+    /// `let_writer_know`, with the byte if it is not consumed yet.
     Space {
         byte: Option<u8>,
     },
@@ -49,36 +49,36 @@ pub(crate) enum At {
     /// `wait_for_bytes`.
     SayAsleep,
     LastLook,
-    /// `read(2)` of the shadow, for one byte.
+    /// `read(2)` of the backing pipe, for one byte.
     Asleep,
     Woken {
         byte: Option<Byte>,
     },
-    /// Into the kernel's pipe again, in a call or between two.
+    /// It detaches, in a call or between two.
     Retreat {
         step: Retreat,
         in_call: bool,
     },
-    /// It has seen the end.
+    /// It has received the end of the stream.
     Ended,
-    /// Killed: the kernel has marked the space, and closes the end.
+    /// Killed: the kernel has marked the futex word, and closes the end.
     Dying,
     Dead,
 }
 
-/// What a poll has got from the kernel, about the shadow.
+/// What `poll(2)` of the kernel has returned for the backing pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Asked {
-    /// It holds something.
+    /// It holds bytes.
     holds: bool,
     /// The writer is gone.
     hangs: bool,
-    /// There is an answer, whatever the pipe has: the time, a signal, or another descriptor.
+    /// The poll ends whatever the pipe holds: because of its timeout, a signal, or another descriptor.
     is_over: bool,
     has_slept: bool,
 }
 
-/// What the last poll has said, if nothing was read since.
+/// What the last poll has reported, if nothing was read since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Told {
     Nothing,
@@ -96,7 +96,7 @@ pub(crate) struct Reader {
     may_time_out: bool,
     /// This call is a poll.
     is_poll: bool,
-    /// It was woken, and there was nothing: the writer may be late with its look whether the reader sleeps. Once.
+    /// It was woken, and found nothing: the writer may check late whether the reader sleeps. This may happen once.
     woken_in_vain: bool,
     told: Told,
 }
@@ -147,7 +147,7 @@ fn accesses(world: &World, without: Option<Without>) -> Next {
     let mut go = |at| next.reader.at = at;
     match world.reader.at {
         At::Dead => return Vec::new(),
-        // The program goes on, and does something that only the kernel can carry.
+        // The program goes on, and makes a call that only the kernel can do.
         At::Ended => return gives_back(world).into_iter().collect(),
         At::Dying => {
             go(At::Dead);
@@ -162,7 +162,7 @@ fn accesses(world: &World, without: Option<Without>) -> Next {
             next.meeting = Meeting::ReaderWaits;
         }
         At::Meet => go(if world.meeting == Meeting::ReaderWaits { At::MeetAsleep } else { At::MeetCompare }),
-        // The time is up.
+        // It has reached its timeout.
         At::MeetAsleep => go(At::MeetCompare),
         At::MeetCompare => match world.meeting {
             Meeting::ReaderWaits => {
@@ -185,19 +185,19 @@ fn accesses(world: &World, without: Option<Without>) -> Next {
             return all;
         }
         At::Kernel if world.reader.told != Told::Nothing && world.shadow.is_empty() && world.has_writer => {
-            next.wrong = Some("the reader was told that there is something, and sleeps");
+            next.wrong = Some("poll reported that there is something, and the reader sleeps");
         }
-        At::Kernel => match next.take_from_shadow() {
+        At::Kernel => match next.take_from_backing_pipe() {
             Some(Byte::Of(byte)) => {
                 next.reader.at = At::Idle;
                 next.deliver(byte);
             }
-            Some(Byte::Bell) => next.wrong = Some("the reader got a byte that only wakes"),
+            Some(Byte::Bell) => next.wrong = Some("the reader received a wake token"),
             None if world.has_writer => return Vec::new(),
             None => next.reader.at = At::Ended,
         },
         At::Rung => go(if world.sleep.is_rung() { At::TakeBell } else { At::Look }),
-        At::TakeBell => match next.take_from_shadow() {
+        At::TakeBell => match next.take_from_backing_pipe() {
             None if world.has_writer => next.reader.at = At::Look,
             byte => next.reader.at = At::Woken { byte },
         },
@@ -249,11 +249,11 @@ fn accesses(world: &World, without: Option<Without>) -> Next {
                 (false, false) => Told::Nothing,
             };
             if next.reader.told == Told::End && world.got != world.told {
-                next.wrong = Some("the reader was told of the end before the last bytes");
+                next.wrong = Some("poll reported the end before the last bytes");
             }
             if next.reader.at == At::PollLook && asked.has_slept {
                 let is_again = std::mem::replace(&mut next.reader.woken_in_vain, true);
-                next.wrong = next.wrong.or(is_again.then_some("what wakes the reader wakes it again and again"));
+                next.wrong = next.wrong.or(is_again.then_some("a wake token wakes the reader again and again"));
             }
         }
         At::Look if world.read.is_frozen => go(At::Retreat { step: Retreat::begin(), in_call: true }),
@@ -277,7 +277,7 @@ fn accesses(world: &World, without: Option<Without>) -> Next {
             next.writer.woken_at_space();
         }
         At::SayAsleep if world.reader.told != Told::Nothing && world.has_writer => {
-            next.wrong = Some("the reader was told that there is something, and sleeps");
+            next.wrong = Some("poll reported that there is something, and the reader sleeps");
         }
         At::SayAsleep => {
             go(if lacks(Without::LastLookForBytes) { At::Asleep } else { At::LastLook });
@@ -290,7 +290,7 @@ fn accesses(world: &World, without: Option<Without>) -> Next {
             wake_up(&mut next);
         }
         At::LastLook => go(At::Asleep),
-        At::Asleep => match next.take_from_shadow() {
+        At::Asleep => match next.take_from_backing_pipe() {
             None if world.has_writer => return Vec::new(),
             byte => next.reader.at = At::Woken { byte },
         },
@@ -298,7 +298,7 @@ fn accesses(world: &World, without: Option<Without>) -> Next {
             go(At::Look);
             next.sleep = Sleep::Awake;
             if byte != Byte::Bell {
-                next.wrong = Some("a byte of the stream was taken for one that wakes");
+                next.wrong = Some("a byte of the stream was taken for a wake token");
             }
         }
         At::Woken { byte: Some(Byte::Of(byte)) } => {
@@ -309,7 +309,7 @@ fn accesses(world: &World, without: Option<Without>) -> Next {
             }
             next.deliver(byte);
         }
-        At::Woken { byte: Some(Byte::Bell) } => next.wrong = Some("a byte that wakes was taken for one of the stream"),
+        At::Woken { byte: Some(Byte::Bell) } => next.wrong = Some("a wake token was taken for a byte of the stream"),
         At::Woken { byte: None } => {
             let is_more = world.read.is_frozen || world.waiting() > 0;
             go(if is_more && !lacks(Without::LookAfterEnd) { At::Look } else { At::Ended });
@@ -368,13 +368,13 @@ fn gives_back(world: &World) -> Option<World> {
     next.reader.may_give_back = false;
     match world.reader.stage {
         Stage::Ring => next.reader.at = At::Retreat { step: Retreat::begin(), in_call: false },
-        // Who is not joined yet has nothing to give back.
+        // An end that is not attached yet has nothing to flush.
         _ => next.reader.stage = Stage::Kernel,
     }
     Some(next)
 }
 
-/// A poll that ends for another reason than this pipe.
+/// The world in which a poll ends for another reason than this pipe.
 fn times_out(world: &World, at: At) -> Next {
     let mut next = world.clone();
     next.reader.at = at;

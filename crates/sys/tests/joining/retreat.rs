@@ -1,4 +1,4 @@
-//! Back to the kernel: `give_back`, `move_content` and `settle` of `retreat.rs`, by either side.
+//! Detaching by either end: `give_back`, `move_content` and `settle` of `retreat.rs`.
 
 use crate::world::{Byte, Carrier, Sleep, Without, World};
 
@@ -41,7 +41,7 @@ impl Retreat {
     }
 }
 
-/// Every world that one step leads to, and what is next; `None`: it is done.
+/// Every world that one step leads to, with the next step; `None`: the end has detached.
 pub(crate) fn step(
     world: &World,
     at: Retreat,
@@ -74,7 +74,7 @@ pub(crate) fn step(
         Retreat::Look if world.carrier == ours => Retreat::Gone,
         Retreat::Look if world.carrier == Carrier::Ring => Retreat::Claim,
         Retreat::Look if is_gone && !lacks(Without::MoverGone) => Retreat::TakeOver,
-        // It sleeps, and looks again when something has changed.
+        // It sleeps, and checks again when something has changed.
         Retreat::Look => return Vec::new(),
         Retreat::TakeOver if world.carrier == theirs => {
             next.carrier = ours;
@@ -97,12 +97,12 @@ pub(crate) fn step(
         },
         Retreat::BellCount if !world.shadow.is_empty() => Retreat::BellTake,
         Retreat::BellCount if !is_reader || is_gone => Retreat::MarkSettled,
-        // The writer is about to ring.
+        // The writer is about to write the wake token.
         Retreat::BellCount => return Vec::new(),
-        Retreat::BellTake => match next.take_from_shadow() {
+        Retreat::BellTake => match next.take_from_backing_pipe() {
             Some(Byte::Bell) => Retreat::BellMark,
             Some(Byte::Of(_)) => {
-                next.wrong = Some("a byte of the stream was taken out for one that wakes");
+                next.wrong = Some("a byte of the stream was removed as a wake token");
                 Retreat::BellMark
             }
             None => Retreat::SleepChanges,
@@ -121,7 +121,7 @@ pub(crate) fn step(
         Retreat::CountEarly { moved } => Retreat::Put { moved: moved + world.taken_early },
         Retreat::Put { moved } if world.read.bytes + moved >= world.written.bytes => Retreat::Say,
         Retreat::Put { .. } if !world.has_reader => Retreat::Say,
-        Retreat::Put { .. } if world.shadow_is_full() => return Vec::new(),
+        Retreat::Put { .. } if world.backing_pipe_is_full() => return Vec::new(),
         Retreat::Put { moved } => {
             let byte = *next.cell(world.read.bytes + moved);
             next.shadow.push(Byte::Of(byte));
@@ -140,7 +140,7 @@ pub(crate) fn step(
                 next.space_waits = false;
                 next.writer.woken_at_space();
             }
-            // Who was in no state to do it tries again, after the other side or before.
+            // An end that could not flush tries again, before or after its peer.
             return vec![(next, (!is_done).then_some(Retreat::begin()))];
         }
     };

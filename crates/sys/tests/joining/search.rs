@@ -1,4 +1,4 @@
-//! Visits every world that can come of the first, and asks of each whether it is right and can still come to its end.
+//! Visits every world that the first can lead to. Checks that each is right and can still reach an end.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -8,9 +8,9 @@ use crate::{reader, writer};
 
 #[derive(Debug)]
 pub(crate) enum Found {
-    /// Nothing wrong, in so many worlds; in so many of them the pipe was joined.
+    /// Nothing wrong in `states` worlds; in `joined` of them the pipe was attached.
     Nothing { states: usize, joined: usize },
-    /// A world that is wrong, by the steps that lead there.
+    /// A world that is wrong, with the steps that lead there.
     Wrong { what: &'static str, steps: Vec<World> },
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn search(limits: Limits, without: Option<Without>) -> Found {
                     *unknown.insert(worlds.len() - 1)
                 }
             };
-            // Nobody is to be killed for the others to go on.
+            // Progress of one end must not depend on a kill of the other.
             if is_progress {
                 led_here[place].push(at);
             }
@@ -55,7 +55,7 @@ pub(crate) fn search(limits: Limits, without: Option<Without>) -> Found {
         at += 1;
     }
     match first_without_end(&led_here, ends) {
-        Some(place) => Found::Wrong { what: "somebody sleeps for ever", steps: steps_to(&worlds, &came_from, place) },
+        Some(place) => Found::Wrong { what: "a waiter sleeps for ever", steps: steps_to(&worlds, &came_from, place) },
         None => Found::Nothing { states: worlds.len(), joined: worlds.iter().filter(|world| world.was_joined).count() },
     }
 }
@@ -66,14 +66,14 @@ fn has_ended(world: &World) -> bool {
 
 fn wrong(world: &World, without: Option<Without>) -> Option<&'static str> {
     if world.reader.at == reader::At::Ended && world.got != world.told {
-        return Some("the stream has ended before its bytes");
+        return Some("the stream has ended before its last byte");
     }
     let is_held_back = world.writer.at == writer::At::Idle && !reader_gets_all(world, without);
-    world.wrong.or(is_held_back.then_some("a byte arrives no sooner than the writer's next step"))
+    world.wrong.or(is_held_back.then_some("a byte does not arrive before the writer's next step"))
 }
 
-/// Whether the reader comes to every byte that was written while the writer does nothing: a wake-up that comes with the next
-/// byte is lost.
+/// Whether the reader receives every byte that was written while the writer does nothing. A wake-up that comes only
+/// with the next byte is a lost one.
 fn reader_gets_all(world: &World, without: Option<Without>) -> bool {
     let (mut open, mut seen) = (vec![world.clone()], HashSet::new());
     while let Some(world) = open.pop() {
@@ -87,7 +87,7 @@ fn reader_gets_all(world: &World, without: Option<Without>) -> bool {
     false
 }
 
-/// One of the two is killed.
+/// The worlds in which one end is killed.
 fn kills(world: &World) -> Next {
     let mut all = Vec::new();
     if world.may_kill && !world.writer.has_ended() {
@@ -96,7 +96,7 @@ fn kills(world: &World) -> Next {
         all.push(next);
     }
     if world.may_kill && !world.reader.has_ended() {
-        // The kernel marks the word that the writer sleeps at before it closes the end.
+        // The kernel marks the futex word of the writer before it closes the read end.
         let mut next = World { may_kill: false, space_gone: true, ..world.clone() };
         next.reader.at = reader::At::Dying;
         next.writer.woken_at_space();

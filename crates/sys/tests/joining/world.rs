@@ -1,69 +1,69 @@
-//! What the two share: the words of a slot (`slot.rs`), and the kernel.
+//! What both ends share: the words of a slot (`slot.rs`), and the backing pipe.
 
 use crate::reader::Reader;
 use crate::writer::Writer;
 
-/// What a world may do.
+/// What may happen in a world.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Of the stream: 0, 1, 2...
+    /// Bytes of the stream: 0, 1, 2...
     pub(crate) bytes: u8,
-    /// That the ring holds, and the shadow.
+    /// Bytes that the ring holds; the backing pipe holds as many.
     pub(crate) ring: u8,
-    /// Each side may call a guarded function once.
+    /// Each end may call a guarded function once.
     pub(crate) gives_back: bool,
-    /// One of them may be killed, anywhere.
+    /// One end may be killed, at any step.
     pub(crate) kills: bool,
-    /// The reader polls when it likes, and reads when it likes.
+    /// The reader polls or reads, in any order.
     pub(crate) polls: bool,
-    /// One of its polls ends because of the time, a signal, or another descriptor.
+    /// One poll of the reader ends because of its timeout, a signal, or another descriptor.
     pub(crate) times_out: bool,
-    /// Once, somebody who moves the content finds no file for it, and leaves it to whoever comes next.
+    /// One flush to the kernel finds no descriptor for it, and leaves the flush to the next attempt of either end.
     pub(crate) fails: bool,
 }
 
-/// A look, or an order of two steps, that the protocol could be without.
+/// A check, or an order of two steps, that the model can leave out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Without {
-    /// The writer asks the kernel once more that the shadow is empty.
+    /// The writer asks the kernel again whether the backing pipe is empty.
     EmptyShadow,
-    /// The carrier is the ring before the reader is told.
+    /// The writer sets the state to the ring before it tells the reader.
     CarrierBeforeAgreement,
-    /// The bytes are counted before the reader's sleep is looked at.
+    /// The writer publishes its bytes before it reads the reader's sleep word.
     CountBeforeBell,
-    /// They are taken before the writer's sleep is looked at.
+    /// The reader consumes its bytes before it reads the writer's sleep word.
     TakeBeforeWake,
-    /// The writer looks for room after it has said that it will sleep.
+    /// The writer checks for room after it has announced its sleep.
     LastLookForRoom,
-    /// The reader looks for bytes after it has said so.
+    /// The reader checks for bytes after it has announced its sleep.
     LastLookForBytes,
-    /// The reader looks at the ring after the kernel has said that the stream ends.
+    /// The reader checks the ring after the kernel has reported the end of the stream.
     LookAfterEnd,
-    /// Who freezes, freezes both positions.
+    /// A flush freezes both positions.
     BothFrozen,
-    /// The stream is frozen before its content is looked at.
+    /// A flush freezes the stream before it reads the content.
     FreezeBeforeMove,
-    /// The byte that rings is taken out before the content is put in.
+    /// A flush removes the wake token before it writes the content.
     NoBellAmongContent,
-    /// Who goes on after a death asks what the shadow holds already.
+    /// A flush that continues after a death asks how much the backing pipe holds already.
     GoOnWhereTheDeadStopped,
-    /// What the reader had of the content before is not put in once more.
+    /// A flush does not write again the bytes that the reader has taken from the backing pipe already.
     TakenEarly,
-    /// Who waits for the content to be moved looks whether the mover is gone.
+    /// An end that waits for a flush checks whether the flushing process is gone.
     MoverGone,
-    /// Who has moved it wakes a writer that waits for room.
+    /// After a flush, the flushing end wakes a writer that waits for room.
     WakeAfterMove,
-    /// A writer looks whether its reader is gone.
+    /// The writer checks whether its reader is gone.
     ReaderGone,
-    /// A reader that polls looks for bytes after it has said that it sleeps.
+    /// A reader that polls checks for bytes after it has announced its sleep.
     LastLookBeforePoll,
-    /// One that was rung before, and has not got the byte, gives the pipe back before it sleeps.
+    /// A reader that polls, and was sent a wake token that it has not received, detaches before it sleeps.
     RungGivesBack,
-    /// What poll says of bytes is what the ring says, not the shadow.
+    /// A poll reports bytes of the ring, not of the backing pipe.
     RingAnswers,
-    /// The ring is looked at after the kernel was asked.
+    /// A poll reads the ring after it has asked the kernel.
     RingAfterKernel,
-    /// A frozen ring says nothing of bytes.
+    /// A poll reports nothing about bytes from a frozen ring.
     FrozenIsNoAnswer,
 }
 
@@ -112,7 +112,7 @@ pub(crate) enum Meeting {
 pub(crate) enum Sleep {
     Awake,
     Asleep,
-    /// The writer is about to put the byte that wakes into the kernel's pipe.
+    /// The writer is about to write the wake token into the backing pipe.
     Ringing,
     Rung,
     Stream,
@@ -124,7 +124,7 @@ impl Sleep {
     }
 }
 
-/// A byte in the kernel's pipe.
+/// A byte in the backing pipe: of the stream, or a wake token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Byte {
     Of(u8),
@@ -137,7 +137,7 @@ pub(crate) struct Position {
     pub(crate) is_frozen: bool,
 }
 
-/// What a side is to this pipe.
+/// How far an end has attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Stage {
     Kernel,
@@ -145,7 +145,7 @@ pub(crate) enum Stage {
     Ring,
 }
 
-/// Everything there is.
+/// A state of the model.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct World {
     pub(crate) carrier: Carrier,
@@ -166,7 +166,7 @@ pub(crate) struct World {
     pub(crate) reader: Reader,
     /// Bytes whose write has returned.
     pub(crate) told: u8,
-    /// Bytes that the reader has got; it gets them in order, or the world is wrong.
+    /// Bytes that the reader has received; it receives them in order, or the world is wrong.
     pub(crate) got: u8,
     pub(crate) may_kill: bool,
     pub(crate) may_fail: bool,
@@ -215,24 +215,24 @@ impl World {
         self.written.bytes - self.read.bytes
     }
 
-    pub(crate) fn shadow_is_full(&self) -> bool {
+    pub(crate) fn backing_pipe_is_full(&self) -> bool {
         self.shadow.len() >= self.cells.len()
     }
 
-    pub(crate) fn take_from_shadow(&mut self) -> Option<Byte> {
+    pub(crate) fn take_from_backing_pipe(&mut self) -> Option<Byte> {
         (!self.shadow.is_empty()).then(|| self.shadow.remove(0))
     }
 
     /// A byte reaches the reading program.
     pub(crate) fn deliver(&mut self, byte: u8) {
         if byte != self.got {
-            self.wrong = Some("the reader got a byte out of its turn");
+            self.wrong = Some("the reader received a byte out of order");
         }
         self.got += 1;
     }
 }
 
-/// What a step leads to: every world that can come of it.
+/// Every world that a step can lead to.
 pub(crate) type Next = Vec<World>;
 
 pub(crate) fn one(world: World) -> Next {

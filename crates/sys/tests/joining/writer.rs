@@ -9,11 +9,11 @@ pub(crate) enum At {
     Idle,
     /// `announce`.
     Announce,
-    /// `write(2)` of the shadow; whether the reader was told that it is the last.
+    /// `write(2)` to the backing pipe; whether the reader was told that it is the last one there.
     Kernel {
         is_announced: bool,
     },
-    /// `meets_reader`: looks, sleeps, looks.
+    /// `meets_reader`: checks, sleeps, checks.
     Await,
     AwaitAsleep,
     AwaitLook,
@@ -28,7 +28,7 @@ pub(crate) enum At {
     Room,
     Copy,
     Count,
-    /// `ring`; and what comes then.
+    /// `ring`, before the bytes are published or after.
     Bell {
         is_counted: bool,
     },
@@ -46,7 +46,7 @@ pub(crate) enum At {
     LastLook,
     FutexWait,
     FutexAsleep,
-    /// Into the kernel's pipe again, in a call or between two.
+    /// It detaches, in a call or between two.
     Retreat {
         step: Retreat,
         in_call: bool,
@@ -86,7 +86,7 @@ pub(crate) fn step(world: &World, without: Option<Without>) -> Next {
             go(At::Kernel { is_announced: true });
             next.writer_waits = true;
         }
-        At::Kernel { .. } if world.has_reader && world.shadow_is_full() => return Vec::new(),
+        At::Kernel { .. } if world.has_reader && world.backing_pipe_is_full() => return Vec::new(),
         At::Kernel { .. } if !world.has_reader => {
             go(At::Closed);
             next.has_writer = false;
@@ -97,7 +97,7 @@ pub(crate) fn step(world: &World, without: Option<Without>) -> Next {
             next.told += 1;
         }
         At::Await => go(if world.meeting == Meeting::None { At::AwaitAsleep } else { At::AwaitLook }),
-        // The time is up.
+        // It has reached its timeout.
         At::AwaitAsleep => go(At::AwaitLook),
         At::AwaitLook if world.meeting == Meeting::ReaderWaits => {
             go(if lacks(Without::EmptyShadow) { At::Agree } else { At::AwaitEmpty });
@@ -110,7 +110,7 @@ pub(crate) fn step(world: &World, without: Option<Without>) -> Next {
                 next.meeting = Meeting::None;
             }
             next.reader.woken_at_meeting();
-            // Once more, or not.
+            // It tries once more, or does not.
             let mut again = next.clone();
             again.writer.at = At::Await;
             return vec![next, again];
@@ -125,7 +125,7 @@ pub(crate) fn step(world: &World, without: Option<Without>) -> Next {
             next.meeting = Meeting::Agreed;
             next.writer.stage = Stage::Ring;
             next.was_joined = true;
-            // The reader that sleeps is woken by a step of its own: its time is up.
+            // A reader that sleeps wakes up in a step of its own: it has reached its timeout.
         }
         At::AgreeCompare => {
             go(At::Withdraw);
@@ -163,7 +163,7 @@ pub(crate) fn step(world: &World, without: Option<Without>) -> Next {
             next.sleep = Sleep::Ringing;
         }
         At::BellCompare { is_counted } => go(after_bell(world, is_counted, without)),
-        At::BellWrite { .. } if world.has_reader && world.shadow_is_full() => return Vec::new(),
+        At::BellWrite { .. } if world.has_reader && world.backing_pipe_is_full() => return Vec::new(),
         At::BellWrite { is_counted } => {
             go(At::BellSay { is_counted });
             if world.has_reader {
@@ -182,7 +182,7 @@ pub(crate) fn step(world: &World, without: Option<Without>) -> Next {
             next.space_waits = true;
         }
         At::LastLook => go(if world.written.is_frozen || world.room() > 0 { At::Gone } else { At::FutexWait }),
-        // The kernel compares the word with what it was.
+        // The kernel compares the futex word with the value that the writer has read.
         At::FutexWait => go(if world.space_waits && !world.space_gone { At::FutexAsleep } else { At::Gone }),
         At::FutexAsleep => return Vec::new(),
         At::Retreat { step, in_call } => {
@@ -234,7 +234,7 @@ fn gives_back(world: &World) -> Option<World> {
     next.writer.may_give_back = false;
     match world.writer.stage {
         Stage::Ring => next.writer.at = At::Retreat { step: Retreat::begin(), in_call: false },
-        // Who is not joined yet has nothing to give back.
+        // An end that is not attached yet has nothing to flush.
         _ => next.writer.stage = Stage::Kernel,
     }
     Some(next)
@@ -249,7 +249,7 @@ fn after_bell(world: &World, is_counted: bool, without: Option<Without>) -> At {
 }
 
 impl Writer {
-    /// Somebody has woken all who sleep at the word of the space.
+    /// A call has woken all waiters at the futex word of the space.
     pub(crate) fn woken_at_space(&mut self) {
         if self.at == At::FutexAsleep {
             self.at = At::Gone;

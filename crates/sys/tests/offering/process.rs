@@ -18,7 +18,7 @@ pub(crate) enum At {
     Idle,
     /// `offer::make`.
     Post,
-    /// `prove` of a writer: one process after the other, for what came at that time.
+    /// `prove` of a writer: one process after the other, for the reader that came at that time.
     Look {
         taken: Taken,
         next: u8,
@@ -74,11 +74,11 @@ pub(crate) struct Process {
     pub(crate) other: Option<u8>,
     pub(crate) numbers: [Entry; PLACES],
     pub(crate) offered: Option<u8>,
-    /// It was forked from a process that offers.
+    /// It was forked from a process that advertises.
     pub(crate) is_child: bool,
-    /// No process but a message on its way.
+    /// It is no process, but a message on its way.
     pub(crate) is_message: bool,
-    /// In a namespace of its own, or nobody's to look at; so are its children.
+    /// It is in a namespace of its own, or no process may inspect it; so are its children.
     pub(crate) is_unseen: bool,
 }
 
@@ -108,7 +108,7 @@ impl Process {
         self.stage >= if without == Some(are_late) { Stage::Ring } else { Stage::Wants }
     }
 
-    /// What stays open although nobody will look for it.
+    /// Whether a descriptor stays open that no reader will search for.
     pub(crate) fn leaves_something(&self) -> bool {
         let is_done = !matches!(self.stage, Stage::Counted | Stage::Offers | Stage::Wants);
         is_done && self.at == At::Idle && !self.is_message && self.offered.is_some()
@@ -164,7 +164,7 @@ pub(crate) fn step(world: &World, pid: usize, without: Option<Without>) -> Vec<W
                 withdraw(&mut next, pid, without);
             }
         }
-        // A writer's mark bears no other beside it.
+        // The kernel refuses the mark of a writer beside another one.
         At::Mark { .. }
             if process.is_writer && world.is_marked(true, process.end) && !lacks(Without::MarksOfBefore) =>
         {
@@ -211,9 +211,7 @@ pub(crate) fn step(world: &World, pid: usize, without: Option<Without>) -> Vec<W
                 world.processes[usize::from(whose)].map_or(Entry::Free, |other| other.numbers[usize::from(place)]);
             match found {
                 Entry::Memory(memory) => go(At::Take { memory }),
-                Entry::Other if lacks(Without::Label) => {
-                    next.wrong = Some("a reader believes in the memory of another pipe")
-                }
+                Entry::Other if lacks(Without::Label) => next.wrong = Some("a reader uses the memory of another pipe"),
                 _ => {
                     give_up(&mut next, pid);
                     next.process(pid).at = At::Idle;
@@ -318,7 +316,7 @@ fn call(world: &World, pid: usize, without: Option<Without>) -> Vec<World> {
             let is_for_us = words.writer_ready == words.reader.time;
             next.process(pid).at = if is_for_us { At::Mark { time: words.reader.time } } else { At::NotReady };
         }
-        // The meeting itself is another model; here it is an instant.
+        // The other model has the activation; here it is one step.
         (Stage::Ready, Some(_)) if process.is_writer => {
             let peer = world.all().find(|(_, other)| {
                 !other.is_writer && other.stage == Stage::Ready && other.slot == process.slot && other.at == At::Idle
@@ -332,7 +330,7 @@ fn call(world: &World, pid: usize, without: Option<Without>) -> Vec<World> {
     vec![next]
 }
 
-/// A look that found too much: once more, or never.
+/// The check found another process: the writer tries once more, or gives up.
 fn later(world: &World, pid: usize) -> Vec<World> {
     [At::Idle, At::NotReady].map(|at| with(world.clone(), pid, at)).into()
 }
@@ -377,7 +375,7 @@ pub(crate) fn acts(world: &World, pid: usize, without: Option<Without>) -> Vec<W
             all.push(next);
         }
     };
-    // It ends, or a message is thrown away.
+    // It ends, or a message is discarded.
     add(&|next| {
         next.processes[pid] = None;
         next.drop_locks(pid);
@@ -401,7 +399,7 @@ pub(crate) fn acts(world: &World, pid: usize, without: Option<Without>) -> Vec<W
         });
     }
     if process.is_guarded(without) {
-        // What only the kernel can carry.
+        // It makes a call that only the kernel can do.
         add(&|next| {
             if process.stage == Stage::Ring {
                 for process in next.processes.iter_mut().flatten().filter(|process| process.stage == Stage::Ring) {
@@ -451,7 +449,7 @@ pub(crate) fn acts(world: &World, pid: usize, without: Option<Without>) -> Vec<W
             process.end.is_some()
         });
     }
-    // It becomes another program, by this library or past it.
+    // It becomes another program, through this library or by a system call of its own.
     let become_another = |next: &mut World| {
         let process = next.process(pid);
         for entry in &mut process.numbers {
@@ -476,7 +474,7 @@ pub(crate) fn acts(world: &World, pid: usize, without: Option<Without>) -> Vec<W
         become_another(next);
         process.offered.is_some()
     });
-    // A child that borrows its memory becomes another program.
+    // A child that runs in its memory becomes another program.
     if process.stage == Stage::Offers && lacks(Without::BorrowedMemory) {
         add(&|next| {
             give_up(next, pid);
@@ -486,7 +484,7 @@ pub(crate) fn acts(world: &World, pid: usize, without: Option<Without>) -> Vec<W
     all
 }
 
-/// It is killed, in whatever it does.
+/// The process is killed, at any step.
 pub(crate) fn kill(world: &World, pid: usize) -> Option<World> {
     let mut next = world.clone();
     next.processes[pid].take()?;

@@ -1,4 +1,4 @@
-//! Visits every world that can come of the first.
+//! Visits every world that the first can lead to.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -8,9 +8,9 @@ use crate::world::{Limits, PROCESSES, Without, World};
 
 #[derive(Debug)]
 pub(crate) enum Found {
-    /// Nothing wrong, in so many worlds; in so many of them the pipe was joined.
+    /// Nothing wrong in `states` worlds; in `joined` of them the pipe was attached.
     Nothing { states: usize, joined: usize },
-    /// A world that is wrong, by the steps that lead there.
+    /// A world that is wrong, with the steps that lead there.
     Wrong { what: &'static str, steps: Vec<World> },
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn search(limits: Limits, without: Option<Without>) -> Found {
                     *unknown.insert(worlds.len() - 1)
                 }
             };
-            // Nobody is to be killed or to do something else for the others to go on.
+            // Progress of one process must not depend on a kill or another act of a second one.
             if is_progress {
                 led_here[place].push(at as u32);
             }
@@ -48,16 +48,17 @@ pub(crate) fn search(limits: Limits, without: Option<Without>) -> Found {
         at += 1;
     }
     match first_without_end(&worlds, &led_here) {
-        Some(place) => {
-            Found::Wrong { what: "two that could join wait for ever", steps: steps_to(&worlds, &came_from, place) }
-        }
+        Some(place) => Found::Wrong {
+            what: "two ends that could attach wait for ever",
+            steps: steps_to(&worlds, &came_from, place),
+        },
         None => {
-            Found::Nothing { states: worlds.len(), joined: worlds.iter().filter(|world| world.has_joined()).count() }
+            Found::Nothing { states: worlds.len(), joined: worlds.iter().filter(|world| world.is_attached()).count() }
         }
     }
 }
 
-/// Every world that comes of this one, and whether by what the protocol does.
+/// Every world that one step leads to, and whether it is a step of the protocol.
 fn next(world: &World, without: Option<Without>) -> Vec<(World, bool)> {
     let mut all = Vec::new();
     for pid in 0..PROCESSES {
@@ -79,11 +80,11 @@ fn wrong(world: &World) -> Option<&'static str> {
     let (joined, others): (Vec<_>, Vec<_>) = world.all().partition(|(_, process)| ring(process));
     let holds = |process: &Process| process.end.is_some() || process.other.is_some();
     if !joined.is_empty() && others.iter().any(|(_, process)| holds(process)) {
-        return Some("somebody else has an end of a pipe that is joined");
+        return Some("a third process has an end of an attached pipe");
     }
     if joined.iter().any(|(_, process)| process.other.is_some() || process.slot != joined[0].1.slot) || joined.len() > 2
     {
-        return Some("they do not believe in the same memory");
+        return Some("the two ends use different memory");
     }
     let ready = |is_writer: bool| {
         world.all().filter(move |(_, process)| process.is_writer == is_writer && process.stage >= Stage::Ready)
@@ -92,13 +93,13 @@ fn wrong(world: &World) -> Option<&'static str> {
         return Some("two readers have one memory");
     }
     if world.all().any(|(_, process)| process.leaves_something()) {
-        return Some("a descriptor of an offer stays open");
+        return Some("a descriptor of advertised memory stays open");
     }
     world.wrong
 }
 
-/// Both sides of one slot want to join, and nobody else is there.
-fn could_join(world: &World) -> bool {
+/// Whether both ends of one slot want to attach, and no third process has the pipe.
+fn could_attach(world: &World) -> bool {
     let wants = |is_writer: bool| {
         world.all().find(move |(_, process)| {
             process.is_writer == is_writer
@@ -111,10 +112,10 @@ fn could_join(world: &World) -> bool {
     are_alone && writer.slot == reader.slot && !writer.is_unseen && !reader.is_unseen
 }
 
-/// A world in which two could join, and from which they neither do nor stop wanting to.
+/// A world in which two ends could attach, and from which they neither do nor give up.
 fn first_without_end(worlds: &[World], led_here: &[Vec<u32>]) -> Option<usize> {
     let mut reaches_end = vec![false; worlds.len()];
-    let mut open: Vec<_> = (0..worlds.len()).filter(|&at| !could_join(&worlds[at])).collect();
+    let mut open: Vec<_> = (0..worlds.len()).filter(|&at| !could_attach(&worlds[at])).collect();
     while let Some(place) = open.pop() {
         if !std::mem::replace(&mut reaches_end[place], true) {
             open.extend(led_here[place].iter().map(|&at| at as usize));

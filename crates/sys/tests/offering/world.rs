@@ -1,60 +1,60 @@
-//! What all processes share: the pipe, locks on it, and the memory that was offered.
+//! What all processes share: the pipe, locks on it, and the advertised memory.
 
 use crate::process::{Process, Stage};
 
-/// Processes at the same time, and numbers of processes that there are.
+/// Processes at the same time, which is also how many process numbers there are.
 pub(crate) const PROCESSES: usize = 3;
-/// Numbers at which a writer's descriptor can be.
+/// Numbers that a writer's descriptor can have.
 pub(crate) const PLACES: usize = 2;
 const FILES: usize = 6;
 const MEMORIES: usize = 3;
 
-/// What a world may do.
+/// What may happen in a world.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// So often programs do something besides reading and writing.
+    /// How often programs do something other than reading and writing.
     pub(crate) acts: u8,
     pub(crate) kills: u8,
-    /// The writer cannot look at the reader.
+    /// The writer cannot inspect the reader.
     pub(crate) has_unseen_reader: bool,
 }
 
-/// A look, or an order of steps, that the protocol could be without.
+/// A check, or an order of steps, that the model can leave out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Without {
-    /// A reader's guards are up before it has joined.
+    /// The hooks of a reader are active before it attaches.
     GuardsOfReader,
-    /// And a writer's.
+    /// The hooks of a writer are active before it attaches.
     GuardsOfWriter,
-    /// It looks at all processes.
+    /// The exclusivity check inspects all processes.
     Others,
-    /// It looks whether the reader has its end.
+    /// The writer checks whether the reader has its end.
     Peer,
-    /// A writer makes sure that nobody has its open file.
+    /// A writer makes sure that no other process has its open file description.
     OwnFileOfWriter,
-    /// And a reader.
+    /// A reader makes sure of the same.
     OwnFileOfReader,
     /// A mark from an earlier attempt counts as well.
     MarksOfBefore,
-    /// What the writer has proved is for the reader that came at that time.
+    /// The writer's exclusivity check holds only for the reader that came at that time.
     Time,
-    /// A reader looks what is behind the descriptor that it opens.
+    /// A reader verifies what is behind the descriptor that it opens.
     Label,
     /// One reader at a time has a slot.
     OneReader,
-    /// Who has proved that it is alone takes its offer back.
+    /// A writer that has passed the exclusivity check withdraws its advertisement.
     WithdrawWhenReady,
-    /// Who gives up takes it back.
+    /// A writer that gives up withdraws it.
     WithdrawWhenGivingUp,
-    /// Who closes its end takes it back.
+    /// A writer that closes its end withdraws it.
     WithdrawWhenClosing,
-    /// The writer closes only what it has opened.
+    /// The writer closes only the descriptor that it has opened.
     OwnDescriptor,
-    /// A forked child wants nothing of its parent's slot.
+    /// A forked child does not use its parent's slot.
     ChildForgets,
-    /// Nor does it change its words when it becomes another program.
+    /// A forked child does not change the words of that slot when it becomes another program.
     ChildLeavesWords,
-    /// A child that borrows its parent's memory leaves it alone.
+    /// A child that runs in its parent's memory does not change it.
     BorrowedMemory,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct File {
     pub(crate) is_marked: bool,
 }
 
-/// Who has come to a slot, and for the how manieth time somebody did.
+/// The reader that has come to a slot, and how many readers have come so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Taken {
     pub(crate) process: Option<u8>,
@@ -109,17 +109,17 @@ pub(crate) enum Entry {
     #[default]
     Free,
     Memory(u8),
-    /// Something of the program's: the memory of another pipe, at worst.
+    /// A file of the program: in the worst case the memory of another pipe.
     Other,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct World {
-    /// A process's number is its place here.
+    /// The index of a process is its number.
     pub(crate) processes: [Option<Process>; PROCESSES],
     pub(crate) files: [File; FILES],
     pub(crate) memories: [Memory; MEMORIES],
-    /// Locks on the pipe: of which process, at which place.
+    /// Locks on the pipe, by process and place.
     pub(crate) locks: [[bool; PLACES]; PROCESSES],
     pub(crate) acts: u8,
     pub(crate) kills: u8,
@@ -153,14 +153,15 @@ impl World {
         self.processes.iter().enumerate().filter_map(|(pid, process)| process.as_ref().map(|process| (pid, process)))
     }
 
-    /// An open file description that nobody has any more, made anew. `None`: the model has no more of them.
+    /// A new open file description, in place of one that no process has. `None`: the model has no more of them.
     pub(crate) fn new_file(&mut self, is_writers: bool) -> Option<u8> {
         let free = (0..FILES as u8).find(|&file| !self.all().any(|(_, process)| process.has(file)))?;
         self.files[usize::from(free)] = File { is_writers, is_marked: false };
         Some(free)
     }
 
-    /// Whether a mark of this kind is on another open file than `own`: the kernel removes it with the last holder.
+    /// Whether an open file description other than `own` has a mark of this kind. The kernel removes it with its last
+    /// holder.
     pub(crate) fn is_marked(&self, is_writers: bool, own: Option<u8>) -> bool {
         let marked = File { is_writers, is_marked: true };
         (0..FILES as u8).any(|file| {
@@ -181,13 +182,13 @@ impl World {
         self.locks[pid] = [false; PLACES];
     }
 
-    /// What a reader is told of the locks: the first one of another process.
+    /// What the kernel tells a reader of the locks: the first one of another process.
     pub(crate) fn posted(&self, to: usize) -> Option<(usize, usize)> {
         (0..PLACES)
             .find_map(|place| (0..PROCESSES).find(|&pid| pid != to && self.locks[pid][place]).map(|pid| (pid, place)))
     }
 
-    pub(crate) fn has_joined(&self) -> bool {
+    pub(crate) fn is_attached(&self) -> bool {
         self.all().any(|(_, process)| process.stage == Stage::Ring)
     }
 }

@@ -1,4 +1,4 @@
-//! The same as text: base64 in lines of 64 letters, between two lines that say what it is.
+//! Armor, the age format as text: base64 in lines of 64 letters, between a line for the begin and one for the end.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -8,10 +8,10 @@ use super::read::Wrong;
 const FIRST: &[u8] = b"-----BEGIN AGE ENCRYPTED FILE-----";
 const LAST: &[u8] = b"-----END AGE ENCRYPTED FILE-----";
 
-/// Letters of a line, but for the last.
+/// Letters of each line but the last.
 const COLUMNS: usize = 64;
 
-/// Bytes that a whole line stands for.
+/// Bytes that a whole line encodes.
 const BYTES: u64 = 48;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,7 +19,7 @@ enum Part {
     #[default]
     First,
     Body,
-    /// After a line that is not full.
+    /// Behind a line that is not full.
     Last,
     Rest,
 }
@@ -28,7 +28,7 @@ enum Part {
 pub(super) struct Armor {
     part: Part,
     line: Vec<u8>,
-    /// Where it begins, and where the first of the body does.
+    /// Where the current line begins, and where the first line of the body does.
     start: u64,
     body: u64,
     /// Bytes of a whole line of the body with its end.
@@ -37,7 +37,7 @@ pub(super) struct Armor {
 }
 
 impl Armor {
-    /// Takes bytes from the front of a piece that is not empty, at most to the end of a line.
+    /// Takes bytes from the front of `input`, which is not empty, at most to the end of a line.
     pub(super) fn take(&mut self, input: &[u8]) -> Result<usize, Wrong> {
         self.decoded.clear();
         let count = memchr::memchr(b'\n', input).map_or(input.len(), |end| end + 1);
@@ -57,7 +57,7 @@ impl Armor {
         Ok(count)
     }
 
-    /// What the last line stands for.
+    /// The bytes that the last line encodes.
     pub(super) fn decoded(&self) -> &[u8] {
         &self.decoded
     }
@@ -87,7 +87,7 @@ impl Armor {
         Ok(())
     }
 
-    /// No bytes follow. The last line may lack its end.
+    /// Ends the text. The last line may lack its end.
     pub(super) fn end(&self) -> Result<(), Wrong> {
         match self.part == Part::Rest || (self.part != Part::First && self.line == LAST) {
             true => Ok(()),
@@ -97,7 +97,7 @@ impl Armor {
         }
     }
 
-    /// The place in the text of a place in the file.
+    /// Converts a position in the binary file to the position in the text.
     pub(super) fn place_of(&self, wrong: Wrong) -> Wrong {
         Wrong { at: self.body + wrong.at / BYTES * self.step + wrong.at % BYTES / 3 * 4, ..wrong }
     }

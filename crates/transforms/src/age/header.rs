@@ -1,4 +1,4 @@
-//! What stands before the chunks: the key of the file, wrapped for each recipient.
+//! The header before the chunks: the key of the file, wrapped for each recipient.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -17,7 +17,7 @@ use super::seal::random;
 /// The first line.
 pub(super) const INTRO: &[u8] = b"age-encryption.org/v1\n";
 
-/// How the last line begins.
+/// The beginning of the last line.
 pub(super) const MARK: &[u8] = b"---";
 
 pub(super) const X25519: &str = "X25519";
@@ -34,7 +34,7 @@ pub(super) const WRAPPED: usize = 16 + TAG;
 /// The header of a new file.
 ///
 /// # Errors
-/// No random numbers, or a recipient that nothing can be encrypted to.
+/// There are no random numbers, or no file can be encrypted to a recipient.
 pub(super) fn write(key: &FileKey, keys: &Keys, work: u8) -> Result<Vec<u8>, TransformError> {
     let mut text = Vec::from(INTRO);
     match keys {
@@ -62,12 +62,12 @@ pub(super) fn write(key: &FileKey, keys: &Keys, work: u8) -> Result<Vec<u8>, Tra
     Ok(text)
 }
 
-/// A stanza: its words, and its body, which fits on a line.
+/// Appends a stanza: its words, and its body, which fits on a line.
 fn put(text: &mut Vec<u8>, words: &[&str], body: &[u8; WRAPPED]) {
     text.extend_from_slice(format!("-> {}\n{}\n", words.join(" "), STANDARD_NO_PAD.encode(body)).as_bytes());
 }
 
-/// The code over everything up to the mark, which it includes.
+/// The message authentication code of the header up to the mark, inclusive.
 pub(super) fn mac(key: &FileKey, text: &[u8]) -> Hmac<Sha256> {
     let mac = Hmac::<Sha256>::new_from_slice(&*derived(&**key, &[], b"header"));
     let mut mac = mac.expect("a code takes keys of any length");
@@ -75,8 +75,8 @@ pub(super) fn mac(key: &FileKey, text: &[u8]) -> Hmac<Sha256> {
     mac
 }
 
-/// The key that wraps the file's, from a secret and a point: of a new file, or of an identity and a share. `None` if it
-/// could be computed without a secret.
+/// The key that wraps the file's key, from a secret and a point: an ephemeral secret and a recipient, or an identity
+/// and a share. `None` if it could be computed without a secret.
 pub(super) fn x25519(
     secret: &SecretKey,
     point: &Recipient,
@@ -87,7 +87,7 @@ pub(super) fn x25519(
     Some(derived(&*shared, &[&share[..], &recipient.0].concat(), X25519_LABEL))
 }
 
-/// The same from a passphrase: 2^work times 1 KiB of memory, and the time to go through it twice.
+/// The same from a passphrase. It takes 2^work times 1 KiB of memory, and the time to read that twice.
 pub(super) fn scrypt(passphrase: &Passphrase, salt: &[u8], work: u8) -> Zeroizing<[u8; 32]> {
     let mut key = Zeroizing::new([0; 32]);
     let parameters = scrypt::Params::new(work, 8, 1).expect("the work is within bounds");
@@ -106,7 +106,7 @@ fn wrapped(key: &FileKey, wrapping: &Zeroizing<[u8; 32]>) -> [u8; WRAPPED] {
     wrapped
 }
 
-/// `None` if it is wrapped with another key.
+/// The file's key; `None` if it is wrapped with another key.
 pub(super) fn unwrapped(wrapped: &[u8; WRAPPED], wrapping: &Zeroizing<[u8; 32]>) -> Option<FileKey> {
     let mut key = FileKey::default();
     let (text, tag) = wrapped.split_at(key.len());

@@ -1,4 +1,4 @@
-//! Whom a file is for: recipients, their identities, passphrases. Nothing of what is secret is ever part of a message.
+//! Keys: recipients, their identities, passphrases. No error message contains a secret.
 
 use std::fs::File;
 use std::io::Read;
@@ -7,13 +7,13 @@ use bech32::primitives::decode::CheckedHrpstring;
 use ed25519_compact::x25519::{PublicKey, SecretKey};
 use zeroize::Zeroizing;
 
-/// Bytes of a file with keys or a passphrase, at most.
+/// The most bytes of a file with keys or a passphrase.
 const FILE_MAX: u64 = 1 << 20;
 
 const RECIPIENT: &str = "age";
 const IDENTITY: &str = "age-secret-key-";
 
-/// What opens a file.
+/// The keys that encrypt or decrypt a file.
 pub(super) enum Keys {
     People { recipients: Vec<Recipient>, identities: Vec<Identity> },
     Passphrase(Passphrase),
@@ -35,7 +35,7 @@ impl Recipient {
     }
 }
 
-/// What the library wipes when it is not needed any more.
+/// Secrets that the library wipes when they are dropped.
 pub(super) struct Identity {
     pub(super) secret: SecretKey,
     pub(super) recipient: Recipient,
@@ -49,7 +49,7 @@ impl Identity {
     }
 }
 
-/// Whether this looks as if nobody should see it.
+/// Whether `word` looks like a secret key, which no message may show.
 pub(super) fn is_secret(word: &str) -> bool {
     word.to_ascii_lowercase().contains(IDENTITY)
 }
@@ -94,7 +94,7 @@ pub(super) fn identities_in(path: &str) -> Result<Vec<Identity>, String> {
 pub(super) struct Passphrase(Zeroizing<Vec<u8>>);
 
 impl Passphrase {
-    /// The first line of a file, which has no other.
+    /// The only line of a file.
     pub(super) fn in_file(path: &str) -> Result<Passphrase, String> {
         let mut content = content(path)?;
         if content.ends_with(b"\n") {
@@ -124,7 +124,7 @@ impl Passphrase {
     }
 }
 
-/// Not of a pipe or a device: a network is looked at more than once before it runs.
+/// Reads a regular file only, no pipe or device: a network is parsed more than once before it runs.
 fn content(path: &str) -> Result<Zeroizing<Vec<u8>>, String> {
     let unreadable = |error| format!("'{path}' cannot be read: {error}");
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {

@@ -1,4 +1,4 @@
-//! Decryption. What comes out was authenticated: whole chunks, in order, and an end that is the end.
+//! Decryption. All output was authenticated: whole chunks, in order, up to the true end.
 
 use millstream_net::{Next, Rewrite, Step, TransformError};
 
@@ -9,13 +9,13 @@ use super::payload::{CHUNK, NONCE, Payload, TAG};
 use super::read::{self, Wrong};
 use crate::pending::Pending;
 
-/// Bytes of a header, at most: thousands of recipients.
+/// The most bytes of a header: enough for thousands of recipients.
 const HEADER_MAX: usize = 1 << 20;
 
 pub(super) struct Decrypt {
     file: Open,
     armor: Option<Armor>,
-    /// Whether a byte has come, and with it whether there is armor.
+    /// Whether a byte has come: the first one shows whether there is armor.
     is_begun: bool,
 }
 
@@ -26,7 +26,7 @@ impl Decrypt {
         Decrypt { file, armor: None, is_begun: false }
     }
 
-    /// Takes bytes from the front of a piece that is not empty, at most until some of the text are pending.
+    /// Takes bytes from the front of `input`, which is not empty, at most until decrypted bytes are pending.
     fn take(&mut self, input: &[u8]) -> Result<usize, TransformError> {
         if !self.is_begun {
             self.is_begun = true;
@@ -78,7 +78,7 @@ impl Rewrite for Decrypt {
         }
     }
 
-    /// Into the chunk, and out of it.
+    /// Each byte is copied into the chunk and out of it.
     fn copied(&self, step: &Step) -> usize {
         step.consumed + step.produced
     }
@@ -90,14 +90,14 @@ struct Open {
     work_max: u8,
     part: Part,
     chunk: Vec<u8>,
-    /// Where the chunk begins, and how many bytes were taken.
+    /// Where the chunk begins, and how many bytes of the file were taken.
     start: u64,
     offset: u64,
     pending: Pending,
 }
 
 enum Part {
-    /// `line`: where the last one begins.
+    /// `line`: where the last line begins.
     Header {
         bytes: Vec<u8>,
         line: usize,
@@ -114,7 +114,7 @@ impl Open {
         matches!(self.part, Part::End)
     }
 
-    /// Takes bytes from the front of a piece that is not empty, at most until some of the text are pending.
+    /// Takes bytes from the front of `input`, which is not empty, at most until decrypted bytes are pending.
     fn take(&mut self, input: &[u8]) -> Result<usize, Wrong> {
         let wanted = match &mut self.part {
             Part::Header { .. } => return self.take_header(input),
@@ -133,7 +133,7 @@ impl Open {
                     self.chunk = Vec::with_capacity(CHUNK + TAG);
                     self.start = self.offset;
                 }
-                // One that has all its bytes may be the last nevertheless.
+                // A chunk of full length may be the last one too.
                 _ => self.open(&[false, true])?,
             }
         }
@@ -162,7 +162,7 @@ impl Open {
         Ok(count)
     }
 
-    /// Opens the chunk as the first of these that it is: the last, or not.
+    /// Decrypts the chunk, tried as the last one or not, in the order of `as_last`.
     fn open(&mut self, as_last: &[bool]) -> Result<(), Wrong> {
         let Part::Chunks(payload) = &mut self.part else { unreachable!("the payload has begun") };
         let is_first = payload.is_first();
@@ -180,13 +180,13 @@ impl Open {
         Ok(())
     }
 
-    /// No bytes follow.
+    /// Ends the file.
     fn end(&mut self) -> Result<(), Wrong> {
         let truncated = Wrong::new("the age file ends too early: it is truncated", self.offset);
         match &mut self.part {
             Part::Header { bytes, .. } if bytes.is_empty() => return Err(Wrong::new("the age file is empty", 0)),
             Part::Header { .. } | Part::Nonce(_) => return Err(truncated),
-            // Between two chunks, or before the tag of one could be there.
+            // The file ends between two chunks, or before the tag of one is complete.
             Part::Chunks(_) if self.chunk.len() < TAG => return Err(truncated),
             Part::Chunks(_) => self.open(&[true]).map_err(|wrong| {
                 Wrong::new(format!("{}, or it ends too early: the file is truncated", wrong.what), wrong.at)

@@ -1,5 +1,5 @@
-//! The chunks behind the header (STREAM, as in <https://eprint.iacr.org/2015/189>): each is sealed with its number, and the last
-//! with a flag, so that none can be changed, moved, left out or cut off unseen.
+//! The chunks behind the header (STREAM, as in <https://eprint.iacr.org/2015/189>). Each is sealed with its number, and
+//! the last one with a flag, so that a change, a move, an omission or a truncation is detected.
 
 use chacha20poly1305::aead::{AeadInOut, KeyInit};
 use chacha20poly1305::{ChaCha20Poly1305, Tag};
@@ -7,16 +7,16 @@ use hkdf::Hkdf;
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
-/// Bytes of a chunk, but for the last.
+/// Bytes of each chunk but the last.
 pub(super) const CHUNK: usize = 64 << 10;
 
-/// Bytes that follow each.
+/// Bytes of the tag that follows each chunk.
 pub(super) const TAG: usize = 16;
 
-/// Bytes before the first.
+/// Bytes of the nonce before the first chunk.
 pub(super) const NONCE: usize = 16;
 
-/// Which every recipient can unwrap from the header.
+/// The key of a file, which every recipient can unwrap from the header.
 pub(super) type FileKey = Zeroizing<[u8; 16]>;
 
 pub(super) fn derived(key: &[u8], salt: &[u8], what_for: &[u8]) -> Zeroizing<[u8; 32]> {
@@ -41,7 +41,7 @@ impl Payload {
         self.count == 0
     }
 
-    /// The number has eleven bytes, of which eight are never used up.
+    /// The nonce of the current chunk. Its number has eleven bytes, of which eight are more than enough.
     fn nonce(&self, is_last: bool) -> [u8; 12] {
         let mut nonce = [0; 12];
         nonce[3..11].copy_from_slice(&self.count.to_be_bytes());
@@ -57,7 +57,8 @@ impl Payload {
         self.count += 1;
     }
 
-    /// Decrypts the next chunk, tag included, and removes the tag. `false`, and the chunk is as it was: it is not the one.
+    /// Decrypts the next chunk, with its tag, and removes the tag. Returns false, and leaves the chunk unchanged, if it
+    /// is not authentic.
     pub(super) fn open(&mut self, chunk: &mut Vec<u8>, is_last: bool) -> bool {
         let nonce = self.nonce(is_last).into();
         let Some(len) = chunk.len().checked_sub(TAG) else { return false };

@@ -1,4 +1,4 @@
-//! A header as it is read: its stanzas, and the key of the file that one of them holds.
+//! Reads a header: its stanzas, and the key of the file, which one of them holds.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -8,7 +8,7 @@ use super::header::{self, COLUMNS, INTRO, MARK, SCRYPT, WRAPPED, X25519};
 use super::keys::{Identity, Keys, Passphrase, Recipient};
 use super::payload::FileKey;
 
-/// What is wrong, at which byte of the file.
+/// An error at a byte of the file.
 #[derive(Debug)]
 pub(super) struct Wrong {
     pub(super) what: String,
@@ -47,10 +47,10 @@ fn decoded(letters: &str) -> Option<Vec<u8>> {
     STANDARD_NO_PAD.decode(letters).ok()
 }
 
-/// The stanzas, where the last line begins, and the code in it.
+/// The stanzas, the position of the last line, and the code in it.
 fn parsed(header: &[u8]) -> Result<(Vec<Stanza<'_>>, usize, Vec<u8>), Wrong> {
     let (mut at, mut stanzas): (usize, Vec<Stanza<'_>>) = (INTRO.len(), Vec::new());
-    // Whether the last stanza goes on.
+    // Whether more lines of the last stanza follow.
     let mut is_open = false;
     for line in header[at..].split_inclusive(|&byte| byte == b'\n') {
         let wrong = |what| corrupt(what, at);

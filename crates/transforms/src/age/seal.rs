@@ -64,7 +64,7 @@ impl Rewrite for Encrypt {
             if self.has_ended {
                 return Ok(Step { consumed, produced, next: Next::Done });
             }
-            // Whether a full chunk is the last shows when another byte comes.
+            // A full chunk is not the last one if another byte comes.
             if rest.is_empty() || self.chunk.len() == CHUNK {
                 self.seal(rest.is_empty());
                 continue;
@@ -75,7 +75,7 @@ impl Rewrite for Encrypt {
         }
     }
 
-    /// Into the chunk, and out of it.
+    /// Each byte is copied into the chunk and out of it.
     fn copied(&self, step: &Step) -> usize {
         step.consumed + step.produced
     }

@@ -15,16 +15,16 @@ use millstream_sys::process::{self, Pid};
 /// Bytes of its stderr that are kept for the error.
 const WORDS_MAX: usize = 1024;
 
-/// How long its stderr is waited for when it has ended: something that it started may hold it open for ever.
+/// How long to wait for the rest of stderr after its end: a process that it started may hold stderr open for ever.
 const WORDS_WAIT: Duration = Duration::from_secs(1);
 
-/// What is told of a command that did not end well: from how it ended, and what it said last.
+/// Makes the error of a command that failed from its status and the last line of its stderr.
 pub(crate) type Told = fn(ExitStatus, &str) -> String;
 
 /// The signal of [`Running::kill`].
 const KILLED: i32 = 9;
 
-/// Killed and reaped, if it still runs when this is dropped.
+/// A command that was started. Dropping it kills and reaps the command, if it still runs.
 pub(super) struct Running {
     child: Mutex<Child>,
     pid: Option<Pid>,
@@ -36,13 +36,14 @@ pub(super) struct Running {
     start: Instant,
     ending: OnceLock<Ending>,
     timeout: Option<Duration>,
-    /// Since when there is input that the command could read, or its input has ended, and no output of it has given.
+    /// Since when the command could go on without us: it has unread input or its input has ended, and it wrote no
+    /// output.
     has_input: Mutex<Option<Instant>>,
 }
 
 struct Words {
     last: Arc<Mutex<Vec<u8>>>,
-    /// Hangs up when everything was read.
+    /// Hangs up when all of stderr was read.
     all_read: Receiver<()>,
 }
 
@@ -51,7 +52,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Running {
-    /// Starts it. Without an end of a pipe for its standard output, what it writes there is told as what it says on stderr.
+    /// Starts the command. Without a pipe for its standard output, that goes where its stderr goes.
     pub(super) fn spawn(
         command: &mut Command,
         stdout: Option<OwnedFd>,
@@ -91,36 +92,37 @@ impl Running {
         Ok(running)
     }
 
-    /// At its end once the command was stopped.
+    /// A pipe that is at end of file once the command was stopped.
     pub(super) fn stop(&self) -> &PipeReader {
         &self.stop
     }
 
-    /// The command could read, and does not, or its input has ended.
+    /// Notes that the command does not read its input, or that the input has ended.
     pub(super) fn has_input(&self) {
         locked(&self.has_input).get_or_insert_with(Instant::now);
     }
 
-    /// The command has read.
+    /// Notes that the command has read.
     pub(super) fn takes_input(&self) {
         *locked(&self.has_input) = None;
     }
 
-    /// The command has written, to any of its outputs.
+    /// Notes that the command has written to one of its outputs.
     pub(super) fn gives_output(&self) {
         if let Some(since) = &mut *locked(&self.has_input) {
             *since = Instant::now();
         }
     }
 
-    /// How long its output may be waited for yet, since `begun`; `None`: for ever. The time goes from when it has input.
+    /// How much of the timeout is left for a wait that began at `begun`; `None`: there is no timeout. The time runs
+    /// only while the command has input.
     pub(super) fn time_left(&self, begun: Instant) -> Option<Duration> {
         let timeout = self.timeout?;
         let waited = locked(&self.has_input).map(|since| since.max(begun).elapsed());
         Some(timeout.saturating_sub(waited.unwrap_or(Duration::ZERO)))
     }
 
-    /// Ends a command that has given nothing for too long.
+    /// Kills a command that has reached its timeout, and returns the error.
     pub(super) fn end_hanging(&self) -> TransformError {
         self.kill();
         let timeout = self.timeout.unwrap_or_default();
@@ -129,19 +131,19 @@ impl Running {
         ))
     }
 
-    /// Ends the command, and all waiting for what it has started.
+    /// Kills the command, and ends all waits for it and for processes that it has started.
     pub(super) fn kill(&self) {
         *locked(&self.stopper) = None;
         // It may have ended by itself.
         let _ = locked(&self.child).kill();
     }
 
-    /// Sleeps until the command has ended, which has ended its last output.
+    /// Sleeps until the command, whose last output has ended, has ended itself; at most for its timeout.
     ///
     /// # Errors
-    /// It did not end in time, or not well: how, and what it said last.
+    /// It reached its timeout, or failed: its status and the last line of its stderr.
     pub(super) fn outcome_in_time(&self) -> Result<(), TransformError> {
-        // Its number may be that of another process by the second time that this is asked.
+        // After the command was reaped, its number may belong to another process.
         let has_ended = matches!(locked(&self.child).try_wait(), Ok(Some(_)));
         if let (Some(timeout), Some(pid)) = (self.timeout, self.pid)
             && !has_ended
@@ -155,9 +157,9 @@ impl Running {
     /// Sleeps until the command has ended.
     ///
     /// # Errors
-    /// It did not end well: how, and what it said last.
+    /// It failed: its status and the last line of its stderr.
     pub(super) fn outcome(&self) -> Result<(), TransformError> {
-        // Without the lock, which whoever kills it needs.
+        // Waits without the lock, which a thread that kills the command needs.
         let _ = self.pid.map(process::wait_unreaped);
         let status = locked(&self.child).wait();
         let status = status.map_err(|error| TransformError::new(format!("lost track of the command: {error}")))?;
@@ -181,7 +183,7 @@ impl Running {
 
     fn last_words(&self) -> String {
         let words = locked(&self.words);
-        // Nothing is ever sent.
+        // Returns when the other thread hangs up: it never sends anything.
         let _ = words.all_read.recv_timeout(WORDS_WAIT);
         let last = locked(&words.last);
         let text = String::from_utf8_lossy(&last);
@@ -215,7 +217,7 @@ impl Control for Running {
     }
 }
 
-/// Hands on what the command says, and keeps the end of it.
+/// Copies the command's stderr to ours, and keeps the end of it.
 #[allow(clippy::needless_pass_by_value, reason = "dropping the sender says that all was read")]
 fn listen(mut stderr: PipeReader, last: &Mutex<Vec<u8>>, _until_read: Sender<()>) {
     let mut buffer = [0; WORDS_MAX];
@@ -224,7 +226,7 @@ fn listen(mut stderr: PipeReader, last: &Mutex<Vec<u8>>, _until_read: Sender<()>
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Ok(0) | Err(_) => return,
             Ok(count) => {
-                // Nobody to tell when nobody listens.
+                // A failure has no one to be reported to.
                 let _ = std::io::stderr().write_all(&buffer[..count]);
                 let mut last = locked(last);
                 last.extend_from_slice(&buffer[..count]);

@@ -6,14 +6,14 @@ use super::double::Double;
 use super::table::Table;
 use super::unicode::{Order, Utf16, Utf32, utf8};
 
-/// What stands at the beginning of some bytes.
+/// The result of decoding the beginning of some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decoded {
-    /// So many bytes that stand for these; for none if they are a mark.
+    /// The characters that the first bytes encode, none for a byte order mark, and the number of these bytes.
     Characters([Option<char>; 2], usize),
-    /// All of them begin a character.
+    /// All bytes are the incomplete beginning of a character.
     Begun,
-    /// No character.
+    /// The bytes encode no character.
     Wrong,
 }
 
@@ -22,7 +22,7 @@ impl Decoded {
         Decoded::Characters([Some(character), None], len)
     }
 
-    /// Bytes that were decoded, if anything was.
+    /// The number of decoded bytes; `None` if none could be decoded.
     pub(super) fn len(&self) -> Option<usize> {
         match self {
             Decoded::Characters(_, len) => Some(*len),
@@ -31,7 +31,7 @@ impl Decoded {
     }
 }
 
-/// An encoding, and where in a text it is.
+/// An encoding, with its state at a position of a text.
 pub(super) struct Charset {
     name: &'static str,
     kind: Kind,
@@ -45,7 +45,7 @@ enum Kind {
     Double(Double),
 }
 
-/// How the names are read.
+/// How an encoding of a name is implemented.
 #[derive(Clone, Copy)]
 enum Family {
     Utf8,
@@ -53,16 +53,16 @@ enum Family {
     Utf32(Order),
     Ascii,
     Latin1,
-    /// The table of the standard; what is not assigned in it is wrong.
+    /// The table of the standard; bytes without a character are errors.
     Table(&'static whatwg::Encoding),
-    /// That of Windows, where browsers see control characters in places that are not assigned.
+    /// A table of Windows. Browsers decode its unassigned bytes to control characters; here they are errors.
     Windows(&'static whatwg::Encoding),
-    /// Latin 5, which browsers read as the encoding of Windows.
+    /// Latin 5, which browsers decode as the encoding of Windows.
     Latin5,
     Double(&'static whatwg::Encoding),
 }
 
-/// Each with the names under which iconv(1) knows it. The first is the one that messages have.
+/// Each encoding with its names in iconv(1). Messages use the first one.
 static NAMES: &[(&[&str], Family)] = &[
     (&["UTF-8", "UTF8"], Family::Utf8),
     (&["UTF-16", "UTF16"], Family::Utf16(Order::Marked)),
@@ -112,7 +112,7 @@ fn found(name: &str) -> Option<(&'static str, Family)> {
 /// The encoding of this name, at the beginning of a text.
 ///
 /// # Errors
-/// Which names there are.
+/// There is none of this name; the error lists the names.
 pub(super) fn named(name: &str) -> Result<Charset, String> {
     let (name, family) = found(name).ok_or_else(|| {
         let known: Vec<&str> = NAMES.iter().map(|(names, _)| names[0]).collect();
@@ -138,12 +138,12 @@ pub(super) fn named(name: &str) -> Result<Charset, String> {
     Ok(Charset { name, kind })
 }
 
-/// Whether a text in it may begin with a mark that says in what order its bytes are.
+/// Whether a text in this encoding may begin with a byte order mark.
 pub(super) fn is_marked(name: &str) -> bool {
     matches!(found(name), Some((_, Family::Utf16(Order::Marked) | Family::Utf32(Order::Marked))))
 }
 
-/// What a byte alone stands for.
+/// The character that a single byte encodes.
 fn single(encoding: &'static whatwg::Encoding, byte: u8) -> Option<char> {
     let text = encoding.decode_without_bom_handling_and_without_replacement(std::slice::from_ref(&byte))?;
     text.chars().next()
@@ -154,12 +154,12 @@ impl Charset {
         self.name
     }
 
-    /// Whether bytes below 128 always mean what they do in ASCII.
+    /// Whether bytes below 128 always have their ASCII meaning.
     pub(super) fn has_ascii(&self) -> bool {
         !matches!(self.kind, Kind::Utf16(_) | Kind::Utf32(_))
     }
 
-    /// What stands at the beginning of `bytes`, which are not empty.
+    /// Decodes the beginning of `bytes`, which are not empty.
     pub(super) fn decode(&mut self, bytes: &[u8]) -> Decoded {
         match &mut self.kind {
             Kind::Utf8 => utf8(bytes),
@@ -170,7 +170,8 @@ impl Charset {
         }
     }
 
-    /// Writes a character; returns how many bytes it has, unless it has none here. At most eight, of which a mark may be a part.
+    /// Writes a character; returns its length in bytes, or `None` if this encoding does not have it. At most eight
+    /// bytes, of which a mark may be a part.
     pub(super) fn encode(&mut self, character: char, output: &mut [u8]) -> Option<usize> {
         match &mut self.kind {
             Kind::Utf8 => Some(character.encode_utf8(output).len()),

@@ -16,13 +16,13 @@ impl Double {
         Double { encoding, decoder: encoding.new_decoder_without_bom_handling(), encoder: encoding.new_encoder() }
     }
 
-    /// Bytes of the character at the beginning, if they say so.
+    /// The length of the character at the beginning of `bytes`, if these suffice to tell.
     fn len(&self, bytes: &[u8]) -> Option<usize> {
         let (first, second) = (bytes[0], bytes.get(1).copied());
         match first {
             0x00..0x80 => Some(1),
             0x8f if self.encoding == EUC_JP => Some(3),
-            // Half as wide, and half as long.
+            // Half-width characters have one byte.
             0xa0..=0xdf if self.encoding == SHIFT_JIS => Some(1),
             0x80 | 0xff => Some(1),
             _ if self.encoding == GBK || self.encoding == GB18030 => {
@@ -32,7 +32,7 @@ impl Double {
         }
     }
 
-    /// The decoder is given whole characters, so nothing of one waits in it.
+    /// The decoder gets whole characters, so it never keeps the beginning of one.
     pub(super) fn decode(&mut self, bytes: &[u8]) -> Decoded {
         let Some(len) = self.len(bytes).filter(|len| *len <= bytes.len()) else { return Decoded::Begun };
         let mut text = [0; 16];

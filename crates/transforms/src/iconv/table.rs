@@ -4,7 +4,7 @@ use super::charset::Decoded;
 
 pub(super) struct Table {
     decoded: Box<[Option<char>; 256]>,
-    /// Those above ASCII, in the order of the characters.
+    /// The characters above ASCII with their bytes, sorted by character.
     encoded: Vec<(char, u8)>,
 }
 

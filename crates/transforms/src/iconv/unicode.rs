@@ -2,12 +2,13 @@
 
 use super::charset::Decoded;
 
-/// In what order the bytes of a unit are.
+/// The order of the bytes of a code unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     Big,
     Little,
-    /// As the first character, U+FEFF, says, which is no part of the text; without it the lowest first.
+    /// The order of the byte order mark U+FEFF at the beginning, which is no part of the text. Without a mark,
+    /// little-endian.
     Marked,
 }
 

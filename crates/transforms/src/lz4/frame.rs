@@ -5,23 +5,23 @@
 //!   ╰─────────────── gathered ──────────────╯   ╰──── gathered ─────╯   ╰─ gathered ─╯
 //! ```
 //!
-//! Only lengths are read here. Whether the bytes are right, checksums included, is for the library to say.
+//! This reads only lengths. The library checks the bytes, with their checksums.
 
 use millstream_net::TransformError;
 
 const MAGIC: u32 = 0x184d_2204;
-/// Frames of a format that programs before 2013 wrote.
+/// Begins frames of a format that programs before 2013 wrote.
 const MAGIC_LEGACY: u32 = 0x184c_2102;
-/// Sixteen of them begin frames that have no content.
+/// The first of sixteen numbers that begin frames without content.
 const MAGIC_SKIPPED: u32 = 0x184d_2a50;
 
-/// What came last.
+/// The part that came last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Part {
     #[default]
     Magic,
     LengthToSkip,
-    /// The two bytes that say how long the rest of it is.
+    /// The first two bytes of the descriptor, which tell its length.
     Flags,
     Descriptor,
     BlockSize,
@@ -29,7 +29,7 @@ enum Part {
     EndMark,
 }
 
-/// Whether there is something for the library.
+/// Whether the library can decode the gathered bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gathered {
     Nothing,
@@ -39,23 +39,23 @@ pub(super) enum Gathered {
 #[derive(Debug, Default)]
 pub(super) struct Gather {
     part: Part,
-    /// Since the last block that was gathered.
+    /// Bytes that were gathered since the last block.
     bytes: Vec<u8>,
-    /// Bytes that it has when the part is complete; 0 stands for the four of a magic number.
+    /// Length of `bytes` when the current part is complete; 0 means four, those of a magic number.
     wanted: usize,
-    /// Of a frame without content.
+    /// Bytes of a frame without content that are still to be skipped.
     skipping: u64,
     has_block_checksums: bool,
     has_checksum: bool,
     block_max: usize,
     frames: u64,
-    /// Bytes of the stream that were taken, and of those that were taken before the gathered ones.
+    /// Bytes of the stream that were taken, and bytes of it before the gathered ones.
     offset: u64,
     start: u64,
 }
 
 impl Gather {
-    /// Takes bytes from the front of a piece that is not empty, at most to the end of a block.
+    /// Takes bytes from the front of `input`, which is not empty, at most to the end of a block.
     pub(super) fn take(&mut self, input: &[u8]) -> Result<(usize, Gathered), TransformError> {
         if self.skipping > 0 {
             let count = input.len().min(usize::try_from(self.skipping).unwrap_or(usize::MAX));
@@ -82,7 +82,7 @@ impl Gather {
         if self.wanted == 0 { 4 } else { self.wanted }
     }
 
-    /// A part that is not the last of a block is complete.
+    /// Goes on behind a complete part that is not the last of a block.
     fn go_on(&mut self) -> Result<(), TransformError> {
         let (part, more) = match self.part {
             Part::Magic => match self.last_number() {
@@ -109,7 +109,7 @@ impl Gather {
         Ok(())
     }
 
-    /// What the flags say; returns the bytes that the descriptor has behind them.
+    /// Reads the flags; returns the length of the descriptor behind them.
     fn read_flags(&mut self) -> Result<usize, TransformError> {
         let [.., flags, block] = self.bytes[..] else { unreachable!("two bytes were waited for") };
         let has = |bit: u8| flags & bit != 0;
@@ -125,7 +125,7 @@ impl Gather {
     }
 
     fn block_len(&self, size: u32) -> Result<usize, TransformError> {
-        // The highest bit says that it is not compressed.
+        // The highest bit marks a block that is not compressed.
         let len = (size & 0x7fff_ffff) as usize;
         if len > self.block_max {
             return Err(self.fault("is corrupt: a block is longer than its frame allows"));
@@ -139,7 +139,7 @@ impl Gather {
         u32::from_le_bytes(*last)
     }
 
-    /// Exchanges what was gathered for memory that is not needed any more, and goes on behind it.
+    /// Swaps the gathered bytes for memory to be used again, and goes on behind them.
     pub(super) fn swap(&mut self, other: &mut Vec<u8>) {
         std::mem::swap(&mut self.bytes, other);
         self.bytes.clear();
@@ -156,7 +156,7 @@ impl Gather {
         (self.part, self.wanted) = (Part::Magic, 4);
     }
 
-    /// No bytes follow.
+    /// Ends the stream.
     pub(super) fn end(&self) -> Result<(), TransformError> {
         let is_between = self.part == Part::Magic && self.bytes.is_empty() && self.skipping == 0;
         match (is_between, self.frames) {
@@ -166,7 +166,7 @@ impl Gather {
         }
     }
 
-    /// What is wrong with the gathered bytes.
+    /// The error for the gathered bytes.
     pub(super) fn fault(&self, what: &str) -> TransformError {
         TransformError::new(format!("the lz4 stream {what}")).at(self.start)
     }

@@ -4,19 +4,19 @@ use millstream_net::TransformError;
 
 use crate::arguments;
 
-/// What a stream is made of.
+/// The kind of records in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Records {
     /// Each ends with this byte; the last of the stream may lack it.
     Ended(u8),
     /// Four lines each: `@` and a name, bases, `+`, and as many qualities.
     Fastq,
-    /// So many bytes each.
+    /// Each has this many bytes.
     Sized(usize),
 }
 
 impl Records {
-    /// As it is written behind `records=`.
+    /// Parses the value of `records=`.
     pub(super) fn parse(text: &str) -> Result<Records, String> {
         Ok(match text {
             "lines" => Records::Ended(b'\n'),
@@ -30,11 +30,11 @@ impl Records {
         })
     }
 
-    /// How many bytes from the start of `bytes`, where a record begins, are whole records; 0 if the first is not complete.
-    /// `ends`: nothing follows.
+    /// How many of `bytes`, which begin with a record, are whole records; 0 if the first one is not complete. `ends`:
+    /// no bytes follow.
     ///
     /// # Errors
-    /// The bytes are no such records.
+    /// The bytes are not records of this kind.
     pub(super) fn whole(self, bytes: &[u8], ends: bool) -> Result<usize, TransformError> {
         match self {
             Records::Ended(_) if ends => Ok(bytes.len()),

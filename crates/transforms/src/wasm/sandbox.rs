@@ -1,26 +1,26 @@
-//! A module in its box: its memory, the calls into it, and what they may use. Nothing is given to it to call, so all that it
-//! does depends on what it is handed, and is the same every time.
+//! A module in a sandbox: its memory, the calls into it, and their limits. The module has no imports, so its output
+//! depends only on its input, and is the same every time.
 
 use wasmi::{
     Config, EnforcedLimits, Engine, Error, Instance, Linker, Memory, Module, Store, StoreLimits, StoreLimitsBuilder,
     TrapCode, TypedFunc, WasmParams, WasmResults,
 };
 
-/// The version of what modules and this program expect of each other.
+/// The version of the interface between modules and this program.
 const ABI: i32 = 1;
 
-/// Bytes of the arguments, with the zeros between them, at most.
+/// The most bytes of the arguments, with the zeros between them.
 const ARGUMENTS_MAX: usize = 64 << 10;
 
-/// Bytes of a message that are shown.
+/// The most bytes of a message that an error shows.
 const MESSAGE_MAX: usize = 500;
 
-/// What a module may use.
+/// The limits of a module.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Of each call: about one for an instruction.
+    /// Fuel of each call: about one unit for an instruction.
     pub(super) fuel: u64,
-    /// Bytes.
+    /// Bytes of memory.
     pub(super) memory: usize,
 }
 
@@ -50,7 +50,7 @@ impl Sandbox {
             let (from, name) = (import.module(), import.name());
             return Err(format!("the module imports '{from}.{name}', and modules are given nothing"));
         }
-        // Growing too far is an end with a sentence: what a module makes of a failure is seldom clear.
+        // Growing beyond the limit is an error here: few modules report a failed growth clearly.
         let within =
             StoreLimitsBuilder::new().memory_size(limits.memory).table_elements(1 << 16).trap_on_grow_failure(true);
         let mut store = Store::new(&engine, within.build());
@@ -69,7 +69,7 @@ impl Sandbox {
         }
     }
 
-    /// Hands over the arguments.
+    /// Passes the arguments to the module.
     pub(super) fn start(&mut self, arguments: &[String]) -> Result<(), String> {
         if !self.exports("millstream_start") {
             return match arguments.first() {
@@ -97,7 +97,7 @@ impl Sandbox {
         self.instance.get_func(&self.store, name).is_some()
     }
 
-    /// A function that has to be there.
+    /// A function that the module must export.
     pub(super) fn function<P: WasmParams, R: WasmResults>(&self, name: &str) -> Result<TypedFunc<P, R>, String> {
         match self.instance.get_func(&self.store, name) {
             None => Err(format!("the module exports no function {name}")),
@@ -116,7 +116,7 @@ impl Sandbox {
         self.call_with(function, parameters, self.limits.fuel, "in one call")
     }
 
-    /// The same with so much fuel; if that is not enough, it was used up `when`.
+    /// The same with `fuel`; if that is not enough, the error says `when` it was used up.
     pub(super) fn call_with<P: WasmParams, R: WasmResults>(
         &mut self,
         function: &TypedFunc<P, R>,
@@ -127,7 +127,8 @@ impl Sandbox {
         self.store.set_fuel(fuel).map_err(|error| error.to_string())?;
         function.call(&mut self.store, parameters).map_err(|error| {
             let reason = reason(&error, self.limits, when);
-            // A panic of a language leaves its reason behind. Some fuel for a function that only returns an address.
+            // A panic of a language leaves a message behind. It takes some fuel to call the function that returns its
+            // address.
             let is_panic = error.as_trap_code() == Some(TrapCode::UnreachableCodeReached);
             let said = if is_panic { self.message() } else { None };
             match said {
@@ -137,7 +138,7 @@ impl Sandbox {
         })
     }
 
-    /// What the last call has left.
+    /// Fuel that the last call has left.
     pub(super) fn fuel_left(&self) -> u64 {
         self.store.get_fuel().unwrap_or(0)
     }
@@ -146,7 +147,7 @@ impl Sandbox {
         self.limits
     }
 
-    /// Bytes of the module's memory that it does not use itself.
+    /// Allocates bytes of the module's memory that the module does not use itself.
     pub(super) fn allocate(&mut self, bytes: usize) -> Result<u32, String> {
         let allocate = self.function::<i32, i32>("millstream_allocate")?;
         let at = self.call(&allocate, bytes as i32)?.cast_unsigned();
@@ -167,7 +168,7 @@ impl Sandbox {
         self.memory.read(&self.store, at as usize, bytes).map_err(|error| error.to_string())
     }
 
-    /// What the module says of its last failure, on one line.
+    /// The module's message about its last failure, on one line.
     pub(super) fn message(&mut self) -> Option<String> {
         let message = self.function::<(), i32>("millstream_message").ok()?;
         self.store.set_fuel(self.limits.fuel).ok()?;
@@ -180,7 +181,7 @@ impl Sandbox {
     }
 }
 
-/// It may run for ever.
+/// The error of a call that might run for ever.
 pub(super) fn out_of_fuel(limits: Limits, when: &str) -> String {
     format!("the module used all of its fuel, {}, {when}: it may run for ever; fuel=N allows more", limits.fuel)
 }
@@ -200,7 +201,7 @@ fn reason(error: &Error, limits: Limits, when: &str) -> String {
 fn has_code_of_no_functions(file: &[u8]) -> bool {
     const HEADER: usize = 8;
     const CODE: u8 = 10;
-    /// What the longest number takes (`u32`, WebAssembly core specification, 5.2.2).
+    /// Bytes of the longest number (`u32`, WebAssembly core specification, 5.2.2).
     const LONGEST_NUMBER: usize = 5;
     let mut rest = file.get(HEADER..).unwrap_or_default();
     while let Some((&id, after)) = rest.split_first() {
@@ -214,7 +215,7 @@ fn has_code_of_no_functions(file: &[u8]) -> bool {
     false
 }
 
-/// The number at the beginning, in LEB128, and what follows it.
+/// The number at the beginning, in LEB128, and the bytes behind it.
 fn number(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let len = bytes.iter().take(5).position(|byte| byte & 0x80 == 0)? + 1;
     let value = bytes[..len].iter().rev().fold(0_u64, |value, byte| value << 7 | u64::from(byte & 0x7F));

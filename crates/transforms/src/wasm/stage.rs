@@ -1,19 +1,19 @@
-//! Modules as stages. Bytes are copied into the module's memory and out of it, whichever way it works on them there: so both
-//! kinds rewrite, as the network sees it, and can have a thread of their own.
+//! Modules as stages. Both kinds of modules get their bytes copied into their memory and out of it. So both are
+//! rewriting stages of the network, and can have a thread of their own.
 
 use millstream_net::{Next, Rewrite, Step, TransformError};
 use wasmi::TypedFunc;
 
 use super::sandbox::{Sandbox, out_of_fuel};
 
-/// Bytes that a module gets at a time, at most, and room that it finds for what it writes.
+/// The most bytes that a module gets at a time, and the room for its output.
 const PIECE: usize = 128 << 10;
 
 /// A module that changes bytes where they lie.
 pub(super) struct InPlaceModule {
     sandbox: Sandbox,
     apply: TypedFunc<(i64, i32, i32), i32>,
-    /// Not every module has something left to say.
+    /// Not every module exports it.
     finish: Option<TypedFunc<(), i32>>,
     bytes_at: u32,
     offset: u64,
@@ -29,7 +29,7 @@ impl InPlaceModule {
 
     fn apply(&mut self, from: &[u8], to: &mut [u8]) -> Result<(), TransformError> {
         self.sandbox.write(self.bytes_at, from).map_err(TransformError::new)?;
-        // At most PIECE bytes; the position wraps as a C program would see it.
+        // At most `PIECE` bytes; the position wraps as in a C program.
         let parameters = (self.offset.cast_signed(), self.bytes_at.cast_signed(), from.len() as i32);
         let done = self.sandbox.call(&self.apply, parameters).map_err(TransformError::new)?.cast_unsigned() as usize;
         if done > from.len() {
@@ -83,11 +83,11 @@ pub(super) struct RewritingModule {
     step_at: u32,
     input_at: u32,
     output_at: u32,
-    /// Fuel for calls that consume nothing. What is written from nothing costs too, or a module could write for ever.
+    /// Fuel for calls that consume no input. Output without input costs fuel too, or a module could write for ever.
     tank: u64,
 }
 
-/// When the tank was used up.
+/// The time at which `tank` was used up, for the error.
 const WITHOUT_READING: &str = "in calls that read nothing";
 
 /// `struct millstream_step`: seven numbers of four bytes, the lowest first.
@@ -102,7 +102,7 @@ impl RewritingModule {
         Ok(RewritingModule { sandbox, step, step_at, input_at, output_at, tank })
     }
 
-    /// What the module answers, the bytes that it consumed, and those that it produced.
+    /// Calls the module; returns its answer, the bytes that it consumed, and those that it produced.
     fn call(&mut self, input: &[u8], room: usize, ends: bool) -> Result<(i32, usize, usize), String> {
         // At most PIECE bytes each.
         let numbers = [self.input_at, input.len() as u32, self.output_at, room as u32, u32::from(ends), 0, 0];
@@ -156,7 +156,7 @@ impl Rewrite for RewritingModule {
         Ok(Step { consumed, produced, next })
     }
 
-    /// Into the module, within it, and out of it.
+    /// Each byte is copied into the module, within it, and out of it.
     fn copied(&self, step: &Step) -> usize {
         step.consumed + 2 * step.produced
     }

@@ -4,13 +4,13 @@
 //!   stream  ──▶ filling ──▶ waiting  waiting ──▶ in work, one on each thread ──▶ frames, in the order of the stream ──▶
 //! ```
 //!
-//! The thread that brings the bytes is one of those that compress: when as many pieces wait as the others will need
-//! meanwhile, it compresses the one that it has just filled and that is still in its cache, and when nothing follows those that
-//! wait. Alone it hands nothing to anybody.
+//! The thread that brings the bytes compresses too. When enough pieces wait for the other threads, it compresses the
+//! piece that it has just filled, which is still in its cache. At the end of the stream it compresses pieces that wait.
+//! Without other threads it compresses all pieces itself.
 //!
-//! The library has threads too (`nbWorkers`), which cut one frame into jobs. It is slower: each job begins with the bytes before
-//! it, once more, and does not know that it is short. And the thread that brings the bytes spins when a job is over until the
-//! worker has gone back to its pool; with one CPU for both that is as long as the scheduler lets a thread run.
+//! The library has threads too (`nbWorkers`), which cut one frame into jobs. It is slower: each job reads again the
+//! bytes before it, and does not know that it is short. At the end of a job, the thread that brings the bytes spins
+//! until the worker has returned to its pool; with one CPU for both, that takes a whole time slice.
 //!
 //! The frame of a piece ends in its checksum: the low half of the XXH64 of the piece.
 
@@ -23,11 +23,11 @@ use millstream_net::{Next, Step, TransformError};
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::{CParameter, compress_bound};
 
-/// Threads, at most, whatever is allowed.
+/// The most threads, even if more are allowed.
 const THREADS_MAX: usize = 64;
 
-/// Two to this power are the bytes that a match may lie back: 8 MiB, which every decoder has to support (RFC 8878, 3.1.1.1.2),
-/// or the whole piece, if that is smaller.
+/// Binary logarithm of the largest distance of a match: 8 MiB, which every decoder has to support (RFC 8878,
+/// 3.1.1.1.2). In a smaller piece it is the whole piece.
 const WINDOW_LOG: u32 = 23;
 
 /// The stage.
@@ -38,17 +38,17 @@ pub(super) struct Frames {
     filling: Vec<u8>,
     /// Whether a piece was full, or the stream has ended.
     has_begun: bool,
-    /// Whether nothing has come, which is a frame too.
+    /// Whether no byte has come: the end of an empty stream is a frame too.
     is_empty_frame_missing: bool,
     own: Own,
     shared: Arc<Shared>,
     others: Vec<JoinHandle<()>>,
-    /// The frame that is being handed on, and how much of it was.
+    /// The frame that is being written to the output, and how many bytes of it were.
     ready: Frame,
     taken: usize,
 }
 
-/// What came of a piece.
+/// The frame of a piece.
 #[derive(Default)]
 pub(super) struct Frame {
     pub(super) bytes: Vec<u8>,
@@ -57,7 +57,7 @@ pub(super) struct Frame {
 }
 
 impl Frames {
-    /// Pieces of so many bytes.
+    /// A stage that cuts the stream into pieces of `piece_bytes`.
     pub(super) fn new(level: i32, piece_bytes: usize) -> Frames {
         Frames {
             level,
@@ -99,7 +99,7 @@ impl Frames {
                 break Next::More;
             }
             let rest = &input[consumed..];
-            if self.is_crowded() {
+            if self.is_full() {
                 self.advance();
             } else if self.filling.len() == self.piece_bytes {
                 self.dispatch();
@@ -118,7 +118,7 @@ impl Frames {
         Ok(Step { consumed, produced, next })
     }
 
-    /// Moves what is ready of the oldest frames, as much as there is room for. Returns how much.
+    /// Moves bytes of the oldest ready frames to `output`, as many as fit. Returns how many.
     fn hand_on(
         &mut self,
         output: &mut [u8],
@@ -140,8 +140,8 @@ impl Frames {
         }
     }
 
-    /// Whether so many frames wait for their turn that there may not be more.
-    fn is_crowded(&self) -> bool {
+    /// Whether there are as many pieces as there may be.
+    fn is_full(&self) -> bool {
         self.shared.lock().pieces.len() > 3 * self.threads
     }
 
@@ -155,9 +155,10 @@ impl Frames {
         count
     }
 
-    /// What was filled is a piece: for another thread, if they will need it while this one compresses the next, or for this one.
+    /// Makes a piece of the filled bytes. Another thread compresses it, if fewer pieces wait than there are other
+    /// threads; otherwise this thread does.
     fn dispatch(&mut self) {
-        // Not for a stream that is one piece.
+        // A stream of one piece needs no other threads.
         if self.has_begun {
             self.start_others();
         }
@@ -180,7 +181,7 @@ impl Frames {
             let (shared, mut own) = (Arc::clone(&self.shared), Own { level: self.level, compressor: None });
             match thread::Builder::new().spawn(move || shared.work(&mut own)) {
                 Ok(thread) => self.others.push(thread),
-                // The work is done with fewer, too.
+                // Fewer threads do the work too.
                 Err(_) => self.threads = self.others.len() + 1,
             }
         }
@@ -203,7 +204,7 @@ impl Frames {
     }
 }
 
-/// The threads are not left behind: each ends when it has done the piece that it is at.
+/// Joins the threads: each ends after its current piece.
 impl Drop for Frames {
     fn drop(&mut self) {
         self.shared.lock().is_over = true;
@@ -212,7 +213,7 @@ impl Drop for Frames {
     }
 }
 
-/// What one thread compresses with. Its tables are used for one piece after the other.
+/// The compressor of one thread, which keeps its tables from piece to piece.
 struct Own {
     level: i32,
     compressor: Option<Compressor<'static>>,
@@ -240,21 +241,21 @@ impl Own {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    /// A piece is, or nothing follows.
+    /// Notified when a piece waits, or nothing follows.
     is_waiting: Condvar,
-    /// A frame is.
+    /// Notified when a frame is ready.
     is_ready: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    /// In the order of the stream, from the oldest whose frame was not taken.
+    /// The pieces in the order of the stream, from the oldest whose frame was not taken.
     pieces: VecDeque<Piece>,
     /// How many of them wait.
     waiting: usize,
-    /// How many were taken before the oldest.
+    /// How many frames were taken already.
     before: u64,
-    /// Memory that has been used before.
+    /// Memory to be used again.
     spare_inputs: Vec<Vec<u8>>,
     spare_frames: Vec<Vec<u8>>,
     is_over: bool,
@@ -296,7 +297,7 @@ impl State {
         Begun { number: self.before + place as u64, input, frame }
     }
 
-    /// Puts the frame of the oldest piece in the place of the one that `frame` was, if it is ready.
+    /// Replaces `frame` by the frame of the oldest piece, if that is ready.
     fn first_frame(&mut self, frame: &mut Frame) -> Option<Result<(), String>> {
         if !matches!(self.pieces.front(), Some(Piece::Ready(_))) {
             return None;
@@ -312,7 +313,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Compresses what waits, until nothing follows.
+    /// Compresses pieces that wait, until the stage is over.
     fn work(&self, own: &mut Own) {
         let mut state = self.lock();
         while !state.is_over {
@@ -329,7 +330,7 @@ impl Shared {
 
     fn compress(&self, begun: Begun, own: &mut Own) {
         let Begun { number, mut input, mut frame } = begun;
-        // Somebody waits for the frame: a panic must not leave it out.
+        // `advance` waits for the frame: after a panic there must be an error in its place.
         let outcome = catch_unwind(AssertUnwindSafe(|| own.compress(&input, &mut frame)));
         let ready = match outcome {
             Ok(Ok(())) => Ok(Frame { bytes: frame, piece_bytes: input.len() }),
@@ -423,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_no_more_leaves_no_thread_behind() {
+    fn dropped_stage_leaves_no_thread_behind() {
         let input = numbers(100 * PIECE);
         let mut output = vec![0; 100];
         for bytes in (0..input.len()).step_by(2 * PIECE + 999) {

@@ -1,9 +1,10 @@
-//! The seekable format: frames that stand by themselves, each of as many bytes of the stream, and a table of them at the end.
+//! The seekable format: independent frames, each of the same number of bytes of the stream, and a table of them at the
+//! end.
 //!
 //! ```text
 //!   frame  frame  ... frame  5E 2A 4D 18 | bytes | entry entry ... entry | frames | 80 | B1 EA 92 8F
-//!                            ╰── a frame to skip, for who does not know it ──────────────────────╯
-//!   entry: bytes of the frame, bytes of what is in it, the low half of the XXH64 of these; four bytes each
+//!                            ╰── a frame that other decoders skip ───────────────────────────────╯
+//!   entry: bytes of the frame, bytes of its content, the low half of the XXH64 of these; four bytes each
 //! ```
 //!
 //! # References
@@ -19,12 +20,13 @@ use zstd::stream::raw::{Encoder, InBuffer, Operation, OutBuffer};
 use super::frames::Frames;
 use crate::kept::{Kept, SLACK};
 
-/// Bytes of what is in a frame. The format has 1 GiB at most; below 64 KiB the table would be large, and little be compressed.
+/// Bytes of the content of a frame. The format allows 1 GiB; below 64 KiB the table would be large, and the compression
+/// weak.
 pub(super) const FRAME: RangeInclusive<u64> = 64 << 10..=1 << 30;
 
 const ENTRY: usize = 12;
 
-/// Frames that the format allows.
+/// The most frames that the format allows.
 const FRAMES_MAX: usize = 0x800_0000;
 
 /// Memory for the table.
@@ -43,9 +45,9 @@ pub(super) struct Seekable {
 
 /// How frames are made.
 pub(super) enum Body {
-    /// By several threads, each of a piece that is kept as a whole.
+    /// Several threads make them, each from a piece in memory.
     Pieces(Frames),
-    /// One after the other, for pieces too large for that.
+    /// One thread makes one after the other, for pieces too large for that.
     Streams(Streams),
 }
 
@@ -64,22 +66,22 @@ impl Table {
                 self.frames_max
             )));
         }
-        // Neither is longer than a frame, which is compressed to little more than it has.
+        // Both fit: the content of a frame is limited, and compression adds little to it.
         [written as u32, read as u32, checksum].iter().for_each(|number| self.bytes.push(&number.to_le_bytes()));
         self.frames += 1;
         Ok(())
     }
 }
 
-/// Frames that are written while they are read.
+/// Frames that are written while their content is read.
 pub(super) struct Streams {
     encoder: Encoder<'static>,
     frame_bytes: u32,
-    /// Of the frame that is being written.
+    /// Bytes that were read of the current frame.
     read: u32,
     written: u32,
     hash: XxHash64,
-    /// All of it was read.
+    /// All of the current frame was read.
     is_end_of_frame: bool,
 }
 
@@ -127,7 +129,7 @@ impl Streams {
 
     fn end_frame(&mut self, output: &mut [u8], table: &mut Table) -> Result<usize, TransformError> {
         let mut to = OutBuffer::around(output);
-        // Its threads may still be busy and nothing be ready.
+        // The threads of the library may still be busy, with no output ready.
         let mut left = self.encoder.finish(&mut to, true)?;
         while left > 0 && to.pos() == 0 {
             left = self.encoder.finish(&mut to, true)?;
@@ -149,7 +151,7 @@ impl Seekable {
         Seekable { body, table: Table { bytes: Kept::default(), frames: 0, frames_max }, is_table_begun: false }
     }
 
-    /// Returns how much of what stands before the table was written: all of it, or nothing for lack of room.
+    /// Writes the bytes before the table, if they fit. Returns how many it wrote: all, or none.
     fn begin_table(&mut self, output: &mut [u8]) -> usize {
         let Table { bytes: table, frames, .. } = &mut self.table;
         let bytes = table.len() + FOOTER;

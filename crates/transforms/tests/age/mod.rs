@@ -95,7 +95,7 @@ fn wrong(line: &str, input: &[u8]) -> String {
 }
 
 #[test]
-fn what_was_encrypted_for_somebody_comes_back_for_them() {
+fn every_recipient_decrypts_what_was_encrypted() {
     let Files { both, second, passphrase, recipients, .. } = &*FILES;
     let [first_of_two, second_of_two] = RECIPIENTS;
     for size in [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 3 * CHUNK + 77] {
@@ -123,7 +123,7 @@ fn what_was_encrypted_for_somebody_comes_back_for_them() {
 }
 
 #[test]
-fn no_changed_byte_is_missed_and_nothing_comes_out_that_was_not_authenticated() {
+fn changed_byte_is_detected_and_output_is_authenticated() {
     let (text, pack, unpack) = (bytes(2 * CHUNK + 5000), filled("age -i BOTH"), filled("unage -i BOTH"));
     let packed = done(&pack, &text);
     let payload = packed.len() - text.len() - 3 * TAG;
@@ -139,7 +139,7 @@ fn no_changed_byte_is_missed_and_nothing_comes_out_that_was_not_authenticated() 
 }
 
 #[test]
-fn no_end_that_is_cut_off_is_missed() {
+fn truncated_file_is_detected() {
     let (text, pack, unpack) = (bytes(2 * CHUNK), filled("age -i BOTH"), filled("unage -i BOTH"));
     let packed = done(&pack, &text);
     let payload = packed.len() - text.len() - 2 * TAG;
@@ -165,7 +165,7 @@ fn no_end_that_is_cut_off_is_missed() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_said_with_its_place() {
+fn error_in_a_file_names_its_position() {
     let Files { second, passphrase, other, .. } = &*FILES;
     let (identity, pass) = (format!("unage -i {second}"), format!("unage -p {passphrase}"));
     let (to_first, text) = (format!("age -r {}", RECIPIENTS[0]), bytes(2 * CHUNK + 1));
@@ -262,7 +262,7 @@ fn what_is_wrong_with_a_file_is_said_with_its_place() {
 }
 
 #[test]
-fn keys_that_are_none_are_refused_without_being_told() {
+fn invalid_key_is_refused_and_not_shown() {
     let Files { both, passphrase, recipients, .. } = &*FILES;
     let several = file("several", &format!("{PASSPHRASE}\n{PASSPHRASE}\n"));
     let broken = file("broken", &SECRETS[0].replace("PWHTX", "PWHTY"));

@@ -38,7 +38,7 @@ fn a_function_in_python_is_a_transform() {
 }
 
 #[test]
-fn what_goes_wrong_in_python_is_said_with_its_line() {
+fn error_in_python_names_its_line() {
     for (name, lines, error) in [
         (
             "raises",
