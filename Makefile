@@ -229,14 +229,15 @@ install-lib: lib
 	ln -sf libmillstream.so.0 "$(DESTDIR)$(LIBDIR)/libmillstream.so"
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR:$(PREFIX)/%=$${prefix}/%)|' -e 's|@VERSION@|$(VERSION)|' \
 		$(C_SOURCE)/millstream.pc.in >"$(DESTDIR)$(LIBDIR)/pkgconfig/millstream.pc"
-	install -m 644 $(C_SOURCE)/man/ms_pipe.3 "$(INSTALLED)/share/man/man3/"
-	install -m 644 $(C_SOURCE)/man/millstream.7 "$(INSTALLED)/share/man/man7/"
+	install -m 644 $(C_SOURCE)/man/*.3 "$(INSTALLED)/share/man/man3/"
+	install -m 644 $(C_SOURCE)/man/*.7 "$(INSTALLED)/share/man/man7/"
 
 uninstall-lib:
 	rm -f "$(INSTALLED)/include/millstream.h" "$(DESTDIR)$(LIBDIR)/pkgconfig/millstream.pc" \
 		"$(DESTDIR)$(LIBDIR)/libmillstream.a" "$(DESTDIR)$(LIBDIR)/libmillstream.so" \
 		"$(DESTDIR)$(LIBDIR)/libmillstream.so.0" "$(DESTDIR)$(LIBDIR)/libmillstream.so.$(VERSION)" \
-		"$(INSTALLED)/share/man/man3/ms_pipe.3" "$(INSTALLED)/share/man/man7/millstream.7"
+		$(addprefix "$(INSTALLED)"/share/man/man3/,$(notdir $(wildcard $(C_SOURCE)/man/*.3))) \
+		$(addprefix "$(INSTALLED)"/share/man/man7/,$(notdir $(wildcard $(C_SOURCE)/man/*.7)))
 
 uninstall:
 	rm -f "$(INSTALLED)/bin/millstream" "$(INSTALLED)/share/man/man1/millstream.1" "$(INSTALLED)/share/man/man1/"millstream-*.1 \
