@@ -5,7 +5,7 @@ use std::io;
 
 use libc::ssize_t;
 use millstream_pipe::PipeError;
-use millstream_pipe::broadcast::Lost;
+use millstream_pipe::broadcast::LostError;
 
 /// What a function could not do, as `errno` has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ impl From<io::Error> for Errno {
     fn from(error: io::Error) -> Errno {
         let refusal =
             || error.get_ref().and_then(|inner| inner.downcast_ref::<PipeError>()).map(PipeError::raw_os_error);
-        let lost = || Lost::of(&error).map(|lost| lost.raw_os_error());
+        let lost = || LostError::of(&error).map(|lost| lost.raw_os_error());
         // Without a number: another process has damaged the shared memory, or a FIFO could not take the last bytes.
         Errno(error.raw_os_error().or_else(refusal).or_else(lost).unwrap_or(libc::EIO))
     }

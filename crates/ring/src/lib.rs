@@ -73,6 +73,7 @@ mod biased;
 mod broadcast;
 mod bytes;
 mod claim;
+mod error;
 mod fifo;
 mod geometry;
 mod header;
@@ -97,6 +98,7 @@ pub use broadcast::{
 };
 pub use bytes::Bytes;
 pub use claim::{Claim, ClaimId, Claims};
+pub use error::{ForeignError, ResizeError, RingError};
 pub use geometry::{Extent, Geometry, MIN_BYTES};
 pub use header::{HEADER_BYTES, Header, MAGIC, VERSION};
 pub use lock::{Guard, Lock, Parked, Parking};
@@ -104,20 +106,7 @@ pub use lock::{Guard, Lock, Parked, Parking};
 pub use look::{Look, Tallies};
 pub use lookout::Lookout;
 pub use offer::{LARGEST_OFFER, Offer, Standing, Terms};
-pub use ring::{Foreign, PIPE_BUF, ReadSide, Resize, Ring, Room, Waiting, Whose, WriteSide};
+pub use ring::{PIPE_BUF, ReadSide, Ring, Room, Waiting, Whose, WriteSide};
 pub use route::Route;
 #[cfg(not(loom))]
 pub use splice::Stretch;
-
-/// The shared words say something impossible, or a lock is never given back: another process is broken or hostile. The
-/// stream cannot go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RingError;
-
-impl core::fmt::Display for RingError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("another process has broken this pipe's shared memory; close the pipe and start again")
-    }
-}
-
-impl core::error::Error for RingError {}
