@@ -91,7 +91,8 @@ pub extern "C" fn ms_strerror(error: c_int) -> *const c_char {
             c"this reader of a lossy broadcast was too slow, and ms_lost() says what it has lost; of ms_export(): more bytes wait than the kernel lets this user have in a pipe, so read some first, or raise /proc/sys/fs/pipe-max-size"
         }
         libc::ENOLCK => c"524288 write ends of this pipe have been given away and are still open; close some",
-        libc::ENOMEM => c"no memory",
+        libc::ENOMEM => c"no memory; for bytes in a pipe: read some, or raise the limit of the control group",
+        libc::ENOSPC => c"no memory for the bytes in the pipe; of ms_copy_to(): no space left on the device",
         libc::ENXIO => c"nothing has the FIFO open for reading, and the call was not to wait",
         libc::EOVERFLOW => c"a descriptor's number is too large to be given away; make the pipe before other files are opened",
         libc::EPERM => {

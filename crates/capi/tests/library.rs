@@ -2,6 +2,8 @@
 //!
 //! 'make lib' has made what is tested.
 
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -182,6 +184,67 @@ fn broadcast_holds_for_c_programs() {
         let checks: u64 = said.split(' ').next().unwrap().parse().unwrap();
         assert!(checks > 500, "{said}");
     }
+}
+
+/// A control group for memory, with a limit and without the kernel's killer of processes where that can be had.
+struct MemoryGroup {
+    directory: PathBuf,
+    has_killer: bool,
+}
+
+impl MemoryGroup {
+    fn new(bytes: u64) -> MemoryGroup {
+        let name = format!("millstream-c-{}", std::process::id());
+        let first = PathBuf::from("/sys/fs/cgroup/memory");
+        let (root, limit) =
+            if first.is_dir() { (first, "memory.limit_in_bytes") } else { ("/sys/fs/cgroup".into(), "memory.max") };
+        let directory = root.join(name);
+        let made = std::fs::create_dir(&directory);
+        made.unwrap_or_else(|error| {
+            panic!("{}: {error}; this test makes a control group, as root", directory.display())
+        });
+        let mut group = MemoryGroup { directory, has_killer: true };
+        group.write(limit, &bytes.to_string()).unwrap();
+        group.has_killer = group.write("memory.oom_control", "1").is_err();
+        group
+    }
+
+    fn write(&self, file: &str, text: &str) -> std::io::Result<()> {
+        std::fs::OpenOptions::new().write(true).open(self.directory.join(file))?.write_all(text.as_bytes())
+    }
+
+    /// The command in the group from its first instruction on.
+    fn command(&self, program: &Path) -> Command {
+        let mut command = limited("sh");
+        command
+            .args(["-c", "echo $$ >\"$1\" && exec \"$2\"", "sh"])
+            .arg(self.directory.join("cgroup.procs"))
+            .arg(program);
+        command
+    }
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.directory);
+    }
+}
+
+/// In a full control group, which would raise SIGBUS where memory is touched that is not there.
+#[test]
+fn memory_that_runs_out_is_an_error_and_no_signal() {
+    let scratch = Scratch::new("memory");
+    let program = compile("tests/c/memory.c", &scratch, Linked::Shared);
+    let group = MemoryGroup::new(8 << 20);
+    let output = group.command(&program).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if group.has_killer && output.status.signal() == Some(9) {
+        // The kernel's answer to the allocation itself: what the library could answer never comes.
+        return;
+    }
+    assert!(output.status.success(), "{}: {said}", output.status);
+    let written: u64 = text(&output).trim().parse().unwrap();
+    assert!((1 << 20..8 << 20).contains(&written), "{written} bytes");
 }
 
 #[test]
