@@ -18,6 +18,7 @@
 #              compiler, and some minutes to build; not part of make test
 # make check-mount  a mount under random calls for ten minutes, and killed 1000 times; a part of it is in make test
 # make check-miri  not part of it: the ring under Miri, where that is installed
+# make check-cargo-c  the C library as cargo-c installs it, against 'make install-lib'; some minutes the first time, not part of make test
 # make deb      Debian packages, in target/packages: millstream, libmillstream0, libmillstream-dev
 # make dist     an archive with an installer, for other systems with the same or a later glibc, in target/packages
 # make check-packages  both of them in clean roots, as a newcomer; a part of make test. SUITE=trixie: of another suite of this archive
@@ -56,7 +57,7 @@ LOWER = $(addprefix -p millstream-,capi conformance pattern pipe ring run sys)
 
 .PHONY: all build lib install-lib uninstall-lib demo corpus rivals test install uninstall clean setup-build setup-test setup-rivals check-rivals
 .PHONY: soak storm fuzz-formats check-models check-asan check-tsan check-fuzz check-miri
-.PHONY: site setup-site wheel setup-wheel check-python check-cpython check-mount deb dist check-packages
+.PHONY: site setup-site wheel setup-wheel check-python check-cpython check-cargo-c check-mount deb dist check-packages
 .PHONY: check-format check-words check-publish check-lints check-licences check-docs check-tests
 
 all: build
@@ -176,6 +177,9 @@ check-mount: setup-test build
 check-cpython: wheel
 	scripts/check-cpython $(WHEELS)/*.whl $(PYTHONS)
 
+check-cargo-c: setup-test lib
+	scripts/check-cargo-c $(CARGO)
+
 check-models: setup-test
 	scripts/check-ring models $(CARGO)
 
@@ -229,14 +233,15 @@ install-lib: lib
 	ln -sf libmillstream.so.0 "$(DESTDIR)$(LIBDIR)/libmillstream.so"
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR:$(PREFIX)/%=$${prefix}/%)|' -e 's|@VERSION@|$(VERSION)|' \
 		$(C_SOURCE)/millstream.pc.in >"$(DESTDIR)$(LIBDIR)/pkgconfig/millstream.pc"
-	install -m 644 $(C_SOURCE)/man/ms_pipe.3 "$(INSTALLED)/share/man/man3/"
-	install -m 644 $(C_SOURCE)/man/millstream.7 "$(INSTALLED)/share/man/man7/"
+	install -m 644 $(C_SOURCE)/man/*.3 "$(INSTALLED)/share/man/man3/"
+	install -m 644 $(C_SOURCE)/man/*.7 "$(INSTALLED)/share/man/man7/"
 
 uninstall-lib:
 	rm -f "$(INSTALLED)/include/millstream.h" "$(DESTDIR)$(LIBDIR)/pkgconfig/millstream.pc" \
 		"$(DESTDIR)$(LIBDIR)/libmillstream.a" "$(DESTDIR)$(LIBDIR)/libmillstream.so" \
 		"$(DESTDIR)$(LIBDIR)/libmillstream.so.0" "$(DESTDIR)$(LIBDIR)/libmillstream.so.$(VERSION)" \
-		"$(INSTALLED)/share/man/man3/ms_pipe.3" "$(INSTALLED)/share/man/man7/millstream.7"
+		$(addprefix "$(INSTALLED)"/share/man/man3/,$(notdir $(wildcard $(C_SOURCE)/man/*.3))) \
+		$(addprefix "$(INSTALLED)"/share/man/man7/,$(notdir $(wildcard $(C_SOURCE)/man/*.7)))
 
 uninstall:
 	rm -f "$(INSTALLED)/bin/millstream" "$(INSTALLED)/share/man/man1/millstream.1" "$(INSTALLED)/share/man/man1/"millstream-*.1 \

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { READERS = 3, NUMBERS = 1000000 };
+enum { READERS = 3, NUMBERS = 200000 };
 
 static void fail(const char *what)
 {

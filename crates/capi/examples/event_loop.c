@@ -62,7 +62,9 @@ int main(void)
         if (process < 0)
             fail("fork");
         if (process == 0) {
-            ms_close(readers[child]);
+            /* Those of the processes before it, too: it has inherited all handles. */
+            for (int inherited = 0; inherited <= child; inherited++)
+                ms_close(readers[inherited]);
             count(writer, child + 1);
             ms_close(writer);
             return 0;

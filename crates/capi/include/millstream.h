@@ -519,7 +519,8 @@ ssize_t ms_readv(struct ms_reader *reader,
  *
  * Returns the number of bytes: fewer than size only if the end is non-blocking or a signal handler ran. Or -1 with errno:
  * EPIPE, after SIGPIPE, if no reader is left; EAGAIN; EINTR; EBADF; EBUSY between ms_reserve() and ms_commit(), or at a
- * broadcast that another thread writes to; EIO; ESTALE as ms_add_reader().
+ * broadcast that another thread writes to; EIO; ENOMEM or ENOSPC if there is no memory for the bytes; ESTALE as
+ * ms_add_reader().
  *
  * Requires:
  * `writer` is null or a handle; `buffer` leads to `size` bytes.

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use libc::{size_t, ssize_t};
 use millstream_pipe::Statistics;
-use millstream_pipe::broadcast::{Lost, Reader, Writer};
+use millstream_pipe::broadcast::{LostError, Reader, Writer};
 
 use crate::errors::{Errno, INVALID, NO_END, count, status};
 use crate::handle::{Handle, ms_reader, ms_writer};
@@ -36,7 +36,7 @@ impl BroadcastReader {
 
     pub(crate) fn read(&self, buffers: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
         (&self.end).read_vectored(buffers).map_err(|error| {
-            if let Some(Lost { bytes }) = Lost::of(&error) {
+            if let Some(LostError { bytes }) = LostError::of(&error) {
                 self.lost.fetch_add(bytes, Relaxed);
             }
             error.into()

@@ -5,7 +5,7 @@ use std::io;
 
 use libc::ssize_t;
 use millstream_pipe::PipeError;
-use millstream_pipe::broadcast::Lost;
+use millstream_pipe::broadcast::LostError;
 
 /// What a function could not do, as `errno` has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ impl From<io::Error> for Errno {
     fn from(error: io::Error) -> Errno {
         let refusal =
             || error.get_ref().and_then(|inner| inner.downcast_ref::<PipeError>()).map(PipeError::raw_os_error);
-        let lost = || Lost::of(&error).map(|lost| lost.raw_os_error());
+        let lost = || LostError::of(&error).map(|lost| lost.raw_os_error());
         // Without a number: another process has damaged the shared memory, or a FIFO could not take the last bytes.
         Errno(error.raw_os_error().or_else(refusal).or_else(lost).unwrap_or(libc::EIO))
     }
@@ -91,7 +91,8 @@ pub extern "C" fn ms_strerror(error: c_int) -> *const c_char {
             c"this reader of a lossy broadcast was too slow, and ms_lost() says what it has lost; of ms_export(): more bytes wait than the kernel lets this user have in a pipe, so read some first, or raise /proc/sys/fs/pipe-max-size"
         }
         libc::ENOLCK => c"524288 write ends of this pipe have been given away and are still open; close some",
-        libc::ENOMEM => c"no memory",
+        libc::ENOMEM => c"no memory; for bytes in a pipe: read some, or raise the limit of the control group",
+        libc::ENOSPC => c"no memory for the bytes in the pipe; of ms_copy_to(): no space left on the device",
         libc::ENXIO => c"nothing has the FIFO open for reading, and the call was not to wait",
         libc::EOVERFLOW => c"a descriptor's number is too large to be given away; make the pipe before other files are opened",
         libc::EPERM => {

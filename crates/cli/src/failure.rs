@@ -62,6 +62,11 @@ impl Failure {
         Failure { sentence: sentence.into(), status: NOT_FOUND }
     }
 
+    /// The exit status of a command that has failed.
+    pub(crate) fn command(sentence: impl Into<String>, status: u8) -> Failure {
+        Failure { sentence: sentence.into(), status }
+    }
+
     /// Prints the sentence and gives the status.
     pub(crate) fn report(self) -> ExitCode {
         warn(&self.sentence);

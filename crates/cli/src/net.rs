@@ -28,7 +28,9 @@ Examples:
   millstream net doc zstd
 
 Exit status: 0 done, or the reader of the output wants no more; 1 bad data, or a file that cannot be read or written;
-  2 wrong use or a network that cannot work; 125 millstream itself failed. Output files appear whole or not at all.";
+  2 wrong use or a network that cannot work; 125 millstream itself failed. If a command fails, that of the first that did:
+  its own, 128 + N if signal N killed it, 127 if it is not found, 126 if it cannot be run. Output files appear whole or not
+  at all.";
 
 /// Options of `millstream net`.
 #[derive(Args)]
@@ -221,7 +223,10 @@ fn run_network(mut network: Network, running: &Running) -> Result<ExitCode, Fail
     match failure {
         None => Ok(ExitCode::SUCCESS),
         Some(unfit @ NetworkError::Invalid(_)) => Err(self::unfit(unfit)),
-        Some(other) => Err(Failure::data(other.to_string())),
+        Some(failed) => Err(match failed.exit_status() {
+            Some(status) => Failure::command(failed.to_string(), status),
+            None => Failure::data(failed.to_string()),
+        }),
     }
 }
 

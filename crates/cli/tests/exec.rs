@@ -86,27 +86,29 @@ fn a_command_that_fails_is_an_error_with_its_status_and_its_words() {
     let scratch = Scratch::new();
     let input = scratch.file("in", "0123456789\n");
     let old = scratch.file("out", "old");
-    for (stage, says) in [
-        ("exec false", "the command ended with status 1"),
-        ("exec sh -c 'cat; exit 3'", "at byte 11 of its input: the command ended with status 3"),
+    for (stage, status, says) in [
+        ("exec false", 1, "the command ended with status 1"),
+        ("exec sh -c 'cat; exit 3'", 3, "at byte 11 of its input: the command ended with status 3"),
         (
             "exec sh -c 'cat >&2; echo oops >&2; exit 4'",
+            4,
             "at byte 11 of its input: the command ended with status 4; it said last: oops",
         ),
-        ("exec sh -c 'cat; kill -9 $$'", "at byte 11 of its input: the command was killed by signal 9 (SIGKILL)"),
-        ("exec sh -c 'cat; kill -TERM $$'", "the command was killed by signal 15 (SIGTERM)"),
+        ("exec sh -c 'cat; kill -9 $$'", 137, "at byte 11 of its input: the command was killed by signal 9 (SIGKILL)"),
+        ("exec sh -c 'cat; kill -TERM $$'", 143, "the command was killed by signal 15 (SIGTERM)"),
         (
             "exec millstream-nowhere",
+            127,
             "at byte 0 of its input: cannot run 'millstream-nowhere': no directory in PATH has it",
         ),
-        ("exec ./nowhere", "cannot run './nowhere': there is no such file"),
-        ("exec /etc/passwd", "cannot run '/etc/passwd': permission denied; is it executable?"),
-        ("exec true | exec false", "exec false: at byte 0 of its input: the command ended with status 1"),
+        ("exec ./nowhere", 127, "cannot run './nowhere': there is no such file"),
+        ("exec /etc/passwd", 126, "cannot run '/etc/passwd': permission denied; is it executable?"),
+        ("exec true | exec false", 1, "exec false: at byte 0 of its input: the command ended with status 1"),
     ] {
         let seen = net(&format!("read '{input}' | {stage} | write '{old}'"));
         let last = seen.stderr.lines().last().unwrap_or_default();
         assert!(
-            seen.code == Some(1) && last.starts_with("millstream: exec ") && last.contains(says),
+            seen.code == Some(status) && last.starts_with("millstream: exec ") && last.contains(says),
             "{stage}: {seen:?}"
         );
         assert_eq!(fs::read_to_string(&old).unwrap(), "old", "{stage}");
@@ -132,20 +134,41 @@ fn nothing_is_left_of_a_command_when_the_network_fails() {
     let word = format!("millstream-exec-{}", std::process::id());
     // Neither reads, writes nor ends. The word is for us to find it.
     let idle = format!("exec python3 -c 'import time; time.sleep(1000)' {word}");
-    for stages in [
-        format!("error 100 | {idle}"),
-        format!("gzip | error 5000 | gunzip | {idle} | gzip"),
-        format!("exec sh -c 'exit 5' | {idle}"),
+    for (stages, status) in [
+        (format!("error 100 | {idle}"), 1),
+        (format!("gzip | error 5000 | gunzip | {idle} | gzip"), 1),
+        (format!("exec sh -c 'exit 5' | {idle}"), 5),
         // Some do not even start.
-        format!("{idle} | exec millstream-nowhere"),
-        format!("exec millstream-nowhere | {idle}"),
+        (format!("{idle} | exec millstream-nowhere"), 127),
+        (format!("exec millstream-nowhere | {idle}"), 127),
         // Something behind it fails while it has more to say, and before it goes on reading.
-        format!("exec python3 -c 'import time; print(1, flush=True); time.sleep(1000)' {word} | error 0"),
+        (format!("exec python3 -c 'import time; print(1, flush=True); time.sleep(1000)' {word} | error 0"), 1),
     ] {
         let seen = net(&format!("read '{input}' | {stages} | write '{}'", out.display()));
-        assert_eq!(seen.code, Some(1), "{stages}: {seen:?}");
+        assert_eq!(seen.code, Some(status), "{stages}: {seen:?}");
         assert_eq!(processes_with(&word), 0, "{stages}");
         assert!(!out.exists(), "{stages}");
+    }
+}
+
+#[test]
+fn exit_status_is_that_of_the_command_that_failed_first() {
+    let scratch = Scratch::new();
+    let input = numbers(&scratch);
+    for (stages, status, says) in [
+        // What stands behind gets no end of the stream: it does not fail as well, though it would.
+        ("exec sh -c 'head -c 9; exit 3' | exec sh -c 'cat; exit 4' | exec sh -c 'cat; exit 5'", 3, "exit 3'"),
+        ("exec cat | exec sh -c 'cat; exit 4' | exec sh -c 'cat; exit 5'", 4, "exit 4'"),
+        ("exec cat | exec cat | exec sh -c 'cat; exit 5'", 5, "exit 5'"),
+        // What stands in front is ended by SIGPIPE, which is no failure of its own.
+        ("exec cat | exec cat | exec sh -c 'exit 6'", 6, "exit 6'"),
+        ("exec cat | exec sh -c 'cat; kill -SEGV $$' | exec cat", 139, "signal 11"),
+        // Statuses that mean something else of our own are handed on too.
+        ("exec cat | exec sh -c 'exit 2'", 2, "exit 2'"),
+        ("exec cat | exec sh -c 'exit 255'", 255, "exit 255'"),
+    ] {
+        let seen = net(&format!("read '{input}' | {stages} | exec wc -c"));
+        assert!(seen.code == Some(status) && seen.stderr.contains(says), "{stages}: {seen:?}");
     }
 }
 

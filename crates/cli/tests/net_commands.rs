@@ -239,14 +239,14 @@ fn first_failure_ends_all_commands_and_is_told() {
     scratch.file("out", "old");
     let word = format!("millstream-named-{}", std::process::id());
     let other = idle(&word, "{a} {b} {o}");
-    for (fails, says) in [
-        ("exec sh -c 'read line; echo oops >&2; exit 3'", "exec sh -c 'read line; echo oops >&2; exit 3': at byte"),
-        ("exec sh -c 'read line; echo oops >&2; exit 3'", "the command ended with status 3; it said last: oops"),
-        ("exec sh -c 'read line; kill -9 $$'", "the command was killed by signal 9 (SIGKILL)"),
-        ("exec millstream-nowhere", "cannot run 'millstream-nowhere': no directory in PATH has it"),
-        ("exec ./net.toml", "cannot run './net.toml': permission denied; is it executable?"),
-        ("error 100", "error 100: at byte 100 of its input"),
-        ("gunzip", "gunzip: at byte"),
+    for (fails, status, says) in [
+        ("exec sh -c 'read line; echo oops >&2; exit 3'", 3, "exec sh -c 'read line; echo oops >&2; exit 3': at byte"),
+        ("exec sh -c 'read line; echo oops >&2; exit 3'", 3, "the command ended with status 3; it said last: oops"),
+        ("exec sh -c 'read line; kill -9 $$'", 137, "the command was killed by signal 9 (SIGKILL)"),
+        ("exec millstream-nowhere", 127, "cannot run 'millstream-nowhere': no directory in PATH has it"),
+        ("exec ./net.toml", 126, "cannot run './net.toml': permission denied; is it executable?"),
+        ("error 100", 1, "error 100: at byte 100 of its input"),
+        ("gunzip", 1, "gunzip: at byte"),
     ] {
         // The idle command never reads: both sources wait for it when the other one, which gets each piece first, fails.
         let toml = format!(
@@ -255,7 +255,7 @@ fn first_failure_ends_all_commands_and_is_told() {
              [nodes.o]\nfrom = 'idle.o'\nwrite = 'out'\n[nodes.p]\nfrom = 'fails'\nwrite = 'new'\n"
         );
         let seen = net(&scratch, &toml, &[]);
-        assert_eq!(seen.code, Some(1), "{fails}: {seen:?}");
+        assert_eq!(seen.code, Some(status), "{fails}: {seen:?}");
         let last = seen.stderr.lines().last().unwrap_or_default();
         assert!(last.starts_with("millstream: ") && last.contains(says), "{fails}: {seen:?}");
         assert_eq!(processes_with(&word), 0, "{fails}");
@@ -272,7 +272,7 @@ fn first_failure_ends_all_commands_and_is_told() {
     let says = format!(
         "millstream: pair: exec sh -c 'cat $1 $2; exit 5' sh {{a}} {{b}}: at byte {bytes} of its input: the command ended with status 5\n"
     );
-    assert_eq!((seen.code, &*seen.stderr), (Some(1), &*says));
+    assert_eq!((seen.code, &*seen.stderr), (Some(5), &*says));
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn commands_in_branches_of_a_split_end_with_the_one_that_fails() {
         idle(&word, "")
     );
     let seen = net(&scratch, &toml, &[]);
-    assert!(seen.code == Some(1) && seen.stderr.contains("the command ended with status 7"), "{seen:?}");
+    assert!(seen.code == Some(7) && seen.stderr.contains("the command ended with status 7"), "{seen:?}");
     assert_eq!(processes_with(&word), 0);
     assert_eq!(names(&scratch), ["net.toml"]);
 }
@@ -428,7 +428,7 @@ fn statistics_tell_status_time_and_bytes_of_each_command() {
     assert_eq!((row[0], row[1], row[3]), (&*(one + two).to_string(), &*(one + two).to_string(), "0"), "{seen:?}");
     // A failure does not take the statistics away.
     let seen = net(&scratch, &toml(9), &options);
-    assert_eq!(seen.code, Some(1), "{seen:?}");
+    assert_eq!(seen.code, Some(9), "{seen:?}");
     let stats = statistics(&scratch);
     assert_eq!(stats["commands"][0]["status"], 9, "{stats}");
     assert!(stats["error"].as_str().unwrap().ends_with("the command ended with status 9"), "{stats}");
@@ -450,7 +450,7 @@ fn statistics_tell_which_command_failed_and_which_was_stopped() {
         idle(&word, "")
     );
     let seen = net(&scratch, &toml, &["--stats=json", "--stats-file", "stats"]);
-    assert!(seen.code == Some(1) && seen.stderr.contains("killed by signal 15 (SIGTERM)"), "{seen:?}");
+    assert!(seen.code == Some(143) && seen.stderr.contains("killed by signal 15 (SIGTERM)"), "{seen:?}");
     let stats = statistics(&scratch);
     let seen: Vec<(&Value, &Value, &Value)> = stats["commands"]
         .as_array()

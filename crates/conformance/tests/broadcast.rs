@@ -19,7 +19,7 @@ use millstream_conformance::seed::{number, seed};
 use millstream_conformance::task::{start, start_and_wait_until_asleep, wait_until_asleep};
 use millstream_conformance::{PIPE_BUF, alone, error_of};
 use millstream_pipe::WaitPolicy;
-use millstream_pipe::broadcast::{Builder, Lost, Reader, Writer};
+use millstream_pipe::broadcast::{Builder, LostError, Reader, Writer};
 use millstream_ring::BROADCAST_HEADER_BYTES;
 use millstream_sys::shared::Shared;
 use rustix::io::Errno;
@@ -311,7 +311,7 @@ alone! {
                             got[index] += count as u64;
                         }
                         Err(error) => {
-                            got[index] += Lost::of(&error).expect("a loss").bytes;
+                            got[index] += LostError::of(&error).expect("a loss").bytes;
                             losses[index] += 1;
                             assert_eq!(got[index], written, "where a write begins");
                         }
@@ -340,7 +340,7 @@ alone! {
                                     position += count as u64;
                                 }
                                 Err(error) => {
-                                    let bytes = Lost::of(&error).expect("a loss").bytes;
+                                    let bytes = LostError::of(&error).expect("a loss").bytes;
                                     (position, lost) = (position + bytes, lost + bytes);
                                 }
                             }
@@ -428,7 +428,7 @@ alone! {
                                     pattern::check(position, &buffer[..count]);
                                     position += count as u64;
                                 }
-                                Err(error) => position += Lost::of(&error).unwrap_or_else(|| panic!("{error}")).bytes,
+                                Err(error) => position += LostError::of(&error).unwrap_or_else(|| panic!("{error}")).bytes,
                             }
                         }
                     })
@@ -626,7 +626,7 @@ alone! {
                         loop {
                             match reader.read(&mut [0; 3000]) {
                                 Ok(0) => break,
-                                Err(error) if Lost::of(&error).is_none() => break,
+                                Err(error) if LostError::of(&error).is_none() => break,
                                 Ok(_) | Err(_) => {}
                             }
                         }

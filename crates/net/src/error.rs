@@ -8,7 +8,17 @@ use std::io;
 pub struct TransformError {
     what: String,
     place: Place,
-    errno: Option<i32>,
+    cause: Cause,
+}
+
+/// With what can be told of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    Data,
+    /// The number of the error.
+    System(i32),
+    /// The exit status.
+    Command(u8),
 }
 
 /// What a [`TransformError`] is about.
@@ -19,6 +29,8 @@ pub enum TransformErrorKind {
     Data,
     /// The system refused something.
     System,
+    /// A command failed that the transform ran, or it could not be run.
+    Command,
 }
 
 /// Where a fault is.
@@ -33,7 +45,7 @@ enum Place {
 impl TransformError {
     /// A fault at the start of what was being read.
     pub fn new(what: impl Into<String>) -> TransformError {
-        TransformError { what: what.into(), place: Place::Within(0), errno: None }
+        TransformError { what: what.into(), place: Place::Within(0), cause: Cause::Data }
     }
 
     /// The same, so many bytes after the start of what was being read.
@@ -57,14 +69,37 @@ impl TransformError {
         self.at(offset)
     }
 
+    /// The same, of a command for which a shell would give this exit status.
+    #[must_use]
+    pub fn with_exit_status(mut self, status: u8) -> TransformError {
+        self.cause = Cause::Command(status);
+        self
+    }
+
     /// What it is about.
     pub fn kind(&self) -> TransformErrorKind {
-        if self.errno.is_some() { TransformErrorKind::System } else { TransformErrorKind::Data }
+        match self.cause {
+            Cause::Data => TransformErrorKind::Data,
+            Cause::System(_) => TransformErrorKind::System,
+            Cause::Command(_) => TransformErrorKind::Command,
+        }
+    }
+
+    /// Of a command the exit status that a shell would give: its own, 128 + N if signal N killed it, 127 if there is no such
+    /// command, 126 if it cannot be run.
+    pub fn exit_status(&self) -> Option<u8> {
+        match self.cause {
+            Cause::Command(status) => Some(status),
+            Cause::Data | Cause::System(_) => None,
+        }
     }
 
     /// The number of the system's error, if it was one.
     pub fn raw_os_error(&self) -> Option<i32> {
-        self.errno
+        match self.cause {
+            Cause::System(number) => Some(number),
+            Cause::Data | Cause::Command(_) => None,
+        }
     }
 
     /// The byte of the whole input, if what was being read began at `start`.
@@ -86,7 +121,8 @@ impl std::error::Error for TransformError {}
 
 impl From<io::Error> for TransformError {
     fn from(error: io::Error) -> TransformError {
-        TransformError { errno: error.raw_os_error(), ..TransformError::new(error.to_string()) }
+        let cause = error.raw_os_error().map_or(Cause::Data, Cause::System);
+        TransformError { cause, ..TransformError::new(error.to_string()) }
     }
 }
 
@@ -161,6 +197,14 @@ impl NetworkError {
 }
 
 impl NetworkError {
+    /// The exit status that a shell would give, if it was a command that failed.
+    pub fn exit_status(&self) -> Option<u8> {
+        match self {
+            NetworkError::Stage { fault, .. } => fault.exit_status(),
+            NetworkError::Source { .. } | NetworkError::Sink { .. } | NetworkError::Invalid(_) => None,
+        }
+    }
+
     /// The same once more, for another thread.
     pub(crate) fn copy(&self) -> NetworkError {
         let again = |error: &io::Error| match error.raw_os_error() {
@@ -223,6 +267,14 @@ mod tests {
         assert_eq!((error.kind(), error.raw_os_error()), (NetworkErrorKind::Sink, Some(32)));
         assert!(std::error::Error::source(&error).is_some());
         let error = NetworkError::Stage { stage: "x".into(), offset: 0, fault: TransformError::new("no number") };
-        assert_eq!(error.raw_os_error(), None);
+        assert_eq!((error.raw_os_error(), error.exit_status()), (None, None));
+    }
+
+    #[test]
+    fn exit_status_of_a_command_is_kept_in_copies() {
+        let fault = TransformError::new("the command ended with status 7").with_exit_status(7).counted_from(3);
+        assert_eq!(fault.kind(), TransformErrorKind::Command);
+        let error = NetworkError::Stage { stage: "exec x".into(), offset: 3, fault };
+        assert_eq!((error.exit_status(), error.copy().exit_status()), (Some(7), Some(7)));
     }
 }

@@ -20,7 +20,7 @@
 //! ```
 //!
 //! The slowest reader decides how fast the writer is. With [`Builder::lossy`] the writer never waits, and a reader that
-//! fell behind by more than the capacity is told how much it has lost ([`Lost`]). A reader that is closed or killed frees
+//! fell behind by more than the capacity is told how much it has lost ([`LostError`]). A reader that is closed or killed frees
 //! its place; the writer goes on for the others, and gets `EPIPE` and SIGPIPE when none is left. When the writer is closed
 //! or killed each reader gets what was written, and then the end of the stream. [`Writer::add_reader`] adds readers later.
 //!
@@ -88,12 +88,12 @@ pub fn broadcast(readers: usize) -> io::Result<(Writer, Vec<Reader>)> {
 ///
 /// ```
 /// use std::io::{Read, Write};
-/// use millstream_pipe::broadcast::{Builder, Lost};
+/// use millstream_pipe::broadcast::{Builder, LostError};
 ///
 /// let (mut writer, mut readers) = Builder::new().readers(2).capacity(4096).lossy(true).create()?;
 /// writer.write_all(&[7; 10_000])?;
 /// let error = readers[0].read(&mut [0; 100]).unwrap_err();
-/// assert_eq!(Lost::of(&error), Some(Lost { bytes: 10_000 }));
+/// assert_eq!(LostError::of(&error), Some(LostError { bytes: 10_000 }));
 /// writer.write_all(b"and on")?;
 /// assert_eq!(readers[0].read(&mut [0; 100])?, 6);
 /// # Ok::<(), std::io::Error>(())
@@ -187,15 +187,20 @@ impl Builder {
 ///
 /// It is wrapped in the [`io::Error`] of the read that found it, whose number for C and Python is `ENOBUFS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lost {
+pub struct LostError {
     /// How many.
     pub bytes: u64,
 }
 
-impl Lost {
+impl LostError {
     /// What was lost, if that is what the error of a read says.
-    pub fn of(error: &io::Error) -> Option<Lost> {
-        error.get_ref()?.downcast_ref::<Lost>().copied()
+    pub fn of(error: &io::Error) -> Option<LostError> {
+        error.get_ref()?.downcast_ref::<LostError>().copied()
+    }
+
+    /// That of the [`io::Error`] which wraps it: `Other`, as long as the standard library has none for it.
+    pub fn kind(&self) -> io::ErrorKind {
+        io::ErrorKind::Other
     }
 
     /// `ENOBUFS`, as a netlink socket has it for a receiver that was too slow.
@@ -204,7 +209,7 @@ impl Lost {
     }
 }
 
-impl fmt::Display for Lost {
+impl fmt::Display for LostError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -216,11 +221,11 @@ impl fmt::Display for Lost {
     }
 }
 
-impl std::error::Error for Lost {}
+impl std::error::Error for LostError {}
 
-impl From<Lost> for io::Error {
-    fn from(lost: Lost) -> io::Error {
-        io::Error::other(lost)
+impl From<LostError> for io::Error {
+    fn from(lost: LostError) -> io::Error {
+        io::Error::new(lost.kind(), lost)
     }
 }
 

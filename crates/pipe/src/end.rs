@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use millstream_ring::{Geometry, ReadSide, Resize, Ring, RingError, Route, WriteSide};
+use millstream_ring::{Geometry, ReadSide, ResizeError, Ring, RingError, Route, WriteSide};
 use millstream_sys::transfer::Access;
 use millstream_sys::{Errno, cpu, memory, pipe, transfer};
 
@@ -413,9 +413,9 @@ fn resize(segment: &Segment, sides: &BothSides<'_>, bytes: usize) -> io::Result<
         segment.populate(extent)?;
     }
     sides.writers.resize(&sides.readers, bytes).map_err(|error| match error {
-        Resize::Busy => Errno::BUSY.into(),
-        Resize::TooLarge => Errno::PERM.into(),
-        Resize::Broken => broken(RingError),
+        ResizeError::Busy => Errno::BUSY.into(),
+        ResizeError::TooLarge => Errno::PERM.into(),
+        ResizeError::Broken => broken(RingError),
     })
 }
 

@@ -7,7 +7,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicPtr, AtomicU64};
 
-use millstream_ring::{Bytes, Extent, Foreign, Geometry, HEADER_BYTES, Header, Ring, Route, Whose};
+use millstream_ring::{Bytes, Extent, ForeignError, Geometry, HEADER_BYTES, Header, Ring, Route, Whose};
 use millstream_sys::memory::{self, SharedMapping};
 use millstream_sys::pipe::Identity;
 use millstream_sys::tripwire::{self, Tripwire, Words};
@@ -54,7 +54,7 @@ impl Segment {
 
     /// Maps the segment of a pipe whose end came from elsewhere, if it is what it should be.
     pub(crate) fn of_peer(file: impl AsFd, shadow: Identity, bank_bytes: usize) -> Result<Segment, Unfit> {
-        let segment = Segment::map(file, Size::of_banks(bank_bytes).ok_or(Unfit::Foreign(Foreign::Size))?)?;
+        let segment = Segment::map(file, Size::of_banks(bank_bytes).ok_or(Unfit::Foreign(ForeignError::Size))?)?;
         segment.ring().check(whose(shadow)?)?;
         Ok(segment)
     }
@@ -241,12 +241,12 @@ impl Size {
 /// Why a segment from elsewhere is not used.
 #[derive(Debug)]
 pub(crate) enum Unfit {
-    Foreign(#[allow(dead_code, reason = "shown by Debug")] Foreign),
+    Foreign(#[allow(dead_code, reason = "shown by Debug")] ForeignError),
     System(#[allow(dead_code, reason = "shown by Debug")] Errno),
 }
 
-impl From<Foreign> for Unfit {
-    fn from(difference: Foreign) -> Unfit {
+impl From<ForeignError> for Unfit {
+    fn from(difference: ForeignError) -> Unfit {
         Unfit::Foreign(difference)
     }
 }

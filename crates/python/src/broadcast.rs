@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use millstream_pipe::Statistics;
-use millstream_pipe::broadcast::{Builder, Lost, Reader, Writer};
+use millstream_pipe::broadcast::{Builder, LostError, Reader, Writer};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
@@ -82,8 +82,8 @@ impl BroadcastReader {
         let bytes = unsafe { writable(&mut buffer) }?;
         wait_if_blocking(py, || match { &*end }.read(bytes) {
             Ok(count) => Ok(count as i64),
-            Err(error) => match Lost::of(&error) {
-                Some(Lost { bytes }) => Ok(-bytes.cast_signed()),
+            Err(error) => match LostError::of(&error) {
+                Some(LostError { bytes }) => Ok(-bytes.cast_signed()),
                 None => Err(error),
             },
         })

@@ -23,10 +23,9 @@
 use core::fmt;
 
 use crate::bytes::{Bytes, Lines};
-use crate::error::RingError;
+use crate::error::{ForeignError, RingError};
 use crate::header::Line;
 use crate::lock::{Guard, Lock, Parking};
-use crate::ring::Foreign;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence, fence_after_unlock};
 
 /// Readers that one writer can have at a time.
@@ -207,17 +206,17 @@ impl<'a> Broadcast<'a> {
     ///
     /// # Errors
     /// What differs.
-    pub fn check(self, pid_namespace: u64) -> Result<Broadcast<'a>, Foreign> {
+    pub fn check(self, pid_namespace: u64) -> Result<Broadcast<'a>, ForeignError> {
         let identity = &self.header.identity.0;
         // E6 with `found`.
         if identity.magic.load(Ordering::Acquire) != BROADCAST_MAGIC {
-            return Err(Foreign::Magic);
+            return Err(ForeignError::Magic);
         }
         if identity.capacity.load(Ordering::Relaxed) != self.bytes.len() as u64 {
-            return Err(Foreign::Size);
+            return Err(ForeignError::Size);
         }
         if identity.pid_namespace.load(Ordering::Relaxed) != pid_namespace {
-            return Err(Foreign::Pipe);
+            return Err(ForeignError::Pipe);
         }
         Ok(Broadcast { is_lossy: identity.is_lossy.load(Ordering::Relaxed) != 0, ..self })
     }

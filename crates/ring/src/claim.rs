@@ -253,7 +253,7 @@ mod tests {
 
     use super::*;
     use crate::biased::tests::thread;
-    use crate::{Bytes, Header, Resize, Whose};
+    use crate::{Bytes, Header, ResizeError, Whose};
 
     const BANK: usize = 8192;
 
@@ -266,12 +266,12 @@ mod tests {
         let (writers, readers) = (ring.lock_writers(&me).unwrap(), ring.lock_readers(&me).unwrap());
         let claim = writers.claim(writers.room(10).unwrap(), 10, 7);
         assert_eq!((writers.is_claimed(), readers.is_claimed()), (true, false));
-        assert_eq!(writers.resize(&readers, BANK), Err(Resize::Busy));
+        assert_eq!(writers.resize(&readers, BANK), Err(ResizeError::Busy));
         assert_eq!(writers.disown_pages(&readers), Ok(false));
         assert!(!ring.claims_of_writers().end(&claim, 4, 0, &me));
         let claim = readers.claim(readers.waiting(10).unwrap(), 10, 7);
         assert_eq!((claim.len(), writers.is_claimed(), readers.is_claimed()), (4, false, true));
-        assert_eq!(writers.resize(&readers, BANK), Err(Resize::Busy));
+        assert_eq!(writers.resize(&readers, BANK), Err(ResizeError::Busy));
         assert!(!ring.claims_of_readers().end(&claim, 4, 0, &me));
         assert_eq!(writers.disown_pages(&readers), Ok(true));
         assert_eq!(writers.resize(&readers, BANK), Ok(()));

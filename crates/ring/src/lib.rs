@@ -104,7 +104,7 @@ pub use bytes::Bytes;
 #[cfg(not(loom))]
 pub use bytes::Stretch;
 pub use claim::{Claim, ClaimId, Claims};
-pub use error::RingError;
+pub use error::{ForeignError, ResizeError, RingError};
 pub use geometry::{Extent, Geometry, MIN_BYTES};
 pub use header::{HEADER_BYTES, Header, MAGIC, VERSION};
 pub use level::Level;
@@ -113,5 +113,5 @@ pub use lock::{Guard, Lock, Parked, Parking};
 pub use look::{Look, Tallies};
 pub use lookout::Lookout;
 pub use offer::{LARGEST_OFFER, Offer, Standing, Terms};
-pub use ring::{Foreign, PIPE_BUF, ReadSide, Resize, Ring, Room, Waiting, Whose, WriteSide};
+pub use ring::{PIPE_BUF, ReadSide, Ring, Room, Waiting, Whose, WriteSide};
 pub use route::Route;

@@ -7,12 +7,13 @@
 use core::mem::offset_of;
 
 use crate::claim::claimant;
+use crate::error::ForeignError;
 use crate::geometry::Geometry;
 use crate::header::{
     BellWords, HEADER_BYTES, Header, Identity, MAGIC, OfferWords, Published, Side, State, Tally, VERSION,
 };
 use crate::offer::offered;
-use crate::ring::{Foreign, Whose};
+use crate::ring::Whose;
 use crate::route::Route;
 use crate::sleeper::is_asleep;
 
@@ -69,19 +70,19 @@ impl Look {
     ///
     /// # Errors
     /// What differs from a segment of this layout. This does not check which pipe the segment belongs to.
-    pub fn of(page: &[u8; HEADER_BYTES], bank_bytes: usize) -> Result<Look, Foreign> {
+    pub fn of(page: &[u8; HEADER_BYTES], bank_bytes: usize) -> Result<Look, ForeignError> {
         let identity = offset_of!(Header, identity);
         if word64(page, identity + offset_of!(Identity, magic)) != MAGIC {
-            return Err(Foreign::Magic);
+            return Err(ForeignError::Magic);
         }
         match word32(page, identity + offset_of!(Identity, version)) {
             VERSION => {}
-            other => return Err(Foreign::Version(other)),
+            other => return Err(ForeignError::Version(other)),
         }
         let state = offset_of!(Header, state);
         let geometry = Geometry::from_word(word64(page, state + offset_of!(State, geometry)), bank_bytes);
         let is_size_as_said = word32(page, identity + offset_of!(Identity, bank_bytes)) as usize == bank_bytes;
-        let geometry = geometry.filter(|_| is_size_as_said).ok_or(Foreign::Size)?;
+        let geometry = geometry.filter(|_| is_size_as_said).ok_or(ForeignError::Size)?;
         let watched = word32(page, state + offset_of!(State, watched));
         let (is_read_end_watched, is_write_end_watched) = (watched & 1 != 0, watched & 2 != 0);
         let asleep = |offset, is_watched| word32(page, state + offset).saturating_sub(u32::from(is_watched));
@@ -215,12 +216,12 @@ mod tests {
     #[test]
     fn segment_of_other_layout_is_refused() {
         let header = founded();
-        assert_eq!(Look::of(&[0; HEADER_BYTES], BANK), Err(Foreign::Magic));
-        assert_eq!(Look::of(&copy(&header), BANK / 2), Err(Foreign::Size));
+        assert_eq!(Look::of(&[0; HEADER_BYTES], BANK), Err(ForeignError::Magic));
+        assert_eq!(Look::of(&copy(&header), BANK / 2), Err(ForeignError::Size));
         header.state.0.geometry.store(31, Relaxed);
-        assert_eq!(Look::of(&copy(&header), BANK), Err(Foreign::Size));
+        assert_eq!(Look::of(&copy(&header), BANK), Err(ForeignError::Size));
         header.identity.0.version.store(VERSION - 1, Relaxed);
-        assert_eq!(Look::of(&copy(&header), BANK), Err(Foreign::Version(VERSION - 1)));
+        assert_eq!(Look::of(&copy(&header), BANK), Err(ForeignError::Version(VERSION - 1)));
     }
 
     #[test]

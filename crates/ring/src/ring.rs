@@ -1,7 +1,7 @@
 //! The ring: what each side may do while it holds its lock.
 
 use crate::bytes::{Bytes, Lines};
-use crate::error::RingError;
+use crate::error::{ForeignError, ResizeError, RingError};
 use crate::geometry::{Extent, Geometry};
 use crate::header::{HEADER_BYTES, Header, MAGIC, VERSION};
 use crate::level::Level;
@@ -30,19 +30,6 @@ const REFILLS: usize = if cfg!(loom) { 1 } else { 16 };
 pub struct Ring<'a> {
     pub(crate) header: &'a Header,
     pub(crate) bytes: Bytes<'a>,
-}
-
-/// Why a process cannot use a segment: what differs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Foreign {
-    /// It is not a segment of millstream.
-    Magic,
-    /// Its version has another layout.
-    Version(u32),
-    /// Its size is not what it says.
-    Size,
-    /// It belongs to another pipe, or to processes of another PID namespace.
-    Pipe,
 }
 
 /// Which pipe a segment belongs to.
@@ -81,25 +68,25 @@ impl<'a> Ring<'a> {
     ///
     /// # Errors
     /// What differs.
-    pub fn check(&self, whose: Whose) -> Result<(), Foreign> {
+    pub fn check(&self, whose: Whose) -> Result<(), ForeignError> {
         let identity = &self.header.identity.0;
         // E6 with `found`.
         if identity.magic.load(Ordering::Acquire) != MAGIC {
-            return Err(Foreign::Magic);
+            return Err(ForeignError::Magic);
         }
         match identity.version.load(Ordering::Relaxed) {
             VERSION => {}
-            other => return Err(Foreign::Version(other)),
+            other => return Err(ForeignError::Version(other)),
         }
         if identity.bank_bytes.load(Ordering::Relaxed) as usize != self.bank_bytes() || self.geometry().is_err() {
-            return Err(Foreign::Size);
+            return Err(ForeignError::Size);
         }
         let found = Whose {
             device: identity.shadow_device.load(Ordering::Relaxed),
             inode: identity.shadow_inode.load(Ordering::Relaxed),
             pid_namespace: identity.pid_namespace.load(Ordering::Relaxed),
         };
-        if found == whose { Ok(()) } else { Err(Foreign::Pipe) }
+        if found == whose { Ok(()) } else { Err(ForeignError::Pipe) }
     }
 
     /// Takes the lock of the writing side.
@@ -453,13 +440,14 @@ impl<'a, P: Parking> WriteSide<'a, P> {
     /// Makes the ring larger or smaller. Only with both sides locked.
     ///
     /// # Errors
-    /// [`Resize`].
-    pub fn resize(&self, readers: &ReadSide<'_, P>, bytes: usize) -> Result<(), Resize> {
+    /// [`ResizeError`].
+    pub fn resize(&self, readers: &ReadSide<'_, P>, bytes: usize) -> Result<(), ResizeError> {
         let (from, mut piece) = (self.ring.geometry()?, [0; 4096]);
-        let to = from.in_other_bank(bytes).filter(|to| to.bytes() <= self.ring.bank_bytes()).ok_or(Resize::TooLarge)?;
+        let to =
+            from.in_other_bank(bytes).filter(|to| to.bytes() <= self.ring.bank_bytes()).ok_or(ResizeError::TooLarge)?;
         let waiting = readers.waiting(usize::MAX)?;
         if waiting.len > bytes || self.is_claimed() || readers.is_claimed() {
-            return Err(Resize::Busy);
+            return Err(ResizeError::Busy);
         }
         let mut done = 0;
         while done < waiting.len {
@@ -491,23 +479,6 @@ impl<P: Parking> WriteSide<'_, P> {
         // E5: the next holder of either lock sees it. The caller holds both.
         self.ring.header.state.0.geometry.store(word, Ordering::Relaxed);
         Ok(true)
-    }
-}
-
-/// Why a ring keeps its size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resize {
-    /// More bytes wait than it would hold, or a process works in place.
-    Busy,
-    /// Larger than its banks, or not a power of two.
-    TooLarge,
-    /// The header is impossible.
-    Broken,
-}
-
-impl From<RingError> for Resize {
-    fn from(_: RingError) -> Resize {
-        Resize::Broken
     }
 }
 

@@ -1,9 +1,26 @@
 //! Clocks for measuring and for deciding.
 #![allow(unsafe_code)]
 
+use rustix::time::{ClockId, Timespec};
+
+/// By the C library where there is one. rustix asks the kernel where its page of clocks is and reads it there; under valgrind,
+/// which hides that page from programs, it is not mapped.
+#[cfg(feature = "std")]
+fn now(clock: ClockId) -> Timespec {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer leads to a structure that can be written. Linux has each of these clocks.
+    unsafe { libc::clock_gettime(clock as libc::clockid_t, &raw mut now) };
+    Timespec { tv_sec: now.tv_sec, tv_nsec: now.tv_nsec }
+}
+
+#[cfg(not(feature = "std"))]
+fn now(clock: ClockId) -> Timespec {
+    rustix::time::clock_gettime(clock)
+}
+
 /// Nanoseconds of `CLOCK_MONOTONIC_RAW`, which neither NTP nor the administrator adjusts.
 pub fn raw_nanoseconds() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicRaw);
+    let now = now(ClockId::MonotonicRaw);
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
@@ -19,7 +36,7 @@ pub fn ticks() -> u64 {
 /// Nanoseconds on other processors: the rates of their counters differ too much.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn ticks() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let now = now(ClockId::Monotonic);
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
@@ -90,7 +107,7 @@ pub fn nanoseconds_of(ticks: u64) -> u64 {
 /// kernel's timer, 1 to 10 milliseconds at a time, and wraps after 49 days.
 #[inline]
 pub fn coarse_milliseconds() -> u32 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
+    let now = now(ClockId::MonotonicCoarse);
     (now.tv_sec.unsigned_abs() * 1000 + now.tv_nsec.unsigned_abs() / 1_000_000) as u32
 }
 

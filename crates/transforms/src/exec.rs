@@ -26,8 +26,8 @@ use millstream_pipe::{Builder, Reader, Writer};
 use millstream_sys::transfer::Access;
 use millstream_sys::{Errno, child};
 
-pub(crate) use running::in_words;
 use running::{Running, Told};
+pub(crate) use running::{exit_status, failed, in_words};
 
 /// `exec`
 pub(crate) static EXEC: Entry = Entry {
@@ -39,7 +39,7 @@ pub(crate) static EXEC: Entry = Entry {
     build: |arguments| match arguments {
         [] => Err("COMMAND is missing".into()),
         [name, ..] if name.is_empty() => Err("the name of the command is empty".into()),
-        words => Ok(Stage::exported(Exec { names_ends: true, ..Exec::new(words.to_vec(), in_words) })),
+        words => Ok(Stage::exported(Exec { names_ends: true, ..Exec::new(words.to_vec(), failed) })),
     },
 };
 

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use millstream_net::{Control, Data, Drain, Ending, Ends, Entry, Export, Feed, Stage, Started, TransformError};
 
 use crate::arguments;
-use crate::exec::{Exec, in_words};
+use crate::exec::{Exec, exit_status, in_words};
 use crate::kept::Kept;
 use records::Records;
 
@@ -90,9 +90,10 @@ fn parse(arguments: &[String]) -> Result<Parallel, String> {
     Ok(Parallel { exec: Exec::new(words.to_vec(), told), copies, records, block })
 }
 
-/// Like [`in_words`], for an error whose byte is the first of the block.
-fn told(status: ExitStatus, words: &str) -> String {
-    in_words(status, words).replacen("the command", "the command for the block that begins there", 1)
+/// For an error whose byte is the first of the block.
+fn told(status: ExitStatus, words: &str) -> TransformError {
+    let says = in_words(status, words).replacen("the command", "the command for the block that begins there", 1);
+    TransformError::new(says).with_exit_status(exit_status(status))
 }
 
 impl Parallel {

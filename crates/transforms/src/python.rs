@@ -2,9 +2,9 @@
 
 use std::process::ExitStatus;
 
-use millstream_net::{Data, Entry, Stage};
+use millstream_net::{Data, Entry, Stage, TransformError};
 
-use crate::exec::{Exec, in_words};
+use crate::exec::{Exec, failed};
 
 /// The program that runs the function of the file between the pipes.
 const DRIVER: &str = include_str!("python/driver.py");
@@ -33,6 +33,8 @@ pub(crate) static PYTHON: Entry = Entry {
     },
 };
 
-fn told(status: ExitStatus, words: &str) -> String {
-    if status.code() == Some(FAILED) && !words.is_empty() { words.into() } else { in_words(status, words) }
+/// An exception is a fault of the transform: the status of the driver says nothing more.
+fn told(status: ExitStatus, words: &str) -> TransformError {
+    let has_told = status.code() == Some(FAILED) && !words.is_empty();
+    if has_told { TransformError::new(words) } else { failed(status, words) }
 }

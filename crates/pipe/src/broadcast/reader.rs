@@ -10,7 +10,7 @@ use millstream_ring::{Received, Shadow};
 use millstream_sys::transfer::{self, Access};
 use millstream_sys::{Errno, cpu, memory, pipe, signals};
 
-use super::Lost;
+use super::LostError;
 use super::segment::Segment;
 use crate::end::broken;
 use crate::error::PipeErrorKind;
@@ -28,7 +28,7 @@ use crate::statistics::{Counters, Statistics};
 ///
 /// Errors: [`WouldBlock`](io::ErrorKind::WouldBlock) if nothing waits and the end is non-blocking;
 /// [`Interrupted`](io::ErrorKind::Interrupted) if a signal handler without `SA_RESTART` ran while it slept; an error with
-/// [`Lost`] if this reader of a lossy broadcast was too slow; [`Other`](io::ErrorKind::Other) if another process has broken
+/// [`LostError`] if this reader of a lossy broadcast was too slow; [`Other`](io::ErrorKind::Other) if another process has broken
 /// the shared memory.
 #[derive(Debug)]
 pub struct Reader {
@@ -164,7 +164,7 @@ impl Reader {
         loop {
             match self.attempt(buffers)? {
                 Received::Bytes(count) => return Ok(count),
-                Received::Lost(bytes) => return Err(Lost { bytes }.into()),
+                Received::Lost(bytes) => return Err(LostError { bytes }.into()),
                 Received::Nothing => {}
             }
             let outcome = if self.is_nonblocking() {

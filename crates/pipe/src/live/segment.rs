@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::time::Instant;
 
-use millstream_ring::{Foreign, HEADER_BYTES, Look, RingError};
+use millstream_ring::{ForeignError, HEADER_BYTES, Look, RingError};
 use millstream_sys::memory;
 
 use super::SegmentErrorKind;
@@ -80,17 +80,17 @@ pub(super) fn examine(file: &OwnedFd) -> Result<Option<Seen>, Flaw> {
     seen.map(Some).ok_or_else(|| Flaw::corrupt(RingError))
 }
 
-fn described(difference: Foreign) -> Flaw {
+fn described(difference: ForeignError) -> Flaw {
     match difference {
-        Foreign::Magic => Flaw::not_a_segment("it is no segment of millstream, or not one yet"),
-        Foreign::Version(version) => Flaw {
+        ForeignError::Magic => Flaw::not_a_segment("it is no segment of millstream, or not one yet"),
+        ForeignError::Version(version) => Flaw {
             kind: SegmentErrorKind::OtherVersion,
             why: format!(
                 "it is of another version of millstream: its layout is {version}, that of this program {}",
                 millstream_ring::VERSION
             ),
         },
-        Foreign::Size => Flaw::corrupt("another process has broken it: it names an impossible size"),
-        Foreign::Pipe => Flaw { kind: SegmentErrorKind::NoPipe, why: "it belongs to another pipe".to_owned() },
+        ForeignError::Size => Flaw::corrupt("another process has broken it: it names an impossible size"),
+        ForeignError::Pipe => Flaw { kind: SegmentErrorKind::NoPipe, why: "it belongs to another pipe".to_owned() },
     }
 }

@@ -19,10 +19,15 @@ const WORDS_MAX: usize = 1024;
 const WORDS_WAIT: Duration = Duration::from_secs(1);
 
 /// Makes the error of a command that failed from its status and the last line of its stderr.
-pub(crate) type Told = fn(ExitStatus, &str) -> String;
+pub(crate) type Told = fn(ExitStatus, &str) -> TransformError;
 
 /// The signal of [`Running::kill`].
 const KILLED: i32 = 9;
+
+/// The exit status for a command that was found and cannot be run.
+const CANNOT_RUN: u8 = 126;
+/// The exit status for a command that was not found.
+const NOT_FOUND: u8 = 127;
 
 /// A command that was started. Dropping it kills and reaps the command, if it still runs.
 pub(super) struct Running {
@@ -71,7 +76,7 @@ impl Running {
         command.stdout(Stdio::from(stdout)).stderr(stderr);
         let start = Instant::now();
         let name = command.get_program().display().to_string();
-        let child = command.spawn().map_err(|error| TransformError::new(why_not(&name, &error)))?;
+        let child = command.spawn().map_err(|error| why_not(&name, &error))?;
         let last = Arc::default();
         let (until_read, all_read) = channel();
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
@@ -167,7 +172,7 @@ impl Running {
         let words = self.last_words();
         match status.success() {
             true => Ok(()),
-            false => Err(TransformError::new((self.told)(status, &words))),
+            false => Err((self.told)(status, &words)),
         }
     }
 
@@ -237,16 +242,28 @@ fn listen(mut stderr: PipeReader, last: &Mutex<Vec<u8>>, _until_read: Sender<()>
     }
 }
 
-fn why_not(name: &str, error: &std::io::Error) -> String {
-    match error.kind() {
-        ErrorKind::NotFound if name.contains('/') => format!("cannot run '{name}': there is no such file"),
-        ErrorKind::NotFound => format!("cannot run '{name}': no directory in PATH has it"),
-        ErrorKind::PermissionDenied => format!("cannot run '{name}': permission denied; is it executable?"),
-        _ => format!("cannot run '{name}': {error}"),
-    }
+fn why_not(name: &str, error: &std::io::Error) -> TransformError {
+    let (status, why) = match error.kind() {
+        ErrorKind::NotFound if name.contains('/') => (NOT_FOUND, "there is no such file".into()),
+        ErrorKind::NotFound => (NOT_FOUND, "no directory in PATH has it".into()),
+        ErrorKind::PermissionDenied => (CANNOT_RUN, "permission denied; is it executable?".into()),
+        _ => (CANNOT_RUN, error.to_string()),
+    };
+    TransformError::new(format!("cannot run '{name}': {why}")).with_exit_status(status)
 }
 
 /// For any command.
+pub(crate) fn failed(status: ExitStatus, words: &str) -> TransformError {
+    TransformError::new(in_words(status, words)).with_exit_status(exit_status(status))
+}
+
+/// As a shell gives it.
+pub(crate) fn exit_status(status: ExitStatus) -> u8 {
+    let number = status.code().or(status.signal().map(|signal| 128 + signal));
+    number.and_then(|number| u8::try_from(number).ok()).unwrap_or(u8::MAX)
+}
+
+/// How any command ended.
 pub(crate) fn in_words(status: ExitStatus, words: &str) -> String {
     let said = if words.is_empty() { String::new() } else { format!("; it said last: {words}") };
     match status.code() {
@@ -254,6 +271,18 @@ pub(crate) fn in_words(status: ExitStatus, words: &str) -> String {
         None => {
             let status = status.to_string();
             format!("the command was killed by {}{said}", status.replacen("signal: ", "signal ", 1))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_status_is_that_of_a_shell() {
+        for (raw, expected) in [(0, 0), (3 << 8, 3), (255 << 8, 255), (9, 137), (15, 143), (0x80 | 11, 139)] {
+            assert_eq!(exit_status(ExitStatus::from_raw(raw)), expected, "{raw:#x}");
         }
     }
 }
