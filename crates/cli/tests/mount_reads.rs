@@ -111,6 +111,50 @@ fn every_piece_of_a_network_is_right() {
     }
 }
 
+/// Members begin at no border of a block of the stream.
+#[test]
+fn every_piece_of_a_member_is_right() {
+    if mounting::is_forbidden() {
+        return;
+    }
+    let plain = sample();
+    let mut holes = vec![0; 3_000_000];
+    for at in (0..holes.len()).step_by(300_000) {
+        holes[at + 10_000..at + 90_000].copy_from_slice(&plain[at..at + 80_000]);
+    }
+    let scratch = common::Scratch::new();
+    fs::write(scratch.path("first"), &plain[..777_777]).unwrap();
+    fs::write(scratch.path("second"), &plain).unwrap();
+    fs::write(scratch.path("holes"), &holes).unwrap();
+    let tar = |options: &[&str]| {
+        let mut command = Command::new("tar");
+        command.args(["-C"]).arg(scratch.path("")).args(options).args(["-cf", "-", "first", "second", "holes"]);
+        command.output().unwrap().stdout
+    };
+    // Where there are zeros, the file system is to have nothing.
+    let dug = Command::new("fallocate").arg("--dig-holes").arg(scratch.path("holes")).status().unwrap();
+    assert!(dug.success());
+    let (gnu, pax) = (tar(&["-S"]), tar(&["-S", "--format=posix"]));
+    for (network, name, packed) in [
+        ("identity", "gnu", gnu.clone()),
+        ("identity", "pax", pax.clone()),
+        ("gunzip", "gzip", mounting::piped("gzip", &["-1c"], &gnu)),
+        ("gunzip", "bgzip", bgzip(&pax)),
+        ("unzstd", "zstd", mounting::piped("zstd", &["-qc"], &gnu)),
+        ("unzstd", "pieces", common::fed(millstream(["net", "zstd -s 256K"]), &pax).0),
+        ("unxz", "blocks", mounting::piped("xz", &["-0c", "--block-size=400000"], &gnu)),
+        ("unhex | exec cat", "hex", common::fed(millstream(["net", "hex"]), &gnu).0),
+    ] {
+        let rules = format!("[[rule]]\nmatch = '*'\nread = '{network}'\narchive = 'tar'\n");
+        let mount = Mounted::with_rules(&rules);
+        fs::write(mount.source(name), packed).unwrap();
+        compare(&mount, &format!("{name}/first"), &plain[..777_777]);
+        compare(&mount, &format!("{name}/second"), &plain);
+        compare(&mount, &format!("{name}/holes"), &holes);
+        assert_eq!(mount.log(), "", "{name}");
+    }
+}
+
 const ATTRIBUTES: &str = "import os, sys\nfor name in os.listxattr(sys.argv[1]): print(name, os.getxattr(sys.argv[1], name).decode(), sep='=')";
 
 #[test]

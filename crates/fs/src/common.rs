@@ -88,6 +88,11 @@ impl Common {
         self.write(&format!("{}: {what}", file.display()));
     }
 
+    /// Says what is to be known of a file, and no error.
+    pub(crate) fn note(&self, file: &Path, what: impl Display) {
+        self.write(&format!("{}: {what}", file.display()));
+    }
+
     /// Writes a line to the log.
     pub(crate) fn write(&self, line: &str) {
         match self.log {

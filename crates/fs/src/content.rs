@@ -71,6 +71,10 @@ impl Content {
         &self.view
     }
 
+    pub(crate) fn common(&self) -> &Arc<Common> {
+        &self.common
+    }
+
     /// How often others have changed the source. A program that has opened it before gets no more bytes.
     pub(crate) fn changes(&self) -> u64 {
         match &self.how {

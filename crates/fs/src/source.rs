@@ -186,7 +186,7 @@ impl AsFd for Object {
 }
 
 /// By this a source that was changed is told from one that was not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Version {
     inode: u64,
     /// Bytes of the source.

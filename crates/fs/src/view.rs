@@ -24,6 +24,8 @@ pub(crate) struct View {
     timeout: Option<Duration>,
     /// It shows the SHA-256 of what this one shows.
     digest_of: Option<Arc<View>>,
+    /// What comes out is an archive, and its members are shown.
+    is_archive: bool,
 }
 
 /// Bytes of a SHA-256 in hex, and the end of the line.
@@ -80,7 +82,7 @@ impl View {
         {
             shape = Shape::Computed(Vec::new());
         }
-        Ok(View { read, write, shape, size_from, timeout: None, digest_of: None })
+        Ok(View { read, write, shape, size_from, timeout: None, digest_of: None, is_archive: false })
     }
 
     /// The SHA-256 of what a view shows, as a line in hex. Its size is known before anything is read.
@@ -92,7 +94,17 @@ impl View {
             size_from: SizeFrom::Scan,
             timeout: view.timeout,
             digest_of: Some(view),
+            is_archive: false,
         }
+    }
+
+    /// The same, as a directory of the members of what comes out.
+    pub(crate) fn of_archive(self) -> View {
+        View { is_archive: true, ..self }
+    }
+
+    pub(crate) fn is_archive(&self) -> bool {
+        self.is_archive
     }
 
     /// The view whose digest it shows.
