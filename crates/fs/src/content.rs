@@ -106,7 +106,7 @@ impl Content {
                 let mut writing = locked(writing);
                 let committed = self.commit_locked(&mut writing, reading, object, false);
                 writing.rest();
-                reading.rest();
+                reading.rest(&self.name);
                 committed
             }
         }
@@ -196,7 +196,7 @@ impl Content {
                 }
                 let committed = self.commit_locked(&mut writing, reading, object, false);
                 writing.rest();
-                reading.rest();
+                reading.rest(&self.name);
                 committed
             }
         }

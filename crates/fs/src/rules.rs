@@ -1,6 +1,6 @@
 //! Rules: which files are transformed, how, and under which names they appear.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +27,8 @@ pub enum SizeFrom {
 pub struct Rules {
     pub(crate) rules: Vec<Rule>,
     generated: Vec<Generated>,
+    /// Where indexes are kept for the next mount.
+    pub(crate) index_cache: Option<PathBuf>,
 }
 
 /// A file that is not in the source: its bytes are what a network makes of nothing.
@@ -52,6 +54,7 @@ pub(crate) struct Rule {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
+    index_cache: Option<PathBuf>,
     #[serde(default, rename = "rule")]
     rules: Vec<WrittenRule>,
     #[serde(default, rename = "generate")]
@@ -139,7 +142,13 @@ impl Rules {
             }
             generated.push(file);
         }
-        Ok(Rules { rules: rules.concat(), generated })
+        if let Some(path) = written.index_cache.as_ref().filter(|path| !path.is_absolute()) {
+            return Err(format!(
+                "index_cache = '{}' has to begin with '/': a mount has no directory of its own",
+                path.display()
+            ));
+        }
+        Ok(Rules { rules: rules.concat(), generated, index_cache: written.index_cache })
     }
 
     /// One rule for the whole directory, from its read network: files with the usual end of the format's name appear without
@@ -161,7 +170,7 @@ impl Rules {
             digest: false,
             archive: None,
         };
-        Ok(Rules { rules: rule.checked()?, generated: Vec::new() })
+        Ok(Rules { rules: rule.checked()?, generated: Vec::new(), index_cache: None })
     }
 
     /// Whether anything depends on the directory.
@@ -402,6 +411,7 @@ mod tests {
         assert!(archive("size='scan'").contains("'size' cannot be used with 'archive'"));
         assert!(archive("digest=true").contains("'digest' cannot be used with 'archive'"));
         assert!(wrong("[[rule]]\nmatch='*'\narchive='zip'\n").contains("zip"));
+        assert!(wrong("index_cache='x'\n[[rule]]\nmatch='*'\nread='upper'\n").contains("'x' has to begin with '/'"));
         for name in ["", "/", "a/", "../a", "a//b", "."] {
             let error = wrong(&format!("[[generate]]\nname='{name}'\nread='exec date'\n"));
             assert!(error.starts_with("generate 1: name = ") && error.contains("is no name of a file"), "{error}");

@@ -415,7 +415,7 @@ mod tests {
         };
         let extended = read(b"14 path=a=b\nc\n11 size=12\n16 comment=none\n").unwrap();
         assert_eq!((extended.path.as_deref(), extended.size), (Some(&b"a=b\nc"[..]), Some(12)));
-        for wrong in [&b"99 path=a\n"[..], b"x path=a\n", b"9 path=a\n", b"7 path\n", b"11 size=1x\n", b"3 a"] {
+        for wrong in [&b"99 path=a\n"[..], b"x path=a\n", b"8 path=a\n", b"7 path\n", b"11 size=1x\n", b"3 a"] {
             assert!(read(wrong).is_err(), "{}", String::from_utf8_lossy(wrong));
         }
     }
