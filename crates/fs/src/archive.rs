@@ -29,7 +29,7 @@ use crate::common::Common;
 use crate::content::Content;
 use crate::source::{Object, Result, Version};
 use tar::{End, Extent, TarError};
-use tree::Builder;
+use tree::{Builder, MEMORY_MOST};
 pub(crate) use tree::{Kind, TOP, Tree};
 
 /// An archive that is shown as a directory.
@@ -124,18 +124,23 @@ impl Archive {
 
     fn read_headers(self: &Arc<Self>, version: Version) -> std::result::Result<Tree, TarError> {
         let in_use = self.in_use()?;
-        let mut builder = Builder::new();
+        let mut builder = Builder::new(MEMORY_MOST);
         let end =
             tar::read(&mut |offset, bytes| self.read_at(&in_use, offset, bytes), &mut |member| builder.add(member))?;
-        if self.version()? != version {
-            self.common.report(&self.name, "the archive was changed while it was read; list the directory again");
-            return Err(TarError::Source(Errno::IO));
-        }
+        self.check_version(version)?;
         builder.remarks().for_each(|remark| self.common.note(&self.name, remark));
         if end == End::Unmarked {
             self.common.note(&self.name, "tar: the archive has no mark at its end: members may be missing");
         }
         Ok(builder.finish(version))
+    }
+
+    fn check_version(&self, version: Version) -> Result<()> {
+        if self.version()? == version {
+            return Ok(());
+        }
+        self.common.report(&self.name, "the archive was changed while it was read; list the directory again");
+        Err(Errno::IO)
     }
 
     /// Fills a buffer. Fewer bytes: the end.
@@ -180,5 +185,116 @@ impl Archive {
         let what = format_args!("tar: at byte {source} of the archive: fewer than {len} bytes follow: it is truncated");
         self.common.report(&self.name, what);
         Errno::IO
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCK: usize = 512;
+
+    /// A member with the letter of its type, whose header has the right sum.
+    fn member(name: &[u8], kind: u8, link: &[u8], body: &[u8], size: &str) -> Vec<u8> {
+        let mut bytes = vec![0; BLOCK];
+        bytes[..name.len()].copy_from_slice(name);
+        bytes[100..107].copy_from_slice(b"0000644");
+        bytes[124..124 + size.len()].copy_from_slice(size.as_bytes());
+        bytes[156] = kind;
+        bytes[157..157 + link.len()].copy_from_slice(link);
+        bytes[257..263].copy_from_slice(b"ustar\0");
+        set_sum(&mut bytes);
+        bytes.extend_from_slice(body);
+        bytes.resize(bytes.len().next_multiple_of(BLOCK), 0);
+        bytes
+    }
+
+    fn set_sum(header: &mut [u8]) {
+        header[148..156].fill(b' ');
+        let sum: u32 = header[..BLOCK].iter().map(|&byte| u32::from(byte)).sum();
+        header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+    }
+
+    fn with_body(name: &[u8], kind: u8, body: &[u8]) -> Vec<u8> {
+        member(name, kind, b"", body, &format!("{:011o}", body.len()))
+    }
+
+    fn read(bytes: &[u8]) -> std::result::Result<Tree, TarError> {
+        let mut builder = Builder::new(MEMORY_MOST);
+        let mut source = |offset: u64, out: &mut [u8]| {
+            let start = bytes.len().min(usize::try_from(offset).unwrap_or(usize::MAX));
+            let count = out.len().min(bytes.len() - start);
+            out[..count].copy_from_slice(&bytes[start..start + count]);
+            Ok(count)
+        };
+        tar::read(&mut source, &mut |member| builder.add(member))?;
+        assert!(builder.remarks().all(|remark| !remark.contains('\n')));
+        Ok(builder.finish(Version::default()))
+    }
+
+    fn sample() -> Vec<u8> {
+        let sparse = b"22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n28 GNU.sparse.realsize=1000\n17 mtime=123.456\n";
+        let mut map = b"1\n500\n6\n".to_vec();
+        map.resize(BLOCK, 0);
+        map.extend_from_slice(b"sparse");
+        let mut gnu = member(b"gnu", b'S', b"", b"sparse", "00000000006");
+        gnu[386..397].copy_from_slice(b"00000000144");
+        gnu[398..409].copy_from_slice(b"00000000006");
+        gnu[483..494].copy_from_slice(b"00000001750");
+        set_sum(&mut gnu);
+        [
+            with_body(b"@LongLink", b'L', &[b'l'; 200]),
+            with_body(b"short", b'0', b"hello"),
+            member(b"link", b'1', &[b'l'; 100], b"", ""),
+            member(b"dir/symlink", b'2', b"target", b"", ""),
+            member(b"dir", b'5', b"", b"", ""),
+            with_body(b"pax", b'x', sparse),
+            with_body(b"sparse", b'0', &map),
+            gnu,
+            vec![0; 2 * BLOCK],
+        ]
+        .concat()
+    }
+
+    #[test]
+    fn sparse_members_have_their_extents() {
+        let tree = read(&sample()).unwrap();
+        for name in [&b"sparse"[..], b"gnu"] {
+            let Kind::File { size, extents } = &tree.entry(tree.child(TOP, name).unwrap()).kind else { panic!() };
+            let at = if name == b"gnu" { 100 } else { 500 };
+            assert_eq!((*size, extents.len(), extents[0].start, extents[0].len), (1000, 1, at, 6));
+            let source = extents[0].source as usize;
+            assert_eq!(&sample()[source..source + 6], b"sparse");
+        }
+        assert!(tree.child(TOP, &[b'l'; 200]).is_some());
+    }
+
+    /// Whatever an archive has in it, it is read or refused; each header has the right sum, so that more than that is looked at.
+    #[test]
+    fn mutated_archives_are_read_or_refused() {
+        let (sample, mut random) = (sample(), 88_172_645_463_325_252_u64);
+        let mut next = || {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random as usize
+        };
+        let (mut read_ones, mut refused) = (0, 0);
+        for _ in 0..30_000 {
+            let mut bytes = sample.clone();
+            for _ in 0..1 + next() % 4 {
+                let place = next() % bytes.len();
+                bytes[place] = if next() % 2 == 0 { next() as u8 } else { b"0179\0\xff\x80 =\n"[next() % 10] };
+            }
+            for header in bytes.chunks_exact_mut(BLOCK).filter(|block| block[257..262] == *b"ustar") {
+                set_sum(header);
+            }
+            bytes.truncate(bytes.len() - if next() % 4 == 0 { next() % bytes.len() } else { 0 });
+            match read(&bytes) {
+                Ok(_) => read_ones += 1,
+                Err(_) => refused += 1,
+            }
+        }
+        assert!(read_ones > 1000 && refused > 1000, "{read_ones} and {refused}");
     }
 }

@@ -20,6 +20,9 @@ const EXTENDED_MOST: u64 = 4 << 20;
 /// No file is so long.
 const OFFSET_MOST: u64 = 1 << 62;
 
+/// Nor is any time further away.
+const SECONDS_MOST: i64 = 1 << 40;
+
 /// Reads a piece of the archive to the start of a buffer; less only at the end.
 pub(super) type ReadAt<'a> = dyn FnMut(u64, &mut [u8]) -> Result<usize, Errno> + 'a;
 
@@ -92,8 +95,8 @@ pub(super) enum End {
     Unmarked,
 }
 
-/// Gives each member to `take`, in the order of the archive.
-pub(super) fn read(source: &mut ReadAt<'_>, take: &mut dyn FnMut(Member) -> Result<()>) -> Result<End> {
+/// Gives each member to `take`, in the order of the archive, until that says what is wrong.
+pub(super) fn read(source: &mut ReadAt<'_>, take: &mut dyn FnMut(Member) -> Result<(), String>) -> Result<End> {
     let (mut offset, mut last_end) = (0, 0);
     let (mut global, mut own) = (Extended::default(), Extended::default());
     loop {
@@ -120,12 +123,12 @@ pub(super) fn read(source: &mut ReadAt<'_>, take: &mut dyn FnMut(Member) -> Resu
                 let extended = std::mem::take(&mut own).over(&global);
                 size = extended.size.unwrap_or(size);
                 let (member, data_end) = member(source, &header, extended, size)?;
-                last_end = data_end;
-                offset = data_end.next_multiple_of(BLOCK);
                 // The label of a volume is no member.
                 if kind != b'V' {
-                    take(member)?;
+                    take(member).map_err(|what| TarError::at(offset, what))?;
                 }
+                last_end = data_end;
+                offset = data_end.next_multiple_of(BLOCK);
                 continue;
             }
         }
@@ -172,8 +175,9 @@ fn member(source: &mut ReadAt<'_>, header: &Header<'_>, extended: Extended, size
     let (kind, end) = match header.kind() {
         b'0' | 0 | b'7' if name.ends_with(b"/") => (Kind::Directory, data),
         b'0' | 0 | b'7' if extended.sparse.is_some() => {
+            let end = data_end(header, data, size)?;
             let layout = sparse::of_pax(source, extended.sparse.unwrap_or_default(), data, size)?;
-            (Kind::File { size: layout.size, extents: layout.extents }, data_end(header, data, size)?)
+            (Kind::File { size: layout.size, extents: layout.extents }, end)
         }
         b'0' | 0 | b'7' => {
             let whole = Extent { start: 0, len: size, source: data };
@@ -199,6 +203,7 @@ fn member(source: &mut ReadAt<'_>, header: &Header<'_>, extended: Extended, size
         Some(modified) => modified,
         None => (header.signed(MODIFIED)?, 0),
     };
+    let seconds = seconds.clamp(-SECONDS_MOST, SECONDS_MOST);
     let mode = header.small(MODE)? & 0o7777;
     let user = extended.user.map_or_else(|| header.small(USER), Ok)?;
     let group = extended.group.map_or_else(|| header.small(GROUP), Ok)?;
@@ -345,6 +350,8 @@ impl Extended {
 
     fn note(&mut self, key: &[u8], value: &[u8]) -> Option<()> {
         match key {
+            // It says that nothing is said.
+            _ if value.is_empty() => {}
             b"path" => self.path = Some(value.to_vec()),
             b"linkpath" => self.link = Some(value.to_vec()),
             b"size" => self.size = Some(parsed(value)?),

@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 
 use rustix::fs::FileType;
 
-use super::tar::{self, Extent, Kind as Written, TarError};
+use super::tar::{self, Extent, Kind as Written};
 use crate::source::Version;
 
 /// The directory that the archive appears as.
 pub(crate) const TOP: u32 = 0;
 
-/// Members of one archive, at most: memory for them is about 200 bytes each.
-const MEMBERS_MOST: usize = 4 << 20;
+/// Bytes of memory for the members of one archive, at most. Compressed, an archive with too many of them may be small.
+pub(super) const MEMORY_MOST: usize = 1 << 30;
+
+/// What a name takes besides its bytes, about.
+const NAME_MEMORY: usize = 64;
 
 /// Limits of the kernel.
 const NAME_MOST: usize = 255;
@@ -86,10 +89,13 @@ pub(super) struct Builder {
     entries: Vec<Entry>,
     /// Why members are not there as they are written: how many, and the name of the first.
     remarks: BTreeMap<&'static str, (u64, Vec<u8>)>,
+    memory: usize,
+    memory_most: usize,
 }
 
 impl Builder {
-    pub(super) fn new() -> Builder {
+    /// Of members that take this much memory, at most.
+    pub(super) fn new(memory_most: usize) -> Builder {
         let top = Entry {
             kind: Kind::Directory(BTreeMap::new()),
             mode: IMPLIED_MODE,
@@ -99,7 +105,7 @@ impl Builder {
             nanoseconds: 0,
             names: 1,
         };
-        Builder { entries: vec![top], remarks: BTreeMap::new() }
+        Builder { entries: vec![top], remarks: BTreeMap::new(), memory: 0, memory_most }
     }
 
     pub(super) fn finish(self, version: Version) -> Tree {
@@ -116,12 +122,13 @@ impl Builder {
     }
 
     /// Adds a member. One that cannot be shown is left out, with a remark.
-    pub(super) fn add(&mut self, member: tar::Member) -> Result<(), TarError> {
-        if self.entries.len() >= MEMBERS_MOST {
-            return Err(TarError::at(0, format!("the archive has more than {MEMBERS_MOST} members")));
-        }
+    pub(super) fn add(&mut self, member: tar::Member) -> Result<(), String> {
         if let Err(what) = self.placed(&member) {
             self.remark(what, &member.name);
+        }
+        if self.memory > self.memory_most {
+            let most = self.memory_most;
+            return Err(format!("the archive has too many members: they take more than {most} bytes of memory"));
         }
         Ok(())
     }
@@ -223,12 +230,19 @@ impl Builder {
     }
 
     fn push(&mut self, entry: Entry) -> u32 {
+        self.memory += size_of::<Entry>()
+            + match &entry.kind {
+                Kind::File { extents, .. } => size_of_val(&**extents),
+                Kind::Symlink(target) => target.len(),
+                Kind::Directory(_) | Kind::Special(..) => 0,
+            };
         self.entries.push(entry);
         (self.entries.len() - 1) as u32
     }
 
     /// A name leads to an entry now. What it has led to before keeps its other names.
     fn set(&mut self, directory: u32, name: &[u8], place: u32) {
+        self.memory += name.len() + NAME_MEMORY;
         self.entries[place as usize].names += 1;
         let Kind::Directory(names) = &mut self.entries[directory as usize].kind else { return };
         if let Some(before) = names.insert(name.into(), place) {
@@ -272,7 +286,7 @@ mod tests {
     }
 
     fn tree(members: &[tar::Member]) -> (Tree, Vec<String>) {
-        let mut builder = Builder::new();
+        let mut builder = Builder::new(MEMORY_MOST);
         members.iter().for_each(|member| builder.add(member.clone()).unwrap());
         let remarks = builder.remarks().collect();
         (builder.finish(Version::default()), remarks)
@@ -326,6 +340,15 @@ mod tests {
         assert!(matches!(found(&tree, "d").unwrap().kind, Kind::Directory(_)));
         assert_eq!(remarks.len(), 3, "{remarks:?}");
         assert!(remarks.iter().any(|remark| remark.contains("2 members left out: in what is no directory")));
+    }
+
+    #[test]
+    fn members_that_take_too_much_memory_are_refused() {
+        let mut builder = Builder::new(1 << 20);
+        let name = "x/".repeat(100);
+        let mut add = |number: usize| builder.add(file(&format!("{number}/{name}"), 1));
+        let refused = (0..1000).find_map(|number| add(number).err()).unwrap();
+        assert!(refused.contains("too many members"), "{refused}");
     }
 
     #[test]
