@@ -562,9 +562,7 @@ impl Filesystem for Served {
     ) {
         let copied = || {
             let (from, to) = (self.handle(from)?, self.handle(to)?);
-            let (Handle::File(from), Handle::File(to)) = (&*from, &*to) else { return Err(Errno::ISDIR) };
-            let is_plain = from.node.content().is_none() && to.node.content().is_none();
-            let (true, Some(source), Some(target)) = (is_plain, &from.file, &to.file) else {
+            let (Some(source), Some(target)) = (plain_file(&from), plain_file(&to)) else {
                 // The kernel then reads and writes.
                 return Err(Errno::OPNOTSUPP);
             };
@@ -573,6 +571,14 @@ impl Filesystem for Served {
             rustix::fs::copy_file_range(source, Some(&mut from_offset), target, Some(&mut to_offset), len)
         };
         answer!(reply, copied(), |count| reply.written(count as u32));
+    }
+}
+
+/// What is read and written in the source itself.
+fn plain_file(handle: &Handle) -> Option<&std::fs::File> {
+    match handle {
+        Handle::File(open) if open.node.content().is_none() => open.file.as_ref(),
+        _ => None,
     }
 }
 
