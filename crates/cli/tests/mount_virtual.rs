@@ -322,6 +322,15 @@ fn nothing_in_an_archive_can_be_changed() {
         Command::new("python3").args(["-c", "import os, sys; print(os.listxattr(sys.argv[1]))"]).arg(at("a/file")),
     );
     assert_eq!(attributes.stdout, "[]\n");
+    // Copies of it can.
+    for (from, to) in [("a/file", "copy"), ("a", "tree")] {
+        shell(&mount.at(""), &format!("cp -r {from} {to}"));
+    }
+    assert_eq!(
+        (fs::read(at("copy")).unwrap(), fs::read(at("tree/dir/file")).unwrap()),
+        (b"file".into(), b"dir/file".into())
+    );
+    shell(&mount.at(""), "rm -r copy tree");
     // Its name is that of the file.
     fs::rename(at("a"), at("b")).unwrap();
     assert_eq!(mount.source_names(), ["b.tar", "real"]);
@@ -440,6 +449,17 @@ fn directories_have_links_of_what_networks_make() {
     shell(&mount.source(""), "chown 1234 dir");
     common::wait_for("the link to go", || fs::read(mount.at("dir/numbers")).is_err());
     shell(&mount.source(""), "chown 0 dir");
+    common::wait_for("the link", || fs::read(mount.at("dir/numbers")).is_ok());
+    // All that may write a directory can set its attributes.
+    shell(&mount.source(""), "chmod g+w dir");
+    common::wait_for("the link to go", || fs::read(mount.at("dir/numbers")).is_err());
+    common::wait_for("its name to go", || mount.names("dir") == ["taken"]);
+    let refused = link(&["other", "exec date"]);
+    assert!(refused.code == Some(1) && refused.stderr.contains("its links run no commands: chmod go-w"));
+    assert_eq!(link(&["harmless", "upper"]).code, Some(0));
+    common::wait_for("the other link", || mount.names("dir") == ["harmless", "taken"]);
+    assert_eq!(link(&["--remove", "harmless"]).code, Some(0));
+    shell(&mount.source(""), "chmod g-w dir");
     common::wait_for("the link", || fs::read(mount.at("dir/numbers")).is_ok());
     fs::remove_file(mount.at("dir/numbers")).unwrap();
     assert_eq!(mount.names("dir"), ["taken"]);

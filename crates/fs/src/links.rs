@@ -78,7 +78,9 @@ impl Links {
                 continue;
             }
             let view = self.view(&value).ok_or(Errno::IO)?;
-            return Ok(Some(Linked { object, stat, source, view }));
+            if may_run(&stat, &view) {
+                return Ok(Some(Linked { object, stat, source, view }));
+            }
         }
         Ok(None)
     }
@@ -86,11 +88,13 @@ impl Links {
     /// What gives the bytes of a file that is in no source, because of a link of the directory.
     pub(crate) fn generated(&self, directory: &Object, name: &OsStr) -> Result<Option<Arc<View>>> {
         let Some(name) = name.to_str().filter(|_| has_links(directory) == Ok(true)) else { return Ok(None) };
-        let value = directory.whole_attribute(&format!("{LINK}{name}"))?;
-        match value.filter(|_| directory.stat().is_ok_and(|stat| is_trusted(&stat))) {
-            Some(value) => self.view(&value).ok_or(Errno::IO).map(Some),
-            None => Ok(None),
+        let Some(value) = directory.whole_attribute(&format!("{LINK}{name}"))? else { return Ok(None) };
+        let stat = directory.stat()?;
+        if !is_trusted(&stat) {
+            return Ok(None);
         }
+        let view = self.view(&value).ok_or(Errno::IO)?;
+        Ok(Some(view).filter(|view| may_run(&stat, view)))
     }
 
     /// The names of all links in a directory, with the inodes of their files.
@@ -99,19 +103,32 @@ impl Links {
         if !has_links(directory)? {
             return Ok(names);
         }
-        let stat = directory.stat()?;
-        if is_trusted(&stat) {
-            names.extend(linked(directory)?.into_iter().map(|name| (name.into_bytes(), stat.st_ino)));
-        }
-        for (source, kind, inode) in directory.names()? {
+        self.add_names(directory, &directory.stat()?, &mut names)?;
+        for (source, kind, _) in directory.names()? {
             if matches!(kind, FileType::RegularFile | FileType::Unknown)
                 && let Ok(object) = directory.child(&source)
-                && is_trusted(&object.stat()?)
             {
-                names.extend(linked(&object)?.into_iter().map(|name| (name.into_bytes(), inode)));
+                self.add_names(&object, &object.stat()?, &mut names)?;
             }
         }
         Ok(names)
+    }
+
+    fn add_names(&self, object: &Object, stat: &Stat, names: &mut Vec<(Vec<u8>, u64)>) -> Result<()> {
+        if !is_trusted(stat) {
+            return Ok(());
+        }
+        for name in linked(object)? {
+            let value = || object.whole_attribute(&format!("{LINK}{name}"));
+            let is_shown = !is_written_by_others(stat) || {
+                let view = value()?.and_then(|value| self.view(&value));
+                view.is_some_and(|view| may_run(stat, &view))
+            };
+            if is_shown {
+                names.push((name.into_bytes(), stat.st_ino));
+            }
+        }
+        Ok(())
     }
 
     /// Whether a file appears under this name because of a link.
@@ -153,6 +170,16 @@ fn is_trusted(stat: &Stat) -> bool {
     stat.st_uid == rustix::process::geteuid().as_raw()
 }
 
+/// An attribute can be set by all that may write the file. So a link of such a file runs no command.
+fn may_run(stat: &Stat, view: &View) -> bool {
+    !(is_written_by_others(stat) && view.has_command())
+}
+
+/// The bits of the group are also those of an access control list.
+fn is_written_by_others(stat: &Stat) -> bool {
+    stat.st_mode & 0o022 != 0
+}
+
 fn has_links(directory: &Object) -> Result<bool> {
     match directory.attribute(OsStr::new(MARK), &mut [0; 16]) {
         Ok(_) | Err(Errno::RANGE) => Ok(true),
@@ -182,8 +209,12 @@ pub fn link(file: &Path, name: &str, read: &str, write: Option<&str>) -> std::re
         return Err(format!("'{name}' is no name of a file in the directory of '{}'", file.display()));
     }
     let written = Written { read: read.into(), write: write.map(Into::into), size: SizeFrom::default() };
-    written.view()?;
+    let view = written.view()?;
     let (file, object, directory) = opened(file)?;
+    if object.stat().is_ok_and(|stat| !may_run(&stat, &view)) {
+        let file = file.display();
+        return Err(format!("others may write '{file}', so its links run no commands: chmod go-w '{file}'"));
+    }
     if write.is_some() && is_directory(&object) {
         return Err(format!("a file in '{}' without a source cannot be written: leave '--write' out", file.display()));
     }

@@ -119,16 +119,17 @@ impl View {
 
     /// The same with a limit on how long its commands may hang.
     pub(crate) fn limited(self, timeout: Option<Duration>) -> Result<View, String> {
-        let has_command = |network: &Network| {
-            stages(network).map(|stages| stages.iter().any(|stage| matches!(stage.kind, Kind::Exported(_))))
-        };
-        let is_of_use = timeout.is_none()
-            || has_command(&self.read)?
-            || self.write.as_ref().is_some_and(|write| has_command(write) == Ok(true));
-        if !is_of_use {
+        if timeout.is_some() && !self.has_command() {
             return Err("'timeout' is for commands, and neither 'read' nor 'write' has one ('exec', 'python')".into());
         }
         Ok(View { timeout, ..self })
+    }
+
+    /// Whether any of its networks runs a command.
+    pub(crate) fn has_command(&self) -> bool {
+        let is_command = |stage: &Stage| matches!(stage.kind, Kind::Exported(_));
+        let has_one = |network: &Network| stages(network).is_ok_and(|stages| stages.iter().any(is_command));
+        has_one(&self.read) || self.write.as_ref().is_some_and(has_one)
     }
 
     fn options(&self, threads: usize) -> Options {
