@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use fuser::{FileAttr, INodeNo, Notifier, OpenFlags, TimeOrNow};
 use rustix::fs::{FileType, Mode, OFlags, RenameFlags, Timestamps};
@@ -19,7 +19,7 @@ use crate::in_place::{errno, read_at};
 use crate::links::is_own;
 use crate::names::{Entry, Named, Names, is_file};
 use crate::nodes::{Node, Nodes, ROOT};
-use crate::rules::{Rules, SizeFrom, WriteNetwork};
+use crate::rules::Rules;
 use crate::source::{Object, Result};
 use crate::view::View;
 use crate::virtuals::{Virtual, Virtuals, is_virtual};
@@ -522,7 +522,7 @@ impl Mounted {
         }
     }
 
-    fn replaced(&self, node: &Node, source: Option<Object>) {
+    pub(crate) fn replaced(&self, node: &Node, source: Option<Object>) {
         if let Some(source) = source {
             self.nodes.replace_source(node, source);
         }
@@ -623,47 +623,6 @@ impl Mounted {
             None => self.names.entries(&node.source()),
         }
     }
-
-    /// Puts a further stage between a file and the programs.
-    pub(crate) fn push(&self, node: &Node, stage: &str) -> Result<()> {
-        if !is_file(&node.source().stat()?) {
-            return Err(Errno::INVAL);
-        }
-        if node.backing.lock().is_ok_and(|backing| backing.strong_count() > 0) {
-            // The kernel would go on to give programs the bytes of the source.
-            return Err(Errno::BUSY);
-        }
-        let before = match node.content() {
-            Some(content) => Arc::clone(content.view()),
-            None => Arc::new(plain_view().map_err(|_| Errno::INVAL)?),
-        };
-        let view = before.pushed(stage).map_err(|_| Errno::INVAL)?;
-        self.set_view(node, Arc::new(view))?;
-        before_pushes(node).push(before);
-        Ok(())
-    }
-
-    /// Takes the stage away that was pushed last.
-    pub(crate) fn pop(&self, node: &Node) -> Result<()> {
-        let before = before_pushes(node).pop().ok_or(Errno::NODATA)?;
-        self.set_view(node, before)
-    }
-
-    fn set_view(&self, node: &Node, view: Arc<View>) -> Result<()> {
-        let mut changes = 0;
-        if let Some(content) = node.content() {
-            self.replaced(node, content.commit(&node.source(), false)?);
-            changes = content.changes();
-        }
-        let name = node.source().path().unwrap_or_default();
-        node.set_content(Content::new(view, Arc::clone(&self.common), name, changes));
-        // Not from this thread: the kernel may be waiting for it while it drops the pages.
-        if let Some(notifier) = self.notifier.get().cloned() {
-            let ino = INodeNo(node.id);
-            let _ = std::thread::Builder::new().spawn(move || notifier.inval_inode(ino, 0, 0));
-        }
-        Ok(())
-    }
 }
 
 fn read_file(open: &OpenFile, offset: u64, len: usize) -> Result<Piece> {
@@ -683,19 +642,11 @@ fn is_archive(named: &Named) -> bool {
     named.view.as_ref().is_some_and(|view| view.is_archive())
 }
 
-fn before_pushes(node: &Node) -> MutexGuard<'_, Vec<Arc<View>>> {
-    node.before_pushes.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// What of a file is put on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sync {
     Data,
     All,
-}
-
-fn plain_view() -> std::result::Result<View, String> {
-    View::new(crate::rules::network("identity")?, WriteNetwork::Inverse, SizeFrom::Scan)
 }
 
 /// How the kernel is to treat a file that was opened.
