@@ -71,6 +71,14 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SIZE", value_parser = bytes::parse, default_value = "32M")]
     cache: u64,
 
+    /// Keep the indexes of gzip files in this directory, so that the next mount reads anywhere in them at once
+    #[arg(long, value_name = "DIR")]
+    index_cache: Option<PathBuf>,
+
+    /// Bytes of that directory, at most, with K, M or G
+    #[arg(long, value_name = "SIZE", value_parser = bytes::parse, default_value = "1G")]
+    index_cache_size: u64,
+
     /// Started by this command itself, in the background
     #[arg(long, hide = true)]
     as_daemon: bool,
@@ -95,6 +103,8 @@ pub(crate) fn mount(options: &Options) -> Result<ExitCode, Failure> {
         allow_other: options.allow_other,
         passthrough: !options.no_passthrough,
         cache_bytes: usize::try_from(options.cache).unwrap_or(usize::MAX),
+        index_cache: options.index_cache.clone(),
+        index_cache_bytes: options.index_cache_size,
         log: if options.as_daemon { Log::Syslog } else { Log::Stderr },
         ..MountOptions::default()
     };

@@ -24,6 +24,7 @@ pub(crate) const LINK_EXAMPLES: &str = "\
 Examples:
   millstream link notes.txt NOTES.txt 'upper'     NOTES.txt is notes.txt in capitals, wherever the directory is mounted
   millstream link photo.age photo.jpg 'unage -i key'
+  millstream link . now 'exec date'               the file 'now' in this directory is what date says whenever it is read
   millstream link notes.txt                       lists the links of a file
   millstream link --remove notes.txt NOTES.txt
 
@@ -49,7 +50,7 @@ pub(crate) struct Options {
 /// Options of `millstream link`.
 #[derive(Args)]
 pub(crate) struct LinkOptions {
-    /// The file
+    /// The file; or a directory, in which NAME appears as a file of its own: what NETWORK makes of nothing
     #[arg(value_name = "FILE")]
     file: PathBuf,
 

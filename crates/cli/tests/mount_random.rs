@@ -5,6 +5,7 @@ mod mounting;
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use mounting::Mounted;
@@ -172,4 +173,87 @@ fn zstd_and_a_transform_in_place_do_what_a_file_does() {
         let plain = mounting::piped("zstd", &["-dcq"], bytes);
         plain.iter().map(|&byte| turned(byte)).collect()
     });
+}
+
+/// Random members of an archive, of which some are sparse, read anywhere through a few open files.
+fn compared_members(pack: &[&str], end: &str, network: &str) {
+    let seed =
+        std::env::var("MILLSTREAM_SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().expect("a number"));
+    let mut random = fastrand::Rng::with_seed(seed);
+    let scratch = common::Scratch::new();
+    let members: Vec<Vec<u8>> = (0..random.usize(1..12)).map(|_| member(&mut random)).collect();
+    for (number, bytes) in members.iter().enumerate() {
+        fs::create_dir_all(scratch.path(&format!("tree/{}", number % 3))).unwrap();
+        fs::write(scratch.path(&format!("tree/{}/{number}", number % 3)), bytes).unwrap();
+        let file = scratch.path(&format!("tree/{}/{number}", number % 3));
+        assert!(Command::new("fallocate").arg("--dig-holes").arg(file).status().unwrap().success());
+    }
+    let format = if random.bool() { "--format=gnu" } else { "--format=posix" };
+    let tar = Command::new("tar").args(["-S", format, "-cf", "-", "-C"]).arg(scratch.path("tree")).arg(".").output();
+    let rules = format!(
+        "index_cache = '{}'\n[[rule]]\nmatch = '*.{end}'\nas = '*'\nread = '{network}'\narchive = 'tar'\n",
+        scratch.path("index").display()
+    );
+    let mount = Mounted::with_rules(&rules);
+    fs::write(mount.source(&format!("a.{end}")), mounting::piped(pack[0], &pack[1..], &tar.unwrap().stdout)).unwrap();
+    let path = |number: usize| mount.at(&format!("a/{}/{number}", number % 3));
+    let mut open: Vec<(usize, File)> = Vec::new();
+    let (begun, mut done, mut calls) = (Instant::now(), Done::new(), 0);
+    while begun.elapsed() < length() || calls < 200 {
+        calls += 1;
+        let number = random.usize(..members.len());
+        match random.u8(..10) {
+            0 if open.len() < 8 => open.push((number, File::open(path(number)).unwrap())),
+            1 if !open.is_empty() => drop(open.swap_remove(random.usize(..open.len()))),
+            2 => assert_eq!(fs::metadata(path(number)).unwrap().len(), members[number].len() as u64, "seed {seed}"),
+            3 => check(&fs::read(path(number)).unwrap(), &members[number], &done, seed),
+            _ if open.is_empty() => {}
+            _ => {
+                let (number, file) = &open[random.usize(..open.len())];
+                let model = &members[*number];
+                let (at, len) = (random.usize(..=model.len() + 10), random.usize(..300_000));
+                done.push(format!("read {len} at {at} of {number}"));
+                let (mut bytes, mut filled) = (vec![0; len], 0);
+                while filled < len {
+                    match file.read_at(&mut bytes[filled..], (at + filled) as u64).unwrap() {
+                        0 => break,
+                        count => filled += count,
+                    }
+                }
+                let expected = &model[at.min(model.len())..(at + len).min(model.len())];
+                check(&bytes[..filled], expected, &done, seed);
+            }
+        }
+        let surplus = done.len().saturating_sub(30);
+        done.drain(..surplus);
+    }
+    assert_eq!(mount.log(), "", "seed {seed}");
+    println!("{network}: {calls} calls on {} members", members.len());
+}
+
+/// Runs, with holes between some of them.
+fn member(random: &mut fastrand::Rng) -> Vec<u8> {
+    let len = random.usize(..MOST * 3);
+    let mut bytes = runs(random, len);
+    for _ in 0..random.usize(..6) {
+        let (start, end) = (random.usize(..=len), random.usize(..=len));
+        bytes[start.min(end)..start.max(end)].fill(0);
+    }
+    bytes
+}
+
+#[test]
+fn members_of_a_plain_archive_are_what_was_packed() {
+    if mounting::is_forbidden() {
+        return;
+    }
+    compared_members(&["cat"], "tar", "identity");
+}
+
+#[test]
+fn members_of_a_compressed_archive_are_what_was_packed() {
+    if mounting::is_forbidden() {
+        return;
+    }
+    compared_members(&["gzip", "-1c"], "tar.gz", "gunzip");
 }

@@ -111,6 +111,165 @@ fn every_piece_of_a_network_is_right() {
     }
 }
 
+/// Members begin at no border of a block of the stream.
+#[test]
+fn every_piece_of_a_member_is_right() {
+    if mounting::is_forbidden() {
+        return;
+    }
+    let plain = sample();
+    let mut holes = vec![0; 3_000_000];
+    for at in (0..holes.len()).step_by(300_000) {
+        holes[at + 10_000..at + 90_000].copy_from_slice(&plain[at..at + 80_000]);
+    }
+    let scratch = common::Scratch::new();
+    fs::write(scratch.path("first"), &plain[..777_777]).unwrap();
+    fs::write(scratch.path("second"), &plain).unwrap();
+    fs::write(scratch.path("holes"), &holes).unwrap();
+    let tar = |options: &[&str]| {
+        let mut command = Command::new("tar");
+        command.args(["-C"]).arg(scratch.path("")).args(options).args(["-cf", "-", "first", "second", "holes"]);
+        command.output().unwrap().stdout
+    };
+    // Where there are zeros, the file system is to have nothing.
+    let dug = Command::new("fallocate").arg("--dig-holes").arg(scratch.path("holes")).status().unwrap();
+    assert!(dug.success());
+    let (gnu, pax) = (tar(&["-S"]), tar(&["-S", "--format=posix"]));
+    for (network, name, packed) in [
+        ("identity", "gnu", gnu.clone()),
+        ("identity", "pax", pax.clone()),
+        ("gunzip", "gzip", mounting::piped("gzip", &["-1c"], &gnu)),
+        ("gunzip", "bgzip", bgzip(&pax)),
+        ("unzstd", "zstd", mounting::piped("zstd", &["-qc"], &gnu)),
+        ("unzstd", "pieces", common::fed(millstream(["net", "zstd -s 256K"]), &pax).0),
+        ("unxz", "blocks", mounting::piped("xz", &["-0c", "--block-size=400000"], &gnu)),
+        ("unhex | exec cat", "hex", common::fed(millstream(["net", "hex"]), &gnu).0),
+    ] {
+        let rules = format!("[[rule]]\nmatch = '*'\nread = '{network}'\narchive = 'tar'\n");
+        let mount = Mounted::with_rules(&rules);
+        fs::write(mount.source(name), packed).unwrap();
+        compare(&mount, &format!("{name}/first"), &plain[..777_777]);
+        compare(&mount, &format!("{name}/second"), &plain);
+        compare(&mount, &format!("{name}/holes"), &holes);
+        assert_eq!(mount.log(), "", "{name}");
+    }
+}
+
+/// A gzip file, a directory for its index, and mounts of it one after the other.
+struct Kept {
+    scratch: common::Scratch,
+}
+
+impl Kept {
+    fn new(packed: &[u8]) -> Kept {
+        let scratch = common::Scratch::new();
+        fs::create_dir(scratch.path("logs")).unwrap();
+        fs::write(scratch.path("logs/a.gz"), packed).unwrap();
+        Kept { scratch }
+    }
+
+    fn mounted(&self) -> Mounted {
+        let index = self.scratch.path("index");
+        Mounted::of_source(&self.scratch.path("logs"), &["gunzip", "--index-cache", index.to_str().unwrap()])
+    }
+
+    /// The index, once it is there.
+    fn index(&self) -> std::path::PathBuf {
+        let files = || fs::read_dir(self.scratch.path("index")).unwrap().map(|entry| entry.unwrap().path());
+        common::wait_for("the index", || files().any(|path| path.extension().is_some_and(|end| end == "checkpoints")));
+        let found: Vec<_> = files().collect();
+        assert_eq!(found.len(), 1, "{found:?}");
+        found[0].clone()
+    }
+
+    /// Writes into the file, which has its size and its times as before.
+    fn change(&self, bytes: &[u8], at: u64) {
+        let path = self.scratch.path("logs/a.gz");
+        let (before, file) = (fs::metadata(&path).unwrap(), fs::OpenOptions::new().write(true).open(&path).unwrap());
+        file.write_all_at(bytes, at).unwrap();
+        file.set_modified(before.modified().unwrap()).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), before.len());
+    }
+}
+
+#[test]
+fn kept_index_lets_the_next_mount_begin_in_the_middle() {
+    if mounting::is_forbidden() {
+        return;
+    }
+    let plain = sample();
+    let kept = Kept::new(&mounting::piped("gzip", &["-1c"], &plain));
+    assert!(fs::read(kept.mounted().at("a")).unwrap() == plain);
+    let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(kept.index()).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    compare(&kept.mounted(), "a", &plain);
+    // Of a file whose beginning is damaged, a mount with the index reads the end, and one without cannot.
+    kept.change(&[0xff; 100], 1000);
+    let end = plain.len() as u64 - 1000;
+    let read = |mount: &Mounted, at| {
+        let mut piece = vec![0; 1000];
+        File::open(mount.at("a")).unwrap().read_exact_at(&mut piece, at).map(|()| piece)
+    };
+    let mount = kept.mounted();
+    assert!(read(&mount, end).unwrap() == plain[end as usize..]);
+    assert_eq!(read(&mount, 5000).unwrap_err().raw_os_error(), Some(5), "EIO");
+    let mount = Mounted::of_source(&kept.scratch.path("logs"), &["gunzip"]);
+    assert_eq!(read(&mount, end).unwrap_err().raw_os_error(), Some(5), "EIO");
+}
+
+#[test]
+fn kept_index_is_not_believed() {
+    if mounting::is_forbidden() {
+        return;
+    }
+    let plain = sample();
+    let other: Vec<u8> = plain.iter().map(u8::to_ascii_uppercase).rev().collect();
+    let stored = |bytes: &[u8]| common::fed(millstream(["net", "gzip -0"]), bytes).0;
+    let kept = Kept::new(&stored(&plain));
+    compare(&kept.mounted(), "a", &plain);
+    let good = fs::read(kept.index()).unwrap();
+    // Damaged: it is made again.
+    for damage in [&|bytes: &mut Vec<u8>| bytes[5000] ^= 1, &|bytes: &mut Vec<u8>| bytes.truncate(10)]
+        as [&dyn Fn(&mut Vec<u8>); 2]
+    {
+        let mut bytes = good.clone();
+        damage(&mut bytes);
+        fs::write(kept.index(), bytes).unwrap();
+        let mount = kept.mounted();
+        compare(&mount, "a", &plain);
+        common::wait_for("the index to be made again", || fs::read(kept.index()).unwrap() == good);
+        assert_eq!(mount.log(), "");
+    }
+    // Of a file with the same size, inode and time.
+    kept.change(&stored(&other), 0);
+    let mount = kept.mounted();
+    compare(&mount, "a", &other);
+    assert_eq!(mount.log(), "");
+}
+
+#[test]
+fn index_that_cannot_be_kept_does_no_harm() {
+    if mounting::is_forbidden() {
+        return;
+    }
+    let plain = sample();
+    let kept = Kept::new(&mounting::piped("gzip", &["-1c"], &plain));
+    let mount = kept.mounted();
+    fs::remove_dir(kept.scratch.path("index")).unwrap();
+    for _ in 0..3 {
+        compare(&mount, "a", &plain);
+    }
+    common::wait_for("a line in the log", || mount.log().contains("cannot keep its index"));
+    assert_eq!(mount.log().lines().count(), 1, "{}", mount.log());
+    let point = kept.scratch.path("point");
+    fs::create_dir(&point).unwrap();
+    let mut command = millstream(["mount", "--foreground"]);
+    command.arg(kept.scratch.path("logs")).arg(&point).args(["gunzip", "--index-cache"]);
+    let seen = output(command.arg(point.join("index")));
+    assert_eq!(seen.code, Some(125));
+    assert!(seen.stderr.contains("where the files will be: keep indexes elsewhere"), "{}", seen.stderr);
+}
+
 const ATTRIBUTES: &str = "import os, sys\nfor name in os.listxattr(sys.argv[1]): print(name, os.getxattr(sys.argv[1], name).decode(), sep='=')";
 
 #[test]

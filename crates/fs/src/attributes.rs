@@ -30,7 +30,7 @@ pub(crate) fn timespec(time: Option<TimeOrNow>) -> Timespec {
     }
 }
 
-fn system_time(seconds: i64, nanoseconds: u64) -> SystemTime {
+pub(crate) fn system_time(seconds: i64, nanoseconds: u64) -> SystemTime {
     let part = Duration::from_nanos(nanoseconds);
     match u64::try_from(seconds) {
         Ok(seconds) => UNIX_EPOCH + Duration::from_secs(seconds) + part,
@@ -38,7 +38,7 @@ fn system_time(seconds: i64, nanoseconds: u64) -> SystemTime {
     }
 }
 
-fn kind_of(kind: FileType) -> Kind {
+pub(crate) fn kind_of(kind: FileType) -> Kind {
     match kind {
         FileType::Directory => Kind::Directory,
         FileType::Symlink => Kind::Symlink,
@@ -74,6 +74,13 @@ pub(crate) fn attributes_of(node: &Node, stat: &Stat, shown: Option<Shown>) -> F
         blksize: stat.st_blksize as u32,
         flags: 0,
     }
+}
+
+/// Those of a file whose members are shown, as a directory: readers may look into it.
+pub(crate) fn attributes_of_archive(node: &Node, stat: &Stat) -> FileAttr {
+    let attributes = attributes_of(node, stat, Some(Shown::default()));
+    let readable = attributes.perm & 0o444;
+    FileAttr { kind: Kind::Directory, perm: readable | readable >> 2, nlink: 1, ..attributes }
 }
 
 /// The names in a directory with numbers and kinds, after those of the directory itself and the one above.

@@ -1,17 +1,20 @@
 //! What all files of a mount share: the log, the counters, the cache.
 
 use std::fmt::Display;
+use std::fs::File;
 use std::io::Write;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use millstream_net::NetworkError;
 use rustix::io::Errno;
 
 use crate::blocks::Blocks;
+use crate::index::gzip::Checkpoints;
+use crate::index::kept::KeptIndexes;
 
 /// Where a daemon's messages go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +31,10 @@ pub enum Log {
 pub(crate) struct Common {
     pub(crate) blocks: Blocks,
     pub(crate) counts: Counts,
+    /// Where indexes are kept for the next mount.
+    pub(crate) kept: Option<KeptIndexes>,
+    /// Whether it was told that they cannot be.
+    is_kept_in_vain: AtomicBool,
     log: Log,
     syslog: Mutex<Option<UnixDatagram>>,
 }
@@ -72,8 +79,26 @@ pub(crate) fn add(count: &AtomicU64, more: u64) {
 const PRIORITY: &str = "<27>";
 
 impl Common {
-    pub(crate) fn new(cache_bytes: usize, log: Log) -> Common {
-        Common { blocks: Blocks::of(cache_bytes), counts: Counts::default(), log, syslog: Mutex::default() }
+    pub(crate) fn new(cache_bytes: usize, kept: Option<KeptIndexes>, log: Log) -> Common {
+        Common {
+            blocks: Blocks::of(cache_bytes),
+            counts: Counts::default(),
+            kept,
+            is_kept_in_vain: AtomicBool::new(false),
+            log,
+            syslog: Mutex::default(),
+        }
+    }
+
+    /// Keeps checkpoints of a source for the next mount. That they cannot be is told once, and does no harm.
+    pub(crate) fn keep(&self, source: &File, name: &Path, checkpoints: &Checkpoints) {
+        let Some(kept) = &self.kept else { return };
+        if checkpoints.take_new()
+            && let Err(error) = kept.save(source, checkpoints)
+            && !self.is_kept_in_vain.swap(true, Relaxed)
+        {
+            self.note(name, format_args!("cannot keep its index in the directory of 'index_cache': {error}"));
+        }
     }
 
     /// A network could not do its work on a file: one line in the log, and EIO for the program.
@@ -85,6 +110,11 @@ impl Common {
     /// The same for whatever else goes wrong with a file.
     pub(crate) fn report(&self, file: &Path, what: impl Display) {
         add(&self.counts.errors, 1);
+        self.write(&format!("{}: {what}", file.display()));
+    }
+
+    /// Says what is to be known of a file, and no error.
+    pub(crate) fn note(&self, file: &Path, what: impl Display) {
         self.write(&format!("{}: {what}", file.display()));
     }
 

@@ -71,6 +71,10 @@ impl Content {
         &self.view
     }
 
+    pub(crate) fn common(&self) -> &Arc<Common> {
+        &self.common
+    }
+
     /// How often others have changed the source. A program that has opened it before gets no more bytes.
     pub(crate) fn changes(&self) -> u64 {
         match &self.how {
@@ -102,7 +106,7 @@ impl Content {
                 let mut writing = locked(writing);
                 let committed = self.commit_locked(&mut writing, reading, object, false);
                 writing.rest();
-                reading.rest();
+                reading.rest(&self.name);
                 committed
             }
         }
@@ -192,7 +196,7 @@ impl Content {
                 }
                 let committed = self.commit_locked(&mut writing, reading, object, false);
                 writing.rest();
-                reading.rest();
+                reading.rest(&self.name);
                 committed
             }
         }

@@ -21,8 +21,9 @@ use crate::control;
 use crate::handles::{Handle, OpenFile};
 use crate::links::is_own;
 use crate::mounted::{Ahead, Change, Maker, Mounted, Opened, Sync};
-use crate::nodes::Node;
+use crate::nodes::{Node, ROOT};
 use crate::source::Result;
+use crate::virtuals::is_virtual;
 
 /// What the kernel is asked for: listings with attributes, several at once, and a look at the time of a file whenever it asks
 /// for attributes, which tells it that another program has changed the source.
@@ -80,6 +81,17 @@ impl Served {
         attributes
     }
 
+    /// What the kernel has kept of a member is right: a changed archive has members with other numbers.
+    fn open_virtual(&self, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        answer!(reply, self.mounted.open_virtual(ino, flags), |open| {
+            let flag = match open.is_of_unknown_size() {
+                true => FopenFlags::FOPEN_DIRECT_IO,
+                false => FopenFlags::FOPEN_KEEP_CACHE,
+            };
+            reply.opened(FileHandle(self.mounted.handles.add(Handle::Virtual(open))), flag);
+        });
+    }
+
     /// The number by which the kernel reads and writes a source without asking: the same for all programs that have it open.
     fn backing(
         &self,
@@ -121,16 +133,18 @@ impl Filesystem for Served {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let found = || self.attributes_of(&*self.mounted.lookup(parent, name)?);
-        answer!(reply, found(), |attributes| reply.entry(&TTL, &attributes, Generation(0)));
+        answer!(reply, self.mounted.entry(parent, name), |attributes| reply.entry(&TTL, &attributes, Generation(0)));
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, lookups: u64) {
-        self.mounted.nodes.forget(ino.0, lookups);
+        self.mounted.forget(ino, lookups);
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        let found = || self.mounted.attributes(&*self.mounted.node(ino)?);
+        let found = || match is_virtual(ino) {
+            true => self.mounted.virtual_attributes(ino),
+            false => self.mounted.attributes(&*self.mounted.node(ino)?),
+        };
         answer!(reply, found(), |attributes| reply.attr(&TTL, &attributes));
     }
 
@@ -153,12 +167,16 @@ impl Filesystem for Served {
         reply: ReplyAttr,
     ) {
         let change = Change { mode, user, group, size, accessed, modified };
-        let changed = || self.mounted.change(&*self.mounted.node(ino)?, &change, request.pid());
+        let changed = || self.mounted.change(&*self.mounted.changeable(ino)?, &change, request.pid());
         answer!(reply, changed(), |attributes| reply.attr(&TTL, &attributes));
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
-        answer!(reply, self.mounted.node(ino)?.source().link_target(), |target| reply.data(&target));
+        let target = || match is_virtual(ino) {
+            true => self.mounted.virtual_target(ino),
+            false => self.mounted.node(ino)?.source().link_target(),
+        };
+        answer!(reply, target(), |target| reply.data(&target));
     }
 
     fn mknod(
@@ -216,6 +234,9 @@ impl Filesystem for Served {
     }
 
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        if is_virtual(ino) {
+            return self.open_virtual(ino, flags, reply);
+        }
         let opened = || self.mounted.open(&self.mounted.node(ino)?, flags);
         answer!(reply, opened(), |(mut open, opened)| {
             open.backing = self.backing(&open, |file| reply.open_backing(file));
@@ -333,7 +354,7 @@ impl Filesystem for Served {
                 }
                 Ok(())
             }
-            Handle::File(_) => Err(Errno::NOTDIR),
+            Handle::File(_) | Handle::Virtual(_) => Err(Errno::NOTDIR),
         };
         answer!(reply, read(), |()| reply.ok());
     }
@@ -358,13 +379,13 @@ impl Filesystem for Served {
                         None => (Duration::ZERO, attributes::known(number, kind)),
                     };
                     if reply.add(attributes.ino, place as u64 + 1, name, &ttl, &attributes, Generation(0)) {
-                        found.inspect(|found| self.mounted.nodes.forget(found.node.id, 1));
+                        found.inspect(|found| self.mounted.forget(INodeNo(found.id), 1));
                         break;
                     }
                 }
                 Ok(())
             }
-            Handle::File(_) => Err(Errno::NOTDIR),
+            Handle::File(_) | Handle::Virtual(_) => Err(Errno::NOTDIR),
         };
         answer!(reply, read(), |()| reply.ok());
     }
@@ -376,6 +397,9 @@ impl Filesystem for Served {
 
     fn fsyncdir(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         let synced = || {
+            if is_virtual(ino) || self.mounted.node(ino)?.is_archive() {
+                return Ok(());
+            }
             let directory = self.mounted.node(ino)?.source();
             rustix::fs::fsync(directory.open(rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY)?)
         };
@@ -383,6 +407,7 @@ impl Filesystem for Served {
     }
 
     fn statfs(&self, _: &Request, ino: INodeNo, reply: ReplyStatfs) {
+        let ino = if is_virtual(ino) { INodeNo(ROOT) } else { ino };
         answer!(reply, self.mounted.node(ino)?.source().room(), |room| reply.statfs(
             room.f_blocks,
             room.f_bfree,
@@ -410,18 +435,24 @@ impl Filesystem for Served {
                 check_trusted(request)?;
             }
             let flags = XattrFlags::from_bits_retain(flags as u32);
-            self.mounted.node(ino)?.source().set_attribute(name, value, flags)
+            self.mounted.changeable(ino)?.source().set_attribute(name, value, flags)
         };
         answer!(reply, set(), |()| reply.ok());
     }
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let got = || self.mounted.attribute(&*self.mounted.node(ino)?, name);
+        let got = || match is_virtual(ino) {
+            true => Err(Errno::NODATA),
+            false => self.mounted.attribute(&*self.mounted.node(ino)?, name),
+        };
         answer!(reply, got(), |value| give_sized(reply, &value, size));
     }
 
     fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        let listed = || self.mounted.attribute_names(&*self.mounted.node(ino)?);
+        let listed = || match is_virtual(ino) {
+            true => Ok(Vec::new()),
+            false => self.mounted.attribute_names(&*self.mounted.node(ino)?),
+        };
         answer!(reply, listed(), |names| give_sized(reply, &names, size));
     }
 
@@ -430,7 +461,7 @@ impl Filesystem for Served {
             if is_own(name.as_bytes()) {
                 check_trusted(request)?;
             }
-            self.mounted.node(ino)?.source().remove_attribute(name)
+            self.mounted.changeable(ino)?.source().remove_attribute(name)
         };
         answer!(reply, removed(), |()| reply.ok());
     }
@@ -447,7 +478,7 @@ impl Filesystem for Served {
         reply: ReplyIoctl,
     ) {
         let done = || {
-            let (node, command) = (self.mounted.node(ino)?, control::understood(command, input)?);
+            let (node, command) = (self.mounted.changeable(ino)?, control::understood(command, input)?);
             check_trusted(request)?;
             match command {
                 control::Command::Push(stage) => self.mounted.push(&node, &stage),
@@ -490,18 +521,24 @@ impl Filesystem for Served {
     fn lseek(&self, _: &Request, ino: INodeNo, handle: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
         let found = || {
             let handle = self.handle(handle)?;
-            let Handle::File(open) = &*handle else { return Err(Errno::ISDIR) };
             let from = u64::try_from(offset).map_err(|_| Errno::INVAL)?;
             let wants_data = match whence {
                 libc::SEEK_DATA => true,
                 libc::SEEK_HOLE => false,
                 _ => return Err(Errno::INVAL),
             };
-            if let (None, Some(file)) = (open.node.content(), &open.file) {
-                return rustix::fs::seek(file, if wants_data { SeekFrom::Data(from) } else { SeekFrom::Hole(from) });
-            }
+            let size = match &*handle {
+                Handle::File(OpenFile { node, file: Some(file), .. }) if node.content().is_none() => {
+                    return rustix::fs::seek(
+                        file,
+                        if wants_data { SeekFrom::Data(from) } else { SeekFrom::Hole(from) },
+                    );
+                }
+                Handle::File(open) => self.mounted.attributes(&open.node)?.size,
+                Handle::Virtual(_) => self.mounted.virtual_attributes(ino)?.size,
+                Handle::Directory(_) => return Err(Errno::ISDIR),
+            };
             // All of it is data, up to the hole behind the end.
-            let size = self.mounted.attributes(&*self.mounted.node(ino)?)?.size;
             match from >= size {
                 true => Err(Errno::NXIO),
                 false => Ok(if wants_data { from } else { size }),
@@ -525,9 +562,7 @@ impl Filesystem for Served {
     ) {
         let copied = || {
             let (from, to) = (self.handle(from)?, self.handle(to)?);
-            let (Handle::File(from), Handle::File(to)) = (&*from, &*to) else { return Err(Errno::ISDIR) };
-            let is_plain = from.node.content().is_none() && to.node.content().is_none();
-            let (true, Some(source), Some(target)) = (is_plain, &from.file, &to.file) else {
+            let (Some(source), Some(target)) = (plain_file(&from), plain_file(&to)) else {
                 // The kernel then reads and writes.
                 return Err(Errno::OPNOTSUPP);
             };
@@ -536,6 +571,14 @@ impl Filesystem for Served {
             rustix::fs::copy_file_range(source, Some(&mut from_offset), target, Some(&mut to_offset), len)
         };
         answer!(reply, copied(), |count| reply.written(count as u32));
+    }
+}
+
+/// What is read and written in the source itself.
+fn plain_file(handle: &Handle) -> Option<&std::fs::File> {
+    match handle {
+        Handle::File(open) if open.node.content().is_none() => open.file.as_ref(),
+        _ => None,
     }
 }
 

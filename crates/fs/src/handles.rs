@@ -10,10 +10,12 @@ use fuser::BackingId;
 
 use crate::names::Entry;
 use crate::nodes::Node;
+use crate::virtuals::OpenVirtual;
 
 /// One open file or directory.
 pub(crate) enum Handle {
     File(OpenFile),
+    Virtual(OpenVirtual),
     Directory(Vec<Entry>),
 }
 

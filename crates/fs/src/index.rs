@@ -3,6 +3,7 @@
 mod bgzip;
 pub(crate) mod gzip;
 mod inflate;
+pub(crate) mod kept;
 mod lz4;
 mod xz;
 mod zstd;

@@ -12,11 +12,12 @@
 //!
 //! In reading order: [`Rules`] say which files appear under which names, and through which networks; `view` what a network does
 //! to offsets and sizes; `content` a file as all programs see it, which is changed `in_place`, or read by `reading` and replaced
-//! by `writing`; `nodes` and `names` the tree; `mounted` what each call does, and `filesystem` the protocol. `docs/design/mount.md`
-//! explains why.
+//! by `writing`; `archive` the members of one; `nodes`, `virtuals` and `names` the tree; `mounted` what each call does, `stages` how
+//! a network grows meanwhile, and `filesystem` the protocol. `docs/design/mount.md` explains why.
 #![deny(unsafe_code)]
 
 mod ahead;
+mod archive;
 mod attributes;
 mod blocks;
 mod common;
@@ -37,8 +38,10 @@ mod pattern;
 mod reading;
 mod rules;
 mod source;
+mod stages;
 mod version;
 mod view;
+mod virtuals;
 mod writers;
 mod writing;
 

@@ -5,7 +5,8 @@
 //!   attribute of its directory   user.millstream.links        says that there are such files in it
 //! ```
 //!
-//! A file with a link appears under NAME too, in its own directory.
+//! A file with a link appears under NAME too, in its own directory. A directory with one has a file NAME, whose bytes are what
+//! the network makes of nothing.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -77,9 +78,23 @@ impl Links {
                 continue;
             }
             let view = self.view(&value).ok_or(Errno::IO)?;
-            return Ok(Some(Linked { object, stat, source, view }));
+            if may_run(&stat, &view) {
+                return Ok(Some(Linked { object, stat, source, view }));
+            }
         }
         Ok(None)
+    }
+
+    /// What gives the bytes of a file that is in no source, because of a link of the directory.
+    pub(crate) fn generated(&self, directory: &Object, name: &OsStr) -> Result<Option<Arc<View>>> {
+        let Some(name) = name.to_str().filter(|_| has_links(directory) == Ok(true)) else { return Ok(None) };
+        let Some(value) = directory.whole_attribute(&format!("{LINK}{name}"))? else { return Ok(None) };
+        let stat = directory.stat()?;
+        if !is_trusted(&stat) {
+            return Ok(None);
+        }
+        let view = self.view(&value).ok_or(Errno::IO)?;
+        Ok(Some(view).filter(|view| may_run(&stat, view)))
     }
 
     /// The names of all links in a directory, with the inodes of their files.
@@ -88,15 +103,32 @@ impl Links {
         if !has_links(directory)? {
             return Ok(names);
         }
-        for (source, kind, inode) in directory.names()? {
+        self.add_names(directory, &directory.stat()?, &mut names)?;
+        for (source, kind, _) in directory.names()? {
             if matches!(kind, FileType::RegularFile | FileType::Unknown)
                 && let Ok(object) = directory.child(&source)
-                && is_trusted(&object.stat()?)
             {
-                names.extend(linked(&object)?.into_iter().map(|name| (name.into_bytes(), inode)));
+                self.add_names(&object, &object.stat()?, &mut names)?;
             }
         }
         Ok(names)
+    }
+
+    fn add_names(&self, object: &Object, stat: &Stat, names: &mut Vec<(Vec<u8>, u64)>) -> Result<()> {
+        if !is_trusted(stat) {
+            return Ok(());
+        }
+        for name in linked(object)? {
+            let value = || object.whole_attribute(&format!("{LINK}{name}"));
+            let is_shown = !is_written_by_others(stat) || {
+                let view = value()?.and_then(|value| self.view(&value));
+                view.is_some_and(|view| may_run(stat, &view))
+            };
+            if is_shown {
+                names.push((name.into_bytes(), stat.st_ino));
+            }
+        }
+        Ok(())
     }
 
     /// Whether a file appears under this name because of a link.
@@ -138,6 +170,16 @@ fn is_trusted(stat: &Stat) -> bool {
     stat.st_uid == rustix::process::geteuid().as_raw()
 }
 
+/// An attribute can be set by all that may write the file. So a link of such a file runs no command.
+fn may_run(stat: &Stat, view: &View) -> bool {
+    !(is_written_by_others(stat) && view.has_command())
+}
+
+/// The bits of the group are also those of an access control list.
+fn is_written_by_others(stat: &Stat) -> bool {
+    stat.st_mode & 0o022 != 0
+}
+
 fn has_links(directory: &Object) -> Result<bool> {
     match directory.attribute(OsStr::new(MARK), &mut [0; 16]) {
         Ok(_) | Err(Errno::RANGE) => Ok(true),
@@ -157,7 +199,8 @@ fn linked(object: &Object) -> Result<Vec<String>> {
     Ok(names.filter_map(|name| name.strip_prefix(LINK).map(Into::into)).collect())
 }
 
-/// Makes a file appear under a further name, through a network. Both have to be in one directory, which `name` is a name in.
+/// Makes a file appear under a further name, through a network. Both have to be in one directory, which `name` is a name in. If the
+/// file is a directory, `name` is one in it, of a file that has what the network makes of nothing.
 ///
 /// # Errors
 /// What is wrong, as a sentence.
@@ -166,10 +209,18 @@ pub fn link(file: &Path, name: &str, read: &str, write: Option<&str>) -> std::re
         return Err(format!("'{name}' is no name of a file in the directory of '{}'", file.display()));
     }
     let written = Written { read: read.into(), write: write.map(Into::into), size: SizeFrom::default() };
-    written.view()?;
+    let view = written.view()?;
     let (file, object, directory) = opened(file)?;
+    if object.stat().is_ok_and(|stat| !may_run(&stat, &view)) {
+        let file = file.display();
+        return Err(format!("others may write '{file}', so its links run no commands: chmod go-w '{file}'"));
+    }
+    if write.is_some() && is_directory(&object) {
+        return Err(format!("a file in '{}' without a source cannot be written: leave '--write' out", file.display()));
+    }
     if directory.child(OsStr::new(name)).is_ok() {
-        return Err(format!("'{}' exists already; choose another name", file.with_file_name(name).display()));
+        let path = if is_directory(&object) { file.join(name) } else { file.with_file_name(name) };
+        return Err(format!("'{}' exists already; choose another name", path.display()));
     }
     let value = serde_json::to_vec(&written).map_err(|error| error.to_string())?;
     let set = |object: &Object, attribute: &str, value: &[u8]| {
@@ -211,16 +262,22 @@ pub fn unlink(file: &Path, name: &str) -> std::result::Result<(), String> {
     }
 }
 
-/// A file and its directory.
+fn is_directory(object: &Object) -> bool {
+    object.stat().is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+}
+
+/// A file and its directory; or a directory, twice.
 fn opened(file: &Path) -> std::result::Result<(PathBuf, Object, Object), String> {
     let cannot_open = |error: &dyn std::fmt::Display| format!("cannot open '{}': {error}", file.display());
     let path = std::fs::canonicalize(file).map_err(|error| cannot_open(&error))?;
     let object = Object::at(&path).map_err(|error| cannot_open(&error))?;
     let kind = object.stat().map(|stat| FileType::from_raw_mode(stat.st_mode)).map_err(|error| cannot_open(&error))?;
-    if kind != FileType::RegularFile {
-        return Err(format!("'{}' is no regular file", file.display()));
-    }
-    let directory = Object::root(path.parent().unwrap_or(Path::new("/"))).map_err(|error| cannot_open(&error))?;
+    let directory = match kind {
+        FileType::Directory => path.as_path(),
+        FileType::RegularFile => path.parent().unwrap_or(Path::new("/")),
+        _ => return Err(format!("'{}' is neither a regular file nor a directory", file.display())),
+    };
+    let directory = Object::root(directory).map_err(|error| cannot_open(&error))?;
     Ok((path, object, directory))
 }
 

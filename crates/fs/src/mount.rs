@@ -12,6 +12,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::blocks::BLOCK;
 use crate::common::{Common, Log};
 use crate::filesystem::Served;
+use crate::index::kept::KeptIndexes;
 use crate::mounted::Mounted;
 use crate::rules::Rules;
 
@@ -29,6 +30,10 @@ pub struct Options {
     pub passthrough: bool,
     /// Bytes of transformed files that are kept for further reads.
     pub cache_bytes: usize,
+    /// A directory in which indexes of gzip files are kept for the next mount, instead of that which the rules name.
+    pub index_cache: Option<PathBuf>,
+    /// Bytes of it, at most.
+    pub index_cache_bytes: u64,
     /// Threads that serve programs.
     pub threads: usize,
     /// Where messages go.
@@ -43,6 +48,8 @@ impl Default for Options {
             allow_other: false,
             passthrough: true,
             cache_bytes: 32 << 20,
+            index_cache: None,
+            index_cache_bytes: 1 << 30,
             threads: 32,
             log: Log::Stderr,
         }
@@ -71,8 +78,10 @@ impl Mount {
                 source_path.display()
             ));
         }
+        let index_cache = options.index_cache.as_ref().or(rules.index_cache.as_ref());
+        let kept = index_cache.map(|path| kept_indexes(path, &mount_point, options.index_cache_bytes)).transpose()?;
         let files = allow_many_files();
-        let common = Common::new(options.cache_bytes, options.log);
+        let common = Common::new(options.cache_bytes, kept, options.log);
         let mounted = Mounted::new(&source_path, rules, common, files / 4, options.read_only);
         let mounted = Arc::new(mounted.map_err(|error| format!("cannot open '{}': {error}", source.display()))?);
         let served = Served { mounted: Arc::clone(&mounted), passes_through: options.passthrough };
@@ -146,6 +155,20 @@ fn directory(path: &Path) -> Result<PathBuf, String> {
         _ => format!("cannot open '{}': {error}", path.display()),
     })?;
     if canonical.is_dir() { Ok(canonical) } else { Err(format!("'{}' is no directory", path.display())) }
+}
+
+/// The directory of indexes, which must not be where only this process could serve it.
+fn kept_indexes(path: &Path, mount_point: &Path, most: u64) -> Result<KeptIndexes, String> {
+    let unusable = |error| format!("cannot keep indexes in '{}': {error}", path.display());
+    let kept = KeptIndexes::open(path, most).map_err(unusable)?;
+    if std::fs::canonicalize(path).map_err(unusable)?.starts_with(mount_point) {
+        return Err(format!(
+            "'{}' is in '{}', where the files will be: keep indexes elsewhere",
+            path.display(),
+            mount_point.display()
+        ));
+    }
+    Ok(kept)
 }
 
 /// Bytes that the kernel asks for at once, at most: two blocks. Half of it wakes twice as many threads; with four times as much

@@ -4,13 +4,13 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use fuser::{FileAttr, INodeNo, Notifier, OpenFlags, TimeOrNow};
 use rustix::fs::{FileType, Mode, OFlags, RenameFlags, Timestamps};
 use rustix::io::Errno;
 
-use crate::attributes::{attributes_of, timespec};
+use crate::attributes::{attributes_of, attributes_of_archive, timespec};
 use crate::blocks::{Piece, spare};
 use crate::common::{Common, add};
 use crate::content::{Content, Shown};
@@ -19,9 +19,10 @@ use crate::in_place::{errno, read_at};
 use crate::links::is_own;
 use crate::names::{Entry, Named, Names, is_file};
 use crate::nodes::{Node, Nodes, ROOT};
-use crate::rules::{Rules, SizeFrom, WriteNetwork};
+use crate::rules::Rules;
 use crate::source::{Object, Result};
 use crate::view::View;
+use crate::virtuals::{Virtual, Virtuals, is_virtual};
 
 /// The attribute of the root that has the counters in it.
 pub const STATISTICS: &str = "user.millstream.statistics";
@@ -34,6 +35,7 @@ pub(crate) struct Mounted {
     pub(crate) source: PathBuf,
     pub(crate) names: Names,
     pub(crate) nodes: Nodes,
+    pub(crate) virtuals: Virtuals,
     pub(crate) handles: Handles,
     pub(crate) common: Arc<Common>,
     /// Whether owners of new files are those of the programs that make them, and not the daemon's.
@@ -41,9 +43,16 @@ pub(crate) struct Mounted {
     pub(crate) notifier: OnceLock<Notifier>,
 }
 
+/// What is behind a name.
+pub(crate) enum Found {
+    Node(Arc<Node>),
+    Virtual(Arc<Virtual>),
+}
+
 /// What a listing says of a name.
 pub(crate) struct Ahead {
-    pub(crate) node: Arc<Node>,
+    /// Of the node.
+    pub(crate) id: u64,
     pub(crate) attributes: FileAttr,
     /// Otherwise the size is not.
     pub(crate) are_known: bool,
@@ -78,6 +87,7 @@ impl Mounted {
             source: path.clone(),
             names: Names::new(rules, path, is_read_only),
             nodes: Nodes::new(root, &stat, most),
+            virtuals: Virtuals::default(),
             handles: Handles::default(),
             common: Arc::new(common),
             gives_owners: rustix::process::geteuid().is_root(),
@@ -85,22 +95,59 @@ impl Mounted {
         })
     }
 
+    /// A node that has a source. What has none cannot be changed.
     pub(crate) fn node(&self, ino: INodeNo) -> Result<Arc<Node>> {
+        if is_virtual(ino) {
+            return Err(Errno::ROFS);
+        }
         self.nodes.get(ino.0).ok_or(Errno::STALE)
     }
 
-    fn directory(&self, ino: INodeNo) -> Result<Arc<Object>> {
-        Ok(self.node(ino)?.source())
+    /// The same for what is to be changed: an archive is shown as a directory, which is not its source.
+    pub(crate) fn changeable(&self, ino: INodeNo) -> Result<Arc<Node>> {
+        let node = self.node(ino)?;
+        if node.is_archive() { Err(Errno::ROFS) } else { Ok(node) }
     }
 
-    /// The node behind a name. The kernel will remember it.
-    pub(crate) fn lookup(self: &Arc<Self>, parent: INodeNo, name: &OsStr) -> Result<Arc<Node>> {
-        let named = self.names.find(&*self.directory(parent)?, name).inspect_err(|error| {
-            if *error == Errno::MFILE {
-                self.thin_out(true);
+    fn directory(&self, ino: INodeNo) -> Result<Arc<Object>> {
+        Ok(self.changeable(ino)?.source())
+    }
+
+    /// The kernel has forgotten so many of the times that it was told of a number.
+    pub(crate) fn forget(&self, ino: INodeNo, lookups: u64) {
+        if is_virtual(ino) { self.virtuals.forget(ino.0, lookups) } else { self.nodes.forget(ino.0, lookups) }
+    }
+
+    /// What is behind a name. The kernel will remember it.
+    pub(crate) fn lookup(self: &Arc<Self>, parent: INodeNo, name: &OsStr) -> Result<Found> {
+        if is_virtual(parent) {
+            return self.lookup_virtual(parent, name).map(Found::Virtual);
+        }
+        let node = self.node(parent)?;
+        if let Some(archive) = node.archive() {
+            return self.member(archive, name).map(Found::Virtual);
+        }
+        let directory = node.source();
+        match self.names.find(&directory, name) {
+            Ok(named) => Ok(Found::Node(self.found(parent, name, named))),
+            Err(Errno::NOENT) => self.generated(parent, &directory, name).map(Found::Virtual),
+            Err(error) => {
+                if error == Errno::MFILE {
+                    self.thin_out(true);
+                }
+                Err(error)
             }
-        })?;
-        Ok(self.found(parent, name, named))
+        }
+    }
+
+    /// The same, with its attributes.
+    pub(crate) fn entry(self: &Arc<Self>, parent: INodeNo, name: &OsStr) -> Result<FileAttr> {
+        let (id, attributes) = match self.lookup(parent, name)? {
+            Found::Node(node) => (node.id, self.attributes(&node)),
+            Found::Virtual(node) => (node.id, self.attributes_of_virtual(&node)),
+        };
+        // Without them the kernel is told of nothing.
+        attributes.inspect_err(|_| self.forget(INodeNo(id), 1))
     }
 
     fn found(self: &Arc<Self>, parent: INodeNo, name: &OsStr, named: Named) -> Arc<Node> {
@@ -135,6 +182,9 @@ impl Mounted {
 
     pub(crate) fn attributes(&self, node: &Node) -> Result<FileAttr> {
         let source = node.source();
+        if node.is_archive() {
+            return Ok(attributes_of_archive(node, &source.stat()?));
+        }
         let shown = node.content().map(|content| content.shown(&source)).transpose()?;
         Ok(attributes_of(node, &source.stat()?, shown))
     }
@@ -142,7 +192,9 @@ impl Mounted {
     /// The same; `None` if a whole file would have to be read for them.
     pub(crate) fn attributes_at_once(&self, node: &Node) -> Result<Option<FileAttr>> {
         let source = node.source();
-        let Some(content) = node.content() else { return Ok(Some(attributes_of(node, &source.stat()?, None))) };
+        let Some(content) = node.content().filter(|content| !content.view().is_archive()) else {
+            return self.attributes(node).map(Some);
+        };
         let Some(shown) = content.shown_at_once(&source)? else { return Ok(None) };
         Ok(Some(attributes_of(node, &source.stat()?, Some(shown))))
     }
@@ -303,12 +355,21 @@ impl Mounted {
             None => name.to_owned(),
         };
         directory.make_link(&source, &node.source())?;
-        self.lookup(parent, name)
+        match self.lookup(parent, name)? {
+            Found::Node(node) => Ok(node),
+            Found::Virtual(_) => Err(Errno::STALE),
+        }
     }
 
     pub(crate) fn remove(&self, parent: INodeNo, name: &OsStr, is_directory: bool) -> Result<()> {
         let directory = self.directory(parent)?;
-        let named = self.names.find(&directory, name)?;
+        let named = match self.names.find(&directory, name) {
+            Err(Errno::NOENT) => return self.remove_generated(&directory, name),
+            named => named?,
+        };
+        if is_archive(&named) {
+            return Err(Errno::ROFS);
+        }
         if named.view.is_some() && self.names.links().is_link(&named.object, name)? {
             // The link goes, not the file.
             return self.names.links().remove(&named.object, name);
@@ -318,6 +379,15 @@ impl Mounted {
             return Err(Errno::PERM);
         }
         directory.remove(&named.source, is_directory)
+    }
+
+    /// The link goes. Without one, a rule says that the file is there.
+    fn remove_generated(&self, directory: &Object, name: &OsStr) -> Result<()> {
+        self.names.generated(directory, name)?.ok_or(Errno::NOENT)?;
+        match self.names.links().remove(directory, name) {
+            Err(Errno::NODATA) => Err(Errno::PERM),
+            removed => removed,
+        }
     }
 
     /// Gives something another name. What had that name is gone afterwards.
@@ -336,6 +406,10 @@ impl Mounted {
             Err(Errno::NOENT) => None,
             Err(error) => return Err(error),
         };
+        if replaced.as_ref().is_some_and(is_archive) {
+            // Its directory is not empty.
+            return Err(Errno::NOTEMPTY);
+        }
         let new_source = match &named.view {
             // Another rule would show it otherwise: the program copies it then.
             Some(view) => self.names.for_view(&to, new_name, view)?.ok_or(Errno::XDEV)?,
@@ -384,6 +458,10 @@ impl Mounted {
         let Some(handle) = self.handles.remove(handle) else { return Ok(()) };
         match &*handle {
             Handle::File(open) => self.close(open),
+            Handle::Virtual(_) => {
+                self.close_virtual();
+                Ok(())
+            }
             Handle::Directory(_) => Ok(()),
         }
     }
@@ -444,22 +522,17 @@ impl Mounted {
         }
     }
 
-    fn replaced(&self, node: &Node, source: Option<Object>) {
+    pub(crate) fn replaced(&self, node: &Node, source: Option<Object>) {
         if let Some(source) = source {
             self.nodes.replace_source(node, source);
         }
     }
 
     pub(crate) fn read(&self, handle: &Handle, offset: u64, len: usize) -> Result<Piece> {
-        let Handle::File(OpenFile { node, file, changes, .. }) = handle else { return Err(Errno::ISDIR) };
-        let bytes = match (node.content(), file) {
-            (Some(content), _) => content.read(&node.source(), offset, len, *changes)?,
-            (None, Some(file)) => {
-                let mut bytes = spare(len);
-                let count = read_at(file, &mut bytes[..len], offset)?;
-                Piece::of_start(bytes, count)
-            }
-            (None, None) => return Err(Errno::STALE),
+        let bytes = match handle {
+            Handle::File(open) => read_file(open, offset, len)?,
+            Handle::Virtual(open) => self.read_virtual(open, offset, len)?,
+            Handle::Directory(_) => return Err(Errno::ISDIR),
         };
         add(&self.common.counts.bytes_read, bytes.len() as u64);
         Ok(bytes)
@@ -485,23 +558,27 @@ impl Mounted {
     /// A name in a directory that is being listed, with its attributes if they can be had at once, and without a size if not.
     /// The kernel will remember it. `None`: it has gone since the directory was opened.
     pub(crate) fn look_ahead(self: &Arc<Self>, parent: INodeNo, name: &OsStr) -> Result<Option<Ahead>> {
-        let node = match self.lookup(parent, name) {
+        let (id, attributes) = match self.lookup(parent, name) {
             Err(Errno::NOENT) => return Ok(None),
-            node => node?,
+            Err(error) => return Err(error),
+            Ok(Found::Virtual(node)) => (node.id, self.attributes_of_virtual(&node).map(|known| (known, true))),
+            Ok(Found::Node(node)) => (node.id, self.attributes_ahead(&node)),
         };
-        if let Ok(Some(attributes)) = self.attributes_at_once(&node) {
-            return Ok(Some(Ahead { node, attributes, are_known: true }));
-        }
-        match node.source().stat() {
-            Ok(stat) => {
-                let attributes = attributes_of(&node, &stat, Some(Shown::default()));
-                Ok(Some(Ahead { node, attributes, are_known: false }))
-            }
+        match attributes {
+            Ok((attributes, are_known)) => Ok(Some(Ahead { id, attributes, are_known })),
             Err(error) => {
-                self.nodes.forget(node.id, 1);
+                self.forget(INodeNo(id), 1);
                 Err(error)
             }
         }
+    }
+
+    /// Attributes, and whether the size is among them.
+    fn attributes_ahead(&self, node: &Node) -> Result<(FileAttr, bool)> {
+        if let Ok(Some(attributes)) = self.attributes_at_once(node) {
+            return Ok((attributes, true));
+        }
+        Ok((attributes_of(node, &node.source().stat()?, Some(Shown::default())), false))
     }
 
     /// An extended attribute: that of the source, or the counters where the root is asked for them.
@@ -532,58 +609,37 @@ impl Mounted {
         let mut statistics = self.common.counts.to_json();
         statistics["source"] = self.source.to_string_lossy().into();
         statistics["pid"] = std::process::id().into();
-        statistics["nodes"] = self.nodes.len().into();
+        statistics["nodes"] = (self.nodes.len() + self.virtuals.len()).into();
         statistics
     }
 
     pub(crate) fn entries(&self, ino: INodeNo) -> Result<Vec<Entry>> {
-        self.names.entries(&*self.directory(ino)?)
-    }
-
-    /// Puts a further stage between a file and the programs.
-    pub(crate) fn push(&self, node: &Node, stage: &str) -> Result<()> {
-        if !is_file(&node.source().stat()?) {
-            return Err(Errno::INVAL);
+        if is_virtual(ino) {
+            return self.virtual_entries(ino);
         }
-        if node.backing.lock().is_ok_and(|backing| backing.strong_count() > 0) {
-            // The kernel would go on to give programs the bytes of the source.
-            return Err(Errno::BUSY);
+        let node = self.node(ino)?;
+        match node.archive() {
+            Some(archive) => Mounted::archive_entries(archive),
+            None => self.names.entries(&node.source()),
         }
-        let before = match node.content() {
-            Some(content) => Arc::clone(content.view()),
-            None => Arc::new(plain_view().map_err(|_| Errno::INVAL)?),
-        };
-        let view = before.pushed(stage).map_err(|_| Errno::INVAL)?;
-        self.set_view(node, Arc::new(view))?;
-        before_pushes(node).push(before);
-        Ok(())
-    }
-
-    /// Takes the stage away that was pushed last.
-    pub(crate) fn pop(&self, node: &Node) -> Result<()> {
-        let before = before_pushes(node).pop().ok_or(Errno::NODATA)?;
-        self.set_view(node, before)
-    }
-
-    fn set_view(&self, node: &Node, view: Arc<View>) -> Result<()> {
-        let mut changes = 0;
-        if let Some(content) = node.content() {
-            self.replaced(node, content.commit(&node.source(), false)?);
-            changes = content.changes();
-        }
-        let name = node.source().path().unwrap_or_default();
-        node.set_content(Content::new(view, Arc::clone(&self.common), name, changes));
-        // Not from this thread: the kernel may be waiting for it while it drops the pages.
-        if let Some(notifier) = self.notifier.get().cloned() {
-            let ino = INodeNo(node.id);
-            let _ = std::thread::Builder::new().spawn(move || notifier.inval_inode(ino, 0, 0));
-        }
-        Ok(())
     }
 }
 
-fn before_pushes(node: &Node) -> MutexGuard<'_, Vec<Arc<View>>> {
-    node.before_pushes.lock().unwrap_or_else(PoisonError::into_inner)
+fn read_file(open: &OpenFile, offset: u64, len: usize) -> Result<Piece> {
+    let OpenFile { node, file, changes, .. } = open;
+    match (node.content(), file) {
+        (Some(content), _) => content.read(&node.source(), offset, len, *changes),
+        (None, Some(file)) => {
+            let mut bytes = spare(len);
+            let count = read_at(file, &mut bytes[..len], offset)?;
+            Ok(Piece::of_start(bytes, count))
+        }
+        (None, None) => Err(Errno::STALE),
+    }
+}
+
+fn is_archive(named: &Named) -> bool {
+    named.view.as_ref().is_some_and(|view| view.is_archive())
 }
 
 /// What of a file is put on disk.
@@ -591,10 +647,6 @@ fn before_pushes(node: &Node) -> MutexGuard<'_, Vec<Arc<View>>> {
 pub(crate) enum Sync {
     Data,
     All,
-}
-
-fn plain_view() -> std::result::Result<View, String> {
-    View::new(crate::rules::network("identity")?, WriteNetwork::Inverse, SizeFrom::Scan)
 }
 
 /// How the kernel is to treat a file that was opened.

@@ -34,6 +34,9 @@ pub(crate) struct Entry {
     pub(crate) inode: u64,
 }
 
+/// What a listing says as the inode of a file that has none.
+const GENERATED: u64 = u64::MAX;
+
 /// Rules and links, asked for a directory of the source.
 pub(crate) struct Names {
     rules: Rules,
@@ -78,6 +81,15 @@ impl Names {
         }
         let Linked { object, stat, source, view } = self.links.find(directory, name)?.ok_or(Errno::NOENT)?;
         Ok(Named { object, stat, source, view: Some(view) })
+    }
+
+    /// What gives the bytes of a file that is not in the source.
+    pub(crate) fn generated(&self, directory: &Object, name: &OsStr) -> Result<Option<Arc<View>>> {
+        let relative = self.relative(directory)?;
+        match self.rules.generated(&relative, name.as_bytes()) {
+            Some(view) => Ok(Some(Arc::clone(view))),
+            None => self.links.generated(directory, name),
+        }
     }
 
     /// The source of this name, if it appears under it.
@@ -153,20 +165,26 @@ impl Names {
         // Sources under their own names first: they win, as in 'find'.
         for (name, kind, inode) in &sources {
             let is_file = matches!(kind, FileType::RegularFile | FileType::Unknown);
-            let is_shown = !is_file
-                || self.rules.shows_source(&relative, name.as_bytes())
-                || self.rules.views_of(&relative, name.as_bytes()).any(|(shown, _)| shown == name.as_bytes());
-            if is_shown {
-                add(name.as_bytes().to_vec(), *kind, *inode);
+            let mut views = self.rules.views_of(&relative, name.as_bytes());
+            let own = views.find(|(shown, _)| shown == name.as_bytes()).filter(|_| is_file);
+            if own.is_some() || !is_file || self.rules.shows_source(&relative, name.as_bytes()) {
+                let is_archive = own.is_some_and(|(_, rule)| rule.view.is_archive());
+                add(name.as_bytes().to_vec(), if is_archive { FileType::Directory } else { *kind }, *inode);
             }
         }
         for (name, kind, inode) in &sources {
             if matches!(kind, FileType::RegularFile | FileType::Unknown) {
-                self.rules.views_of(&relative, name.as_bytes()).for_each(|(shown, _)| add(shown, *kind, *inode));
+                self.rules.views_of(&relative, name.as_bytes()).for_each(|(shown, rule)| {
+                    let kind = if rule.view.is_archive() { FileType::Directory } else { *kind };
+                    add(shown, kind, *inode);
+                });
             }
         }
         for (name, inode) in self.links.names_in(directory)? {
             add(name, FileType::RegularFile, inode);
+        }
+        for name in self.rules.generated_in(&relative) {
+            add(name.to_vec(), FileType::RegularFile, GENERATED);
         }
         Ok(entries)
     }

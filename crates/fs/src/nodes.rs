@@ -2,11 +2,12 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
 use fuser::BackingId;
 use rustix::fs::{FileType, Stat};
 
+use crate::archive::Archive;
 use crate::content::Content;
 use crate::source::Object;
 use crate::view::View;
@@ -27,6 +28,8 @@ pub(crate) struct Node {
     openers: Mutex<usize>,
     /// The views before each stage that was pushed.
     pub(crate) before_pushes: Mutex<Vec<Arc<View>>>,
+    /// What its content is shown as a directory of, once a program asks.
+    archive: OnceLock<Arc<Archive>>,
 }
 
 impl Node {
@@ -36,6 +39,17 @@ impl Node {
 
     pub(crate) fn content(&self) -> Option<Arc<Content>> {
         self.content.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The archive whose members it is a directory of.
+    pub(crate) fn archive(&self) -> Option<Arc<Archive>> {
+        let content = self.content().filter(|content| content.view().is_archive())?;
+        let archive = self.archive.get_or_init(|| Arc::new(Archive::new(self.source(), content)));
+        Some(Arc::clone(archive))
+    }
+
+    pub(crate) fn is_archive(&self) -> bool {
+        self.content().is_some_and(|content| content.view().is_archive())
     }
 
     /// How often programs have it open. Held while one opens or closes it.
@@ -237,6 +251,7 @@ fn new_node(id: u64, source: Object, content: Option<Content>) -> Node {
         backing: Mutex::default(),
         openers: Mutex::default(),
         before_pushes: Mutex::default(),
+        archive: OnceLock::new(),
     }
 }
 

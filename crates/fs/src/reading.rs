@@ -41,6 +41,8 @@ pub(crate) struct Inner {
     changes: u64,
     index: Option<Index>,
     checkpoints: Checkpoints,
+    /// Whether those of an earlier mount were looked for.
+    has_looked: bool,
     /// That which was used last is the last.
     decoders: Vec<Decoder>,
     pub(crate) ahead: Ahead,
@@ -104,8 +106,9 @@ impl Reading {
     }
 
     /// Closes the source, while no program has the file open.
-    pub(crate) fn rest(&self) {
+    pub(crate) fn rest(&self, name: &Path) {
         let mut inner = self.inner();
+        self.keep_checkpoints(&inner, name);
         inner.decoders.clear();
         inner.file = None;
         inner.ahead.stop(&self.shared.changed);
@@ -183,7 +186,25 @@ impl Reading {
         inner.check_unchanged(&self.common, name)?;
         let size = decoder.position();
         self.keep_size(&mut inner, object, size);
+        self.keep_checkpoints(&inner, name);
         Ok(size)
+    }
+
+    /// Those of a source that has changed meanwhile are of no use.
+    fn keep_checkpoints(&self, inner: &Inner, name: &Path) {
+        if let (Some(file), Ok(true)) = (&inner.file, inner.is_unchanged()) {
+            self.common.keep(file, name, &inner.checkpoints);
+        }
+    }
+
+    /// Looks for the checkpoints of an earlier mount.
+    fn load_checkpoints(&self, inner: &mut Inner) {
+        let Some(kept) = &self.common.kept else { return };
+        if !std::mem::replace(&mut inner.has_looked, true)
+            && let Some(loaded) = inner.file.as_ref().and_then(|file| kept.load(file))
+        {
+            inner.checkpoints = loaded;
+        }
     }
 
     fn keep_size(&self, inner: &mut Inner, object: &Object, size: u64) {
@@ -293,7 +314,11 @@ impl Reading {
         let place = match self.view.shape() {
             Shape::Format(format) => {
                 let index = inner.index(*format).map_err(|error| self.unreadable(name, error))?;
-                index.before(wanted).map_or(0, |place| place.plain).max(inner.checkpoints.before(wanted))
+                let place = index.before(wanted).map_or(0, |place| place.plain);
+                if *format == Format::Gzip && index.places.is_empty() {
+                    self.load_checkpoints(inner);
+                }
+                place.max(inner.checkpoints.before(wanted))
             }
             _ => 0,
         };
@@ -326,6 +351,7 @@ impl Inner {
             changes: 0,
             index: None,
             checkpoints: Checkpoints::default(),
+            has_looked: false,
             decoders: Vec::new(),
             ahead: Ahead::default(),
             last_made: None,

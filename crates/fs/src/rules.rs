@@ -1,6 +1,6 @@
 //! Rules: which files are transformed, how, and under which names they appear.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +26,18 @@ pub enum SizeFrom {
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     pub(crate) rules: Vec<Rule>,
+    generated: Vec<Generated>,
+    /// Where indexes are kept for the next mount.
+    pub(crate) index_cache: Option<PathBuf>,
+}
+
+/// A file that is not in the source: its bytes are what a network makes of nothing.
+#[derive(Clone, Debug)]
+struct Generated {
+    /// Relative to the root.
+    directory: Vec<u8>,
+    name: Vec<u8>,
+    view: Arc<View>,
 }
 
 /// A rule that was checked.
@@ -42,8 +54,19 @@ pub(crate) struct Rule {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
+    index_cache: Option<PathBuf>,
     #[serde(default, rename = "rule")]
     rules: Vec<WrittenRule>,
+    #[serde(default, rename = "generate")]
+    generated: Vec<WrittenGenerated>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenGenerated {
+    name: String,
+    read: String,
+    timeout: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -55,13 +78,20 @@ struct WrittenRule {
     shown_as: Option<String>,
     read: Option<String>,
     write: Option<WriteWith>,
-    #[serde(default)]
-    size: SizeFrom,
+    size: Option<SizeFrom>,
     #[serde(default)]
     show_source: bool,
     timeout: Option<String>,
     #[serde(default)]
     digest: bool,
+    archive: Option<ArchiveFormat>,
+}
+
+/// What kind of archive a file is whose members are shown.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum ArchiveFormat {
+    Tar,
 }
 
 /// `write = "gzip -9"`, or `write = false`.
@@ -96,14 +126,29 @@ impl Rules {
     /// What is wrong, as a sentence.
     pub fn from_toml(text: &str) -> Result<Rules, String> {
         let written: Written = toml::from_str(text).map_err(|error| error.to_string().trim_end().replace('\n', " "))?;
-        if written.rules.is_empty() {
+        if written.rules.is_empty() && written.generated.is_empty() {
             return Err("there is no [[rule]] in it".into());
         }
         let checked = |(place, rule): (usize, WrittenRule)| {
             rule.checked().map_err(|error| format!("rule {}: {error}", place + 1))
         };
         let rules = written.rules.into_iter().enumerate().map(checked).collect::<Result<Vec<_>, _>>()?;
-        Ok(Rules { rules: rules.concat() })
+        let mut generated: Vec<Generated> = Vec::new();
+        for (place, written) in written.generated.into_iter().enumerate() {
+            let (number, name) = (place + 1, written.name.clone());
+            let file = written.checked().map_err(|error| format!("generate {number}: {error}"))?;
+            if generated.iter().any(|other| (&other.directory, &other.name) == (&file.directory, &file.name)) {
+                return Err(format!("generate {number}: the name '{name}' is there twice"));
+            }
+            generated.push(file);
+        }
+        if let Some(path) = written.index_cache.as_ref().filter(|path| !path.is_absolute()) {
+            return Err(format!(
+                "index_cache = '{}' has to begin with '/': a mount has no directory of its own",
+                path.display()
+            ));
+        }
+        Ok(Rules { rules: rules.concat(), generated, index_cache: written.index_cache })
     }
 
     /// One rule for the whole directory, from its read network: files with the usual end of the format's name appear without
@@ -119,17 +164,29 @@ impl Rules {
             shown_as: end.map(|_| "*".into()),
             read: Some(read.into()),
             write: None,
-            size: SizeFrom::default(),
+            size: None,
             show_source: false,
             timeout: None,
             digest: false,
+            archive: None,
         };
-        Ok(Rules { rules: rule.checked()? })
+        Ok(Rules { rules: rule.checked()?, generated: Vec::new(), index_cache: None })
     }
 
-    /// Whether any pattern looks at directories.
+    /// Whether anything depends on the directory.
     pub(crate) fn look_at_directories(&self) -> bool {
-        self.rules.iter().any(|rule| rule.pattern.has_directory())
+        !self.generated.is_empty() || self.rules.iter().any(|rule| rule.pattern.has_directory())
+    }
+
+    /// What gives the bytes of a file that is not in the source.
+    pub(crate) fn generated(&self, directory: &[u8], name: &[u8]) -> Option<&Arc<View>> {
+        let is_named = |file: &&Generated| file.directory == directory && file.name == name;
+        self.generated.iter().find(is_named).map(|file| &file.view)
+    }
+
+    /// The names of such files in a directory.
+    pub(crate) fn generated_in<'a>(&'a self, directory: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        self.generated.iter().filter(move |file| file.directory == directory).map(|file| file.name.as_slice())
     }
 
     /// The views of a source: the names under which it appears, and the rule for each.
@@ -195,10 +252,15 @@ impl WrittenRule {
         let timeout = self.timeout.as_deref().map(duration).transpose()?;
         let read = match &self.read {
             Some(read) => network(read)?,
-            None if self.digest => network("identity")?,
+            None if self.digest || self.archive.is_some() => network("identity")?,
             None => return Err("'read' is missing: the network that the bytes go through".into()),
         };
-        let view = Arc::new(View::new(read, write, self.size)?.limited(timeout)?);
+        if let Some(ArchiveFormat::Tar) = self.archive {
+            self.check_archive()?;
+            let view = View::new(read, WriteNetwork::None, SizeFrom::Scan)?.limited(timeout)?.of_archive();
+            return Ok(vec![Rule { pattern, shown_as, view: Arc::new(view), shows_source: self.show_source }]);
+        }
+        let view = Arc::new(View::new(read, write, self.size.unwrap_or_default())?.limited(timeout)?);
         let mut rules = Vec::new();
         if self.digest {
             let name = shown_as.as_ref().unwrap_or(pattern.name());
@@ -213,6 +275,37 @@ impl WrittenRule {
             rules.insert(0, Rule { pattern, shown_as, view, shows_source: self.show_source });
         }
         Ok(rules)
+    }
+}
+
+impl WrittenRule {
+    /// The members of an archive are as it says.
+    fn check_archive(&self) -> Result<(), String> {
+        let is_written = !matches!(self.write, None | Some(WriteWith::Allowed(false)));
+        for (is_given, key, why) in [
+            (is_written, "write", "the members of an archive cannot be changed"),
+            (self.size.is_some(), "size", "the archive says how large its members are"),
+            (self.digest, "digest", "an archive appears as a directory"),
+        ] {
+            if is_given {
+                return Err(format!("'{key}' cannot be used with 'archive': {why}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl WrittenGenerated {
+    fn checked(self) -> Result<Generated, String> {
+        let name = self.name.trim_start_matches('/');
+        let is_file = |part: &str| !matches!(part, "" | "." | "..") && !part.contains('\0');
+        if !name.split('/').all(is_file) {
+            return Err(format!("name = '{}' is no name of a file (use 'now' or 'status/now', say)", self.name));
+        }
+        let (directory, name) = name.rsplit_once('/').unwrap_or(("", name));
+        let timeout = self.timeout.as_deref().map(duration).transpose()?;
+        let view = View::new(network(&self.read)?, WriteNetwork::None, SizeFrom::Unknown)?.limited(timeout)?;
+        Ok(Generated { directory: directory.into(), name: name.into(), view: Arc::new(view) })
     }
 }
 
@@ -313,6 +406,18 @@ mod tests {
         assert!(wrong("[[rule]]\nmatch='*'\nread='upper'\ntimeout='1s'\n").contains("is for commands"));
         assert!(wrong("[[rule]]\nmatch='*'\n").contains("'read' is missing"));
         assert!(wrong("[[rule]]\nmatch='?'\ndigest=true\n").contains("only stars"));
+        let archive = |more: &str| wrong(&format!("[[rule]]\nmatch='*.tar'\narchive='tar'\n{more}\n"));
+        assert!(archive("write='gzip'").contains("'write' cannot be used with 'archive'"));
+        assert!(archive("size='scan'").contains("'size' cannot be used with 'archive'"));
+        assert!(archive("digest=true").contains("'digest' cannot be used with 'archive'"));
+        assert!(wrong("[[rule]]\nmatch='*'\narchive='zip'\n").contains("zip"));
+        assert!(wrong("index_cache='x'\n[[rule]]\nmatch='*'\nread='upper'\n").contains("'x' has to begin with '/'"));
+        for name in ["", "/", "a/", "../a", "a//b", "."] {
+            let error = wrong(&format!("[[generate]]\nname='{name}'\nread='exec date'\n"));
+            assert!(error.starts_with("generate 1: name = ") && error.contains("is no name of a file"), "{error}");
+        }
+        let twice = "[[generate]]\nname='a'\nread='exec date'\n".repeat(2);
+        assert!(wrong(&twice).starts_with("generate 2: the name 'a' is there twice"));
         for time in ["30", "s", "0s", "-1s", "1d", "99999999999999999999s"] {
             let error = wrong(&format!("[[rule]]\nmatch='*'\nread='exec cat'\ntimeout='{time}'\n"));
             assert!(error.contains(&format!("timeout = '{time}' is no time")), "{error}");

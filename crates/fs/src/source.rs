@@ -186,13 +186,13 @@ impl AsFd for Object {
 }
 
 /// By this a source that was changed is told from one that was not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Version {
-    inode: u64,
+    pub(crate) inode: u64,
     /// Bytes of the source.
     pub(crate) size: u64,
-    seconds: i64,
-    nanoseconds: u64,
+    pub(crate) seconds: i64,
+    pub(crate) nanoseconds: u64,
 }
 
 impl Version {

@@ -24,6 +24,8 @@ pub(crate) struct View {
     timeout: Option<Duration>,
     /// It shows the SHA-256 of what this one shows.
     digest_of: Option<Arc<View>>,
+    /// What comes out is an archive, and its members are shown.
+    is_archive: bool,
 }
 
 /// Bytes of a SHA-256 in hex, and the end of the line.
@@ -80,7 +82,7 @@ impl View {
         {
             shape = Shape::Computed(Vec::new());
         }
-        Ok(View { read, write, shape, size_from, timeout: None, digest_of: None })
+        Ok(View { read, write, shape, size_from, timeout: None, digest_of: None, is_archive: false })
     }
 
     /// The SHA-256 of what a view shows, as a line in hex. Its size is known before anything is read.
@@ -92,7 +94,17 @@ impl View {
             size_from: SizeFrom::Scan,
             timeout: view.timeout,
             digest_of: Some(view),
+            is_archive: false,
         }
+    }
+
+    /// The same, as a directory of the members of what comes out.
+    pub(crate) fn of_archive(self) -> View {
+        View { is_archive: true, ..self }
+    }
+
+    pub(crate) fn is_archive(&self) -> bool {
+        self.is_archive
     }
 
     /// The view whose digest it shows.
@@ -107,16 +119,17 @@ impl View {
 
     /// The same with a limit on how long its commands may hang.
     pub(crate) fn limited(self, timeout: Option<Duration>) -> Result<View, String> {
-        let has_command = |network: &Network| {
-            stages(network).map(|stages| stages.iter().any(|stage| matches!(stage.kind, Kind::Exported(_))))
-        };
-        let is_of_use = timeout.is_none()
-            || has_command(&self.read)?
-            || self.write.as_ref().is_some_and(|write| has_command(write) == Ok(true));
-        if !is_of_use {
+        if timeout.is_some() && !self.has_command() {
             return Err("'timeout' is for commands, and neither 'read' nor 'write' has one ('exec', 'python')".into());
         }
         Ok(View { timeout, ..self })
+    }
+
+    /// Whether any of its networks runs a command.
+    pub(crate) fn has_command(&self) -> bool {
+        let is_command = |stage: &Stage| matches!(stage.kind, Kind::Exported(_));
+        let has_one = |network: &Network| stages(network).is_ok_and(|stages| stages.iter().any(is_command));
+        has_one(&self.read) || self.write.as_ref().is_some_and(has_one)
     }
 
     fn options(&self, threads: usize) -> Options {

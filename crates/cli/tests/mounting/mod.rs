@@ -86,6 +86,15 @@ impl Mounted {
         })
     }
 
+    /// Of a directory that outlives the mount.
+    pub(crate) fn of_source(source: &Path, arguments: &[&str]) -> Mounted {
+        Mounted::started(&|scratch| {
+            let mut command = millstream(["mount", "--foreground"]);
+            command.arg(source).arg(scratch.path("mount")).args(arguments);
+            command
+        })
+    }
+
     pub(crate) fn in_background(network: &[&str]) -> Mounted {
         let scratch = prepared();
         let mut command = millstream(["mount"]);

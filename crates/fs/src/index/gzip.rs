@@ -19,7 +19,7 @@ use super::inflate::{At, Inflate};
 const APART: u64 = 1 << 20;
 
 /// Checkpoints of one file, at most: 16 MiB where windows cannot be compressed. With more, every second is dropped.
-const MOST: usize = 512;
+pub(super) const MOST: usize = 512;
 
 const INPUT: usize = 64 << 10;
 
@@ -31,32 +31,59 @@ pub(crate) struct Checkpoints(Arc<Mutex<Made>>);
 struct Made {
     apart: u64,
     list: Vec<Checkpoint>,
+    /// Whether there are some that were not kept on disk.
+    is_new: bool,
 }
 
 #[derive(Clone, Debug)]
-struct Checkpoint {
-    plain: u64,
+pub(super) struct Checkpoint {
+    pub(super) plain: u64,
     /// The next byte to read.
-    source: u64,
+    pub(super) source: u64,
     /// Of the byte before, how many bits were not used.
-    bits: u8,
-    window: Arc<[u8]>,
+    pub(super) bits: u8,
+    pub(super) window: Arc<[u8]>,
     /// Of the member so far.
-    sum: crc32fast::Hasher,
-    len: u32,
+    pub(super) sum: crc32fast::Hasher,
+    pub(super) len: u32,
     /// Members before it.
-    members: u64,
+    pub(super) members: u64,
+    /// The sum of the bytes before it, if it was kept on disk: they may be others now.
+    pub(super) proof: Option<u32>,
 }
 
 impl Default for Checkpoints {
     fn default() -> Checkpoints {
-        Checkpoints(Arc::new(Mutex::new(Made { apart: APART, list: Vec::new() })))
+        Checkpoints::kept(APART, Vec::new())
     }
 }
 
 impl Checkpoints {
     fn made(&self) -> MutexGuard<'_, Made> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those that were kept.
+    pub(super) fn kept(apart: u64, list: Vec<Checkpoint>) -> Checkpoints {
+        Checkpoints(Arc::new(Mutex::new(Made { apart: apart.max(APART), list, is_new: false })))
+    }
+
+    /// All of them, and how far they are apart.
+    pub(super) fn all(&self) -> (u64, Vec<Checkpoint>) {
+        let made = self.made();
+        (made.apart, made.list.clone())
+    }
+
+    /// Whether there are some that were not kept; then the caller keeps them.
+    pub(crate) fn take_new(&self) -> bool {
+        std::mem::take(&mut self.made().is_new)
+    }
+
+    /// Drops all: the source is another one.
+    fn clear(&self) {
+        let mut made = self.made();
+        (made.apart, made.is_new) = (APART, false);
+        made.list.clear();
     }
 
     /// Where the last checkpoint is that is not behind `plain`, in the output; 0 without one.
@@ -80,6 +107,7 @@ impl Checkpoints {
         let mut made = self.made();
         if made.list.last().is_none_or(|last| last.plain < checkpoint.plain) {
             made.list.push(checkpoint);
+            made.is_new = true;
         }
         if made.list.len() > MOST {
             let mut place = 0;
@@ -127,7 +155,11 @@ impl Gunzip {
             checkpoints: checkpoints.clone(),
         };
         if let Some(checkpoint) = checkpoints.last_before(plain) {
-            gunzip.resume(&checkpoint)?;
+            if gunzip.fits(&checkpoint) {
+                gunzip.resume(&checkpoint)?;
+            } else {
+                checkpoints.clear();
+            }
         }
         Ok(gunzip)
     }
@@ -137,8 +169,15 @@ impl Gunzip {
         self.plain
     }
 
+    /// Whether a checkpoint that was kept on disk is one of this source.
+    fn fits(&self, checkpoint: &Checkpoint) -> bool {
+        let is_proved =
+            |proof| super::kept::proof(&self.input.file, checkpoint.source).is_ok_and(|found| found == proof);
+        checkpoint.proof.is_none_or(is_proved)
+    }
+
     fn resume(&mut self, checkpoint: &Checkpoint) -> Result<(), NetworkError> {
-        let Checkpoint { plain, source, bits, window, sum, len, members } = checkpoint;
+        let Checkpoint { plain, source, bits, window, sum, len, members, .. } = checkpoint;
         let before = if *bits > 0 { 1 } else { 0 };
         self.input.seek(source - before);
         let byte = if *bits > 0 { self.input.next()?.unwrap_or_default() } else { 0 };
@@ -191,7 +230,7 @@ impl Gunzip {
             let source = self.input.position();
             let (sum, len) = (body.sum.clone(), body.len);
             let (plain, members) = (self.plain, self.members);
-            self.checkpoints.add(Checkpoint { plain, source, bits, window, sum, len, members });
+            self.checkpoints.add(Checkpoint { plain, source, bits, window, sum, len, members, proof: None });
         }
     }
 
