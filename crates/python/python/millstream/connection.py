@@ -153,8 +153,9 @@ class Connection:
         if lent:
             lent.release()
         self._closed = True
-        while self._given:
-            self._given.pop()()
+        given, self._given = self._given, []
+        for give_up in given:
+            give_up()
         for end in (self._reader, self._writer):
             if end is not None:
                 end.close()
