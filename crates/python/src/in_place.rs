@@ -308,6 +308,8 @@ fn whole_of(end: &mut millstream_pipe::Reader, size: usize, until: Instant) -> i
     if !end.has_ring() || size > end.capacity()? {
         return Ok(None);
     }
+    // What fills more than a half of the ring comes in pieces: its writer waits until much of the ring is free.
+    let until = if size > end.capacity()? / 2 { Instant::now() } else { until };
     loop {
         let borrowed = end.borrow_up_to(size)?;
         let places = borrowed.segments().map(|segment| (segment.as_ptr() as usize, segment.len()));

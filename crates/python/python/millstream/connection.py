@@ -181,6 +181,10 @@ class Connection:
             raise ValueError("buffer length < offset + size")
         writer.send(m[offset : offset + size])
 
+    def send_bytes_if_room(self, buf: Any) -> bool:
+        """Send the bytes of an object unless that could wait; whether they were sent. Nothing else may send meanwhile."""
+        return self._to_write().send_if_room(buf)
+
     def send(self, obj: Any) -> None:
         """Send a (picklable) object"""
         self._to_write()

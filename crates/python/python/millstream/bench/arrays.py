@@ -26,6 +26,10 @@ class Way(Protocol):
         """Receives an array and calls a function with it, which does not keep it."""
         ...
 
+    def close_receiver(self) -> None:
+        """At the end of the child, which leaves nothing behind."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -33,7 +37,14 @@ class Way(Protocol):
 MakeWay = Callable[[int], Way]
 
 
-class _Connection:
+class Closed:
+    """What the end of the child closes by itself."""
+
+    def close_receiver(self) -> None:
+        pass
+
+
+class _Connection(Closed):
     """A pair of connections, and recv() with a copy."""
 
     def __init__(self, make: Callable[..., tuple[Any, Any]], **options: Any) -> None:
@@ -71,7 +82,7 @@ class _Borrowed(_Connection):
         return receive
 
 
-class _Queue:
+class _Queue(Closed):
     """A queue with put() and get()."""
 
     def __init__(self, queue: Any) -> None:
@@ -89,7 +100,7 @@ class _Queue:
         self._queue.join_thread()
 
 
-class _SharedMemory:
+class _SharedMemory(Closed):
     """Two pieces of shared memory in turns, into which the sender copies, and connections that say which is full and which is free.
 
     The receiver works in the memory itself. Memory of a process that is killed here would stay.
@@ -169,6 +180,7 @@ def _pass(way: Way, array: Any, count: int) -> Sample:
         def work() -> None:
             for _ in range(count):
                 receive(check)
+            way.close_receiver()
 
         return work
 

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from .arrays import MakeWay
+from .arrays import Closed, MakeWay
 
 # The module that is imported, and the package that has it.
 _PACKAGES = {"faster_fifo": "faster-fifo", "zmq": "pyzmq", "iceoryx2": "iceoryx2"}
@@ -46,7 +46,7 @@ class Others:
         self.ways["iceoryx2"] = lambda size: _Iceoryx2(module, numpy, size)
 
 
-class _FasterFifo:
+class _FasterFifo(Closed):
     """A queue in memory that must be as large as its largest messages; objects are pickled."""
 
     def __init__(self, module: Any, size: int) -> None:
@@ -62,7 +62,7 @@ class _FasterFifo:
         self._queue.close()
 
 
-class _Zmq:
+class _Zmq(Closed):
     """PUSH and PULL over a UNIX socket, with messages that neither end copies for Python."""
 
     def __init__(self, module: Any, numpy: Any) -> None:
@@ -145,6 +145,9 @@ class _Iceoryx2:
             sample.delete()
 
         return receive
+
+    def close_receiver(self) -> None:
+        self.close()
 
     def close(self) -> None:
         while self._kept:
