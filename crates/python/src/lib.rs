@@ -82,6 +82,12 @@ mod _native {
         reader::bytearray_to_fill(py, size)
     }
 
+    /// One bytes object of several buffers, in memory that is quick to get.
+    #[pyfunction]
+    fn bytes_joined<'py>(py: Python<'py>, pieces: Vec<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+        reader::bytes_joined(py, &pieces)
+    }
+
     /// The read end of the FIFO at a path, when something has it open for writing.
     #[pyfunction]
     fn fifo_reader(py: Python<'_>, path: PathBuf, blocking: bool) -> PyResult<Reader> {

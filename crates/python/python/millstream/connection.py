@@ -22,6 +22,9 @@ from . import _native, borrowed
 # A buffer of fewer bytes is copied into the pickle: that costs less than to send it by itself.
 _BESIDE_FROM = 32 << 10
 
+# Objects of these types need none of the reducers that programs register, which take longer to set up than the pickle itself.
+PLAIN = frozenset((bytes, str, int, float, bool, type(None)))
+
 # Of what starts a child: the copies of ends that it gives the child.
 GIVEN = "_millstream_given"
 
@@ -49,6 +52,8 @@ class _Pickler(reduction.ForkingPickler):
 
 def dump(obj: Any) -> Dumped:
     """The pickle of an object, and its large buffers beside it."""
+    if type(obj) in PLAIN:
+        return pickle.dumps(obj, 5), None
     beside: list[memoryview] = []
 
     def stays_inside(buffer: pickle.PickleBuffer) -> bool:

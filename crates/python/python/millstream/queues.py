@@ -12,10 +12,8 @@ from multiprocessing import queues, reduction
 from queue import Full
 from typing import Any
 
-from .connection import Connection, Pipe, dump, load
+from .connection import PLAIN, Connection, Pipe, dump, load
 
-# Objects of these types need none of the reducers that programs register, which take longer to set up than the pickle itself.
-_PLAIN = frozenset((bytes, str, int, float, bool, type(None)))
 # Seconds that put() waits for another process to have sent what it is sending: it may have found the pipe full.
 _TURN = 0.0005
 
@@ -87,7 +85,7 @@ class _OverOurPipe:
     def _send_at_once(self, obj: Any) -> bool:
         """False: there is no room, or the object cannot be pickled, which the feeder tells as ever."""
         try:
-            message = pickle.dumps(obj) if type(obj) in _PLAIN else reduction.ForkingPickler.dumps(obj)
+            message = pickle.dumps(obj) if type(obj) in PLAIN else reduction.ForkingPickler.dumps(obj)
         except Exception:
             return False
         if not self._wlock.acquire(True, _TURN):
