@@ -86,6 +86,18 @@ impl Writer {
         write_all(py, &end, &mut parts).map(|()| true)
     }
 
+    /// Sends several messages in one call.
+    fn send_many(&self, py: Python<'_>, messages: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
+        let end = self.0.open()?;
+        let messages = messages.iter().map(PyUntypedBuffer::get).collect::<PyResult<Vec<_>>>()?;
+        // SAFETY: the buffers stay where they are until they are released, at the end of this function.
+        let all = unsafe { messages.iter().map(|message| readable(message)).collect::<PyResult<Vec<_>>>() }?;
+        let headers: Vec<_> = all.iter().map(|bytes| (bytes.len() as u64).to_le_bytes()).collect();
+        let parts = headers.iter().zip(all).flat_map(|(header, bytes)| [header, bytes]);
+        let mut parts: Vec<_> = parts.filter(|part| !part.is_empty()).map(IoSlice::new).collect();
+        write_all(py, &end, &mut parts)
+    }
+
     /// Room for up to `size` bytes, to be filled; sleeps as a write of so many would.
     fn reserve(&self, py: Python<'_>, size: usize) -> PyResult<InPlace> {
         InPlace::of_writer(py, &self.0, size)

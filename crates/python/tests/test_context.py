@@ -4,6 +4,7 @@ import os
 import threading
 
 import millstream
+import numpy
 import pytest
 
 
@@ -141,11 +142,13 @@ def test_queue_keeps_the_order_when_its_pipe_fills_and_empties(kind):
     # More than the pipe holds goes in before anything comes out; then some of both, so that the way is changed again and again.
     for puts, gets in [(8_000, 0)] + [(500, 700)] * 40:
         for _ in range(puts):
-            queue.put((put, b"x" * 100) if put % 500 else (put, b"x" * 300_000))
+            # A large buffer travels beside its pickle.
+            queue.put((put, b"x" * 100) if put % 500 else (put, numpy.full(40_000, put)))
             put += 1
         for _ in range(gets):
-            number, _ = queue.get(timeout=60)
+            number, value = queue.get(timeout=60)
             assert number == got
+            assert value == b"x" * 100 if number % 500 else (value == numpy.full(40_000, number)).all()
             got += 1
     assert put == got
     queue.close()

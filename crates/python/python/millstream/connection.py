@@ -186,9 +186,20 @@ class Connection:
             raise ValueError("buffer length < offset + size")
         writer.send(m[offset : offset + size])
 
-    def send_bytes_if_room(self, buf: Any) -> bool:
-        """Send the bytes of an object unless that could wait; whether they were sent. Nothing else may send meanwhile."""
-        return self._to_write().send_if_room(buf)
+    def send_dumped_if_room(self, message: Any, beside: list[memoryview] | None) -> bool:
+        """Send what dump() has made unless that could wait; whether it was sent. Nothing else may send meanwhile."""
+        writer = self._to_write()
+        if beside is None:
+            return writer.send_if_room(message)
+        size = len(message) + sum(buffer.nbytes + 8 for buffer in beside) + 128
+        if writer.waiting + size > writer.capacity // 2:
+            return False
+        writer.send(message, beside)
+        return True
+
+    def send_many_bytes(self, messages: list[Any]) -> None:
+        """Send several messages at once."""
+        self._to_write().send_many(messages)
 
     def send(self, obj: Any) -> None:
         """Send a (picklable) object"""

@@ -81,7 +81,7 @@ def _ping(make: Callable[[bool], tuple[Any, Any]], count: int, pause: float) -> 
 
 def queue_rows(quick: bool, others: dict[str, Callable[[], Any]]) -> Iterator[Row]:
     """Messages of 64 bytes through queues; `others` makes the queues that are compared beside those of multiprocessing."""
-    count = 2_000 if quick else 20_000
+    count = 2_000 if quick else 50_000
     makers: dict[str, Callable[[], Any]] = {"multiprocessing": multiprocessing.get_context("fork").Queue, **others}
     for producers, consumers in ((1, 1), (10, 1), (1, 10)):
 
