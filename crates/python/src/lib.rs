@@ -84,8 +84,8 @@ mod _native {
 
     /// One bytes object of several buffers, in memory that is quick to get.
     #[pyfunction]
-    fn bytes_joined<'py>(py: Python<'py>, pieces: Vec<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
-        reader::bytes_joined(py, &pieces)
+    fn concatenated<'py>(py: Python<'py>, pieces: Vec<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+        reader::concatenated(py, &pieces)
     }
 
     /// The read end of the FIFO at a path, when something has it open for writing.

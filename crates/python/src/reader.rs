@@ -208,7 +208,7 @@ unsafe fn filled_object<'py>(
 }
 
 /// One new object with the bytes of all pieces.
-pub(crate) fn bytes_joined<'py>(py: Python<'py>, pieces: &[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn concatenated<'py>(py: Python<'py>, pieces: &[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyAny>> {
     let pieces = pieces.iter().map(PyUntypedBuffer::get).collect::<PyResult<Vec<_>>>()?;
     // SAFETY: the pieces stay where they are until they are released, at the end of this function.
     let parts = unsafe { pieces.iter().map(|piece| readable(piece)).collect::<PyResult<Vec<_>>>() }?;

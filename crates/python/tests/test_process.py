@@ -84,11 +84,11 @@ def test_output_of_any_size_arrives_whole():
         assert ran.stdout == bytes(size) and ran.stderr == b"", size
 
 
-def test_pieces_are_joined_or_refused():
-    joined = millstream._native.bytes_joined
-    assert joined([]) == joined([b"", bytearray()]) == b""
-    assert joined([b"gr", bytearray(b"ai"), memoryview(b"--n")[2:]]) == b"grain"
+def test_pieces_are_concatenated_or_refused():
+    concatenated = millstream._native.concatenated
+    assert concatenated([]) == concatenated([b"", bytearray()]) == b""
+    assert concatenated([b"gr", bytearray(b"ai"), memoryview(b"--n")[2:]]) == b"grain"
     with pytest.raises(TypeError):
-        joined([b"grain", "text"])
+        concatenated([b"grain", "text"])
     with pytest.raises(BufferError):
-        joined([memoryview(b"0123456789")[::2]])
+        concatenated([memoryview(b"0123456789")[::2]])

@@ -90,7 +90,7 @@ class _Output:
         if self._room:
             last = self._pieces.pop()
             self._pieces.append(memoryview(last)[: len(last) - len(self._room)])
-        return b"".join(self._pieces) if self._size < _LARGE else _native.bytes_joined(self._pieces)
+        return b"".join(self._pieces) if self._size < _LARGE else _native.concatenated(self._pieces)
 
 
 def _exchange(sink: IO[Any] | None, data: Any, sources: list[IO[Any] | None]) -> list[bytes | None]:
