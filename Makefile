@@ -1,12 +1,14 @@
 # make build    the programs and their library, in target/release
 # make test     every check and every test, with all of their set-up
 # make lib      libmillstream for C, shared and static, in target/c
-# make wheel    the Python package, with the program in it, in target/wheels
+# make wheel    the Python package, with the program in it, in target/wheels; and a wheel for each FREE_THREADED Python, those of
+#              python3.14t to python3.16t that are installed by default
 # make demo     every measurement in short, real pipelines too: a table of verdicts and a page, in two minutes
 # make check-models, check-asan, check-tsan, check-fuzz
 #              parts of make test: the ring under a model checker, ring and pipe under two sanitizers, corrupt segments
 #              from a fuzzer; the last three need a nightly compiler
-# make check-python  part of it: the Python package; PYTHONS="python3 python3.13" for more than one, LIVES=300 by default
+# make check-python  part of it: the Python package; PYTHONS="python3 python3.13" for more than one, LIVES=10000 by default
+# make check-free-threaded  whether the package compiles for Python without its lock; needs no such Python, not part of make test
 # make check-cpython  CPython's own tests of multiprocessing over our pipes; two minutes, not part of make test
 # make corpus   a hundred real pipelines, bare and under 'run': whether any is slower; 20 minutes, see docs/benchmarks.md
 # make rivals   other ways between two processes beside ours, measured; some minutes, see docs/benchmarks.md
@@ -43,8 +45,10 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 C_LIBRARY = target/c
 C_SOURCE = crates/capi
 PYTHONS ?= python3
-LIVES ?= 300
+FREE_THREADED ?= $(notdir $(foreach version,14 15 16,$(shell command -v python3.$(version)t)))
+LIVES ?= 10000
 WHEELS = target/wheels
+MATURIN = target/maturin/bin/maturin build --release --quiet --manifest-path crates/python/Cargo.toml --out $(WHEELS)
 WHEEL_DATA = target/wheel-data
 # A package by itself, built beside everything else. Aeron wants a newer CMake than most distributions have.
 RIVALS = CMAKE="$(CURDIR)/target/cmake/bin/cmake" $(CARGO)
@@ -57,7 +61,7 @@ LOWER = $(addprefix -p millstream-,capi conformance pattern pipe ring run sys)
 
 .PHONY: all build lib install-lib uninstall-lib demo corpus rivals test install uninstall clean setup-build setup-test setup-rivals check-rivals
 .PHONY: soak storm fuzz-formats check-models check-asan check-tsan check-fuzz check-miri
-.PHONY: site setup-site wheel setup-wheel check-python check-cpython check-cargo-c check-mount deb dist check-packages
+.PHONY: site setup-site wheel setup-wheel check-python check-free-threaded check-cpython check-cargo-c check-mount deb dist check-packages
 .PHONY: check-format check-words check-publish check-lints check-licences check-docs check-tests
 
 all: build
@@ -107,7 +111,8 @@ wheel: build setup-wheel
 	@install -m 755 $(BUILD)/millstream $(WHEEL_DATA)/scripts/millstream
 	@install -m 755 $(LIBRARY)/millstream $(LIBRARY)/libmillstream_preload.so $(WHEEL_DATA)/data/lib/millstream/
 	@install -m 644 $(LIBRARY)/unbuffered.rb $(WHEEL_DATA)/data/lib/millstream/
-	target/maturin/bin/maturin build --release --quiet --manifest-path crates/python/Cargo.toml --out $(WHEELS)
+	$(MATURIN)
+	@for python in $(FREE_THREADED); do $(MATURIN) --interpreter "$$python" || exit 1; done
 	@ls $(WHEELS)/*.whl
 
 setup-site:
@@ -164,7 +169,14 @@ check-tests: setup-test build lib
 	scripts/run-tests $(CARGO) '$(UPPER)' '$(LOWER)'
 
 check-python: setup-test wheel
-	MILLSTREAM_LIVES=$(LIVES) scripts/check-python $(WHEELS)/*.whl $(PYTHONS)
+	MILLSTREAM_LIVES=$(LIVES) scripts/check-python $(WHEELS) $(PYTHONS) $(FREE_THREADED)
+
+# There is no stable ABI without the lock, so a version is named. A directory of its own: the other wheel stays compiled.
+check-free-threaded: setup-wheel
+	@mkdir -p target/free-threaded
+	@printf '%s\n' implementation=CPython version=3.14 shared=true target_abi=CPython-free_threaded-3.14 pointer_width=64 \
+		build_flags=Py_GIL_DISABLED suppress_build_script_link_lines=false >target/free-threaded/python
+	PYO3_CONFIG_FILE="$(CURDIR)/target/free-threaded/python" $(CARGO) check -p millstream-python --target-dir target/free-threaded
 
 check-packages: setup-test deb dist
 	scripts/check-packages $(VERSION) $(SUITE)
@@ -175,7 +187,7 @@ check-mount: setup-test build
 		--test mount_random --test mount_kills -- --test-threads 1 --nocapture
 
 check-cpython: wheel
-	scripts/check-cpython $(WHEELS)/*.whl $(PYTHONS)
+	scripts/check-cpython $(WHEELS) $(PYTHONS)
 
 check-cargo-c: setup-test lib
 	scripts/check-cargo-c $(CARGO)

@@ -11,7 +11,9 @@ use pyo3::prelude::*;
 
 /// An end until it is closed. A thread that uses it when another closes it keeps it open until its call returns.
 ///
-/// The lock is taken only with Python's lock and for an instant, so no thread has it when another forks.
+/// The lock is taken only by a thread that is attached to Python, for an instant and without a call into Python. So no thread has it when
+/// another forks by `os.fork`: with Python's lock the forking thread has that one, and without it CPython stops all attached threads
+/// first, which it can only do between two steps of Python. The child never waits for a thread that it does not have.
 pub(crate) struct Shared<E>(Arc<Mutex<State<E>>>);
 
 enum State<E> {
@@ -80,7 +82,7 @@ impl<E> Deref for InUse<E> {
     }
 }
 
-/// With Python's lock, as everything here.
+/// In an attached thread, as everything here.
 impl<E> Drop for InUse<E> {
     fn drop(&mut self) {
         if let State::Open(open) = &mut *self.shared.lock() {

@@ -1,13 +1,12 @@
 //! Bytes of a pipe, or room in it, that a program works on in place.
 //!
 //! While the program has them the end itself is here, so that nothing else can use it; it goes back when they are given back. Views of the
-//! bytes are counted: they cannot be given back while one is left.
+//! bytes are counted: they cannot be given back while one is left. One lock guards the count and the end, so a thread that makes a view
+//! and one that gives the bytes back cannot both succeed.
 
 use std::ffi::c_int;
 use std::io::{self, BufRead};
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pyo3::exceptions::{PyBufferError, PyValueError};
@@ -25,7 +24,8 @@ const PATIENCE: Duration = Duration::from_micros(200);
 /// Bytes that wait in a pipe, or room for some, as a buffer.
 #[pyclass(frozen, module = "millstream._native")]
 pub(crate) struct InPlace {
-    end: Mutex<Kept>,
+    /// Locked for an instant, without a call into Python: what [`Shared`] says of its lock holds here too.
+    held: Mutex<Held>,
     /// Of the first byte, and how many there are.
     start: usize,
     len: usize,
@@ -34,7 +34,26 @@ pub(crate) struct InPlace {
     /// Bytes that are taken when the program forgets this.
     taken_at_drop: usize,
     is_readonly: bool,
-    views: AtomicUsize,
+}
+
+struct Held {
+    end: Kept,
+    views: usize,
+}
+
+impl Held {
+    fn new(end: Kept) -> Mutex<Held> {
+        Mutex::new(Held { end, views: 0 })
+    }
+}
+
+/// A view of the bytes, until it is dropped.
+struct Viewed<'a>(&'a InPlace);
+
+impl Drop for Viewed<'_> {
+    fn drop(&mut self) {
+        self.0.end_view();
+    }
 }
 
 enum Kept {
@@ -79,13 +98,12 @@ impl InPlace {
         let shown = wait(py, || whole_of(&mut end, size, until));
         match shown {
             Ok(Some([(start, len), wrapped])) => Ok(Some(InPlace {
-                end: Mutex::new(Kept::Reader(end, shared.clone())),
+                held: Held::new(Kept::Reader(end, shared.clone())),
                 start,
                 len,
                 wrapped,
                 taken_at_drop: size,
                 is_readonly: true,
-                views: AtomicUsize::new(0),
             })),
             outcome => {
                 shared.give_back(end);
@@ -120,22 +138,15 @@ impl InPlace {
     fn of(piece: PyResult<(usize, usize)>, is_readonly: bool, keep: impl FnOnce(bool) -> Kept) -> PyResult<InPlace> {
         let kept = keep(piece.is_ok());
         let (start, len) = piece?;
-        Ok(InPlace {
-            end: Mutex::new(kept),
-            start,
-            len,
-            wrapped: (0, 0),
-            taken_at_drop: 0,
-            is_readonly,
-            views: AtomicUsize::new(0),
-        })
+        Ok(InPlace { held: Held::new(kept), start, len, wrapped: (0, 0), taken_at_drop: 0, is_readonly })
     }
 
     /// Of bytes that go on at the other end of the ring.
     fn copy_of_wrapped<'py>(&self, py: Python<'py>, offset: usize, count: usize) -> PyResult<Bound<'py, PyByteArray>> {
         let first = self.len - offset;
+        let _viewed = self.view()?;
         PyByteArray::new_with(py, count, |copy| {
-            // SAFETY: the bytes stay where they are until `finish`, which needs Python's lock. Nothing writes to them.
+            // SAFETY: the bytes stay where they are until `finish`, which fails while there is a view. Nothing writes to them.
             let (head, tail) = unsafe {
                 (
                     std::slice::from_raw_parts((self.start + offset) as *const u8, first),
@@ -148,15 +159,31 @@ impl InPlace {
         })
     }
 
-    fn check_kept(&self) -> PyResult<()> {
-        match *self.end.lock().unwrap_or_else(PoisonError::into_inner) {
-            Kept::Nothing => Err(PyBufferError::new_err("these bytes were given back")),
-            _ => Ok(()),
-        }
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self) -> Kept {
-        std::mem::replace(&mut self.end.lock().unwrap_or_else(PoisonError::into_inner), Kept::Nothing)
+    /// A view that is counted, unless the bytes were given back.
+    fn view(&self) -> PyResult<Viewed<'_>> {
+        let mut held = self.lock();
+        if matches!(held.end, Kept::Nothing) {
+            return Err(PyBufferError::new_err("these bytes were given back"));
+        }
+        held.views += 1;
+        Ok(Viewed(self))
+    }
+
+    fn end_view(&self) {
+        self.lock().views -= 1;
+    }
+
+    /// The end, if no view is left. Only one call gets it.
+    fn take(&self) -> PyResult<Kept> {
+        let mut held = self.lock();
+        if held.views > 0 {
+            return Err(PyBufferError::new_err("a view of these bytes still exists"));
+        }
+        Ok(std::mem::replace(&mut held.end, Kept::Nothing))
     }
 }
 
@@ -168,14 +195,11 @@ impl InPlace {
 
     /// Takes the first `count` bytes out of the pipe, or writes them, and gives the rest back. Done twice it does nothing.
     fn finish(&self, py: Python<'_>, count: usize) -> PyResult<()> {
-        if self.views.load(SeqCst) > 0 {
-            return Err(PyBufferError::new_err("a view of these bytes still exists"));
-        }
         let all = self.len + self.wrapped.1;
         if count > all {
             return Err(PyValueError::new_err(format!("{count} bytes of {all}")));
         }
-        match self.take() {
+        match self.take()? {
             Kept::Reader(mut end, shared) => {
                 py.detach(|| end.consume(count));
                 shared.give_back(end);
@@ -197,7 +221,7 @@ impl InPlace {
     /// `count` bytes from `offset` on: where they are, or as a copy if they do not lie in one piece.
     fn part<'py>(slf: Bound<'py, Self>, offset: usize, count: usize) -> PyResult<Bound<'py, PyAny>> {
         let (py, piece) = (slf.py(), slf.get());
-        piece.check_kept()?;
+        drop(piece.view()?);
         let until = offset.checked_add(count).filter(|&until| until <= piece.len + piece.wrapped.1);
         let until = until.ok_or_else(|| PyValueError::new_err("the part is outside of the bytes"))?;
         let start = match () {
@@ -219,7 +243,7 @@ impl InPlace {
     /// # Safety
     /// Called by Python for each view.
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
-        self.views.fetch_sub(1, SeqCst);
+        self.end_view();
     }
 }
 
@@ -248,7 +272,7 @@ impl Part {
     /// # Safety
     /// Called by Python for each view.
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
-        self.piece.get().views.fetch_sub(1, SeqCst);
+        self.piece.get().end_view();
     }
 }
 
@@ -264,7 +288,7 @@ unsafe fn show(
     flags: c_int,
 ) -> PyResult<()> {
     let piece = piece.get();
-    piece.check_kept()?;
+    let viewed = piece.view()?;
     // SAFETY: the bytes stay where they are until `finish`, which fails while there are views. The view keeps the exporter.
     let outcome = unsafe {
         let readonly = c_int::from(piece.is_readonly);
@@ -273,7 +297,8 @@ unsafe fn show(
     if outcome != 0 {
         return Err(PyErr::fetch(exporter.py()));
     }
-    piece.views.fetch_add(1, SeqCst);
+    // It ends when Python releases the buffer.
+    std::mem::forget(viewed);
     Ok(())
 }
 
@@ -283,6 +308,8 @@ fn whole_of(end: &mut millstream_pipe::Reader, size: usize, until: Instant) -> i
     if !end.has_ring() || size > end.capacity()? {
         return Ok(None);
     }
+    // What fills more than a half of the ring comes in pieces: its writer waits until much of the ring is free.
+    let until = if size > end.capacity()? / 2 { Instant::now() } else { until };
     loop {
         let borrowed = end.borrow_up_to(size)?;
         let places = borrowed.segments().map(|segment| (segment.as_ptr() as usize, segment.len()));
@@ -301,7 +328,8 @@ fn whole_of(end: &mut millstream_pipe::Reader, size: usize, until: Instant) -> i
 /// Forgotten by the program: the end goes back, and with it what was not taken or written.
 impl Drop for InPlace {
     fn drop(&mut self) {
-        match self.take() {
+        // There is no view: each keeps this object.
+        match self.take().unwrap_or(Kept::Nothing) {
             Kept::Reader(mut end, shared) => {
                 end.consume(self.taken_at_drop);
                 shared.give_back(end);

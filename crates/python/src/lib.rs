@@ -1,12 +1,17 @@
 //! The native part of the Python package `millstream`: ends of pipes, and messages through them.
 //!
-//! `end` has what both ends share, `reader` and `writer` are the two, `in_place` is work without a copy, `broadcast` has several readers, `array` gives memory a shape, `call` is how a call waits: without Python's lock, and
-//! interrupted by Python's signal handlers. What Python programs see is made of this in `millstream/*.py`.
+//! `end` has what both ends share, `reader` and `writer` are the two, `in_place` is work without a copy, `broadcast` has several
+//! readers, `array` gives memory a shape, `call` is how a call waits: without Python's lock, and interrupted by Python's signal
+//! handlers. What Python programs see is made of this in `millstream/*.py`.
+//!
+//! Nothing here relies on Python's lock. Classes are frozen; what changes in them is behind a lock of its own (`end`, `in_place`) or is
+//! the pipe's, whose calls threads may make at the same time.
 #![allow(unsafe_code, reason = "buffers of Python objects")]
 #![deny(unsafe_op_in_unsafe_fn)]
 
 use std::path::PathBuf;
 
+use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
 mod array;
@@ -17,7 +22,7 @@ mod in_place;
 mod reader;
 mod writer;
 
-#[pymodule]
+#[pymodule(gil_used = false)]
 mod _native {
     use super::*;
 
@@ -48,7 +53,15 @@ mod _native {
             // SAFETY: the program promises it by the argument; the documentation of `millstream.pipe` says what.
             builder = unsafe { builder.trust_peers() };
         }
-        let (reader, writer) = builder.create().map_err(call::error)?;
+        let (reader, writer) = builder.create().map_err(|refused| match (refused.raw_os_error(), capacity) {
+            (Some(number @ (libc::EPERM | libc::EINVAL)), Some(bytes)) => PyOSError::new_err((
+                number,
+                format!(
+                    "capacity of {bytes} bytes is above the limit (use at most that of /proc/sys/fs/pipe-max-size)"
+                ),
+            )),
+            _ => call::error(refused),
+        })?;
         Ok((Reader::new(reader), Writer::new(writer)))
     }
 
@@ -67,6 +80,12 @@ mod _native {
     #[pyfunction]
     fn bytearray_to_fill(py: Python<'_>, size: usize) -> PyResult<Bound<'_, PyAny>> {
         reader::bytearray_to_fill(py, size)
+    }
+
+    /// One bytes object of several buffers, in memory that is quick to get.
+    #[pyfunction]
+    fn concatenated<'py>(py: Python<'py>, pieces: Vec<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+        reader::concatenated(py, &pieces)
     }
 
     /// The read end of the FIFO at a path, when something has it open for writing.

@@ -12,7 +12,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyList};
 use crate::call::{wait, wait_if_blocking};
 use crate::end::{Shared, common};
 use crate::in_place::InPlace;
-use crate::writer::{BUFFERS, WORD};
+use crate::writer::{BUFFERS, WORD, readable};
 
 /// The read end of a pipe.
 #[pyclass(frozen, module = "millstream._native")]
@@ -204,6 +204,24 @@ unsafe fn filled_object<'py>(
     // SAFETY: the caller's promise.
     let (object, bytes) = unsafe { object_to_fill(py, len, make, bytes_of_object) }?;
     fill(py, end, bytes)?;
+    Ok(object)
+}
+
+/// One new object with the bytes of all pieces.
+pub(crate) fn concatenated<'py>(py: Python<'py>, pieces: &[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyAny>> {
+    let pieces = pieces.iter().map(PyUntypedBuffer::get).collect::<PyResult<Vec<_>>>()?;
+    // SAFETY: the pieces stay where they are until they are released, at the end of this function.
+    let parts = unsafe { pieces.iter().map(|piece| readable(piece)).collect::<PyResult<Vec<_>>>() }?;
+    let len = parts.iter().map(|part| part.len()).sum();
+    // SAFETY: the two belong to one type.
+    let (object, bytes) = unsafe { object_to_fill(py, len, ffi::PyBytes_FromStringAndSize, ffi::PyBytes_AsString) }?;
+    py.detach(|| {
+        let mut at = 0;
+        for part in parts {
+            bytes[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+    });
     Ok(object)
 }
 

@@ -69,6 +69,35 @@ impl Writer {
         write_all(py, &end, &mut parts)
     }
 
+    /// Sends a message if it does not have to wait, and returns whether. Only while no other handle writes.
+    ///
+    /// The kernel may fill no more than the half of each of its pages, so twice as much room is enough.
+    fn send_if_room(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let end = self.0.open()?;
+        let message = PyUntypedBuffer::get(message)?;
+        // SAFETY: the buffer stays where it is until it is released, at the end of this function.
+        let bytes = unsafe { readable(&message) }?;
+        let used = end.bytes_readable().map_err(error)?.saturating_add(WORD + bytes.len());
+        if used > end.capacity().map_err(error)? / 2 {
+            return Ok(false);
+        }
+        let header = (bytes.len() as u64).to_le_bytes();
+        let mut parts = [IoSlice::new(&header), IoSlice::new(bytes)];
+        write_all(py, &end, &mut parts).map(|()| true)
+    }
+
+    /// Sends several messages in one call.
+    fn send_many(&self, py: Python<'_>, messages: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
+        let end = self.0.open()?;
+        let messages = messages.iter().map(PyUntypedBuffer::get).collect::<PyResult<Vec<_>>>()?;
+        // SAFETY: the buffers stay where they are until they are released, at the end of this function.
+        let all = unsafe { messages.iter().map(|message| readable(message)).collect::<PyResult<Vec<_>>>() }?;
+        let headers: Vec<_> = all.iter().map(|bytes| (bytes.len() as u64).to_le_bytes()).collect();
+        let parts = headers.iter().zip(all).flat_map(|(header, bytes)| [header, bytes]);
+        let mut parts: Vec<_> = parts.filter(|part| !part.is_empty()).map(IoSlice::new).collect();
+        write_all(py, &end, &mut parts)
+    }
+
     /// Room for up to `size` bytes, to be filled; sleeps as a write of so many would.
     fn reserve(&self, py: Python<'_>, size: usize) -> PyResult<InPlace> {
         InPlace::of_writer(py, &self.0, size)

@@ -4,6 +4,7 @@ import os
 import threading
 
 import millstream
+import numpy
 import pytest
 
 
@@ -132,3 +133,71 @@ def test_queue_works_between_threads():
     assert [queue.get() for _ in range(1000)] == list(range(1000))
     thread.join()
     queue.close()
+
+
+@pytest.mark.parametrize("kind", ["Queue", "JoinableQueue"])
+def test_queue_keeps_the_order_when_its_pipe_fills_and_empties(kind):
+    queue = getattr(millstream.get_context("fork"), kind)()
+    put = got = 0
+    # More than the pipe holds goes in before anything comes out; then some of both, so that the way is changed again and again.
+    for puts, gets in [(8_000, 0)] + [(500, 700)] * 40:
+        for _ in range(puts):
+            # A large buffer travels beside its pickle.
+            queue.put((put, b"x" * 100) if put % 500 else (put, numpy.full(40_000, put)))
+            put += 1
+        for _ in range(gets):
+            number, value = queue.get(timeout=60)
+            assert number == got
+            assert value == b"x" * 100 if number % 500 else (value == numpy.full(40_000, number)).all()
+            got += 1
+    assert put == got
+    queue.close()
+    queue.join_thread()
+
+
+def test_queue_sends_without_a_thread_while_there_is_room():
+    queue = millstream.get_context("fork").Queue()
+    threads = threading.active_count()
+    for number in range(2000):
+        queue.put(number)
+        assert queue.get(timeout=60) == number
+    assert threading.active_count() == threads
+    queue.close()
+    queue.join_thread()
+    with pytest.raises(ValueError, match="closed"):
+        queue.put(1)
+    with pytest.raises(OSError, match="closed"):
+        queue.empty()
+
+
+def test_object_that_cannot_be_pickled_is_told_as_ever_and_the_next_arrives():
+    queue = millstream.get_context("fork").Queue(3)
+    told = []
+    queue._on_queue_feeder_error = lambda error, obj: told.append((type(error), obj))
+    queue.put(1)
+    unpicklable = threading.Lock()
+    queue.put(unpicklable)
+    queue.put(2)
+    assert [queue.get(timeout=60), queue.get(timeout=60)] == [1, 2]
+    assert told == [(TypeError, unpicklable)]
+    # Its place in the queue is free again.
+    for number in range(3):
+        queue.put(number, timeout=60)
+    assert [queue.get(timeout=60) for _ in range(3)] == [0, 1, 2]
+    queue.close()
+    queue.join_thread()
+
+
+def test_queue_does_not_wait_for_a_process_that_found_it_full():
+    queue = millstream.get_context("fork").Queue()
+    child = millstream.get_context("fork").Process(target=produce, args=(queue, [bytes(2 << 20)]))
+    child.start()
+    while not queue._reader.poll(60):
+        pass
+    # The child holds the turn until its object is received; put() returns all the same.
+    queue.put("small")
+    assert len(queue.get(timeout=60)) == 2 << 20
+    assert queue.get(timeout=60) == "small"
+    child.join(60)
+    queue.close()
+    queue.join_thread()

@@ -1,114 +1,92 @@
 """Processes that are killed, and messages without number: nothing is lost, nothing is left."""
 
 import os
-import random
+import pathlib
 import resource
 import signal
+import subprocess
+import sys
+import threading
 import time
 
+import lives
 import millstream
+import pytest
 
-# 10 000 by default in 'make check-python LIVES=10000'.
-LIVES = int(os.environ.get("MILLSTREAM_LIVES", "300"))
-
-
-def message_of(number):
-    """A message that its number tells, of some bytes or many."""
-    return number.to_bytes(8, "little") * (1 + number * 2654435761 % 3000)
+# Both in 'make check-python LIVES=10000'.
+LIVES = int(os.environ.get("MILLSTREAM_LIVES", "1000"))
+SEED = int(os.environ.get("MILLSTREAM_SEED", "7"))
 
 
-def send_forever(connection):
-    number = 0
-    while True:
-        connection.send_bytes(message_of(number))
-        number += 1
+def test_killed_side_ends_the_stream_after_whole_messages_or_breaks_the_pipe():
+    shared = set(os.listdir("/dev/shm"))
+    command = [sys.executable, pathlib.Path(__file__).with_name("lives.py")]
+    pipe = subprocess.PIPE
+    # A process for each of two CPUs.
+    processes = [
+        subprocess.Popen([*command, str(SEED + number), str(LIVES // 2)], stdout=pipe, stderr=pipe, text=True)
+        for number in range(2)
+    ]
+    for number, process in enumerate(processes):
+        said, complaint = process.communicate()
+        assert process.returncode == 0, f"MILLSTREAM_SEED={SEED + number}: {complaint}"
+        lived, total = map(int, said.split())
+        assert lived == LIVES // 2 and total > lived
+    assert not [name for name in set(os.listdir("/dev/shm")) - shared if "millstream" in name]
 
 
-def receive_forever(connection):
-    number = 0
-    while True:
-        assert connection.recv_bytes() == message_of(number)
-        number += 1
-
-
-def fork(function, connection, other):
-    """A child that has one end only."""
-    child = os.fork()
-    if child == 0:
-        try:
-            other.close()
-            function(connection)
-        except (BrokenPipeError, EOFError):
-            os._exit(0)
-        finally:
-            os._exit(1)
-    connection.close()
-    return child
-
-
-def test_killed_sender_ends_the_stream_after_whole_messages():
-    dice = random.Random(7)
-    total = 0
-    for _ in range(LIVES):
-        receiver, sender = millstream.Pipe(duplex=False)
-        child = fork(send_forever, sender, receiver)
-        last = dice.randrange(200)
-        number = 0
-        try:
-            while True:
-                if number == last:
-                    os.kill(child, signal.SIGKILL)
-                assert receiver.recv_bytes() == message_of(number)
-                number += 1
-        except EOFError:
-            pass
-        except OSError as error:
-            # The sender was killed in the middle of a message.
-            assert str(error) == "got end of file during message"
-        assert number >= last
-        total += number
-        assert os.waitpid(child, 0)[1] == signal.SIGKILL
-        receiver.close()
-    assert total > LIVES
-
-
-def test_killed_receiver_breaks_the_pipe():
-    dice = random.Random(8)
-    for _ in range(LIVES):
-        receiver, sender = millstream.Pipe(duplex=False)
-        child = fork(receive_forever, receiver, sender)
-        last = dice.randrange(200)
-        number = 0
-        try:
-            while True:
-                if number == last:
-                    os.kill(child, signal.SIGKILL)
-                sender.send_bytes(message_of(number))
-                number += 1
-        except BrokenPipeError:
-            pass
-        assert os.waitpid(child, 0)[1] == signal.SIGKILL
-        sender.close()
-
-
-def test_messages_without_number_need_no_more_memory():
+def test_million_messages_need_no_more_memory_and_leave_no_reference():
     receiver, sender = millstream.Pipe(duplex=False)
+    message, value, target = b"grain" * 20, [1, "two"], bytearray(100)
 
     def exchange(count):
         for _ in range(count):
-            sender.send([1, "two"])
+            for _ in range(9):
+                sender.send_bytes(message)
+                receiver.recv_bytes_into(target)
+            sender.send(value)
             receiver.recv()
-            sender.send_bytes(b"grain")
-            receiver.recv_bytes()
+
+    def references():
+        return [sys.getrefcount(held) for held in (message, value, target, receiver, sender, None, EOFError)]
 
     exchange(2000)
-    before = resident()
-    exchange(50_000)
+    before, counts = resident(), references()
+    exchange(100_000)
     sender.send(bytearray(100_000))
     receiver.recv()
     assert resident() - before < 4 << 20
+    for had, has in zip(counts, references()):
+        assert abs(has - had) < 1000, (counts, references())
     receiver.close()
     sender.close()
+
+
+def test_errors_without_number_need_no_more_memory():
+    receiver, sender = millstream.Pipe(duplex=False)
+    reader, writer = millstream.pipe(trust=True)
+    target = bytearray(3)
+
+    def fail(count):
+        for _ in range(count):
+            sender.send_bytes(b"grain")
+            with pytest.raises(millstream.connection.BufferTooShort):
+                receiver.recv_bytes_into(target)
+            with pytest.raises(BufferError):
+                reader.readinto(b"read-only")
+            writer.write(b"x")
+            with reader.borrow(1) as view, pytest.raises(BufferError):
+                reader.waiting
+            del view
+            with pytest.raises(ValueError):
+                millstream.Reader.attach(-1)
+
+    fail(500)
+    before = resident()
+    fail(5_000)
+    assert resident() - before < 2 << 20
+    for end in (receiver, sender, reader, writer):
+        end.close()
 
 
 def resident():
@@ -144,7 +122,7 @@ def test_too_many_open_files_is_an_error_and_leaves_nothing():
 
 def test_idle_connections_use_no_cpu():
     receiver, sender = millstream.Pipe(duplex=False)
-    child = fork(receive_forever, receiver, sender)
+    child = lives.fork(lives.receive_forever, receiver, sender)
     time.sleep(0.3)
 
     def cpu():
@@ -156,3 +134,36 @@ def test_idle_connections_use_no_cpu():
     assert cpu() - before <= 1
     sender.close()
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_child_outlives_its_parent(context):
+    receiver, sender = millstream.Pipe(duplex=False)
+    descriptor = sender._writer.detach()
+    script = pathlib.Path(__file__).with_name("orphan.py")
+    command = [sys.executable, script, context.get_start_method(), str(descriptor)]
+    parent = subprocess.run(command, pass_fds=[descriptor], capture_output=True, text=True)
+    os.close(descriptor)
+    assert parent.returncode == -signal.SIGKILL, parent.stderr
+    assert [receiver.recv() for _ in range(1000)] == list(range(1000))
+    with pytest.raises(EOFError):
+        receiver.recv()
+    receiver.close()
+
+
+def test_child_of_a_thread_sends_and_ends():
+    receiver, sender = millstream.Pipe(duplex=False)
+    statuses = []
+
+    def fork_and_wait():
+        child = lives.fork(lambda connection: [connection.send(number) for number in range(1000)] and os._exit(7), sender, receiver)
+        statuses.append(os.waitpid(child, 0)[1])
+
+    thread = threading.Thread(target=fork_and_wait)
+    thread.start()
+    received = []
+    with pytest.raises(EOFError):
+        while True:
+            received.append(receiver.recv())
+    thread.join()
+    assert received == list(range(1000)) and os.waitstatus_to_exitcode(statuses[0]) == 7
+    receiver.close()

@@ -75,3 +75,20 @@ def test_pipes_are_as_large_as_they_may_be():
         assert child.communicate(b"grain") == (b"grain", None)
     with millstream.Popen(["cat"], stdin=subprocess.PIPE, pipesize=8192) as child:
         assert fcntl.fcntl(child.stdin, fcntl.F_GETPIPE_SZ) == 8192
+
+
+def test_output_of_any_size_arrives_whole():
+    # Around where large pieces begin, and where one ends.
+    for size in (0, 1, (1 << 20) - 1, 1 << 20, (9 << 20) - 1, 9 << 20, (17 << 20) + 1):
+        ran = millstream.run(["head", "-c", str(size), "/dev/zero"], capture_output=True)
+        assert ran.stdout == bytes(size) and ran.stderr == b"", size
+
+
+def test_pieces_are_concatenated_or_refused():
+    concatenated = millstream._native.concatenated
+    assert concatenated([]) == concatenated([b"", bytearray()]) == b""
+    assert concatenated([b"gr", bytearray(b"ai"), memoryview(b"--n")[2:]]) == b"grain"
+    with pytest.raises(TypeError):
+        concatenated([b"grain", "text"])
+    with pytest.raises(BufferError):
+        concatenated([memoryview(b"0123456789")[::2]])

@@ -21,9 +21,9 @@ class Borrowed:
 
     @property
     def value(self) -> Any:
-        if not self._values:
-            raise ValueError("the object was given back")
-        return self._values[0]
+        for value in self._values:
+            return value
+        raise ValueError("the object was given back")
 
     @property
     def is_in_place(self) -> bool:
@@ -33,8 +33,9 @@ class Borrowed:
     def release(self) -> None:
         """Forgets the object and takes its bytes out of the pipe. Done twice it does nothing."""
         self._values.clear()
-        if self._piece is not None:
-            self._piece.finish(self._size)
+        piece = self._piece  # another thread may release too, which the piece allows
+        if piece is not None:
+            piece.finish(self._size)
             self._piece = None
 
     def __enter__(self) -> Borrowed:

@@ -22,6 +22,9 @@ from . import _native, borrowed
 # A buffer of fewer bytes is copied into the pickle: that costs less than to send it by itself.
 _BESIDE_FROM = 32 << 10
 
+# Objects of these types need none of the reducers that programs register, which take longer to set up than the pickle itself.
+PLAIN = frozenset((bytes, str, int, float, bool, type(None)))
+
 # Of what starts a child: the copies of ends that it gives the child.
 GIVEN = "_millstream_given"
 
@@ -49,6 +52,8 @@ class _Pickler(reduction.ForkingPickler):
 
 def dump(obj: Any) -> Dumped:
     """The pickle of an object, and its large buffers beside it."""
+    if type(obj) in PLAIN:
+        return pickle.dumps(obj, 5), None
     beside: list[memoryview] = []
 
     def stays_inside(buffer: pickle.PickleBuffer) -> bool:
@@ -153,8 +158,9 @@ class Connection:
         if lent:
             lent.release()
         self._closed = True
-        while self._given:
-            self._given.pop()()
+        given, self._given = self._given, []
+        for give_up in given:
+            give_up()
         for end in (self._reader, self._writer):
             if end is not None:
                 end.close()
@@ -179,6 +185,21 @@ class Connection:
         elif offset + size > n:
             raise ValueError("buffer length < offset + size")
         writer.send(m[offset : offset + size])
+
+    def send_dumped_if_room(self, message: Any, beside: list[memoryview] | None) -> bool:
+        """Send what dump() has made unless that could wait; whether it was sent. Nothing else may send meanwhile."""
+        writer = self._to_write()
+        if beside is None:
+            return writer.send_if_room(message)
+        size = len(message) + sum(buffer.nbytes + 8 for buffer in beside) + 128
+        if writer.waiting + size > writer.capacity // 2:
+            return False
+        writer.send(message, beside)
+        return True
+
+    def send_many_bytes(self, messages: list[Any]) -> None:
+        """Send several messages at once."""
+        self._to_write().send_many(messages)
 
     def send(self, obj: Any) -> None:
         """Send a (picklable) object"""

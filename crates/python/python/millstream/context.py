@@ -3,55 +3,11 @@
 from __future__ import annotations
 
 from multiprocessing import context as standard
-from multiprocessing import get_start_method, queues
+from multiprocessing import get_start_method
 from typing import Any
 
-from .connection import GIVEN, Connection, Pipe, dump, load
-
-
-class _OverOurPipe:
-    """A queue of multiprocessing, with another pipe in it."""
-
-    def __init__(self, maxsize: int = 0, *, ctx: Any) -> None:
-        super().__init__(maxsize, ctx=ctx)  # type: ignore[call-arg]
-        self._reader.close()  # type: ignore[has-type]
-        self._writer.close()  # type: ignore[has-type]
-        self._reader, self._writer = Pipe(duplex=False)
-        self._reset()  # type: ignore[attr-defined]
-
-
-class Queue(_OverOurPipe, queues.Queue):  # type: ignore[type-arg]
-    """multiprocessing.Queue over millstream's pipe."""
-
-
-class JoinableQueue(_OverOurPipe, queues.JoinableQueue):  # type: ignore[type-arg]
-    """multiprocessing.JoinableQueue over millstream's pipe."""
-
-
-class SimpleQueue(queues.SimpleQueue):  # type: ignore[type-arg]
-    """multiprocessing.SimpleQueue over millstream's pipe. Large buffers of an object are not copied into its pickle."""
-
-    _reader: Connection
-    _writer: Connection
-    _rlock: Any
-    _wlock: Any
-
-    def __init__(self, *, ctx: Any) -> None:
-        super().__init__(ctx=ctx)
-        self._reader.close()
-        self._writer.close()
-        self._reader, self._writer = Pipe(duplex=False)
-        self._poll = self._reader.poll
-
-    def get(self) -> Any:
-        with self._rlock:
-            received = self._reader.recv_dumped()
-        return load(*received)
-
-    def put(self, obj: Any) -> None:
-        dumped = dump(obj)
-        with self._wlock:
-            self._writer.send_dumped(dumped)
+from .connection import GIVEN, Connection, Pipe
+from .queues import JoinableQueue, Queue, SimpleQueue
 
 
 class _Pipes:

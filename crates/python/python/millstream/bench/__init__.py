@@ -1,0 +1,1 @@
+"""How fast messages pass between processes: `python -m millstream.bench`."""
