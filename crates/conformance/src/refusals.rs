@@ -28,7 +28,7 @@ fn assert_waits(end: impl AsFd) {
     assert_eq!(ioctl_fionread(&end), Ok(WAITING as u64));
 }
 
-pub fn an_end_is_a_fifo_to_who_asks_what_it_is<I: BetweenProcesses>() {
+pub fn end_is_fifo_to_fstat<I: BetweenProcesses>() {
     let (reader, writer) = going::<I>();
     for end in [reader.readiness().unwrap(), writer.readiness().unwrap()] {
         assert_eq!(FileType::from_raw_mode(fstat(end).unwrap().st_mode), FileType::Fifo);
@@ -120,7 +120,7 @@ pub fn a_descriptor_is_polled_and_tells_by_signal<I: BetweenProcesses>() {
     check(0, &read_exact(&kernel::Reader(reader.try_clone().unwrap()), WAITING));
     assert_eq!(by_poll(reader.as_fd(), Some(std::time::Duration::ZERO)), Flags::empty());
     let signals = Sigio::of(reader.as_fd());
-    // By whoever has not become a descriptor.
+    // Written by an end that was not turned into a descriptor.
     write_all(&writer, b"x");
     signals.wait();
     assert_eq!(read(&reader, &mut [0; 10]), Ok(1));

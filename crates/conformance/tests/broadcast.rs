@@ -595,7 +595,7 @@ alone! {
         drop(readers);
     }
 
-    fn hostile_reader_makes_nobody_touch_other_memory() {
+    fn hostile_reader_makes_no_process_touch_other_memory() {
         let rounds = number("MILLSTREAM_ROUNDS").unwrap_or(40);
         println!("MILLSTREAM_SEED={}", seed());
         for round in 0..rounds {

@@ -1,8 +1,8 @@
-//! What is to happen in a life, all of which follows from one number: who takes part in what pipe, what each does step
-//! by step, and who is stopped and killed when.
+//! What is to happen in a life: the pipe, its participants, the steps of each, and when each is stopped and killed. All
+//! of it follows from one number.
 //!
 //! The steps of a participant do not depend on how earlier ones went, so the same number gives the same steps. How they
-//! fall together in time is the machine's affair.
+//! interleave is left to the machine.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::PIPE_BUF;
 use crate::paths::{PIPE_KINDS, PipeKind, READ_PATHS, WRITE_PATHS};
 use crate::pattern::Random;
 
-/// Who takes part: writers first, then readers.
+/// The participants: writers first, then readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cast {
     /// One writer, one reader.

@@ -1,4 +1,4 @@
-//! The two roles in a life: who writes a stream, and who reads and checks it.
+//! The two roles in a life: a writer writes a stream, and a reader reads and checks it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -195,7 +195,7 @@ impl<'a> Reading<'a> {
             self.check(writer, &own);
         }
         let strange = bytes.iter().find(|&&byte| writer_of(byte) >= self.streams.len());
-        assert_eq!(strange, None, "life {}: a byte that nobody wrote", self.life);
+        assert_eq!(strange, None, "life {}: a byte that no writer wrote", self.life);
     }
 
     fn check_units(&self, bytes: &[u8]) {
