@@ -1,6 +1,6 @@
 //! A process for each test.
 //!
-//! Tests that run as threads of one process get into each other's way here: a child that one of them forks inherits the
+//! Tests that run as threads of one process get into each other's way here. A child that one of them forks inherits the
 //! ends of all the others and keeps them open, and signals and their handlers belong to the process. So a test starts
 //! its own executable once more, for itself alone, and watches it.
 

@@ -1,5 +1,5 @@
-//! What the kernel says of a pipe to calls that are for files, or for two pipes: of an end that has become a descriptor, also if
-//! bytes were in shared memory the moment before.
+//! What the kernel answers at a pipe to calls for files, or for two pipes. The ends are exported descriptors, whose
+//! bytes were in shared memory just before.
 // The names say what is promised, and every one of them panics when it is not kept.
 #![allow(missing_docs, clippy::missing_panics_doc, unsafe_code)]
 
@@ -198,8 +198,8 @@ pub fn tee_shows_without_taking_and_is_refused_as_by_the_kernel<I: BetweenProces
 
 fn vmsplice(end: &OwnedFd, bytes: &mut [u8]) -> Result<usize, Errno> {
     let memory = [libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() }];
-    // SAFETY: the bytes are ours for as long as the pipe is looked at: they are not changed and outlive the call, and what went in is
-    // read before they go.
+    // SAFETY: the bytes are ours until the test has read the pipe. They do not change, they outlive the call, and what
+    // went in is read before they are dropped.
     let count = unsafe { libc::vmsplice(end.as_raw_fd(), memory.as_ptr(), 1, 0) };
     usize::try_from(count).map_err(|_| Errno::from_io_error(&std::io::Error::last_os_error()).unwrap())
 }

@@ -1,4 +1,5 @@
-//! FIFOs in changing company: ends of ours that share a ring, and plain ones that come and go beside them.
+//! FIFOs with changing participants: ends of ours that share a ring, and foreign processes that open and close beside
+//! them.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};

@@ -40,7 +40,7 @@ const BYTES_FOR_ALL: u64 = (256 << 20) / 10;
 /// What a segment may hold of a pipe that has carried a byte: a page of header and one of the ring.
 const BYTES_OF_A_SEGMENT: u64 = 8192;
 
-/// A child that reads `expected` and then, in vain, one byte more; and the write end.
+/// A child that reads `expected` and then waits for one byte more; and the write end.
 fn reading_child(expected: impl Fn(usize) -> u8) -> (Child, Writer) {
     let (child, (reader, writer)) = fork(pipe().unwrap(), |(mut reader, writer)| {
         drop(writer);

@@ -31,7 +31,7 @@ fn pipe_of(capacity: usize) -> (Reader, Writer) {
     (Reader(reader), Writer(writer))
 }
 
-/// A pipe whose stream the kernel carries, because a copy of one of its ends, the third here, was given away.
+/// A pipe whose stream goes through the backing pipe, since a copy of its read end, the third here, is exported.
 fn pipe_in_other_hands() -> (Reader, Writer, OwnedFd) {
     let (reader, writer) = pipe();
     let given = reader.try_clone().unwrap().0.into_fd().unwrap();
@@ -62,7 +62,7 @@ fn shared_words() -> &'static [AtomicU32; 2] {
     }
 }
 
-/// What the kernel would take for a lock that this thread is about to take or give back, if the thread ended now.
+/// The pending lock of this thread: if it ended now, the kernel would take that for one in acquisition or release.
 fn pending_lock() -> usize {
     let (mut head, mut len): (*const usize, usize) = (std::ptr::null(), 0);
     // SAFETY: the kernel writes the two variables. The list belongs to this thread, and its third word
@@ -138,7 +138,7 @@ alone! {
             assert!(refused.to_string().contains("read some before the end is given away"), "{refused}");
             assert_eq!(error_of::<()>(Err(refused)), Errno::NOBUFS);
             check(0, &read_exact(&reader, FULL));
-            // No end is in other hands, so it is no matter for the kernel, as its capacity tells.
+            // No end is exported, so the stream returns to the ring, as the capacity shows.
             let mut at = FULL as u64;
             while writer.capacity().unwrap() != FULL {
                 write_all(&writer, &pattern::bytes(at..at + 1000));
@@ -650,7 +650,7 @@ alone! {
             assert_eq!(reader.bytes_readable().unwrap() as u64, transfer);
             check(0, &read_exact(&reader, transfer as usize));
         }
-        // While an end is given away, too.
+        // The same while an end is exported.
         read.store(u64::MAX - 50_000, SeqCst);
         written.store(u64::MAX - 50_000, SeqCst);
         write_all(&writer, &pattern::bytes(0..100_000));

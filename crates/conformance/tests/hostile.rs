@@ -1,6 +1,6 @@
-//! A process of the same family that scribbles over everything it shares with the others: the header, the data, the
-//! descriptors. What its victims get out of the pipe is worth nothing then, but they get an answer: they do not crash, read
-//! nothing that is not theirs, and do not wait longer than the other lives.
+//! A hostile process scribbles over everything that it shares with the others: the header, the data, the descriptors.
+//! Its victims may then read wrong bytes, but each call returns: they do not crash, read no foreign memory, and wait no
+//! longer than the hostile process lives.
 //!
 //! What fails prints the seed of its round; `MILLSTREAM_SEED=N` begins with the same again, `MILLSTREAM_ROUNDS=N` runs
 //! more of them.

@@ -1,5 +1,5 @@
-//! Room that is reserved and bytes that are peeked at: what other processes at the pipe see of them, what is left of
-//! them when their owner dies, and what a hostile process can do with them. `contract.rs` runs the contract over pipes
+//! Room that is reserved and bytes that are peeked at. The tests show what other processes at the pipe see of them,
+//! what is left when their owner dies, and what a hostile process can do. `contract.rs` runs the contract over pipes
 //! that are used in place.
 #![allow(unsafe_code, reason = "a promise: the processes of these tests keep to the protocol")]
 

@@ -260,7 +260,7 @@ alone! {
         let copier = start(move || (0..4000).take_while(|_| copier.copy_to(&file, 4).unwrap() > 0).count());
         for record in 0..RECORDS {
             writer.write_all(&record.to_ne_bytes()).unwrap();
-            // Both fall asleep; then one is woken by the first of some records, and dozes while it takes the next.
+            // Both readers sleep. The first of some records wakes one, which then dozes while it takes the next.
             if record % 8 == 0 {
                 thread::sleep(Duration::from_micros(100));
             }
@@ -364,7 +364,7 @@ alone! {
             assert_eq!(writer.set_capacity(4096).unwrap(), 4096);
             writer.write_all(&[1]).unwrap();
             let mut reader = task.join();
-            // More than is written for one that dozes: on the ring.
+            // More than goes to a dozing reader: through the ring.
             writer.write_all(&[1; 2000]).unwrap();
             reader.read_exact(&mut [0; 2000]).unwrap();
             assert_eq!(writer.set_capacity(65_536).unwrap(), 65_536);

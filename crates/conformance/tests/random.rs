@@ -50,8 +50,8 @@ impl Operation {
     }
 }
 
-/// The same operations with every transfer rounded up to whole pages: all that makes a difference between a pipe that
-/// counts its room in pages and one that counts it in bytes is left out.
+/// The same operations with every transfer rounded up to whole pages. Then a pipe that counts its room in pages answers
+/// as one that counts it in bytes.
 fn in_whole_pages(mut operations: Vec<Operation>) -> Vec<Operation> {
     for operation in &mut operations {
         match operation {

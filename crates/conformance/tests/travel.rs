@@ -1,5 +1,5 @@
-//! What is special to millstream's ends: they become plain descriptors of the kernel for programs that know nothing of
-//! them, at any moment, and no byte is lost or out of place. Programs that do know take them back.
+//! What is special to millstream's ends: at any moment they can be exported as plain descriptors for foreign programs,
+//! and no byte is lost or out of place. Programs with millstream attach them again.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

@@ -75,9 +75,9 @@ fn pauses_before_a_look(cpus: [usize; 2], must_not_wait: bool) -> u64 {
     reader.statistics().gathered - before
 }
 
-/// A pipe, full, into which a task writes pieces of 128 KiB until one of its writes ends early, and from which this thread has taken
-/// so many pages, one by one, with some computing between them. Returns the reader, the task and how often the writer has slept
-/// for these pages.
+/// A full pipe into which a task writes pieces of 128 KiB until one of its writes ends early. This thread has taken so
+/// many pages from it, one by one, with some computing between them. Returns the reader, the task and how often the
+/// writer has slept for these pages.
 fn full_for_a_reader_of_pages(pages: usize) -> (Reader, Task<()>, u64) {
     let (reader, writer) = Builder::new().wait(WaitPolicy::Block).create().unwrap();
     let writer = Arc::new(writer);
@@ -215,7 +215,7 @@ alone! {
     fn blocking_reader_batches_before_it_looks() {
         let cpus = allowed();
         assert!(cpus.len() >= 2, "this test needs two CPUs");
-        // Each stream may have ended with a pause that was in vain.
+        // Each stream may have ended with a pause that brought no bytes.
         assert!((0..100).any(|_| pauses_before_a_look([cpus[0], cpus[1]], false) > 0));
         (0..20).for_each(|_| assert_eq!(pauses_before_a_look([cpus[0], cpus[1]], true), 0));
     }

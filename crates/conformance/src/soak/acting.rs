@@ -116,8 +116,8 @@ impl<'a, R: Role> Actor<'a, R> {
         }
         let count = outcome.as_ref().map_or(0, |&count| count);
         let is_refused = outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
-        // Only what a reader has checked is done. A writer that is refused has asked for more than it did: it may be told
-        // so when the last reader has taken bytes along and left, which then have come.
+        // Only what a reader has checked is done. A writer that gets `EPIPE` has asked for more than it did: the last
+        // reader may have taken some of these bytes before it closed.
         if !is_refused {
             self.desk.has_done(count);
         }

@@ -44,8 +44,8 @@ pub(super) const SHARED_MAX: u64 = 4 << 20;
 /// The longest stream.
 const LENGTH_MAX: u64 = 64 << 20;
 
-/// From one alarm to the next at least: in a virtual machine that is busy with other things a handler takes long enough
-/// for nothing but handlers to run if they come every 50 microseconds.
+/// From one alarm to the next at least. In a busy virtual machine a handler takes so long that only handlers run, if
+/// alarms come every 50 microseconds.
 const ALARMS_APART: Duration = Duration::from_micros(500);
 
 /// One life of a pipe.
@@ -88,7 +88,7 @@ pub(super) struct Part {
     largest: usize,
     /// Whether sizes are whole units.
     in_units: bool,
-    /// Whether it ever gives its end away, after which the kernel carries the bytes for a while.
+    /// Whether it ever exports its end, after which the bytes go through the kernel for a while.
     travels: bool,
     pub(super) alarm: Option<Alarm>,
     /// A reader that goes away after so many bytes.

@@ -12,7 +12,7 @@ use crate::ours::{Reader, Writer};
 use crate::paths::{READ_PATHS, WRITE_PATHS};
 use crate::{End, PIPE_BUF};
 
-/// An end that can be given away and taken back.
+/// An end that can be exported and attached again.
 pub(super) trait Traveller: End {
     fn into_fd(self) -> io::Result<OwnedFd>;
     fn attach(fd: OwnedFd) -> io::Result<Self>;

@@ -53,7 +53,7 @@ pub(crate) enum Place {
     Terminal,
     /// The master side cannot be opened once more.
     TerminalMaster,
-    /// A millstream end that was given away.
+    /// A millstream end that is exported.
     GivenEnd,
 }
 

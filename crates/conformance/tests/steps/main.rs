@@ -69,7 +69,7 @@ struct Scene {
     writing: Option<Task<()>>,
     /// Reads to the end.
     reading: Option<Task<Vec<u8>>>,
-    /// An end in other hands.
+    /// An exported end.
     given: Option<OwnedFd>,
 }
 

@@ -14,7 +14,7 @@ use rustix::process::Pid;
 
 use super::{Ends, Left, Scene, TAIL, at_every_step, check_stream, ends};
 
-/// What is left to read of a pipe whose end was given away.
+/// What is left to read at an exported end of a pipe.
 fn read_raw(given: OwnedFd) -> Vec<u8> {
     let mut all = Vec::new();
     File::from(given).read_to_end(&mut all).unwrap();
