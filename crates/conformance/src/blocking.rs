@@ -1,4 +1,4 @@
-//! Blocking: who has nothing to do sleeps and burns no time; who must not sleep is told so; signals wake.
+//! Blocking: an end with nothing to do sleeps and takes no CPU time; a non-blocking end gets `EAGAIN`; signals wake.
 // The names say what is promised, and every one of them panics when it is not kept.
 #![allow(missing_docs, clippy::missing_panics_doc)]
 
@@ -14,7 +14,7 @@ use crate::process::{HANDLED, count_signals, fork, interrupt, signal_thread};
 use crate::task::{start, start_and_wait_until_asleep, wait_until_all_asleep, wait_until_asleep, wait_until_idle_for};
 use crate::{BetweenProcesses, End, Implementation, PIPE_BUF, ReadEnd, WriteEnd, error_of};
 
-/// Longer than any sensible spinning, and than the tick of any timer that a sleeper might wake by.
+/// Longer than any sensible spinning, and than the period of any timer that might wake a waiter.
 const IDLE: Duration = Duration::from_millis(300);
 
 pub fn a_reader_of_an_empty_pipe_sleeps_until_bytes_come<I: Implementation>() {
@@ -155,7 +155,7 @@ pub fn a_hundred_sleeping_writers_all_go_on_when_the_pipe_is_drained<I: Implemen
 }
 
 pub fn a_read_by_one_of_many_wakes_a_second_reader_for_the_rest<I: Implementation>() {
-    // One write wakes one reader; what this one leaves is for another, who must not sleep on.
+    // One write wakes one reader. This reader leaves a byte for the second one, which must wake too.
     let (reader, writer) = I::pipe().unwrap();
     let clones: Vec<_> = (0..2).map(|_| reader.try_clone().unwrap()).collect();
     let tasks: Vec<_> = clones.into_iter().map(|reader| start(move || read_exact(&reader, 1))).collect();

@@ -202,8 +202,8 @@ pub fn a_small_nonblocking_write_goes_in_whole_or_not_at_all<I: Implementation>(
     assert_eq!(read_stream(&reader, PIPE_BUF as u64, 9999), capacity);
 }
 
-/// A record says how long it is, who wrote it and how many the same writer wrote before it; the rest of its bytes
-/// follow from these. At least [`HEADER`] bytes long.
+/// A record holds its length, its writer and how many records that writer wrote before it. The rest of its bytes
+/// follow from these. It has at least [`HEADER`] bytes.
 fn record(writer: u8, number: u32, len: usize) -> Vec<u8> {
     let mut record = vec![writer.wrapping_mul(31) ^ number as u8; len];
     record[..2].copy_from_slice(&(len as u16).to_le_bytes());

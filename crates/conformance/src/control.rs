@@ -7,7 +7,7 @@ use rustix::thread::CapabilitySet;
 
 use crate::kernel::capacity_max;
 use crate::pattern::{self, Random, check, fill, read_exact, read_stream, write_all, write_stream};
-use crate::process::{become_nobody, fork, keep_capabilities};
+use crate::process::{become_unprivileged, fork, keep_capabilities};
 use crate::task::{start, start_and_wait_until_asleep, wait_until_asleep};
 use crate::{BetweenProcesses, End, Implementation, PIPE_BUF, ReadEnd, WriteEnd, error_of};
 
@@ -149,10 +149,10 @@ fn more_than_the_limit_is_refused_after<I: BetweenProcesses>(give_up_privileges:
 }
 
 pub fn more_than_the_limit_is_refused_to_the_unprivileged<I: BetweenProcesses>() {
-    more_than_the_limit_is_refused_after::<I>(become_nobody);
+    more_than_the_limit_is_refused_after::<I>(become_unprivileged);
 }
 
-/// Whom the quotas on pipe memory do not concern, but this limit does.
+/// The quotas on pipe memory do not apply to such a process, but this limit does.
 pub fn more_than_the_limit_is_refused_without_cap_sys_resource<I: BetweenProcesses>() {
     more_than_the_limit_is_refused_after::<I>(|| keep_capabilities(CapabilitySet::all() - CapabilitySet::SYS_RESOURCE));
 }

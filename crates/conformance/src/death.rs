@@ -187,7 +187,7 @@ pub fn a_killed_process_frees_both_its_ends<I: BetweenProcesses>() {
     assert_eq!(error_of(second.1.write(&[0])), Errno::PIPE);
 }
 
-pub fn sleepers_of_this_process_wake_when_the_other_is_killed<I: BetweenProcesses>() {
+pub fn waiters_wake_when_peer_process_is_killed<I: BetweenProcesses>() {
     let state = (I::pipe().unwrap(), I::pipe().unwrap());
     let (child, (first, second)) = fork(state, |ends| {
         let _keep = ends;
@@ -242,7 +242,7 @@ pub fn a_stopped_reader_only_delays_the_stream<I: BetweenProcesses>() {
 }
 
 /// No signal handler runs, so a call that slept goes on and is not interrupted.
-pub fn a_sleeper_that_is_stopped_and_continued_sleeps_on<I: BetweenProcesses>() {
+pub fn waiter_sleeps_on_after_stop_and_continue<I: BetweenProcesses>() {
     let (child, (reader, writer)) = fork(I::pipe().unwrap(), |(reader, writer)| {
         drop(writer);
         assert_eq!(reader.read(&mut [0; 10]).unwrap(), 4);
@@ -259,7 +259,7 @@ pub fn a_sleeper_that_is_stopped_and_continued_sleeps_on<I: BetweenProcesses>() 
     child.succeed();
 }
 
-pub fn a_stopped_sleeper_finds_what_came_meanwhile<I: BetweenProcesses>() {
+pub fn stopped_waiter_finds_bytes_written_meanwhile<I: BetweenProcesses>() {
     let (child, (reader, writer)) = fork(I::pipe().unwrap(), |(reader, writer)| {
         drop(writer);
         assert_eq!(read_stream(&reader, 0, 1000), 5000);

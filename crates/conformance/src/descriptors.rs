@@ -49,7 +49,7 @@ fn copies(end: OwnedFd) -> Vec<(OwnedFd, bool)> {
 
 /// `F_DUPFD`, which no library of ours has.
 fn fcntl_dupfd(end: &OwnedFd, min: RawFd) -> rustix::io::Result<OwnedFd> {
-    // SAFETY: no memory is involved, and the new descriptor is nobody's yet.
+    // SAFETY: no memory is involved, and nothing owns the new descriptor yet.
     match unsafe { libc::fcntl(end.as_raw_fd(), libc::F_DUPFD, min) } {
         -1 => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap()),
         // SAFETY: as above.
@@ -199,7 +199,7 @@ pub fn a_read_end_travels_over_a_socket_and_is_an_end_again<I: BetweenProcesses>
 
 /// `There`: what it is taken for where it arrives.
 fn a_read_end_travels<I: BetweenProcesses, There: ReadEnd + Polled>() {
-    let ((child, here), (reader, writer)) = (stranger(read_the_rest::<There>), going::<I>());
+    let ((child, here), (reader, writer)) = (socket_child(read_the_rest::<There>), going::<I>());
     send(&here, reader.into_descriptor().unwrap());
     write_stream(&writer, WAITING..TOTAL, 3000);
     drop(writer);
@@ -215,7 +215,7 @@ pub fn a_write_end_travels_over_a_socket_and_is_an_end_again<I: BetweenProcesses
 }
 
 fn a_write_end_travels<I: BetweenProcesses, There: WriteEnd + Polled>() {
-    let ((child, here), (reader, writer)) = (stranger(write_the_rest::<There>), going::<I>());
+    let ((child, here), (reader, writer)) = (socket_child(write_the_rest::<There>), going::<I>());
     send(&here, writer.into_descriptor().unwrap());
     assert_eq!(read_stream(&reader, 0, 5000), TOTAL);
     child.succeed();
@@ -234,8 +234,8 @@ pub fn an_end_under_way_in_a_socket_is_open<I: BetweenProcesses>() {
     assert_eq!(task.join(), 0);
 }
 
-/// A child that was forked before there was a pipe, and what it gets it gets over a socket.
-fn stranger(body: fn(UnixStream)) -> (crate::process::Child, UnixStream) {
+/// A child that was forked before there was a pipe: it gets its end over a socket.
+fn socket_child(body: fn(UnixStream)) -> (crate::process::Child, UnixStream) {
     let (child, (here, there)) = fork(UnixStream::pair().unwrap(), |(here, there)| {
         drop(here);
         body(there);

@@ -1,4 +1,4 @@
-//! End of stream: nothing more to read, nobody left to write to, and everybody is told.
+//! End of stream: each reader gets the end when the last writer has closed, each writer `EPIPE` without readers.
 // The names say what is promised, and every one of them panics when it is not kept.
 #![allow(missing_docs, clippy::missing_panics_doc)]
 
@@ -80,7 +80,7 @@ pub fn a_write_without_a_reader_is_refused_with_bytes_still_waiting<I: Implement
     fill(&writer, 0);
     drop(reader);
     assert_eq!(error_of(writer.write(&[0])), Errno::PIPE);
-    // That nobody reads comes before that there is no room.
+    // `EPIPE` takes precedence over `EAGAIN`.
     writer.set_nonblocking(true).unwrap();
     assert_eq!(error_of(writer.write(&[0])), Errno::PIPE);
 }
@@ -140,7 +140,7 @@ pub fn the_end_wakes_a_hundred_sleeping_writers<I: Implementation>() {
     tasks.into_iter().for_each(|task| assert_eq!(task.join(), Errno::PIPE));
 }
 
-/// For who watches: it does not hang.
+/// Shows the watchdog that the test does not hang.
 fn tell_how_far(round: u32) {
     if round.is_multiple_of(100) {
         println!("round {round}");
@@ -148,7 +148,7 @@ fn tell_how_far(round: u32) {
 }
 
 pub fn an_end_that_comes_at_any_moment_is_seen<I: Implementation>() {
-    // Between the look for bytes and the falling asleep is the moment that is easily missed.
+    // The reader checks for bytes and then sleeps; an end between the two is easily missed.
     for round in 0..2000 {
         tell_how_far(round);
         let (reader, writer) = I::pipe().unwrap();

@@ -1,5 +1,5 @@
-//! On trial: FIFOs, with each side in either hand. The kernel's own with both ends in the kernel's hands is the
-//! reference; the mixed pairs are what a program meets that shares a FIFO with one that has never heard of millstream.
+//! On trial: FIFOs, with each side opened by millstream or by `open(2)`. With both sides by `open(2)` it is the
+//! reference. In the mixed pairs a program shares a FIFO with one that does not use millstream.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::pattern::{read_exact, write_all};
 use crate::process::new_directory;
 use crate::{BetweenProcesses, End, Implementation, Polled, ReadEnd, WriteEnd, kernel, ours};
 
-/// Who can open one end of a FIFO, without waiting for the other.
+/// An implementation that opens one end of a FIFO, without waiting for the other.
 pub trait Hand: 'static {
     /// What is opened for reading.
     type Reader: ReadEnd + Polled;
@@ -133,7 +133,8 @@ impl<W: Hand, R: Hand> Implementation for Between<W, R> {
 
 impl<W: Hand, R: Hand> BetweenProcesses for Between<W, R> {}
 
-/// The name of a new FIFO that nobody else knows, in a directory of its own. Both are removed when this is dropped.
+/// The name of a new FIFO that no other process knows, in a directory of its own. Both are removed when this is
+/// dropped.
 #[derive(Debug)]
 pub struct Name(PathBuf);
 

@@ -15,7 +15,7 @@ use crate::{BetweenProcesses, End, Implementation, Polled, ReadEnd, WriteEnd};
 #[derive(Debug)]
 pub enum InPlace<const TRUST: bool> {}
 
-/// An end, and clones of it that nobody uses at this moment.
+/// An end, and clones of it that no thread uses at this moment.
 #[derive(Debug)]
 struct Shared<E> {
     end: E,

@@ -1,6 +1,6 @@
 //! A process for each test.
 //!
-//! Tests that run as threads of one process get into each other's way here: a child that one of them forks inherits the
+//! Tests that run as threads of one process get into each other's way here. A child that one of them forks inherits the
 //! ends of all the others and keeps them open, and signals and their handlers belong to the process. So a test starts
 //! its own executable once more, for itself alone, and watches it.
 
@@ -26,7 +26,7 @@ const PATIENCE_SECONDS: u64 = 120;
 /// How long it may take in all, whatever it prints.
 const LONGEST_SECONDS: u64 = 1200;
 
-/// Who sets one of these asks for as many rounds as take longer.
+/// Each of these variables asks for a number of rounds, which may take longer.
 const ASK_FOR_MORE: [&str; 4] = ["MILLSTREAM_CASES", "MILLSTREAM_KILLS", "MILLSTREAM_ROUNDS", "MILLSTREAM_STEPS"];
 
 /// Runs `test` in a process of its own. `module` is what `module_path!()` gives where the `#[test]` function called
@@ -76,7 +76,7 @@ pub fn run(module: &str, name: &str, test: impl FnOnce()) {
 fn watch(process: &OwnedFd, output: &File) -> Result<(), String> {
     let is_unlimited = ASK_FOR_MORE.iter().any(|variable| std::env::var_os(variable).is_some());
     let (mut printed, mut silent) = (0, 0);
-    // Counted in looks: the time in which the machine itself stands still is nobody's fault.
+    // Counted in looks of a second each, so that time in which the whole machine stands still does not count.
     for second in 1.. {
         let limit = Timespec { tv_sec: 1, tv_nsec: 0 };
         if poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&limit)).unwrap() == 1 {

@@ -31,7 +31,7 @@ impl Implementation for Kernel {
 
 impl BetweenProcesses for Kernel {}
 
-/// Bytes that a pipe of everybody may hold; root's may hold more.
+/// Bytes that a pipe of an unprivileged user may hold; root's may hold more.
 ///
 /// # Panics
 /// When `/proc` is not mounted.

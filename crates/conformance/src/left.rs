@@ -15,7 +15,7 @@ pub(crate) fn left_behind(before: &[String]) -> Vec<String> {
         Ok(Some((id, status))) => left.push(format!("process {id}, which ended with {status:?}")),
         other => left.push(format!("a process: {other:?}")),
     }
-    // Root has given itself directories that nobody else sees.
+    // As root, the tests have directories that no other process sees.
     if rustix::process::geteuid().is_root() {
         left.extend(crate::process::files_left());
     }

@@ -1,5 +1,5 @@
 //! The pipe contract as tests: what `pipe(7)`, `read(2)`, `write(2)`, `poll(2)` and `fcntl(2)` promise, one test for
-//! each promise, generic over who keeps it.
+//! each promise, generic over the implementation.
 //!
 //! Three implementations stand trial, so that a failing test tells at once whether the test or the pipe is wrong:
 //!

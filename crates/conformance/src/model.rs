@@ -1,4 +1,4 @@
-//! What a pipe is, without any cleverness: a lock, a queue of bytes, and a condition that something has changed.
+//! The simplest pipe: a lock, a queue of bytes, and a condition variable for changes.
 //!
 //! For threads of one process; no signals, nothing to poll. Its room is counted in bytes, as in a ring: it holds exactly
 //! [`capacity`](crate::End::capacity) bytes whatever the sizes of the writes were. (The kernel counts pages.)
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::{End, Implementation, PIPE_BUF, ReadEnd, WriteEnd};
 
-/// The largest size that the model grants, as a kernel does that nobody has configured.
+/// The largest size that the model grants: the default of the kernel.
 pub const CAPACITY_MAX: usize = 1 << 20;
 
 /// The model.
@@ -96,7 +96,7 @@ impl Open {
     }
 
     fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {
-        // Holds even when nobody is left to read.
+        // Also without readers.
         if bytes.is_empty() {
             return Ok(0);
         }

@@ -1,7 +1,8 @@
-//! Opening a FIFO: who waits for whom, what is refused, and what others see when a side comes and goes (`fifo(7)`).
+//! Opening a FIFO: which side waits for the other, what is refused, and what the other side sees when one opens and
+//! closes (`fifo(7)`).
 //!
-//! Each test is generic over who writes and who reads. What FreeBSD's bug tracker had for years under a number is named
-//! with it.
+//! Each test is generic over the implementation of writer and reader. A test of a bug that FreeBSD had for years has
+//! the number of the bug in its name.
 // The names say what is promised, and every one of them panics when it is not kept.
 #![allow(missing_docs, clippy::missing_panics_doc)]
 
@@ -17,7 +18,7 @@ use rustix::process::Signal;
 
 use crate::fifo::{Hand, Name};
 use crate::pattern::{read_exact, write_all};
-use crate::process::{HANDLED, become_nobody, count_signals, fork, interrupt, signal_thread};
+use crate::process::{HANDLED, become_unprivileged, count_signals, fork, interrupt, signal_thread};
 use crate::ready::{Epoll, Flags, Sigio, WAYS, now, sleep_until_ready};
 use crate::task::{Task, start, start_and_wait_until_asleep};
 use crate::{End, Polled, ReadEnd, WriteEnd, error_of};
@@ -27,8 +28,8 @@ use crate::{End, Polled, ReadEnd, WriteEnd, error_of};
 macro_rules! opening {
     ($writers:ty, $readers:ty) => {
         $crate::opening! { @ $writers, $readers;
-            a_reader_waits_until_somebody_opens_for_writing
-            a_writer_waits_until_somebody_opens_for_reading
+            reader_open_waits_until_writer_opens
+            writer_open_waits_until_reader_opens
             opening_for_reading_without_blocking_never_waits
             opening_for_writing_without_blocking_needs_a_reader
             opening_both_sides_never_waits_and_never_ends
@@ -44,12 +45,12 @@ macro_rules! opening {
             a_writer_goes_on_when_a_reader_opens_again
             either_side_closes_and_opens_again_a_hundred_times
             bytes_wait_for_the_next_reader_while_a_writer_is_left
-            bytes_are_gone_when_nobody_is_left
+            bytes_are_gone_when_all_ends_are_closed
             open_ends_go_on_when_the_name_is_gone
             a_name_made_again_is_another_fifo
             a_hundred_waiting_readers_are_let_in_by_one_writer
             the_permissions_are_those_that_were_asked_for_less_the_umask
-            who_has_no_permission_is_refused
+            open_is_refused_without_permission
             the_unprivileged_can_make_one_bug_74242
             what_is_missing_or_no_fifo_is_refused
         }
@@ -68,7 +69,7 @@ fn both<W: Hand, R: Hand>(path: &Path) -> (R::Reader, W::Writer) {
     (reader, writer)
 }
 
-pub fn a_reader_waits_until_somebody_opens_for_writing<W: Hand, R: Hand>() {
+pub fn reader_open_waits_until_writer_opens<W: Hand, R: Hand>() {
     let name = Arc::new(Name::new().unwrap());
     let same = name.clone();
     let opening = start_and_wait_until_asleep(move || R::reader(same.path(), false).unwrap());
@@ -77,7 +78,7 @@ pub fn a_reader_waits_until_somebody_opens_for_writing<W: Hand, R: Hand>() {
     assert_eq!(read_exact(&opening.join(), 5), b"grain");
 }
 
-pub fn a_writer_waits_until_somebody_opens_for_reading<W: Hand, R: Hand>() {
+pub fn writer_open_waits_until_reader_opens<W: Hand, R: Hand>() {
     let name = Arc::new(Name::new().unwrap());
     let same = name.clone();
     let opening = start_and_wait_until_asleep(move || W::writer(same.path(), false).unwrap());
@@ -136,7 +137,7 @@ pub fn a_signal_ends_an_open_that_waits<W: Hand, R: Hand>() {
     let writing = start_and_wait_until_asleep(move || W::writer(same.path(), false).err());
     interrupt(writing.id, Signal::USR1);
     assert_eq!(writing.join().unwrap().raw_os_error(), Some(Errno::INTR.raw_os_error()));
-    // Who gave up is not counted any longer.
+    // An open that has given up does not count as a reader any longer.
     assert!(W::writer(name.path(), true).is_err());
 }
 
@@ -313,17 +314,17 @@ pub fn either_side_closes_and_opens_again_a_hundred_times<W: Hand, R: Hand>() {
 pub fn bytes_wait_for_the_next_reader_while_a_writer_is_left<W: Hand, R: Hand>() {
     let name = Name::new().unwrap();
     let (reader, writer) = both::<W, R>(name.path());
-    // Read a little first, so that both are well acquainted.
+    // Read a little first, so that both are attached.
     for _ in 0..10 {
         write_all(&writer, b"grain");
         assert_eq!(read_exact(&reader, 5), b"grain");
     }
-    write_all(&writer, b"for whoever comes");
+    write_all(&writer, b"for a later reader");
     drop(reader);
-    assert_eq!(read_exact(&R::reader(name.path(), false).unwrap(), 17), b"for whoever comes");
+    assert_eq!(read_exact(&R::reader(name.path(), false).unwrap(), 18), b"for a later reader");
 }
 
-pub fn bytes_are_gone_when_nobody_is_left<W: Hand, R: Hand>() {
+pub fn bytes_are_gone_when_all_ends_are_closed<W: Hand, R: Hand>() {
     let name = Name::new().unwrap();
     let (reader, writer) = both::<W, R>(name.path());
     write_all(&writer, b"lost");
@@ -388,20 +389,20 @@ pub fn the_permissions_are_those_that_were_asked_for_less_the_umask<W: Hand, R: 
     assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists);
 }
 
-pub fn who_has_no_permission_is_refused<W: Hand, R: Hand>() {
+pub fn open_is_refused_without_permission<W: Hand, R: Hand>() {
     let name = Name::new().unwrap();
     let allow = |mode| std::fs::set_permissions(name.path(), PermissionsExt::from_mode(mode)).unwrap();
     allow(0o644);
     let reader = R::reader(name.path(), true).unwrap();
     let (child, _) = fork((), |()| {
-        become_nobody();
+        become_unprivileged();
         assert_eq!(error_of(W::writer(name.path(), true).map(drop)), Errno::ACCESS);
         R::reader(name.path(), true).unwrap();
     });
     child.succeed();
     allow(0o622);
     let (child, _) = fork((), |()| {
-        become_nobody();
+        become_unprivileged();
         assert_eq!(error_of(R::reader(name.path(), true).map(drop)), Errno::ACCESS);
         write_all(&W::writer(name.path(), true).unwrap(), b"from another user");
     });
@@ -415,7 +416,7 @@ pub fn the_unprivileged_can_make_one_bug_74242<W: Hand, R: Hand>() {
     let directory = name.path().parent().unwrap();
     std::fs::set_permissions(directory, PermissionsExt::from_mode(0o777)).unwrap();
     let (child, _) = fork((), |()| {
-        become_nobody();
+        become_unprivileged();
         Fifo::create(name.path(), 0o600).unwrap();
         let (reader, writer) = both::<W, R>(name.path());
         write_all(&writer, b"x");

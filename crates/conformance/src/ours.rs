@@ -53,8 +53,8 @@ impl Implementation for Direct {
 
 impl BetweenProcesses for Direct {}
 
-/// millstream's pipe, whose reader has fallen asleep so often, and for so little, that its stream goes
-/// through the shadow while it sleeps. If it `DOZES` it sleeps there whenever it waits.
+/// millstream's pipe in idle mode: its reader has slept so often, for so few bytes, that the stream goes through the
+/// backing pipe while it sleeps. With `DOZES` the reader sleeps there whenever it waits.
 #[derive(Debug)]
 pub enum Quiet<const DOZES: bool> {}
 

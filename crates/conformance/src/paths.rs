@@ -31,7 +31,7 @@ pub struct ReadPath {
     pub name: &'static str,
     /// Fills a beginning of the buffer and returns its length, as `read(2)`.
     pub read: fn(&Reader, &mut [u8]) -> io::Result<usize>,
-    /// Whether it takes what waits, once, and returns: nobody else's read comes in between.
+    /// Whether it takes what waits, once, and returns: no other read comes in between.
     pub takes_once: bool,
 }
 
@@ -69,8 +69,8 @@ pub static PIPE_KINDS: &[PipeKind] = &[
     PipeKind { name: "survives exec", ask: |builder| builder.cloexec(false), has_ring: false },
 ];
 
-/// Where a transfer is cut into parts, one of which is empty. Whoever moves whole units of 64 bytes has them left whole:
-/// a part that is in the ring can be read while the next one is not.
+/// Where a transfer is cut into parts, one of which is empty. A transfer of whole units of 64 bytes is cut between
+/// units: another reader can read a part that is in the ring before the next part is.
 fn cuts(len: usize) -> [usize; 4] {
     let unit = if len.is_multiple_of(64) { 64 } else { 1 };
     [len / 5, len / 5, len / 3, len - len / 7].map(|cut| cut / unit * unit)

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
-/// A child process. It is killed if nobody waits for it.
+/// A child process. Dropping it without waiting for it kills it.
 #[derive(Debug)]
 pub struct Child {
     /// Its number.
@@ -46,7 +46,7 @@ pub fn end(status: i32) -> ! {
 /// Ends the calling thread and no other, also if it is the first of its process. Nothing is dropped.
 pub fn end_this_thread() -> ! {
     loop {
-        // SAFETY: what belongs to the thread stays where it is, for nobody unwinds or frees it.
+        // SAFETY: what belongs to the thread stays where it is, since nothing unwinds or frees it.
         unsafe { libc::syscall(libc::SYS_exit, 0) };
     }
 }
@@ -192,7 +192,7 @@ pub fn repeat_alarm(every: Duration) {
 pub fn die_with_parent() {
     let parent = rustix::process::getppid();
     let is_tied = rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).is_ok();
-    // It may have ended in between; whoever has adopted the child is not its parent.
+    // The parent may have ended in between; then another process has adopted the child.
     if !is_tied || rustix::process::getppid() != parent {
         end(1);
     }
@@ -217,19 +217,19 @@ pub fn signal_thread(thread: Pid, signal: Signal) -> bool {
     unsafe { libc::syscall(libc::SYS_tgkill, own, thread.as_raw_nonzero().get(), signal.as_raw()) == 0 }
 }
 
-/// Gives up every privilege of root and becomes a user whom nobody else is, so that all quotas are there to be used up.
+/// Gives up every privilege of root and becomes a user without other processes, whose quotas are unused.
 /// For children only: the C library is not told, and other threads would keep theirs.
 ///
 /// # Panics
 /// When this process is root and cannot.
-pub fn become_nobody() {
+pub fn become_unprivileged() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
     // Numbers of processes have 22 bits.
-    let nobody = 1_000_000_000 + std::process::id();
+    let user = 1_000_000_000 + std::process::id();
     // SAFETY: no memory is involved.
-    let outcome = unsafe { libc::syscall(libc::SYS_setresuid, nobody, nobody, nobody) };
+    let outcome = unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) };
     assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
 }
 
@@ -254,7 +254,7 @@ pub fn enter_user_namespace() {
     assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// Makes a directory for temporary files that nobody else has, not even somebody with the same number who was killed.
+/// Makes a directory for temporary files. No other process has it, nor did a killed one that had the same number.
 ///
 /// # Errors
 /// No room for temporary files.

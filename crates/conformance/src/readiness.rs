@@ -114,7 +114,7 @@ pub fn a_writer_of_a_full_pipe_hears_that_the_readers_are_gone<I: BetweenProcess
     let (reader, writer) = I::pipe().unwrap();
     fill(&writer, 0);
     drop(reader);
-    // There is no room, so no OUT: the bytes stay in the pipe although nobody will read them.
+    // There is no room, so no OUT: the bytes stay in the pipe although no reader will take them.
     assert_eq!(now(&writer), Flags::ERR);
 }
 
@@ -140,7 +140,7 @@ pub fn growing_makes_a_full_pipe_ready_again<I: BetweenProcesses>() {
 pub fn each_change_is_told_by_a_signal<I: BetweenProcesses>() {
     let (reader, writer) = I::pipe().unwrap();
     let (for_reader, for_writer) = (Sigio::of(reader.readiness().unwrap()), Sigio::of(writer.readiness().unwrap()));
-    // What was before nobody is told of, and what is told once is told no more.
+    // An event before the registration sends no signal, and each event sends one only.
     assert!(!for_reader.is_there());
     for _ in 0..5 {
         write_all(&writer, &[0; 10]);
@@ -160,7 +160,7 @@ pub fn each_change_is_told_by_a_signal<I: BetweenProcesses>() {
     assert_eq!(now(&reader), Flags::IN | Flags::HUP);
 }
 
-pub fn a_write_wakes_who_polls_the_reader<I: BetweenProcesses>() {
+pub fn write_wakes_poller_of_reader<I: BetweenProcesses>() {
     for way in WAYS {
         let (reader, writer) = I::pipe().unwrap();
         let task = start_and_wait_until_asleep(move || {
@@ -172,7 +172,7 @@ pub fn a_write_wakes_who_polls_the_reader<I: BetweenProcesses>() {
     }
 }
 
-pub fn the_end_of_the_stream_wakes_who_polls_the_reader<I: BetweenProcesses>() {
+pub fn end_of_stream_wakes_poller_of_reader<I: BetweenProcesses>() {
     for way in WAYS {
         let (reader, writer) = I::pipe().unwrap();
         let task = start_and_wait_until_asleep(move || {
@@ -184,7 +184,7 @@ pub fn the_end_of_the_stream_wakes_who_polls_the_reader<I: BetweenProcesses>() {
     }
 }
 
-pub fn a_read_that_makes_room_wakes_who_polls_the_writer<I: BetweenProcesses>() {
+pub fn read_that_makes_room_wakes_poller_of_writer<I: BetweenProcesses>() {
     for way in WAYS {
         let (reader, writer) = I::pipe().unwrap();
         fill(&writer, 0);
@@ -200,7 +200,7 @@ pub fn a_read_that_makes_room_wakes_who_polls_the_writer<I: BetweenProcesses>() 
     }
 }
 
-pub fn the_end_of_the_readers_wakes_who_polls_the_writer<I: BetweenProcesses>() {
+pub fn last_close_of_readers_wakes_poller_of_writer<I: BetweenProcesses>() {
     for way in WAYS {
         let (reader, writer) = I::pipe().unwrap();
         fill(&writer, 0);
@@ -338,7 +338,7 @@ pub fn a_write_wakes_every_poller<I: BetweenProcesses>() {
     assert!(tasks.into_iter().all(|task| task.join()));
 }
 
-pub fn who_polls_does_not_keep_a_byte_from_who_reads<I: BetweenProcesses>() {
+pub fn poller_does_not_keep_byte_from_reader<I: BetweenProcesses>() {
     let (reader, writer) = I::pipe().unwrap();
     let clone = reader.try_clone().unwrap();
     let polling = start_and_wait_until_asleep(move || crate::ready::by_poll(clone.readiness().unwrap(), None));
@@ -397,7 +397,7 @@ pub fn a_ready_reader_is_never_refused_a_read<I: BetweenProcesses>() {
     task.join();
 }
 
-pub fn a_write_in_another_process_wakes_who_polls_the_reader<I: BetweenProcesses>() {
+pub fn write_wakes_poller_of_reader_in_another_process<I: BetweenProcesses>() {
     for way in WAYS {
         let (reader, writer) = I::pipe().unwrap();
         let (child, (reader, writer)) = fork((reader, writer), |(reader, writer)| {
@@ -416,7 +416,7 @@ pub fn a_write_in_another_process_wakes_who_polls_the_reader<I: BetweenProcesses
     }
 }
 
-pub fn a_read_in_another_process_wakes_who_polls_the_writer<I: BetweenProcesses>() {
+pub fn read_wakes_poller_of_writer_in_another_process<I: BetweenProcesses>() {
     for way in WAYS {
         let (reader, writer) = I::pipe().unwrap();
         fill(&writer, 0);
@@ -437,7 +437,7 @@ pub fn a_read_in_another_process_wakes_who_polls_the_writer<I: BetweenProcesses>
     }
 }
 
-pub fn the_death_of_the_writer_wakes_who_polls_the_reader<I: BetweenProcesses>() {
+pub fn writer_death_wakes_poller_of_reader<I: BetweenProcesses>() {
     for way in WAYS {
         let (child, (reader, writer)) = fork(I::pipe().unwrap(), |ends| {
             let _keep = ends;

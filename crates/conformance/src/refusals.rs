@@ -1,5 +1,5 @@
-//! What the kernel says of a pipe to calls that are for files, or for two pipes: of an end that has become a descriptor, also if
-//! bytes were in shared memory the moment before.
+//! What the kernel answers at a pipe to calls for files, or for two pipes. The ends are exported descriptors, whose
+//! bytes were in shared memory just before.
 // The names say what is promised, and every one of them panics when it is not kept.
 #![allow(missing_docs, clippy::missing_panics_doc, unsafe_code)]
 
@@ -28,7 +28,7 @@ fn assert_waits(end: impl AsFd) {
     assert_eq!(ioctl_fionread(&end), Ok(WAITING as u64));
 }
 
-pub fn an_end_is_a_fifo_to_who_asks_what_it_is<I: BetweenProcesses>() {
+pub fn end_is_fifo_to_fstat<I: BetweenProcesses>() {
     let (reader, writer) = going::<I>();
     for end in [reader.readiness().unwrap(), writer.readiness().unwrap()] {
         assert_eq!(FileType::from_raw_mode(fstat(end).unwrap().st_mode), FileType::Fifo);
@@ -120,7 +120,7 @@ pub fn a_descriptor_is_polled_and_tells_by_signal<I: BetweenProcesses>() {
     check(0, &read_exact(&kernel::Reader(reader.try_clone().unwrap()), WAITING));
     assert_eq!(by_poll(reader.as_fd(), Some(std::time::Duration::ZERO)), Flags::empty());
     let signals = Sigio::of(reader.as_fd());
-    // By whoever has not become a descriptor.
+    // Written by an end that was not turned into a descriptor.
     write_all(&writer, b"x");
     signals.wait();
     assert_eq!(read(&reader, &mut [0; 10]), Ok(1));
@@ -198,8 +198,8 @@ pub fn tee_shows_without_taking_and_is_refused_as_by_the_kernel<I: BetweenProces
 
 fn vmsplice(end: &OwnedFd, bytes: &mut [u8]) -> Result<usize, Errno> {
     let memory = [libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() }];
-    // SAFETY: the bytes are ours for as long as the pipe is looked at: they are not changed and outlive the call, and what went in is
-    // read before they go.
+    // SAFETY: the bytes are ours until the test has read the pipe. They do not change, they outlive the call, and what
+    // went in is read before they are dropped.
     let count = unsafe { libc::vmsplice(end.as_raw_fd(), memory.as_ptr(), 1, 0) };
     usize::try_from(count).map_err(|_| Errno::from_io_error(&std::io::Error::last_os_error()).unwrap())
 }

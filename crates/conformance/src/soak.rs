@@ -1,5 +1,5 @@
-//! The soak: lives of pipes, several at once, one after the other for as long as one likes, in which everything happens
-//! that may happen to a pipe, and every byte is accounted for.
+//! The soak: lives of pipes, several at once and one after the other for a given time. Everything that may happen to a
+//! pipe happens in them, and every byte is accounted for.
 //!
 //! ```text
 //! soak ─┬─ lane 0 ── life ─┬─ writer ── child ── child ...      stopped, continued, killed by the lane
@@ -9,11 +9,12 @@
 //! ```
 //!
 //! In a life one to three writers and readers move streams of up to 64 MiB through one pipe, by transfers of 1 byte to
-//! 4 MiB, each by another way of [`crate::paths`]. Between them they resize the pipe, count what waits, clone their ends,
-//! give them away and take them back, and go on in children. What was written arrives once and in order; after a kill
-//! exactly a beginning of it arrives; a reader is told of the end and a writer that nobody reads, and only then.
+//! 4 MiB, each by another way of [`crate::paths`]. Between them they resize the pipe, count what waits, clone their
+//! ends, export them and attach them again, and go on in children. Each byte that was written arrives once and in
+//! order. After a kill exactly a beginning of the stream arrives. A reader gets the end of the stream only without
+//! writers, and a writer gets `EPIPE` only without readers.
 //!
-//! All of this follows from one number, the life's; lives are numbered on from a seed. When all are over no process, no
+//! All of this follows from the number of the life; lives are numbered from a seed. After the last life no process, no
 //! descriptor and no memory is left.
 
 use std::io::{IsTerminal, Write};
@@ -126,7 +127,8 @@ fn watch(lanes: Vec<Child>, totals: &Totals, began: Instant) -> bool {
     if is_terminal {
         eprintln!();
     }
-    // Those that are waited for already are not there to be killed, and the others end with all that they have started.
+    // If all went well every lane was waited for, and none is there to be killed. Otherwise the others are killed, with
+    // all that they have started.
     if all_went_well {
         lanes.into_iter().for_each(Child::forget)
     } else {
@@ -148,7 +150,7 @@ fn show(totals: &Totals, began: Instant, is_terminal: bool) {
         get(Count::Shadows) + get(Count::Forks),
     );
     let mut stderr = std::io::stderr();
-    // Where nobody watches it need not be shown.
+    // An error is of no importance: standard error may be closed.
     let _ = if is_terminal { write!(stderr, "\r{line} ") } else { writeln!(stderr, "{line}") };
 }
 

@@ -9,7 +9,7 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
 };
 
-/// Sends a descriptor to whoever holds the other end of the socket.
+/// Sends a descriptor to the process that holds the other end of the socket.
 ///
 /// # Panics
 /// When the socket takes none.

@@ -1,22 +1,27 @@
-//! The storm: sixty-four writers and sixty-four readers of one FIFO, ours and plain programs, that open and close it, nap,
-//! are stopped and killed at random for as long as one likes; and an account of every record.
+//! The storm: sixty-four writers and sixty-four readers of one FIFO, ours and plain programs, and an account of every
+//! record. For a given time they open and close the FIFO, pause, and are stopped and killed at random.
 //!
 //! ```text
 //! storm ── master ─┬─ 64 writers   write records, each with its writer's number and its own
 //!                  ├─ 64 readers   enter what they read into the account
-//!                  └─ holds one side open, or both, so that no byte is lost when everybody has closed
+//!                  └─ holds one side open, or both, so that no byte is lost when all others have closed
 //! ```
 //!
-//! A process is replaced when it has ended. How many are plain, how often one is killed and how often stopped changes every
-//! second or two, and what the master holds. When it is over nobody is killed any more: the writers finish, and the readers read to the end of the stream.
+//! The master replaces a process that has ended. Every second or two it changes which sides it holds open, how many
+//! processes are plain, and how often it kills and stops one. In the end it kills no more: the writers finish, and the
+//! readers read to the end of the stream.
 //!
-//! Of each record that was written the account then says that it was read once; or that it was not, and those that are missing are no
-//! more than what the killed had in hand: what a reader had asked for with the call that it was killed in, and a page for
-//! one of ours that was killed while it wrote or closed, for it may have been giving that back to the FIFO. Who was
-//! killed between two calls takes nothing along. Each reader has seen the records of each writer in order and whole.
-//! Nothing is left behind: no process, descriptor, memory, file, nor a mark on the FIFO.
+//! The account then says of each written record whether it was read, and none was read twice. The missing records are
+//! at most those that killed processes had in hand:
 //!
-//! What a life does follows from the seed and its number; who is killed when, from the seed and the time.
+//! - what a reader had asked for in the call in which it was killed;
+//! - a page for one of ours that was killed while it wrote or closed, since it may have been flushing that to the FIFO;
+//! - nothing for a process that was killed between two calls.
+//!
+//! Each reader has seen the records of each writer in order and whole. Nothing is left behind: no process, descriptor,
+//! memory, file, nor a mark on the FIFO.
+//!
+//! What a life does follows from the seed and its number; when each is killed, from the seed and the time.
 
 use std::collections::HashMap;
 use std::io::IsTerminal;
@@ -49,7 +54,7 @@ use life::{AT_ONCE, Life, World, enter};
 /// not run does not count.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Between two rounds of replacing who has ended.
+/// Between two rounds of replacing the processes that have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// What to do.
@@ -63,7 +68,7 @@ pub struct Storm {
     pub side: usize,
     /// How many of a hundred are plain programs; if not said, now more and now fewer.
     pub plain_percent: Option<usize>,
-    /// Whether anybody is killed.
+    /// Whether processes are killed.
     pub kills: bool,
     /// A mistake to make.
     pub mistake: Option<Mistake>,
@@ -164,7 +169,7 @@ fn rage(storm: &Storm, account: &Account) {
 
 /// How it storms for a while.
 struct Weather {
-    /// So many at a time: in a lull one side goes and nobody replaces it.
+    /// So many at a time: in a lull the processes of one side end and are not replaced.
     writers: usize,
     readers: usize,
     plain_percent: usize,
@@ -229,7 +234,7 @@ impl Crew<'_> {
     fn weather(&mut self, storm: &Storm) -> Weather {
         let random = &mut self.random;
         let ms = |number| Duration::from_millis(number as u64);
-        // It begins with everybody.
+        // The first weather has no lull.
         let lull = if self.lives == 0 { usize::MAX } else { random.within(0..6) };
         Weather {
             writers: if lull == 0 { 0 } else { storm.side },
@@ -262,7 +267,7 @@ impl Crew<'_> {
         }
     }
 
-    /// Lets go who has ended; one that failed is not forgiven.
+    /// Waits for the processes that have ended; fails if one of them has failed.
     fn collect(&mut self) {
         for side in [&mut self.writers, &mut self.readers] {
             for index in (0..side.len()).rev() {
@@ -331,7 +336,7 @@ impl Crew<'_> {
             sleep(LOOK_EVERY);
         }
         while !self.readers.is_empty() {
-            // Lets in who waits in `open`.
+            // Ends the wait of a reader in `open`.
             drop(Plain::writer(self.world.path, true));
             self.collect();
             sleep(10 * LOOK_EVERY);
@@ -339,7 +344,7 @@ impl Crew<'_> {
         let kept = self.held.reader.take().expect("it was kept");
         let (mut buffer, mut last) = (vec![0; AT_ONCE * self.world.record], HashMap::new());
         loop {
-            match kept.read(&mut buffer).expect("nobody writes, so this does not wait") {
+            match kept.read(&mut buffer).expect("without writers a read does not wait") {
                 0 => break,
                 count => enter(&self.world, &buffer[..count], &mut last),
             }

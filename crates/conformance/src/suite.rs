@@ -149,7 +149,7 @@ macro_rules! contract {
             }
             refusals {
                 ; between processes:
-                an_end_is_a_fifo_to_who_asks_what_it_is
+                end_is_fifo_to_fstat
                 a_pipe_has_no_positions
                 a_pipe_is_not_truncated
                 the_wrong_end_is_neither_read_nor_written
@@ -176,10 +176,10 @@ macro_rules! contract {
                 a_writer_of_a_full_pipe_hears_that_the_readers_are_gone
                 clones_are_ready_like_the_original
                 growing_makes_a_full_pipe_ready_again
-                a_write_wakes_who_polls_the_reader
-                the_end_of_the_stream_wakes_who_polls_the_reader
-                a_read_that_makes_room_wakes_who_polls_the_writer
-                the_end_of_the_readers_wakes_who_polls_the_writer
+                write_wakes_poller_of_reader
+                end_of_stream_wakes_poller_of_reader
+                read_that_makes_room_wakes_poller_of_writer
+                last_close_of_readers_wakes_poller_of_writer
                 each_write_triggers_an_edge_triggered_reader_again
                 each_change_is_told_by_a_signal
                 an_edge_triggered_reader_that_drains_each_time_gets_all
@@ -188,12 +188,12 @@ macro_rules! contract {
                 a_level_triggered_watcher_tells_it_until_the_pipe_is_drained
                 a_poller_whose_time_is_over_leaves_the_others_to_be_woken
                 a_write_wakes_every_poller
-                who_polls_does_not_keep_a_byte_from_who_reads
+                poller_does_not_keep_byte_from_reader
                 a_ready_writer_is_never_refused_a_small_write
                 a_ready_reader_is_never_refused_a_read
-                a_write_in_another_process_wakes_who_polls_the_reader
-                a_read_in_another_process_wakes_who_polls_the_writer
-                the_death_of_the_writer_wakes_who_polls_the_reader
+                write_wakes_poller_of_reader_in_another_process
+                read_wakes_poller_of_writer_in_another_process
+                writer_death_wakes_poller_of_reader
             }
             death {
                 ; between processes:
@@ -207,11 +207,11 @@ macro_rules! contract {
                 the_death_of_one_of_two_writers_leaves_the_other_its_reader
                 the_death_of_one_of_two_readers_leaves_the_other_the_rest
                 a_killed_process_frees_both_its_ends
-                sleepers_of_this_process_wake_when_the_other_is_killed
+                waiters_wake_when_peer_process_is_killed
                 a_stopped_writer_only_delays_the_stream
                 a_stopped_reader_only_delays_the_stream
-                a_sleeper_that_is_stopped_and_continued_sleeps_on
-                a_stopped_sleeper_finds_what_came_meanwhile
+                waiter_sleeps_on_after_stop_and_continue
+                stopped_waiter_finds_bytes_written_meanwhile
                 a_stopped_writer_that_is_killed_has_closed
             }
         }

@@ -67,7 +67,7 @@ pub fn wait_until_all_asleep<T>(tasks: &[Task<T>]) {
 
 /// Waits until the threads of these numbers sleep, or have ended.
 pub fn wait_until_these_sleep(ids: &[Pid]) {
-    // Who sleeps for itself may still be woken by another that does not: the last look is at all of them.
+    // A thread that sleeps may still be woken by one that runs, so the last look compares all of them.
     let look = || ids.iter().map(|&id| state_and_time(id)).collect::<Vec<_>>();
     loop {
         let before = look();

@@ -17,7 +17,7 @@ pub struct Traced(Child);
 pub enum Step {
     /// The next one is due.
     Made,
-    /// The child sleeps in the kernel, and needs somebody to wake it.
+    /// The child sleeps in the kernel until another process wakes it.
     Asleep,
     /// The traced part is over.
     Finished,
@@ -67,12 +67,12 @@ fn all_system_calls<P>(prepare: impl FnOnce() -> P, operate: impl FnOnce(P)) -> 
     calls
 }
 
-/// How a child says that it stands still. Not `SIGSTOP`, which somebody outside may send to all processes of a test.
+/// The signal by which a child stops. Not `SIGSTOP`, which a user may send to all processes of a test.
 const STANDS: i32 = libc::SIGUSR2;
 
 /// What the tracer passes on of a signal that reached the child.
 fn passed_on(signal: i32) -> i32 {
-    // Who wants the child to stop wants its tracer to stop too, and then it stands still anyway.
+    // `SIGSTOP` goes to the tracer too, and a child makes no step while its tracer is stopped.
     if signal == libc::SIGSTOP { 0 } else { signal }
 }
 
@@ -108,7 +108,7 @@ pub fn sleeps_in(thread: Pid) -> Option<Sleep> {
     let call = fs::read_to_string(format!("/proc/{}/syscall", thread.as_raw_nonzero())).ok()?;
     let mut words = call.split(' ');
     let number = words.next()?.parse::<i64>().ok()?;
-    // Who was only interrupted in a call that does not wait is found in it, too, but is not asleep.
+    // A thread that was interrupted in a call that does not wait is in that call too, but is not asleep.
     let limit = words.nth(2)?;
     let is_asleep = || {
         let stat = fs::read_to_string(format!("/proc/{}/stat", thread.as_raw_nonzero())).unwrap_or_default();
@@ -202,7 +202,7 @@ impl Traced {
             if let Some((_, status)) = waitpid(Some(self.0.id), WaitOptions::NOHANG).unwrap() {
                 return Some(status);
             }
-            // A step takes microseconds. Who is not back after a thousand looks is asked for.
+            // A step takes microseconds. After a thousand looks the child may be asleep instead.
             if look > 1000 && look.is_multiple_of(100) && self.sleeps_for_good() {
                 return None;
             }

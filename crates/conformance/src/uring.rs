@@ -1,4 +1,4 @@
-//! One question to one `io_uring(7)`: when is a descriptor ready? By system calls, so that nobody has to build more for it.
+//! One question to one `io_uring(7)`: when is a descriptor ready? By system calls, so that no further crate is needed.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -125,7 +125,7 @@ pub fn poll(descriptor: BorrowedFd<'_>, events: Flags) -> Option<Flags> {
     // SAFETY: the kernel reads and writes one `struct io_uring_params`.
     let ring = match unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, &raw mut parameters) } {
         -1 => return None,
-        // SAFETY: a new descriptor, which nobody else has.
+        // SAFETY: a new descriptor, which nothing else owns.
         fd => unsafe { OwnedFd::from_raw_fd(fd as i32) },
     };
     assert_ne!(parameters.features & FEATURE_SINGLE_MAP, 0);

@@ -1,5 +1,5 @@
-//! One writer and several readers that each see every byte, in threads and in processes: slow ones, lossy ones, killed ones,
-//! interrupted ones, and one that scribbles over everything it shares.
+//! One writer and several readers that each see every byte, in threads and in processes. Among them are slow, lossy,
+//! killed and interrupted ones, and one that scribbles over everything it shares.
 //!
 //! What fails prints the seed; `MILLSTREAM_SEED=N` begins with the same again, `MILLSTREAM_KILLS=N` runs so many lives.
 
@@ -595,7 +595,7 @@ alone! {
         drop(readers);
     }
 
-    fn hostile_reader_makes_nobody_touch_other_memory() {
+    fn hostile_reader_makes_no_process_touch_other_memory() {
         let rounds = number("MILLSTREAM_ROUNDS").unwrap_or(40);
         println!("MILLSTREAM_SEED={}", seed());
         for round in 0..rounds {

@@ -1,5 +1,6 @@
-//! Processes that work in place again and again, each time with a handle and a lease of their own, beside others who must not
-//! wait and so look at once whether the one who does lives: what a living one does is never taken for a dead one's.
+//! Processes that work in place again and again, each time with a new handle and its own in-place lock. Beside them are
+//! non-blocking processes, which check at once whether the owner of the lock lives. They never take a living owner for
+//! a dead one.
 #![allow(unsafe_code, reason = "a promise: the processes of these tests keep to the protocol")]
 
 use std::io::{self, ErrorKind, Read, Write};
@@ -9,7 +10,7 @@ use millstream_conformance::alone;
 use millstream_conformance::process::{Child, end, fork};
 use millstream_pipe::{Builder, Reader, Writer};
 
-/// Many more than CPUs, so that one is put aside at every point of its look at another.
+/// Many more than CPUs, so that the kernel preempts a process at every point of its check of another.
 const PROCESSES: u8 = 12;
 
 /// How long, and how many at most: on a busy machine each turn takes long.
@@ -22,7 +23,7 @@ const END: u32 = u32::MAX;
 
 type Record = [u8; RECORD];
 
-/// Who wrote it, in every other byte, and its number.
+/// Its writer, in every other byte, and its number.
 fn record(process: u8, number: u32) -> Record {
     let mut record = [process; RECORD];
     let bytes = record.iter_mut().step_by(2).take(4);
@@ -35,7 +36,7 @@ fn pipe() -> (Reader, Writer) {
     unsafe { Builder::new().capacity(65_536).trust_peers() }.create().unwrap()
 }
 
-/// As another program would hold it: whose lease goes with it.
+/// As another program would hold it, with an in-place lock of its own.
 fn new_handle(writer: &Writer) -> Writer {
     writer.try_clone().unwrap()
 }
@@ -112,7 +113,7 @@ fn all_records_come() {
 }
 
 alone! {
-    fn nobody_fills_the_room_that_another_has_reserved() {
+    fn reserved_room_is_filled_by_its_owner_only() {
         all_records_come();
     }
 }

@@ -1,4 +1,5 @@
-//! FIFOs in changing company: ends of ours that share a ring, and plain ones that come and go beside them.
+//! FIFOs with changing participants: ends of ours that share a ring, and foreign processes that open and close beside
+//! them.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use millstream_conformance::fifo::{Hand, Name, Ours, Plain, acquainted, get_acquainted};
 use millstream_conformance::pattern::{self, read_exact, read_to_end, write_all};
-use millstream_conformance::process::{become_nobody, fork};
+use millstream_conformance::process::{become_unprivileged, fork};
 use millstream_conformance::ready::{Flags, by_poll};
 use millstream_conformance::task::{start, start_and_wait_until_asleep};
 use millstream_conformance::{End, Polled, ReadEnd, WriteEnd, alone, kernel};
@@ -56,7 +57,7 @@ alone! {
     }
 
     fn close_reports_bytes_without_room_in_fifo() {
-        become_nobody();
+        become_unprivileged();
         let name = Name::new().unwrap();
         let (reader, writer) = acquainted(&name);
         let plain = plain_reader(&name);
@@ -91,7 +92,7 @@ alone! {
         write_all(&writer, b"waiting");
         let waiting = start_and_wait_until_asleep(move || (read_exact(&plain, 10), plain));
         thread::sleep(AWAY);
-        // Whoever of ours acts next sees that nobody comes for it.
+        // The next call of ours finds that no participant reads it, and flushes it to the kernel.
         write_all(&writer, b"new");
         let (bytes, plain) = waiting.join();
         assert_eq!(bytes, b"waitingnew");
@@ -194,7 +195,7 @@ alone! {
         get_acquainted(&second, &writer);
     }
 
-    fn what_was_written_first_is_read_first_whoever_wrote_it() {
+    fn plain_and_attached_writers_are_read_in_order_of_writes() {
         let name = Name::new().unwrap();
         let (reader, first) = acquainted(&name);
         for round in 0..100_u32 {
@@ -231,7 +232,7 @@ alone! {
         std::fs::set_permissions(name.path(), std::os::unix::fs::PermissionsExt::from_mode(0o622)).unwrap();
         let (reader, writer) = acquainted(&name);
         let (child, _) = fork((), |()| {
-            become_nobody();
+            become_unprivileged();
             let mut writer = millstream_pipe::FifoOptions::new().ring(true).open_writer(name.path()).unwrap();
             for _ in 0..100 {
                 writer.write_all(&[9; 1000]).unwrap();
@@ -250,7 +251,7 @@ alone! {
         let (other_reader, other_writer) = acquainted(&other);
         let plain = Plain::reader(name.path(), true).unwrap();
         plain.set_nonblocking(false).unwrap();
-        // What anybody who may open this FIFO can do: put the marks of the other one there.
+        // Any process that may open this FIFO can put the marks of the other one there.
         let bait = Plain::writer(name.path(), false).unwrap();
         let probe = Plain::writer(other.path(), false).unwrap();
         let baits = copy_marks(&probe.0, &bait.0);
@@ -265,7 +266,7 @@ alone! {
         get_acquainted(&other_reader, &other_writer);
     }
 
-    fn whoever_polls_is_told_of_everything() {
+    fn poller_is_told_of_bytes_in_ring_and_fifo() {
         use millstream_conformance::ready::{Flags, now};
         let name = Name::new().unwrap();
         let (reader, writer) = acquainted(&name);

@@ -1,4 +1,4 @@
-//! What a pipe costs that nobody uses, in what can be counted exactly: system calls, pages, wake-ups. No clock.
+//! What an idle pipe costs, in what can be counted exactly: system calls, pages, wake-ups. No clock.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -40,7 +40,7 @@ const BYTES_FOR_ALL: u64 = (256 << 20) / 10;
 /// What a segment may hold of a pipe that has carried a byte: a page of header and one of the ring.
 const BYTES_OF_A_SEGMENT: u64 = 8192;
 
-/// A child that reads `expected` and then, in vain, one byte more; and the write end.
+/// A child that reads `expected` and then waits for one byte more; and the write end.
 fn reading_child(expected: impl Fn(usize) -> u8) -> (Child, Writer) {
     let (child, (reader, writer)) = fork(pipe().unwrap(), |(mut reader, writer)| {
         drop(writer);
@@ -105,8 +105,8 @@ fn sleeps_of<T>(task: &Task<T>) -> u64 {
     line.trim().parse().unwrap()
 }
 
-/// Naps of one second, two, four and so on that can have ended in a time (`docs/pipe.md`, Limits).
-fn naps_in(time: Duration) -> u64 {
+/// Timeouts of one second, two, four and so on that can have ended in a time (`docs/pipe.md`, Limits).
+fn timeouts_in(time: Duration) -> u64 {
     u64::from((time.as_secs() + 1).ilog2())
 }
 
@@ -159,7 +159,7 @@ alone! {
         child.succeed();
     }
 
-    fn who_had_pages_that_another_gave_back_has_them_made_before_it_writes() {
+    fn writer_populates_pages_that_peer_freed() {
         let busy_then_idle = || {
             let (child, mut writer) = reading_child(|_| 7);
             writer.write_all(&[7; 100_000]).unwrap();
@@ -174,9 +174,9 @@ alone! {
         assert!(calls.contains(&libc::SYS_madvise), "{calls:?}");
     }
 
-    fn sleepers_wake_no_more_often_than_their_naps_end() {
+    fn waiters_wake_no_more_often_than_their_timeouts_end() {
         const SLEEPERS: usize = 100;
-        // For each time that this whole process was stopped meanwhile a sleeper is woken, and goes to sleep, by the kernel.
+        // The kernel wakes each waiter, which sleeps again, whenever this whole process is stopped and continued.
         const BY_THE_KERNEL: u64 = 4;
         let (readers, writers): (Vec<_>, Vec<_>) = (0..SLEEPERS).map(|_| used_pipe()).unzip();
         let readers: Vec<_> = readers.into_iter().map(Arc::new).collect();
@@ -186,16 +186,16 @@ alone! {
             start(move || (&*reader).read(&mut [0]).unwrap())
         };
         let tasks: Vec<_> = readers.iter().map(reading).collect();
-        // Which does not return while one of them uses a CPU.
+        // Does not return while one of them uses a CPU.
         wait_until_all_asleep(&tasks);
         let before: Vec<_> = tasks.iter().map(sleeps_of).collect();
         std::thread::sleep(Duration::from_secs(3));
         wait_until_all_asleep(&tasks);
         let sleeps: Vec<_> = tasks.iter().zip(before).map(|(task, before)| sleeps_of(task) - before).collect();
         let counted: Vec<_> = readers.iter().map(|reader| reader.statistics().sleeps).collect();
-        let naps = naps_in(began.elapsed());
-        assert!(counted.iter().all(|&sleeps| sleeps <= 1 + naps), "{naps} naps, {counted:?}");
-        assert!(sleeps.iter().all(|&sleeps| sleeps <= naps + BY_THE_KERNEL), "{naps} naps, {sleeps:?}");
+        let timeouts = timeouts_in(began.elapsed());
+        assert!(counted.iter().all(|&sleeps| sleeps <= 1 + timeouts), "{timeouts} timeouts, {counted:?}");
+        assert!(sleeps.iter().all(|&sleeps| sleeps <= timeouts + BY_THE_KERNEL), "{timeouts} timeouts, {sleeps:?}");
         for (task, mut writer) in tasks.into_iter().zip(writers) {
             writer.write_all(&[1]).unwrap();
             assert_eq!(task.join(), 1);

@@ -1,6 +1,6 @@
-//! Direct transfer: the reader copies straight out of the memory of a writer that blocks. That it was really done is
-//! what the statistics of the ends say. How much came is exact whatever ends the write, and what others must not see
-//! they do not see.
+//! Single-copy transfer: the reader copies straight out of the memory of a blocked writer. The statistics of the
+//! ends show that it was really done. The returned count is exact whatever ends the write, and no process sees memory
+//! that the writer has not offered.
 #![allow(unsafe_code)]
 
 use std::io::{IoSlice, IoSliceMut, Read, Write};
@@ -175,7 +175,7 @@ alone! {
         let task = start_and_wait_until_asleep(move || writer.write(&stream(total)).unwrap());
         let mut at = 0;
         for offer in offers {
-            // Who reads on while the next bytes are still on their way takes them from the ring, before any are offered.
+            // A reader that reads on at once takes the next bytes from the ring, before the writer can offer any.
             wait_until_asleep(task.id);
             read_exactly(&reader, at, PIPE_BUF + offer - 5);
             wait_until_asleep(task.id);
@@ -205,7 +205,8 @@ alone! {
             // The reader's CPU is known from the first byte that it has read.
             writer.write_all(&[0]).unwrap();
             (&reader).read_exact(&mut [0]).unwrap();
-            // Who is read from each time that it has filled the ring never finds it full: it is to sleep before it is read from.
+            // The writer has to sleep before the first read: if each filled ring is emptied at once, it never finds one
+            // full.
             let write = move || stream(MIB).chunks(size).for_each(|bytes| writer.write_all(bytes).unwrap());
             let task = start_and_wait_until_asleep(write);
             assert_eq!(read_to_end(&reader, 0), MIB);
@@ -217,7 +218,7 @@ alone! {
         assert_eq!(direct(131_072, MIB), 0, "the ring holds much");
     }
 
-    fn who_wants_none_gets_none() {
+    fn direct_never_makes_no_single_copy_transfer() {
         let (reader, mut writer) = Builder::new().capacity(PIPE_BUF).direct(DirectPolicy::Never).create().unwrap();
         let task = start(move || { writer.write_all(&stream(MIB)).unwrap(); writer.statistics() });
         assert_eq!(read_to_end(&reader, 0), MIB);
@@ -242,7 +243,7 @@ alone! {
         }
     }
 
-    fn nothing_is_offered_by_who_does_not_block() {
+    fn nonblocking_writer_makes_no_single_copy_transfer() {
         let (reader, mut writer) = pipe();
         writer.set_nonblocking(true).unwrap();
         assert_eq!(writer.write(&stream(MIB)).unwrap(), PIPE_BUF);
@@ -269,7 +270,7 @@ alone! {
         drop(writer);
     }
 
-    fn who_polls_hears_of_an_offer_and_of_its_end() {
+    fn poll_reports_single_copy_transfer_and_its_end() {
         let (reader, mut writer) = pipe();
         let other = writer.try_clone().unwrap();
         let ready = || millstream_sys::transfer::readiness(reader.readiness().unwrap()).unwrap();
@@ -318,7 +319,8 @@ alone! {
         let (reader, mut writer) = pipe();
         let task = start(move || {
             let (mut at, mut partial) = (0, 0);
-            // How long it takes until some are cut off and some are read directly depends on who runs when.
+            // Until some writes are cut short and some bytes are read directly: how long that takes is up to the
+            // scheduler.
             while at < 40 * MIB || partial < 2 || writer.statistics().bytes_direct == 0 {
                 match writer.write(&pattern::bytes(at as u64..at as u64 + 200_000)) {
                     Ok(count) => { partial += u32::from(count < 200_000); at += count },
@@ -360,14 +362,14 @@ alone! {
         assert_eq!(read_to_end(&reader, TAKEN), TAKEN);
     }
 
-    fn who_waits_behind_a_dead_ones_offer_goes_on() {
+    fn writer_goes_on_behind_transfer_of_killed_writer() {
         let (child, (reader, mut writer)) = fork(pipe(), |(_, mut writer)| drop(writer.write(&stream(MIB))));
         wait_until_asleep(child.id);
         read_exactly(&reader, 0, TAKEN);
         let task = start_and_wait_until_asleep(move || writer.write(b"behind").unwrap());
         assert!(!task.is_finished(), "there is no room behind an offer");
         child.kill();
-        assert_eq!(task.join(), 6, "and nobody reads");
+        assert_eq!(task.join(), 6, "without a read");
         let mut bytes = [0; 100];
         let count = (&reader).read(&mut bytes).unwrap();
         assert_eq!(&bytes[..count], b"behind");
@@ -440,7 +442,7 @@ alone! {
     }
 }
 
-// Who stands still, and who is changed meanwhile.
+// Stopped processes, and pipes that change during a transfer.
 alone! {
     fn a_stopped_writer_is_read_from() {
         let (child, (reader, writer)) = fork(pipe(), |(_, mut writer)| {
@@ -481,9 +483,9 @@ alone! {
                 let mut buffer = vec![0; 100_000];
                 while (&reader).read(&mut buffer).unwrap() > 0 {}
             });
-            // It copies without a lock: nothing keeps the other one waiting for ever. Elsewhere it may have been stopped in the instant in
-            // which it held one: a limit that has nothing to do with offers. Who is not stopped gives its lock back when it has
-            // the CPU again, sooner than this.
+            // The child copies without a lock, so the other reader does not wait for ever. Elsewhere the child may have
+            // been stopped while it held a lock: a limit that has nothing to do with single-copy transfers. A running
+            // process releases its lock when it has the CPU again, sooner than this.
             let (mut is_stopped, mut looks_in_vain) = (!copies, 0);
             while is_stopped && !reading.is_finished() {
                 let waits = sleeps_in(reading.id) == Some(Sleep::Futex);
@@ -501,7 +503,7 @@ alone! {
         println!("stopped elsewhere with a lock {held_a_lock} times");
     }
 
-    fn what_is_offered_goes_through_the_shadow_when_an_end_is_given_away() {
+    fn single_copy_transfer_goes_through_backing_pipe_when_end_is_exported() {
         let (reader, task) = in_the_middle(TAKEN);
         let program = Command::new("cat").stdin(reader.into_fd().unwrap()).stdout(Stdio::piped()).spawn().unwrap();
         let output = start(move || program.wait_with_output().unwrap().stdout);
@@ -517,7 +519,7 @@ alone! {
         let (reader, task) = in_the_middle(TAKEN);
         assert_eq!(reader.set_capacity(MIB).unwrap(), MIB);
         let (outcome, writer) = task.join();
-        assert_eq!(outcome.unwrap(), MIB, "all of the rest fits, and nobody reads");
+        assert_eq!(outcome.unwrap(), MIB, "all of the rest fits, without a read");
         assert_eq!(writer.bytes_readable().unwrap(), MIB - TAKEN);
         drop(writer);
         assert_eq!(read_to_end(&reader, TAKEN), MIB);
@@ -531,7 +533,7 @@ alone! {
         let task = start(move || {
             let (mut random, mut at) = (Random::from_seed(seed()), 0);
             let all_ways = |of: &Writer| of.statistics().bytes_direct > 0 && of.statistics().bytes_through_kernel > 0;
-            // How long that takes depends on who runs when.
+            // How long that takes is up to the scheduler.
             while at < 60 * MIB || !all_ways(&writer) {
                 let size = [100, 5000, 70_000, 900_000][random.within(0..4)];
                 let bytes = pattern::bytes(at as u64..(at + 1 + random.within(0..size)) as u64);
@@ -558,7 +560,7 @@ alone! {
     }
 }
 
-/// Pages of the pattern, and behind them two that nobody may read.
+/// Pages of the pattern, and behind them two without the right to read.
 fn buffer_with_an_end(pages: usize) -> &'static [u8] {
     let len = (pages + 2) * 4096;
     // SAFETY: new memory; a slice over the pages behind it is only ever given to a pipe, which has to cope with that.

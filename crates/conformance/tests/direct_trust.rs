@@ -1,5 +1,5 @@
-//! Direct transfer where it is not allowed, and where it must not be believed. The first falls back to the ring and says so;
-//! of the second nothing comes but what the writer itself has offered.
+//! Single-copy transfers that are not allowed, and forged ones. The first fall back to the ring, and the statistics say
+//! so. Of the second nothing comes but what the writer itself has offered.
 #![allow(unsafe_code)]
 
 use std::io::{Read, Write};
@@ -9,7 +9,7 @@ use std::process::Command;
 
 use millstream_conformance::ours::segments;
 use millstream_conformance::pattern::{self, check};
-use millstream_conformance::process::{become_nobody, fork};
+use millstream_conformance::process::{become_unprivileged, fork};
 use millstream_conformance::task::wait_until_asleep;
 use millstream_conformance::{PIPE_BUF, alone};
 use millstream_pipe::{Builder, DirectPolicy, Reader, Statistics, Writer};
@@ -44,8 +44,8 @@ fn assert_refused(statistics: Statistics) {
     assert_eq!((statistics.bytes as usize, statistics.bytes_direct, statistics.direct_refused), (3 * MIB, 0, 1));
 }
 
-/// Three mebibytes in three writes. Who reads waits until the first one sleeps: a writer that is read from each time that it
-/// has filled the ring never finds it full, and offers nothing.
+/// Three mebibytes in three writes. The reader waits until the first write sleeps: if it empties each filled ring at
+/// once, the writer never finds one full, and offers nothing.
 fn write_as(writer: &mut Writer) -> Statistics {
     (0..3).for_each(|part| {
         let bytes = pattern::bytes(part * MIB as u64..(part + 1) * MIB as u64);
@@ -57,9 +57,9 @@ fn write_as(writer: &mut Writer) -> Statistics {
 alone! {
     fn a_writer_that_is_not_dumpable_is_read_through_the_ring() {
         for is_dumpable in [true, false] {
-            // Root may look into everybody.
+            // Root may read the memory of every process.
             let (family, ()) = fork((), |()| {
-                become_nobody();
+                become_unprivileged();
                 set_dumpable(true);
                 let (child, (reader, writer)) = fork(pipe(), |(reader, mut writer)| {
                     drop(reader);
@@ -88,7 +88,7 @@ alone! {
         let writing = rustix::thread::gettid();
         let (child, (reader, mut writer)) = fork(pipe(), |(reader, writer)| {
             drop(writer);
-            become_nobody();
+            become_unprivileged();
             wait_until_asleep(writing);
             assert_eq!(read_to_end(&reader), 3 * MIB);
             assert_refused(reader.statistics());
@@ -103,7 +103,7 @@ alone! {
         assert!(rustix::process::geteuid().is_root(), "root is needed to become other users");
         let (child, (reader, writer)) = fork(pipe(), |(reader, mut writer)| {
             drop(reader);
-            become_nobody();
+            become_unprivileged();
             set_dumpable(true);
             write_as(&mut writer);
         });
@@ -137,7 +137,7 @@ fn becomes_another_program(first_offers: bool) {
         }
     });
     drop(writer);
-    // The ends are closed on exec, and then nobody is left who writes.
+    // The ends are closed on exec, and then no writer is left.
     while !transfer::readiness(reader.readiness().unwrap()).unwrap().peer_gone {
         std::thread::yield_now();
     }
@@ -169,8 +169,8 @@ fn forge(segment: &std::fs::File, process: identity::Identity, voucher: u64, add
     set("word", &(5 << 32 | 1_u64 << 31).to_le_bytes());
 }
 
-/// A voucher for that offer, were it in the right place.
-fn forged_voucher(
+/// A transfer descriptor that would be right for that offer, were it in the right place.
+fn forged_descriptor(
     shadow: millstream_sys::pipe::Identity,
     process: identity::Identity,
     address: u64,
@@ -180,7 +180,7 @@ fn forged_voucher(
     [name, shadow.device, shadow.inode, 5, process.process.into(), process.start, address, len.into()]
 }
 
-const SECRET: &[u8] = b"nobody has offered this";
+const SECRET: &[u8] = b"no writer offered this";
 
 fn address_of<T>(memory: &[T]) -> u64 {
     memory.as_ptr().expose_provenance() as u64
@@ -204,25 +204,25 @@ fn assert_nothing_comes(mut reader: &Reader) {
 }
 
 alone! {
-    fn an_offer_of_the_readers_own_memory_by_somebody_else_is_not_believed() {
+    fn forged_transfer_of_readers_own_memory_is_refused() {
         let (reader, _writer, segment) = pipe_and_segment();
         forge(&segment, identity::own().unwrap(), address_of(SECRET), address_of(SECRET), SECRET.len() as u32);
         assert_nothing_comes(&reader);
     }
 
-    fn a_voucher_that_lies_where_anybody_could_have_had_it_put_is_not_believed() {
+    fn transfer_descriptor_in_received_bytes_is_refused() {
         let (reader, _writer, segment) = pipe_and_segment();
         let shadow = millstream_sys::pipe::identity(reader.readiness().unwrap()).unwrap();
         let own = identity::own().unwrap();
-        // In memory of the reader's that holds what it has been sent.
-        let voucher = forged_voucher(shadow, own, address_of(SECRET), SECRET.len() as u32);
+        // In memory of the reader that holds received bytes, which any writer could have sent.
+        let voucher = forged_descriptor(shadow, own, address_of(SECRET), SECRET.len() as u32);
         forge(&segment, own, address_of(&voucher), address_of(SECRET), SECRET.len() as u32);
         assert_nothing_comes(&reader);
     }
 
-    fn a_voucher_for_another_offer_is_not_believed() {
+    fn transfer_descriptor_of_another_transfer_is_refused() {
         let (reader, mut writer, segment) = pipe_and_segment();
-        // One that is real: this process has offered something here itself.
+        // A real descriptor: this process has offered bytes here itself.
         let mut other = reader.try_clone().unwrap();
         let task = millstream_conformance::task::start_and_wait_until_asleep(move || writer.write(&stream(MIB)).map(|count| (count, writer)).unwrap());
         other.set_nonblocking(false).unwrap();
@@ -243,7 +243,7 @@ alone! {
         let task = millstream_conformance::task::start_and_wait_until_asleep(move || {
             let mut bytes = stream(MIB);
             assert_eq!(writer.write(&bytes).unwrap(), MIB);
-            // Now it is its own again.
+            // The write has returned, so the buffer is the writer's own again.
             bytes.fill(b'?');
             std::thread::park();
             drop((bytes, writer));
@@ -253,7 +253,7 @@ alone! {
         segment.read_exact_at(&mut words, offset("offer", "word")).unwrap();
         reader.read_exact(&mut [0]).unwrap();
         wait_until_asleep(task.id);
-        // Somebody opens it once more as it was.
+        // A hostile process opens the old offer again.
         words[40..].fill(0);
         segment.write_all_at(&words[8..], offset("offer", "address")).unwrap();
         segment.write_all_at(&words[..8], offset("offer", "word")).unwrap();

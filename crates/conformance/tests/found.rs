@@ -1,4 +1,4 @@
-//! What an adversarial review found: each test failed once, and says in its name what holds since.
+//! What an adversarial review found: each test failed once, and its name says what holds since.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -12,7 +12,7 @@ use millstream_conformance::ours::{Ours, Reader, Writer, segments};
 use millstream_conformance::pattern::{
     self, Random, check, fill, read_exact, read_stream, read_to_end, write_all, write_stream,
 };
-use millstream_conformance::process::{HANDLED, become_nobody, count_signals, fork, new_directory};
+use millstream_conformance::process::{HANDLED, become_unprivileged, count_signals, fork, new_directory};
 use millstream_conformance::ready::{Flags, now};
 use millstream_conformance::task::{start, start_and_wait_until_asleep, wait_until_asleep};
 use millstream_conformance::{End, Implementation, PIPE_BUF, Polled, ReadEnd, WriteEnd, alone, error_of};
@@ -31,7 +31,7 @@ fn pipe_of(capacity: usize) -> (Reader, Writer) {
     (Reader(reader), Writer(writer))
 }
 
-/// A pipe whose stream the kernel carries, because a copy of one of its ends, the third here, was given away.
+/// A pipe whose stream goes through the backing pipe, since a copy of its read end, the third here, is exported.
 fn pipe_in_other_hands() -> (Reader, Writer, OwnedFd) {
     let (reader, writer) = pipe();
     let given = reader.try_clone().unwrap().0.into_fd().unwrap();
@@ -62,7 +62,7 @@ fn shared_words() -> &'static [AtomicU32; 2] {
     }
 }
 
-/// What the kernel would take for a lock that this thread is about to take or give back, if the thread ended now.
+/// The pending lock of this thread: if it ended now, the kernel would take that for one in acquisition or release.
 fn pending_lock() -> usize {
     let (mut head, mut len): (*const usize, usize) = (std::ptr::null(), 0);
     // SAFETY: the kernel writes the two variables. The list belongs to this thread, and its third word
@@ -117,11 +117,11 @@ alone! {
     }
 
     fn a_writer_is_given_away_by_the_unprivileged_with_a_full_mebibyte() {
-        as_nobody(writer_given_away_with_a_full_ring);
+        as_unprivileged(writer_given_away_with_a_full_ring);
     }
 
-    fn a_writer_is_given_away_by_who_may_not_have_a_large_pipe_of_the_kernel() {
-        as_nobody(|| {
+    fn writer_is_exported_without_quota_for_large_kernel_pipe() {
+        as_unprivileged(|| {
             let _hoard = all_that_this_user_may_have();
             writer_given_away_with_a_full_ring();
         });
@@ -129,7 +129,7 @@ alone! {
 
     fn a_reader_that_could_not_be_given_away_says_why_and_leaves_a_pipe_that_works_as_before() {
         const FULL: usize = 1 << 20;
-        as_nobody(|| {
+        as_unprivileged(|| {
             let _hoard = all_that_this_user_may_have();
             let (reader, writer) = pipe_of(FULL);
             assert_eq!(fill(&writer, 0), FULL);
@@ -138,7 +138,7 @@ alone! {
             assert!(refused.to_string().contains("read some before the end is given away"), "{refused}");
             assert_eq!(error_of::<()>(Err(refused)), Errno::NOBUFS);
             check(0, &read_exact(&reader, FULL));
-            // No end is in other hands, so it is no matter for the kernel, as its capacity tells.
+            // No end is exported, so the stream returns to the ring, as the capacity shows.
             let mut at = FULL as u64;
             while writer.capacity().unwrap() != FULL {
                 write_all(&writer, &pattern::bytes(at..at + 1000));
@@ -173,9 +173,9 @@ fn all_that_this_user_may_have() -> Vec<(kernel::Reader, kernel::Writer)> {
 }
 
 /// In a child that is not root, or was not root before.
-fn as_nobody(body: impl FnOnce()) {
+fn as_unprivileged(body: impl FnOnce()) {
     let (child, ()) = fork((), |()| {
-        become_nobody();
+        become_unprivileged();
         // Without it what `/proc` says of this process belongs to root.
         rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable).unwrap();
         body();
@@ -279,7 +279,7 @@ alone! {
             assert_eq!(reader.bytes_readable().unwrap(), 1000);
             assert_eq!((now(&reader), now(&writer)), (Flags::IN, Flags::OUT));
             check(0, &read_exact(&reader, 1000));
-            // Slowly: long enough for somebody to notice that the end is gone.
+            // Slowly: long enough for our ends to notice that the exported end is gone.
             for at in (1000..11_000).step_by(1000) {
                 write_all(&writer, &pattern::bytes(at..at + 1000));
                 check(at, &read_exact(&reader, 1000));
@@ -468,7 +468,7 @@ alone! {
                 std::thread::sleep(Duration::from_micros(20 + 5 * round));
                 drop((reader, given));
             });
-            // More than fits: it sleeps, or finds that nobody is there.
+            // More than fits: it sleeps, or finds no reader.
             match writer.write(&[1; 600_000]) {
                 Ok(count) => assert!(count < 600_000),
                 refused => assert_eq!(error_of(refused), Errno::PIPE),
@@ -510,7 +510,7 @@ alone! {
                         // Full, which is no answer.
                         assert_eq!((error, is_told), (Errno::AGAIN, false), "round {round}");
                     }
-                    Ok(_) => assert!(!is_told, "round {round}: written for nobody"),
+                    Ok(_) => assert!(!is_told, "round {round}: written without a reader"),
                 }
             }
             child.succeed();
@@ -551,7 +551,7 @@ alone! {
         assert_eq!(now(&reader), Flags::IN);
     }
 
-    fn attaching_an_end_of_a_fifo_lets_nobody_in_who_waits_for_the_other_side() {
+    fn attaching_fifo_end_does_not_complete_foreign_open() {
         let fifo = Fifo::new();
         // A writer whose reader has left.
         let passing = fifo.open(OFlags::RDONLY | OFlags::NONBLOCK);
@@ -563,7 +563,7 @@ alone! {
         });
         let writer = millstream_pipe::Writer::attach(writer).unwrap();
         wait_until_asleep(foreign.id);
-        assert!(!foreign.is_finished(), "somebody opened the FIFO for reading");
+        assert!(!foreign.is_finished(), "a process opened the FIFO for reading");
         let _reader = fifo.open(OFlags::RDONLY);
         drop((foreign.join(), writer));
     }
@@ -650,7 +650,7 @@ alone! {
             assert_eq!(reader.bytes_readable().unwrap() as u64, transfer);
             check(0, &read_exact(&reader, transfer as usize));
         }
-        // While an end is given away, too.
+        // The same while an end is exported.
         read.store(u64::MAX - 50_000, SeqCst);
         written.store(u64::MAX - 50_000, SeqCst);
         write_all(&writer, &pattern::bytes(0..100_000));

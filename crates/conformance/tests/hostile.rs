@@ -1,6 +1,6 @@
-//! A process of the same family that scribbles over everything it shares with the others: the header, the data, the
-//! descriptors. What its victims get out of the pipe is worth nothing then, but they get an answer: they do not crash, read
-//! nothing that is not theirs, and do not wait longer than the other lives.
+//! A hostile process scribbles over everything that it shares with the others: the header, the data, the descriptors.
+//! Its victims may then read wrong bytes, but each call returns: they do not crash, read no foreign memory, and wait no
+//! longer than the hostile process lives.
 //!
 //! What fails prints the seed of its round; `MILLSTREAM_SEED=N` begins with the same again, `MILLSTREAM_ROUNDS=N` runs
 //! more of them.
@@ -95,7 +95,8 @@ impl Says {
     }
 }
 
-/// The hostile process: until it is killed it does its worst, of which `victim` is the number of somebody it can blame.
+/// The hostile process: until it is killed it does its worst. It also writes `victim`, the number of a process, as
+/// the owner of locks and offers.
 fn scribble(shadow: BorrowedFd<'_>, random: &mut Random, victim: u32, says: &Says) -> ! {
     let segment = segment();
     let words: Vec<_> = layout().collect();
@@ -124,7 +125,8 @@ fn scribble(shadow: BorrowedFd<'_>, random: &mut Random, victim: u32, says: &Say
                 set_word(random.within(0..words.len()), low | high << 32);
             }
             25..40 => {
-                // The living, the dead, the one who looks, and nonsense; with and without the bits for those who wait.
+                // Living and dead processes, the one that will read it, and nonsense; with and without the bits for
+                // waiters.
                 let owners = [1, std::process::id(), victim, 4_194_000, number(random), 0];
                 let bits = [0, 1 << 31, 1 << 30, 3 << 30][random.within(0..4)];
                 let word = owners[random.within(0..owners.len())] | bits;
@@ -144,7 +146,7 @@ fn scribble(shadow: BorrowedFd<'_>, random: &mut Random, victim: u32, says: &Say
                 set_named(("state", "geometry"), 12);
             }
             70..73 => {
-                // An open offer of somebody who may live: perhaps of the victim's own memory.
+                // An open offer of a process that may live: perhaps of the victim's own memory.
                 let process = [victim, std::process::id(), 1, number(random)][random.within(0..4)];
                 let start = millstream_sys::identity::own().map_or(0, |own| own.start);
                 let address = [0, 4096, random.within(0..1 << 47)][random.within(0..3)] as u64;
@@ -221,7 +223,7 @@ fn pipe(random: &mut Random) -> (Reader, Writer) {
     let capacity = [4096, 65_536, millstream_pipe::DEFAULT_CAPACITY][random.within(0..3)];
     let direct = [DirectPolicy::Adaptive, DirectPolicy::Always][random.within(0..2)];
     let (reader, writer) = Builder::new().capacity(capacity).wait(policy).direct(direct).create().unwrap();
-    // So that all have the segment before anybody spoils it.
+    // All processes have the segment before the hostile one spoils it.
     (&writer).write_all(&[1; 100]).unwrap();
     (&reader).read_exact(&mut [0; 50]).unwrap();
     (reader, writer)
@@ -348,7 +350,7 @@ alone! {
         reader_survives_hostile_writer_of(|_| fifo());
     }
 
-    fn who_attaches_to_an_end_of_a_hostile_process_survives() {
+    fn process_that_attaches_to_hostile_end_survives() {
         rounds(|random, says| {
             let (reader, writer) = pipe(random);
             let given = reader.into_fd().unwrap();

@@ -1,6 +1,6 @@
-//! Room that is reserved and bytes that are borrowed: what others at the pipe see of it, what is left of it when its owner
-//! dies, and what a hostile process can do with it. That the contract holds for pipes that are used in this way is in
-//! `contract.rs`.
+//! Room that is reserved and bytes that are peeked at. The tests show what other processes at the pipe see of them,
+//! what is left when their owner dies, and what a hostile process can do. `contract.rs` runs the contract over pipes
+//! that are used in place.
 #![allow(unsafe_code, reason = "a promise: the processes of these tests keep to the protocol")]
 
 use std::io::{BufRead, ErrorKind, Read, Write};
@@ -137,7 +137,7 @@ alone! {
         assert_eq!(take(&mut reader), b"firstsecond");
     }
 
-    fn splices_wait_for_those_who_work_in_place() {
+    fn splices_wait_for_in_place_lock() {
         let ((mut reader, mut writer), (mut out, into)) = (trusting(), trusting());
         put(&mut writer, b"looked at");
         let (other_reader, other_writer) = (reader.try_clone().unwrap(), writer.try_clone().unwrap());
@@ -172,7 +172,7 @@ alone! {
         assert_eq!(reader.copy_to(&target, 6).unwrap(), 6);
     }
 
-    fn two_who_reserve_take_turns() {
+    fn writers_that_reserve_take_turns() {
         let (mut reader, mut writer) = trusting();
         let mut other = writer.try_clone().unwrap();
         let room = writer.reserve(5).unwrap();
@@ -197,7 +197,7 @@ alone! {
         assert_eq!(reading.join(), b"two");
     }
 
-    fn who_must_not_wait_is_refused_beside_a_claim_and_not_after_it() {
+    fn nonblocking_call_is_refused_only_while_in_place_lock_is_held() {
         let (mut reader, mut writer) = trusting();
         let (mut other_reader, mut other_writer) = (reader.try_clone().unwrap(), writer.try_clone().unwrap());
         set_nonblocking(&reader, &writer);
@@ -242,7 +242,7 @@ alone! {
         assert_eq!(take(&mut reader), b"", "the end");
     }
 
-    fn who_must_not_wait_finds_out_that_the_other_is_dead() {
+    fn nonblocking_call_succeeds_when_in_place_owner_is_killed() {
         let (mut reader, writer) = trusting();
         (&writer).write_all(b"bytes").unwrap();
         let (child, (mut other, writer)) = child_that((reader.try_clone().unwrap(), writer), |(reader, writer)| {
@@ -266,7 +266,7 @@ alone! {
                 sender.send(()).unwrap();
                 fill(&mut room, b"first");
                 millstream_conformance::task::wait_until_state(own, 'Z');
-                // Long enough for somebody who waits to look, and to be wrong.
+                // Long enough for a waiter to check the owner, and to take it for dead by mistake.
                 std::thread::sleep(Duration::from_millis(300));
                 end(i32::from(room.commit(5).unwrap() != 5));
             });
@@ -341,7 +341,7 @@ alone! {
         assert_eq!(take(&mut reader), b"grain!");
     }
 
-    fn the_capacity_stays_while_somebody_works_in_place() {
+    fn capacity_stays_while_in_place_lock_is_held() {
         let (mut reader, mut writer) = trusting();
         let other = writer.try_clone().unwrap();
         put(&mut writer, b"x");
@@ -356,14 +356,14 @@ alone! {
         assert_eq!(take(&mut reader), b"x");
     }
 
-    fn who_gives_an_end_away_waits_for_those_who_work_in_place() {
+    fn export_of_end_waits_for_in_place_lock() {
         let (reader, mut writer) = trusting();
         let mut room = writer.reserve(6).unwrap();
         let giving = start_and_wait_until_asleep(move || reader.into_fd().unwrap());
         fill(&mut room, b"filled");
         room.commit(6).unwrap();
         let mut reader = std::fs::File::from(giving.join());
-        // From here on by the kernel: room is memory of this process.
+        // From here on through the kernel: reserved room is memory of this process.
         put(&mut writer, b" and more");
         assert_eq!(writer.statistics().bytes_in_place, 6);
         drop(writer);
@@ -446,7 +446,7 @@ alone! {
         assert_eq!(reading.join(), 1);
     }
 
-    fn who_waits_for_a_claim_is_told_that_no_reader_is_left() {
+    fn waiter_for_in_place_lock_gets_epipe_when_readers_are_gone() {
         let (reader, mut writer) = trusting();
         let other = writer.try_clone().unwrap();
         let room = writer.reserve(10).unwrap();
@@ -475,7 +475,7 @@ alone! {
         }
     }
 
-    fn a_made_up_claim_of_somebody_who_lives_keeps_nobody_waiting() {
+    fn forged_in_place_lock_of_living_process_blocks_no_call() {
         let claims = [offset("writers", "claim"), offset("readers", "claim")];
         let (reader, writer) = millstream_pipe::pipe().unwrap();
         (&writer).write_all(b"some bytes").unwrap();
@@ -489,7 +489,7 @@ alone! {
                 assert_eq!(reader.set_capacity(4096 << (bits >> 31)).unwrap(), 4096 << (bits >> 31));
             }
         }
-        // That nobody has claimed, and somebody waits.
+        // A lock without an owner, with the bit for waiters.
         claims.iter().for_each(|&claim| assert_eq!(segment.write_at(&(1_u32 << 31).to_le_bytes(), claim).unwrap(), 4));
         assert_eq!((&writer).write(b"x").unwrap(), 1);
         assert_eq!((&reader).read(&mut [0; 1]).unwrap(), 1);

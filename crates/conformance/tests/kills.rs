@@ -1,7 +1,7 @@
-//! Thousands of deaths: a child streams through a pipe and is killed, or stopped and continued, or stopped and killed, at
-//! a moment that a seed decides; the survivors check what the contract promises them. What is there is exactly a beginning
-//! of the stream, all that the dead had been told was written is in it, and then comes the end, or `EPIPE`. Each call
-//! takes one of the ways of `conformance::paths`.
+//! Thousands of deaths: a child streams through a pipe and is killed, or stopped and continued, or stopped and killed,
+//! at a moment that a seed decides; the survivors check what the contract promises them. The bytes left are exactly a
+//! beginning of the stream, with all bytes of the writes that had returned before the kill. Then comes the end, or
+//! `EPIPE`. Each call takes one of the ways of `conformance::paths`.
 //!
 //! `make test` runs 3000 kills in half a minute. What fails prints the seed; `MILLSTREAM_SEED=N` in the environment
 //! begins with the same again, and `MILLSTREAM_KILLS=N` runs N for as long as that takes:
@@ -73,7 +73,7 @@ impl Case {
             ),
             stop: Duration::from_nanos(random.within(0..500_000) as u64),
             dawdles: random.within(0..2) == 0,
-            // Who spins never sleeps.
+            // An end that spins never sleeps.
             is_quiet: policy != WaitPolicy::Spin && random.within(0..4) == 0,
             random,
         }
@@ -103,7 +103,7 @@ impl Case {
         (READ_PATHS[self.random.within(0..READ_PATHS.len())].read)(reader, buffer)
     }
 
-    /// One call that takes bytes which follow each other, whoever else reads.
+    /// One call that takes bytes which follow each other, even beside another reader.
     fn read_once(&mut self, reader: &Reader, buffer: &mut [u8]) -> std::io::Result<usize> {
         let path = &READ_PATHS[self.random.within(0..READ_PATHS.len())];
         (if path.takes_once { path } else { &READ_PATHS[0] }.read)(reader, buffer)
@@ -120,7 +120,7 @@ impl Case {
         }
     }
 
-    /// Does what the case wants to `child`, which nobody may wait for before this is over.
+    /// Does what the case wants to `child`, which must not be waited for before this is over.
     fn strike(&self, child: Pid) {
         wait_for(self.moment);
         match self.blow {
@@ -175,7 +175,7 @@ impl Said {
         self.0.word(ASKED).store(bytes as u64, Relaxed);
     }
 
-    /// In this order: who dies between the two has said less than it did.
+    /// In this order: a process that dies between the two stores has said less than it did.
     fn has_done(&self, bytes: usize) {
         self.0.word(DONE).store(self.get(DONE) + bytes as u64, Relaxed);
         self.asks(0);
@@ -423,7 +423,7 @@ fn one_of_two_readers_dies(mut case: Case, said: &Said) {
     let mut rest = &stream[..];
     while !rest.is_empty() {
         let size = size(&mut case).min(rest.len());
-        // Part of a write may be told when somebody dies; none of it is lost.
+        // A write may return early when a reader dies; none of its bytes is lost.
         let count = case.write(&writer, &rest[..size]).unwrap();
         rest = &rest[count..];
     }
@@ -436,7 +436,7 @@ fn one_of_two_readers_dies(mut case: Case, said: &Said) {
     assert!((0..units).all(|unit| times_read(unit) <= 1), "a unit was read twice");
     let asked = said.get(ASKED) as usize;
     if let (Some(first), Some(last)) = (missing.first(), missing.last()) {
-        assert!(case.is_fatal(), "{missing:?} are lost, and nobody died");
+        assert!(case.is_fatal(), "{missing:?} are lost, and no process died");
         assert_eq!(last - first + 1, missing.len(), "{missing:?} are not what one call can have taken along");
         assert!(missing.len() * UNIT <= asked, "{missing:?} are more than {asked} bytes");
     }

@@ -1,5 +1,5 @@
-//! Looking at the pipes of other processes, and changing one: what is seen is so, whoever it belongs to and whatever he
-//! does meanwhile, and nobody at the pipe notices.
+//! Looking at the pipes of other processes, and changing one. The census is exact for every owner, whatever the
+//! processes at the pipe do meanwhile, and they do not notice it.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use millstream_conformance::ours::segments;
 use millstream_conformance::pattern::Random;
-use millstream_conformance::process::{Child, become_nobody, end, fork};
+use millstream_conformance::process::{Child, become_unprivileged, end, fork};
 use millstream_conformance::seed::seed;
 use millstream_conformance::task::{start_and_wait_until_asleep, wait_until_asleep};
 use millstream_conformance::{alone, error_of};
@@ -61,8 +61,8 @@ fn writer_that_stays(bytes: usize) -> (Child, Reader) {
     (child, reader)
 }
 
-/// Returns whether nobody slept for long.
-fn are_sleepers_and_wakes_counted_unless_it_takes_long() -> bool {
+/// Returns whether no reader slept for long.
+fn are_sleeps_and_wake_ups_counted_unless_it_takes_long() -> bool {
     let (reader, mut writer) = pipe().unwrap();
     let reader = Arc::new(reader);
     let mut longest = Duration::ZERO;
@@ -87,7 +87,7 @@ fn are_sleepers_and_wakes_counted_unless_it_takes_long() -> bool {
     assert_eq!((awake.tallies.writer_sleeps, awake.waiting), (0, Some(0)));
     reader.readiness().unwrap();
     let watched = the_pipe();
-    assert_eq!((watched.is_watched, watched.readers_asleep), (true, 0), "who polls does not sleep");
+    assert_eq!((watched.is_watched, watched.readers_asleep), (true, 0), "a poller is no waiter");
     true
 }
 
@@ -98,7 +98,7 @@ fn trusting() -> (Reader, Writer) {
 }
 
 alone! {
-    fn who_works_in_place_is_seen() {
+    fn in_place_owner_is_seen() {
         let (mut reader, mut writer) = trusting();
         writer.write_all(b"bytes").unwrap();
         let (own, workers) = (Some(std::process::id()), |pipe: LivePipe| (pipe.filled_by, pipe.looked_at_by));
@@ -135,15 +135,15 @@ alone! {
         let mut ends: Vec<_> = seen.ends.iter().map(|end| (end.process, end.access)).collect();
         ends.sort_by_key(|end| end.0 != std::process::id());
         assert_eq!(ends[0], (std::process::id(), Access::Read));
-        // The child forked from the one who made the pipe: its two copies of the write end.
+        // The child was forked by the process that made the pipe, and has two copies of the write end.
         assert!(ends[1..].iter().all(|end| *end == (id(&child), Access::Write)), "{ends:?}");
         assert!(seen.ends.iter().all(|end| !end.command.is_empty()));
         assert!(seen.holders.contains(&std::process::id()) && seen.holders.contains(&id(&child)));
     }
 
-    fn sleepers_and_wakes_are_counted() {
-        // Who has slept for a second looks up and lies down again: if the machine is that busy, once more.
-        while !are_sleepers_and_wakes_counted_unless_it_takes_long() {}
+    fn sleeps_and_wake_ups_are_counted() {
+        // After a second the timeout wakes a waiter, which sleeps again: on such a busy machine, try once more.
+        while !are_sleeps_and_wake_ups_counted_unless_it_takes_long() {}
     }
 
     fn a_full_pipe_whose_writer_is_stopped_is_seen() {
@@ -191,7 +191,7 @@ alone! {
         assert_eq!(the_pipe().waiting, Some(5000));
         assert!(before.0 == page(&segment));
         assert_eq!(open(), descriptors);
-        // While somebody looks all the time the reader goes, and the writer learns of it at once.
+        // While a thread looks all the time, the reader closes, and the writer gets `EPIPE` at once.
         let is_over = Arc::new(AtomicBool::new(false));
         let looker = {
             let is_over = is_over.clone();
@@ -282,7 +282,7 @@ alone! {
     }
 
     fn what_belongs_to_others_is_counted_and_not_shown() {
-        // Only root can become somebody else.
+        // Only root can become another user.
         assert!(rustix::process::geteuid().is_root(), "this test has to run as root");
         let (reader, mut writer) = pipe().unwrap();
         writer.write_all(b"secret").unwrap();
@@ -291,7 +291,7 @@ alone! {
         let (child, (reader, _writer)) = fork((reader, writer), move |ends| {
             // Its own copies of the ends would make it a process of this pipe.
             drop(ends);
-            become_nobody();
+            become_unprivileged();
             let census = live::look().unwrap();
             assert!(census.left_out > 0);
             assert!(census.pipes.iter().all(|pipe| pipe.memory != memory));

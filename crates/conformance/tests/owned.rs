@@ -1,4 +1,4 @@
-//! Sides of a pipe that are one process's own, wanted back by others now and then.
+//! Sides of a pipe that one process owns, and that others use now and then.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -85,7 +85,7 @@ fn run(policy: WaitPolicy, batch: usize, rest: Duration, stop: Option<Duration>,
 }
 
 alone! {
-    fn a_steady_writer_and_two_who_come_by() {
+    fn steady_writer_and_two_occasional_ones_lose_no_record() {
         for policy in [WaitPolicy::Adaptive, WaitPolicy::Block] {
             for (batch, rest) in [(1, 3), (1, 0), (64, 2), (500, 5)] {
                 run(policy, batch, Duration::from_millis(rest), None, Duration::from_millis(500));

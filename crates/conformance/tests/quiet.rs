@@ -1,5 +1,6 @@
-//! Quiet pipes: a reader that falls asleep again and again for little sleeps in the kernel's pipe, and the stream goes through there
-//! meanwhile. What is special to them; the contract runs over them too (`contract.rs`, `ours_quiet`).
+//! Idle mode: a reader that sleeps again and again for few bytes sleeps in the backing pipe, and the stream goes
+//! through there meanwhile. These tests have what is special to it; the contract runs over it too (`contract.rs`,
+//! `ours_quiet`).
 
 use std::io::{IoSlice, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -30,7 +31,7 @@ fn quiet_pipe_of(capacity: usize) -> (Reader, Writer) {
     (reader, writer)
 }
 
-/// A child that sleeps in the shadow of a quiet pipe for a byte, and then goes on as `body` says.
+/// A child that sleeps in the backing pipe of an idle pipe for a byte, and then goes on as `body` says.
 fn sleeping_child(reader: Reader, writer: Writer, body: impl FnOnce(Reader)) -> (Child, Reader, Writer) {
     let (child, (reader, writer)) = fork((reader, writer), |(mut reader, writer)| {
         drop(writer);
@@ -55,7 +56,7 @@ fn fill(writer: &Writer) -> usize {
     }
 }
 
-fn counts_what_a_sleeper_gets((mut reader, mut writer): (Reader, Writer)) {
+fn counts_bytes_that_waiter_gets((mut reader, mut writer): (Reader, Writer)) {
     let before = (reader.statistics(), writer.statistics());
     let task = start_and_wait_until_asleep(move || {
         reader.read_exact(&mut [0]).unwrap();
@@ -123,17 +124,17 @@ alone! {
     }
 
     fn what_a_reader_asleep_gets_has_gone_through_the_kernel_and_is_counted() {
-        counts_what_a_sleeper_gets(quiet_pipe());
+        counts_bytes_that_waiter_gets(quiet_pipe());
     }
 
     fn a_reader_sleeps_in_the_place_of_one_that_dozes() {
         let (reader, writer) = Builder::new().wait(WaitPolicy::Block).create().unwrap();
-        // The thread that reads there has ended and dozes for ever.
+        // The thread that read there has ended, and still counts as dozing.
         become_quiet(&reader, &writer).unwrap();
-        counts_what_a_sleeper_gets((reader, writer));
+        counts_bytes_that_waiter_gets((reader, writer));
     }
 
-    fn who_looks_from_outside_sees_the_sleeper() {
+    fn census_sees_waiter_of_idle_pipe() {
         let (mut reader, mut writer) = quiet_pipe();
         let task = start_and_wait_until_asleep(move || reader.read(&mut [0]).unwrap());
         let own = std::process::id();
@@ -144,7 +145,7 @@ alone! {
         task.join();
     }
 
-    fn a_stopped_sleeper_does_not_make_the_pipe_smaller() {
+    fn stopped_waiter_does_not_shrink_pipe() {
         for capacity in [4096, 65_536, millstream_pipe::DEFAULT_CAPACITY] {
             let (reader, writer) = quiet_pipe_of(capacity);
             let (child, reader, writer) = sleeping_child(reader, writer, |mut reader| {
@@ -165,7 +166,7 @@ alone! {
         }
     }
 
-    fn who_is_killed_asleep_takes_nothing_along() {
+    fn killed_waiter_takes_no_bytes() {
         let (reader, writer) = quiet_pipe();
         let (child, mut reader, mut writer) = sleeping_child(reader, writer, drop);
         child.kill();
@@ -173,7 +174,8 @@ alone! {
         let mut bytes = [0; 4];
         reader.read_exact(&mut bytes).unwrap();
         assert_eq!(&bytes, b"left");
-        // A reader that waits for a whole nap in vain finds that the sleeper is dead; then the ring is there for a stream.
+        // A reader whose timeout ends without a byte finds that the waiter is dead. Then the ring carries a stream
+        // again.
         let began = Instant::now();
         let task = start(move || {
             let mut bytes = vec![0; 32 << 20];
@@ -190,11 +192,11 @@ alone! {
         task.join();
     }
 
-    fn a_stream_does_not_stay_with_the_kernel_for_who_was_killed_asleep() {
+    fn stream_returns_to_ring_after_waiter_is_killed() {
         let (reader, writer) = quiet_pipe();
         let (child, mut reader, mut writer) = sleeping_child(reader, writer, drop);
         child.kill();
-        // This reader never sleeps, and so never for a whole nap in vain.
+        // This reader never sleeps, so that no timeout ends.
         reader.set_nonblocking(true).unwrap();
         let on_ring = |writer: &Writer| writer.statistics().bytes - writer.statistics().bytes_through_kernel;
         let (before, began) = (on_ring(&writer), Instant::now());
@@ -205,7 +207,7 @@ alone! {
         }
     }
 
-    fn what_is_copied_to_the_end_of_a_file_does_not_wait_for_who_was_killed_asleep() {
+    fn copy_to_appended_file_does_not_wait_for_killed_waiter() {
         let (reader, writer) = quiet_pipe();
         let (child, reader, mut writer) = sleeping_child(reader, writer, drop);
         child.kill();
@@ -218,7 +220,7 @@ alone! {
         assert_eq!((copied.unwrap(), &*content.unwrap()), (5, &b"grain"[..]));
     }
 
-    fn what_a_stopped_sleeper_may_take_is_not_copied_to_the_end_of_a_file_too() {
+    fn copy_to_appended_file_waits_for_stopped_waiter() {
         let (reader, writer) = quiet_pipe();
         let (child, reader, mut writer) = sleeping_child(reader, writer, drop);
         child.signal(Signal::STOP);
@@ -238,7 +240,7 @@ alone! {
     }
 
     fn what_one_that_dozes_may_take_is_not_copied_to_the_end_of_a_file_too() {
-        // Whether the two meet is chance; the model `who_dozes_takes_nothing_...` of the ring leaves nothing to it.
+        // Here the two meet by chance; a model of the ring (`tests/models/quiet.rs`) has every order.
         const RECORDS: u32 = 40_000;
         let (reader, mut writer) = Builder::new().wait(WaitPolicy::Block).create().unwrap();
         become_quiet(&reader, &writer).unwrap();
@@ -258,7 +260,7 @@ alone! {
         let copier = start(move || (0..4000).take_while(|_| copier.copy_to(&file, 4).unwrap() > 0).count());
         for record in 0..RECORDS {
             writer.write_all(&record.to_ne_bytes()).unwrap();
-            // Both fall asleep; then one is woken by the first of some records, and dozes while it takes the next.
+            // Both readers sleep. The first of some records wakes one, which then dozes while it takes the next.
             if record % 8 == 0 {
                 thread::sleep(Duration::from_micros(100));
             }
@@ -305,7 +307,7 @@ alone! {
             let (child, mut reader, mut writer) = sleeping_child(reader, writer, drop);
             child.signal(Signal::STOP);
             wait_until_state(child.id, 'T');
-            // As much as the shadow of a quiet pipe holds; nobody takes any of it.
+            // As much as the backing pipe of an idle pipe holds; the stopped reader takes none of it.
             let mut done = 0;
             while done < 65_536 {
                 done += put(&writer, 65_536 - done);
@@ -334,7 +336,7 @@ alone! {
         }
     }
 
-    fn who_watches_a_quiet_pipe_sees_the_room_that_there_is() {
+    fn poller_of_idle_pipe_sees_its_room() {
         let (reader, writer) = quiet_pipe_of(1 << 17);
         let (child, _reader, mut writer) = sleeping_child(reader, writer, drop);
         child.signal(Signal::STOP);
@@ -362,7 +364,7 @@ alone! {
             assert_eq!(writer.set_capacity(4096).unwrap(), 4096);
             writer.write_all(&[1]).unwrap();
             let mut reader = task.join();
-            // More than is written for one that dozes: on the ring.
+            // More than goes to a dozing reader: through the ring.
             writer.write_all(&[1; 2000]).unwrap();
             reader.read_exact(&mut [0; 2000]).unwrap();
             assert_eq!(writer.set_capacity(65_536).unwrap(), 65_536);
@@ -390,7 +392,7 @@ alone! {
         assert_eq!(clone.capacity().unwrap(), 16_384);
     }
 
-    fn none_of_several_writers_writes_for_nobody() {
+    fn concurrent_writers_all_get_epipe_when_readers_are_gone() {
         for _ in 0..300 {
             let (reader, writer) = quiet_pipe();
             drop(reader);
@@ -410,14 +412,14 @@ alone! {
         }
     }
 
-    fn the_end_of_the_stream_reaches_a_sleeper() {
+    fn end_of_stream_reaches_waiter() {
         let (mut reader, writer) = quiet_pipe();
         let task = start_and_wait_until_asleep(move || reader.read(&mut [0; 9]).unwrap());
         drop(writer);
         assert_eq!(task.join(), 0);
     }
 
-    fn a_writer_learns_that_the_sleeper_was_the_last_reader() {
+    fn writer_gets_epipe_when_killed_waiter_was_last_reader() {
         let (reader, writer) = quiet_pipe();
         let (child, reader, mut writer) = sleeping_child(reader, writer, drop);
         drop(reader);
@@ -434,7 +436,7 @@ alone! {
             assert_eq!((writer.capacity().unwrap(), clone.capacity().unwrap()), (capacity, capacity));
             writer.write_all(&[1]).unwrap();
             assert_eq!(task.join(), 1);
-            // More than is written for one that dozes, and nobody is asleep: on the ring, which is as large as was asked for.
+            // More than goes to a dozing reader, and no reader sleeps: through the ring, which has the requested size.
             writer.write_all(&[1; 2000]).unwrap();
             (&clone).read_exact(&mut [0; 2000]).unwrap();
             let filled = fill(&writer);
@@ -443,7 +445,7 @@ alone! {
         }
     }
 
-    fn a_capacity_below_what_waits_for_a_stopped_sleeper_is_refused() {
+    fn capacity_below_bytes_for_stopped_waiter_is_refused() {
         let (reader, writer) = quiet_pipe();
         let (child, reader, mut writer) = sleeping_child(reader, writer, |mut reader| {
             assert_eq!(reader.read_to_end(&mut Vec::new()).unwrap(), 9999);
@@ -459,7 +461,7 @@ alone! {
         child.succeed();
     }
 
-    fn who_begins_to_watch_beside_a_sleeper_sees_what_comes() {
+    fn poller_beside_waiter_sees_new_bytes() {
         let (mut reader, mut writer) = quiet_pipe();
         let watched = reader.try_clone().unwrap();
         let task = start_and_wait_until_asleep(move || {

@@ -50,8 +50,8 @@ impl Operation {
     }
 }
 
-/// The same operations with every transfer rounded up to whole pages: all that makes a difference between a pipe that
-/// counts its room in pages and one that counts it in bytes is left out.
+/// The same operations with every transfer rounded up to whole pages. Then a pipe that counts its room in pages answers
+/// as one that counts it in bytes.
 fn in_whole_pages(mut operations: Vec<Operation>) -> Vec<Operation> {
     for operation in &mut operations {
         match operation {
@@ -89,7 +89,7 @@ struct Ends<I: Implementation> {
 }
 
 impl<I: Implementation> Ends<I> {
-    /// A new pipe of the kernel's size, which is not everybody's, whose ends do not block.
+    /// A new pipe whose ends do not block. It gets the kernel's size, since not every implementation begins with that.
     fn new() -> Ends<I> {
         let (reader, writer) = I::pipe().unwrap();
         reader.set_capacity(65_536).unwrap();
@@ -323,7 +323,7 @@ fn decode(words: Words) -> Operation {
     }
 }
 
-/// The other process: does at its ends what it is told and answers, until nobody tells it anything any more.
+/// The other process: does each operation that it receives at its ends and answers, until the socket is closed.
 fn obey<I: Implementation>(mut ends: Ends<I>, mut socket: UnixStream) {
     while let Some((words, _)) = receive(&mut socket) {
         let (kind, value, bytes) = match ends.answer(decode(words)) {

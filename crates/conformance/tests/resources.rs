@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 
 use millstream_conformance::kernel::{Kernel, capacity_max};
 use millstream_conformance::process::{
-    become_nobody, enter_user_namespace, fork, keep_capabilities, places_of_files, private_directories,
+    become_unprivileged, enter_user_namespace, fork, keep_capabilities, places_of_files, private_directories,
 };
 use millstream_conformance::ready::{Flags, now};
 use millstream_conformance::task::start_and_wait_until_asleep;
@@ -47,12 +47,12 @@ fn capacity_of_new(bytes: usize) -> Result<usize, Errno> {
     made.and_then(|(reader, _)| reader.capacity()).map_err(|error| error_of::<()>(Err(error)))
 }
 
-/// Runs in a child, which first becomes somebody.
-fn the_bounds_of_the_capacity_are_exact_for(somebody: impl FnOnce()) {
+/// Runs in a child, which first changes its privileges.
+fn the_bounds_of_the_capacity_are_exact_for(change: impl FnOnce()) {
     let (child, ()) = fork((), |()| {
-        somebody();
+        change();
         let limit = capacity_max();
-        // Who may have more is for the kernel to say.
+        // Ask the kernel whether this process may have more.
         let (_reader, kernel) = Kernel::pipe().unwrap();
         let may_exceed = match kernel.set_capacity(2 * limit) {
             Ok(_) => true,
@@ -62,7 +62,7 @@ fn the_bounds_of_the_capacity_are_exact_for(somebody: impl FnOnce()) {
             }
         };
         println!("may have more than {limit}: {may_exceed}");
-        // A new pipe: nobody more than a gibibyte.
+        // A new pipe has at most a gibibyte.
         let if_allowed = |bytes| if may_exceed { Ok(bytes) } else { Err(Errno::PERM) };
         assert_eq!(capacity_of_new(limit), Ok(limit));
         assert_eq!(capacity_of_new(limit + 1), if_allowed(2 * limit));
@@ -72,7 +72,7 @@ fn the_bounds_of_the_capacity_are_exact_for(somebody: impl FnOnce()) {
         assert_eq!(capacity_of_new(2 * GIB), Err(Errno::PERM));
         assert_eq!(capacity_of_new(2 * GIB + 1), Err(Errno::INVAL));
         assert_eq!(capacity_of_new(usize::MAX), Err(Errno::INVAL));
-        // One that there is: nobody more than what it was made with, or a mebibyte.
+        // An existing pipe gets at most what it was made with, or a mebibyte.
         let made_with = [4096, limit, 4 * limit];
         for made in &made_with[..if may_exceed { 3 } else { 2 }] {
             let (reader, writer) = Builder::new().capacity(*made).create().unwrap();
@@ -161,11 +161,11 @@ alone! {
 
     fn a_resize_without_descriptors_happens_or_is_an_error_and_not_both() {
         let (reader, mut writer) = Builder::new().capacity(4096).create().unwrap();
-        assert_eq!(with_free_descriptors(0, || reader.set_capacity(8192)).unwrap(), 8192, "nobody is asleep");
+        assert_eq!(with_free_descriptors(0, || reader.set_capacity(8192)).unwrap(), 8192, "without a waiter");
         writer.write_all(&[1; 8192]).unwrap();
         let other = writer.try_clone().unwrap();
         let sleeper = start_and_wait_until_asleep(move || writer.write(&[1; 8192]).unwrap());
-        // The sleeper has to be told, and that takes a descriptor.
+        // The waiter needs a wake-up, and that takes a descriptor.
         assert_eq!(error_of(with_free_descriptors(0, || reader.set_capacity(16_384))), Errno::MFILE);
         assert_eq!(reader.capacity().unwrap(), 8192, "after what was said to have failed");
         assert_eq!(error_of(with_free_descriptors(0, || other.set_capacity(16_384))), Errno::MFILE);
@@ -175,7 +175,7 @@ alone! {
         assert_eq!(sleeper.join(), 8192);
     }
 
-    fn who_could_not_watch_for_want_of_descriptors_is_told_the_truth_the_next_time() {
+    fn readiness_is_exact_after_failure_for_want_of_descriptors() {
         let (reader, mut writer) = pipe().unwrap();
         writer.write_all(b"grain").unwrap();
         assert_eq!(error_of(with_free_descriptors(0, || reader.readiness())), Errno::MFILE);
@@ -192,10 +192,10 @@ alone! {
     }
 
     fn the_bounds_of_the_capacity_are_exact_for_the_unprivileged() {
-        the_bounds_of_the_capacity_are_exact_for(become_nobody);
+        the_bounds_of_the_capacity_are_exact_for(become_unprivileged);
     }
 
-    fn the_bounds_of_the_capacity_are_exact_for_who_lacks_cap_sys_resource_only() {
+    fn the_bounds_of_the_capacity_are_exact_without_cap_sys_resource() {
         the_bounds_of_the_capacity_are_exact_for(|| {
             keep_capabilities(CapabilitySet::all() - CapabilitySet::SYS_RESOURCE);
         });

@@ -198,7 +198,7 @@ alone! {
     fn what_is_in_place_is_seen_from_outside() {
         let mut ends = trusting(Builder::new());
         assert_eq!(in_place(&mut ends, 1000), (2000, 0, 0));
-        // Both ends, each for all that it could have in hand at once: of others there may be more.
+        // Both ends, each with all that it could have reserved or peeked at; pipes of other tests may add more.
         assert!(live::look().unwrap().loaned.unwrap() >= 2 << 20);
     }
 

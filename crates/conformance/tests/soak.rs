@@ -22,7 +22,7 @@ fn never_in_twenty_seconds() -> HashSet<String> {
     let (stdout, stderr) = (text(&seen.stdout), text(&seen.stderr));
     assert!(seen.status.success(), "{stdout}{stderr}");
     assert!(stdout.contains("every byte is accounted for, nothing is left"), "{stdout}");
-    // Whether a reader finds an offer depends on who runs when: on a slow machine it may be none in so short a time.
+    // Whether a reader finds an offer is up to the scheduler: on a slow machine none may in so short a time.
     let depends = |line: &str| line.contains("straight from the writer's memory");
     let counted: Vec<&str> = stdout.lines().filter(|line| line.starts_with("  ") && !depends(line)).collect();
     assert!(counted.len() > 15, "{stdout}");

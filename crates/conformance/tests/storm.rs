@@ -62,7 +62,7 @@ fn a_record_that_is_lost_doubled_swapped_or_torn_is_found_and_so_is_a_process_th
         ("torn", "record"),
         ("left", "left behind"),
     ] {
-        // Nobody is killed who could have taken the record along.
+        // Without kills, since a killed process could have taken the record along.
         let seen = storm(&["--seconds", "3", "--side", "8", "--plain", "50", "--kill", "never", "--plant", mistake]);
         let (stdout, stderr) = (text(&seen.stdout), text(&seen.stderr));
         assert_eq!(seen.status.code(), Some(1), "{mistake}: {stdout}{stderr}");

@@ -1,5 +1,5 @@
-//! Plain programs' bytes in a FIFO, and those of ours in its ring: none is lost or left lying, each writer's come in order,
-//! small writes come whole, whoever leaves, looks or goes over to the kernel at whatever moment.
+//! Foreign bytes in a FIFO, and bytes of ours in its ring. None is lost or left lying, those of each writer come in
+//! order, and small writes come whole, whenever a process closes, polls or changes to the kernel.
 
 use std::io::{ErrorKind, Write};
 use std::sync::Barrier;
@@ -27,7 +27,7 @@ fn plain_writer(name: &Name) -> kernel::Writer {
     Plain::writer(name.path(), false).unwrap()
 }
 
-/// Bytes of ours in the ring and a stranger's in the FIFO.
+/// Bytes of ours in the ring and those of a foreign process in the FIFO.
 fn with_both_in_it(name: &Name) -> (ours::Reader, ours::Writer, kernel::Writer) {
     let (reader, writer) = acquainted(name);
     let stranger = plain_writer(name);
@@ -53,10 +53,10 @@ fn position(text: &[u8], wanted: &[u8]) -> usize {
 }
 
 /// Returns how long it took.
-fn open_again_while_somebody_joins() -> Duration {
+fn reopen_while_another_process_attaches() -> Duration {
     let name = Name::new().unwrap();
     let (reader, writer, stranger) = with_both_in_it(&name);
-    // Left in the ring, where a reader of ours finds it before the stranger's.
+    // Its bytes stay in the ring, where a reader of ours finds them before the foreign ones.
     drop(writer);
     let joining = plain_reader(&name);
     let began = Instant::now();
@@ -88,7 +88,7 @@ fn see_to_end_of_both(reader: impl ReadEnd, stranger: kernel::Writer, writer: ou
 }
 
 alone! {
-    fn what_our_reader_leaves_behind_a_strangers_bytes_is_there_for_a_plain_one() {
+    fn bytes_left_behind_foreign_bytes_reach_plain_reader() {
         for _ in 0..50 {
             let name = Name::new().unwrap();
             let (reader, writer, stranger) = with_both_in_it(&name);
@@ -118,7 +118,7 @@ alone! {
         assert_eq!(read_exact(&plain, 9), b"committed");
     }
 
-    fn what_comes_after_a_strangers_write_does_so_when_who_looked_out_was_killed() {
+    fn order_behind_foreign_write_outlives_killed_write_monitor() {
         for _ in 0..10 {
             let name = Name::new().unwrap();
             let (reader, writer) = acquainted(&name);
@@ -129,7 +129,7 @@ alone! {
                 let busy = Ours::reader(&path, false).unwrap();
                 while busy.read(&mut [0; 64]).is_ok() {}
             });
-            // Many small writes, so that writers wish for somebody who looks out, and only the child is there to do it.
+            // After many small writes the writers request a write monitor, and only the child can be one.
             for _ in 0..5000 {
                 write_all(&writer, b"........");
             }
@@ -142,18 +142,18 @@ alone! {
         }
     }
 
-    fn a_writer_that_goes_leaves_its_bytes_where_anybody_finds_them() {
+    fn bytes_of_closed_writer_reach_plain_reader() {
         let name = Name::new().unwrap();
         let (reader, writer) = acquainted(&name);
         let plain = plain_reader(&name);
         write_all(&writer, b"last words");
         drop(writer);
-        // Our reader has just been there, and is not coming back.
+        // Our reader has just read, and does not read again.
         assert_eq!(read_to_end(&plain), b"last words");
         drop(reader);
     }
 
-    fn who_begins_to_poll_is_told_of_all_that_waits() {
+    fn new_poller_is_told_of_all_waiting_bytes() {
         let name = Name::new().unwrap();
         let (reader, writer, stranger) = with_both_in_it(&name);
         let mut left = 9;
@@ -167,7 +167,7 @@ alone! {
         drop(stranger);
     }
 
-    fn whoever_is_given_an_end_finds_what_came_before() {
+    fn exported_end_has_all_earlier_bytes() {
         let name = Name::new().unwrap();
         let (reader, writer, stranger) = with_both_in_it(&name);
         let given = kernel::Reader(reader.0.into_fd().unwrap());
@@ -184,7 +184,7 @@ alone! {
         assert_eq!(text.len(), 19);
     }
 
-    fn what_a_stranger_writes_has_its_place_between_two_writes_of_ours() {
+    fn foreign_write_keeps_its_place_between_two_of_ours() {
         let name = Name::new().unwrap();
         let (reader, writer) = acquainted(&name);
         let stranger = plain_writer(&name);
@@ -257,7 +257,7 @@ alone! {
         }
     }
 
-    fn who_asks_when_the_readers_have_gone_gets_no_signal() {
+    fn query_raises_no_sigpipe_when_readers_are_gone() {
         let name = Name::new().unwrap();
         // So that the FIFO lives on.
         let both = Plain::both(name.path()).unwrap();
@@ -266,7 +266,7 @@ alone! {
             let lonely = Name::new().unwrap();
             let (reader, writer) = acquainted(&lonely);
             write_all(&writer, b"unread");
-            // Killed, so to say: it does not say that it goes.
+            // Like a kill: the end closes without a notice in the ring.
             let (child, reader) = fork(reader, |_reader| ());
             drop(child);
             drop(reader);
@@ -278,9 +278,9 @@ alone! {
         drop(both);
     }
 
-    fn who_opens_again_while_somebody_else_joins_writes_behind_what_it_wrote_before() {
-        // It waits for a second: if the machine is that busy, once more.
-        while open_again_while_somebody_joins() > Duration::from_millis(900) {}
+    fn reopened_writer_writes_behind_its_earlier_bytes() {
+        // The open waits for a second at most: on such a busy machine, try once more.
+        while reopen_while_another_process_attaches() > Duration::from_millis(900) {}
     }
 
     fn records_come_whole_while_readers_of_ours_come_and_go() {
@@ -384,14 +384,14 @@ alone! {
         drop((reader, writer));
     }
 
-    fn what_nobody_of_ours_comes_for_a_plain_reader_gets_though_strangers_wrote_in_between() {
+    fn unclaimed_bytes_reach_plain_reader_despite_foreign_writes() {
         let name = Name::new().unwrap();
         let (reader, writer, stranger) = with_both_in_it(&name);
         thread::sleep(AWAY);
         write_all(&writer, b"OURS");
         let plain = plain_reader(&name);
         assert_eq!(read_exact(&plain, 5), b"plain");
-        // There is nothing else in the FIFO now, so whoever of ours acts gives back the ring.
+        // There is nothing else in the FIFO now, so the next call of ours flushes the ring to the kernel.
         write_all(&writer, b"!");
         assert_eq!(read_exact(&plain, 9), b"oursOURS!");
         drop((reader, stranger));
@@ -452,14 +452,14 @@ alone! {
         child.succeed();
     }
 
-    fn who_may_not_write_the_fifo_shares_no_ring_for_it() {
+    fn process_without_write_permission_shares_no_ring() {
         let name = Name::new().unwrap();
         let (child, ()) = fork((), |()| {
             let reader = Ours::reader(name.path(), true).unwrap();
             let writer = Ours::writer(name.path(), false).unwrap();
-            // Whoever it is now, the FIFO is another's, who lets in nobody else.
+            // The process becomes another user than the owner of the FIFO, without a right to write to it.
             std::fs::set_permissions(name.path(), std::os::unix::fs::PermissionsExt::from_mode(0o400)).unwrap();
-            millstream_conformance::process::become_nobody();
+            millstream_conformance::process::become_unprivileged();
             for _ in 0..100 {
                 write_all(&writer, b"?");
                 assert_eq!(read_exact(&reader, 1), b"?");

@@ -1,4 +1,4 @@
-//! Ends on tokio: pipes without a name and FIFOs, against ends of ours and plain ones.
+//! Ends on tokio: anonymous pipes and FIFOs, against ends of ours and plain ones.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn run<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap().block_on(work)
 }
 
-/// A pipe without a name, and a FIFO whose ends were on their ring before.
+/// An anonymous pipe, and a FIFO whose ends were on their ring before.
 fn each_kind(mut body: impl FnMut(Reader, Writer)) {
     let (reader, writer) = pipe().unwrap();
     body(reader, writer);

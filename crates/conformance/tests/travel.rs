@@ -1,5 +1,5 @@
-//! What is special to millstream's ends: they become plain descriptors of the kernel for programs that know nothing of
-//! them, at any moment, and no byte is lost or out of place. Programs that do know take them back.
+//! What is special to millstream's ends: at any moment they can be exported as plain descriptors for foreign programs,
+//! and no byte is lost or out of place. Programs with millstream attach them again.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -48,8 +48,8 @@ fn attach_writer(descriptor: OwnedFd) -> Writer {
     Writer(millstream_pipe::Writer::attach(descriptor).unwrap())
 }
 
-/// A child at the other end of a socket, with nothing of ours but the socket.
-fn stranger(body: impl FnOnce(UnixStream)) -> (Child, UnixStream) {
+/// A child at the other end of a socket, which has no pipe of ours.
+fn socket_child(body: impl FnOnce(UnixStream)) -> (Child, UnixStream) {
     let sockets = UnixStream::pair().unwrap();
     let (child, (here, there)) = fork(sockets, |(here, there)| {
         drop(here);
@@ -369,7 +369,7 @@ alone! {
         assert_eq!(error_of(written), Errno::BADF);
     }
 
-    fn who_attaches_the_wrong_end_is_told_which_it_is() {
+    fn attaching_wrong_end_is_refused_with_its_kind() {
         let (reader, writer) = pipe();
         let error = millstream_pipe::Reader::attach(writer.0.into_fd().unwrap()).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
@@ -390,8 +390,8 @@ alone! {
 
 // Over a socket.
 alone! {
-    fn a_reader_travels_over_a_socket_to_who_knows_nothing_of_us() {
-        let (child, socket) = stranger(|socket| {
+    fn reader_travels_over_socket_to_foreign_process() {
+        let (child, socket) = socket_child(|socket| {
             assert_eq!(read_stream(&kernel::Reader(receive(&socket)), 0, 5000), TOTAL);
         });
         let (reader, writer) = pipe();
@@ -402,8 +402,8 @@ alone! {
         child.succeed();
     }
 
-    fn a_writer_travels_over_a_socket_to_who_knows_nothing_of_us() {
-        let (child, socket) = stranger(|socket| {
+    fn writer_travels_over_socket_to_foreign_process() {
+        let (child, socket) = socket_child(|socket| {
             write_stream(&kernel::Writer(receive(&socket)), 10_000..TOTAL, 3000);
         });
         let (reader, writer) = pipe();
@@ -414,7 +414,7 @@ alone! {
     }
 
     fn a_reader_travels_over_a_socket_and_is_attached() {
-        let (child, socket) = stranger(|socket| {
+        let (child, socket) = socket_child(|socket| {
             assert_eq!(read_stream(&attach_reader(receive(&socket)), 0, 5000), TOTAL);
         });
         let (reader, writer) = pipe();
@@ -426,7 +426,7 @@ alone! {
     }
 
     fn a_writer_travels_over_a_socket_and_is_attached() {
-        let (child, socket) = stranger(|socket| {
+        let (child, socket) = socket_child(|socket| {
             write_stream(&attach_writer(receive(&socket)), 10_000..TOTAL, 3000);
         });
         let (reader, writer) = pipe();
@@ -459,9 +459,9 @@ alone! {
         assert_eq!(read_to_end(&reader), b"words");
     }
 
-    fn we_write_on_beside_the_stranger_in_turn() {
+    fn writer_takes_turns_with_writer_attached_elsewhere() {
         // The turns are given over the same socket.
-        let (child, mut socket) = stranger(|mut socket| {
+        let (child, mut socket) = socket_child(|mut socket| {
             let writer = attach_writer(receive(&socket));
             for at in (1000..TOTAL).step_by(2000) {
                 socket.read_exact(&mut [0]).unwrap();
@@ -483,8 +483,8 @@ alone! {
         assert!(task.join() >= TOTAL - 2000);
     }
 
-    fn a_stranger_that_is_killed_has_closed() {
-        let (child, mut socket) = stranger(|mut socket| {
+    fn killed_process_has_closed_attached_end() {
+        let (child, mut socket) = socket_child(|mut socket| {
             let writer = attach_writer(receive(&socket));
             write_all(&writer, b"words");
             socket.write_all(&[0]).unwrap();

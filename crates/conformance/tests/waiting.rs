@@ -1,4 +1,4 @@
-//! How ends wait, in what can be counted: offers of the CPU, sleeps. What is measured is only bounded, never timed.
+//! How ends wait, in what can be counted: spins, yields, sleeps. What is measured is only bounded, never timed.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -50,7 +50,8 @@ fn stream_on_one_cpu(cpu: usize, bytes: usize) -> [Statistics; 2] {
     stream(WaitPolicy::Adaptive, [cpu; 2], bytes, 64 << 10)
 }
 
-/// How often a reader has paused that takes the last bytes of a stream, which it has followed so far, when they have all been written.
+/// How often a reader has paused to batch, in its last read of a stream that it has followed so far. All bytes are
+/// written by then.
 fn pauses_before_a_look(cpus: [usize; 2], must_not_wait: bool) -> u64 {
     const BYTES: usize = 4 << 20;
     const LAST: usize = 16 << 10;
@@ -74,9 +75,9 @@ fn pauses_before_a_look(cpus: [usize; 2], must_not_wait: bool) -> u64 {
     reader.statistics().gathered - before
 }
 
-/// A pipe, full, into which a task writes pieces of 128 KiB until one of its writes ends early, and from which this thread has taken
-/// so many pages, one by one, with some computing between them. Returns the reader, the task and how often the writer has slept
-/// for these pages.
+/// A full pipe into which a task writes pieces of 128 KiB until one of its writes ends early. This thread has taken so
+/// many pages from it, one by one, with some computing between them. Returns the reader, the task and how often the
+/// writer has slept for these pages.
 fn full_for_a_reader_of_pages(pages: usize) -> (Reader, Task<()>, u64) {
     let (reader, writer) = Builder::new().wait(WaitPolicy::Block).create().unwrap();
     let writer = Arc::new(writer);
@@ -176,7 +177,7 @@ alone! {
         let [writer, reader] = stream_on_one_cpu(cpu, BYTES);
         is_over.store(true, Relaxed);
         busy.join().unwrap();
-        // A ring is filled and emptied 512 times, and each time somebody could have offered the CPU.
+        // A ring is filled and emptied 512 times, and each time an end could have yielded.
         let (offered, withheld) = (writer.yields + reader.yields, writer.yields_withheld + reader.yields_withheld);
         assert!(withheld > offered, "{writer:?} {reader:?}");
         assert!(offered < 256, "{writer:?} {reader:?}");
@@ -184,12 +185,13 @@ alone! {
 
     fn one_cpu_is_never_looked_at_in_vain() {
         let [writer, reader] = stream_on_one_cpu(allowed()[0], 16 << 20);
-        // Before the first bytes nobody knows where the other side is; then there is nothing to look for on this CPU.
+        // Until the first bytes no end knows the CPU of the other. After them it does not spin, since both are on this
+        // CPU.
         assert!(writer.yields + reader.yields > 0, "{writer:?} {reader:?}");
         assert_eq!((writer.spins, reader.spins), (0, 0), "{writer:?} {reader:?}");
     }
 
-    fn a_reader_that_keeps_up_lets_bytes_gather_where_the_writer_goes_on_meanwhile() {
+    fn reader_that_keeps_up_batches_while_writer_runs() {
         const BYTES: usize = 4 << 20;
         let cpus = allowed();
         assert!(cpus.len() >= 2, "this test needs two CPUs");
@@ -210,10 +212,10 @@ alone! {
         }
     }
 
-    fn a_reader_that_may_wait_lets_bytes_gather_before_it_looks_at_them() {
+    fn blocking_reader_batches_before_it_looks() {
         let cpus = allowed();
         assert!(cpus.len() >= 2, "this test needs two CPUs");
-        // Each stream may have ended with a pause that was in vain.
+        // Each stream may have ended with a pause that brought no bytes.
         assert!((0..100).any(|_| pauses_before_a_look([cpus[0], cpus[1]], false) > 0));
         (0..20).for_each(|_| assert_eq!(pauses_before_a_look([cpus[0], cpus[1]], true), 0));
     }
@@ -226,7 +228,7 @@ alone! {
         run_on(cpus[0]);
         writer.write_all(&[1]).unwrap();
         (&*reader).read_exact(&mut [0]).unwrap();
-        assert_eq!(reader.statistics().wake_nanoseconds, 0, "nobody has slept");
+        assert_eq!(reader.statistics().wake_nanoseconds, 0, "no thread has slept");
         for _ in 0..3 {
             let reader = reader.clone();
             let task = start_and_wait_until_asleep(move || {
@@ -242,7 +244,7 @@ alone! {
         assert_eq!(writer.statistics().wake_nanoseconds, wake, "all ends of a process know");
     }
 
-    fn who_always_sleeps_neither_looks_nor_offers() {
+    fn blocking_policy_neither_spins_nor_yields() {
         let sleep_once = || {
             let (reader, mut writer) = Builder::new().wait(WaitPolicy::Block).create().unwrap();
             let (reader, began) = (Arc::new(reader), Instant::now());
@@ -252,7 +254,7 @@ alone! {
             assert_eq!(task.join(), 1);
             (began.elapsed() < Duration::from_millis(900)).then(|| reader.statistics())
         };
-        // Who has slept for a second looks up and lies down again: if the machine is that busy, once more.
+        // After a second the timeout wakes a waiter, which sleeps again: on such a busy machine, try once more.
         let seen = loop {
             if let Some(seen) = sleep_once() {
                 break seen;

@@ -1,4 +1,4 @@
-//! Soaks millstream's pipe. `make soak` runs it; its options are for who looks for what it found.
+//! Soaks millstream's pipe. `make soak` runs it; the options help to find the cause of a failure.
 
 use std::process::ExitCode;
 use std::time::Duration;

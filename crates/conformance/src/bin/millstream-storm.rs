@@ -1,4 +1,4 @@
-//! Has it storm on a FIFO. `make storm` runs it; its options are for who looks for what it found.
+//! Has it storm on a FIFO. `make storm` runs it; the options help to find the cause of a failure.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,7 +14,7 @@ usage: millstream-storm [--seconds N] [--seed N] [--side N] [--plain PERCENT]
   --seed N         what happens follows from it [MILLSTREAM_SEED, or another each time]
   --side N         so many writers and so many readers at a time [64]
   --plain PERCENT  of them plain programs; if not given, now more and now fewer
-  --kill never     nobody is killed; otherwise now more often and now less
+  --kill never     kills no process; otherwise now more often and now less
   --plant KIND     makes a mistake: lost, doubled, swapped, torn, left
 
 Exit status: 0 if every record was accounted for and nothing is left, 1 if not, 2 for wrong use.";

@@ -58,7 +58,7 @@ impl<'a, R: Role> Actor<'a, R> {
                     Flow::GoesOn
                 }
                 Step::Shadow { transfers, size } => {
-                    let (back, flow) = self.go_through_shadow(at, transfers, size);
+                    let (back, flow) = self.transfer_through_backing_pipe(at, transfers, size);
                     at = back;
                     flow
                 }
@@ -116,8 +116,8 @@ impl<'a, R: Role> Actor<'a, R> {
         }
         let count = outcome.as_ref().map_or(0, |&count| count);
         let is_refused = outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
-        // Only what a reader has checked is done. A writer that is refused has asked for more than it did: it may be told
-        // so when the last reader has taken bytes along and left, which then have come.
+        // Only what a reader has checked is done. A writer that gets `EPIPE` has asked for more than it did: the last
+        // reader may have taken some of these bytes before it closed.
         if !is_refused {
             self.desk.has_done(count);
         }
@@ -140,10 +140,10 @@ impl<'a, R: Role> Actor<'a, R> {
             return;
         }
         assert!(count > 0, "life {life}: a write of {size} bytes wrote none");
-        // A write that waits writes everything, unless a signal or a death cut it short or somebody else who shares the
-        // end told it not to wait. The kernel's own calls are cut short by a stop, too.
-        // So are those of an end that the kernel alone carries: one that was given away by a process without another handle,
-        // whose memory of the pipe is closed with it, and taken back.
+        // A blocking write writes everything, unless a signal or a death cuts it short, or another process that shares
+        // the end makes it non-blocking. A stop, too, cuts short the kernel's own calls, and those of an end without a
+        // ring. An end has none after a process without another handle has exported and attached it again: exporting
+        // the last handle closes the memory of the pipe.
         let ours = matches!(at, At::End(end, _) if end.has_ring());
         let is_steady = self.plan.parts[part].alarm.is_none()
             && !self.is_nonblocking
@@ -181,7 +181,8 @@ impl<'a, R: Role> Actor<'a, R> {
             Some(Errno::AGAIN) => {
                 assert!(self.is_nonblocking || sharing > 1, "life {life}: an end that waits says EAGAIN");
                 if !self.is_nonblocking {
-                    // Somebody else who shares it told it so; what was given away does not hear it any more.
+                    // Another process that shares the end has made it non-blocking; an exported end is not reset by
+                    // that one.
                     let _ = match at {
                         At::End(end, _) => end.set_nonblocking(false),
                         At::Plain(fd) => rustix::io::ioctl_fionbio(fd, false).map_err(io::Error::from),
@@ -226,7 +227,7 @@ impl<'a, R: Role> Actor<'a, R> {
         Flow::GoesOn
     }
 
-    fn go_through_shadow(&mut self, end: R::End, transfers: usize, size: usize) -> (R::End, Flow) {
+    fn transfer_through_backing_pipe(&mut self, end: R::End, transfers: usize, size: usize) -> (R::End, Flow) {
         // Of a clone: when it is refused, because more bytes wait than the kernel takes, the end is still there.
         let Ok(given) = end.try_clone().expect("another handle").into_fd() else { return (end, Flow::GoesOn) };
         self.leave(end);

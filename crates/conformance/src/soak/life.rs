@@ -20,8 +20,8 @@ use crate::process::{die_with_parent, fork};
 /// was not run does not count.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// After so long without a sign of life everybody is told to continue once more: a child that was just being forked when
-/// its parent was stopped and continued can begin as stopped (seen on Linux 6.18).
+/// After so long without progress all participants get another `SIGCONT`. A child can begin as stopped if its parent
+/// was stopped and continued during the fork (seen on Linux 6.18).
 const STILL: Duration = Duration::from_secs(1);
 
 /// Between two looks at the participants.
@@ -30,7 +30,7 @@ const LOOK_EVERY: Duration = Duration::from_micros(500);
 /// Lives one life.
 ///
 /// # Panics
-/// When a byte is not accounted for, or somebody did what the contract does not allow.
+/// When a byte is not accounted for, or a participant met what the contract does not allow.
 pub(super) fn live(plan: &Plan, said: &Said, totals: &Totals, fault: Option<Fault>) {
     said.clear(plan.length);
     let mut crew = Crew::start(plan, said, totals, fault);
@@ -80,7 +80,7 @@ impl Crew {
                 Actor::new(Reading::new(plan, part, said), plan, part, said, totals).run(reader)
             });
             ends = back;
-            // Whoever of the two is first.
+            // Parent and child both set the group, since either may be first.
             let _ = setpgid(Some(child.id), Some(child.id));
             members.push(Member { group: child.id, end: End::NotYet });
             child.forget();
@@ -88,7 +88,7 @@ impl Crew {
         Crew { members, began: Instant::now() }
     }
 
-    /// Strikes as planned until everybody has ended.
+    /// Strikes as planned until all participants have ended.
     fn see_out(&mut self, plan: &Plan, said: &Said, totals: &Totals) {
         let mut blows = plan.blows.iter().peekable();
         let (mut progress, mut still_for, mut looked) = (0, Duration::ZERO, Instant::now());
@@ -111,13 +111,13 @@ impl Crew {
         }
     }
 
-    /// Takes in who has ended; whether anybody is left.
+    /// Waits for the processes that have ended; whether any is left.
     fn collect(&mut self, plan: &Plan) -> bool {
         loop {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some((id, status))) => self.note_end(id, status, plan),
                 Ok(None) | Err(Errno::INTR) => return true,
-                // Also those that had lost their parents.
+                // None is left, not even one whose parent had ended.
                 Err(Errno::CHILD) => return false,
                 Err(error) => panic!("waiting for participants: {error}"),
             }
@@ -143,7 +143,7 @@ impl Crew {
 
     fn strike(&self, part: usize, what: What, totals: &Totals) {
         let member = &self.members[part];
-        // Once it was waited for, the number of the group may be anybody's.
+        // After the wait another process may have the number of the group.
         if member.end != End::NotYet {
             return;
         }
@@ -170,7 +170,7 @@ fn check(plan: &Plan, said: &Said, ends: &[End]) {
         (writers..ends.len()).any(|reader| ends[reader] == End::ByItself && plan.parts[reader].leaves_after.is_none());
     for (writer, &end) in ends.iter().enumerate().take(writers) {
         let desk = said.desk(writer);
-        assert!(!desk.refused() || !some_reader_stayed, "life {}: refused, and somebody reads", plan.life);
+        assert!(!desk.refused() || !some_reader_stayed, "life {}: refused, and a reader is left", plan.life);
         let is_whole = desk.done() == plan.length;
         assert!(is_whole || end == End::Killed || desk.refused(), "life {}: a writer stopped early", plan.life);
     }

@@ -1,8 +1,8 @@
-//! What is to happen in a life, all of which follows from one number: who takes part in what pipe, what each does step
-//! by step, and who is stopped and killed when.
+//! What is to happen in a life: the pipe, its participants, the steps of each, and when each is stopped and killed. All
+//! of it follows from one number.
 //!
 //! The steps of a participant do not depend on how earlier ones went, so the same number gives the same steps. How they
-//! fall together in time is the machine's affair.
+//! interleave is left to the machine.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::PIPE_BUF;
 use crate::paths::{PIPE_KINDS, PipeKind, READ_PATHS, WRITE_PATHS};
 use crate::pattern::Random;
 
-/// Who takes part: writers first, then readers.
+/// The participants: writers first, then readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cast {
     /// One writer, one reader.
@@ -44,8 +44,8 @@ pub(super) const SHARED_MAX: u64 = 4 << 20;
 /// The longest stream.
 const LENGTH_MAX: u64 = 64 << 20;
 
-/// From one alarm to the next at least: in a virtual machine that is busy with other things a handler takes long enough
-/// for nothing but handlers to run if they come every 50 microseconds.
+/// From one alarm to the next at least. In a busy virtual machine a handler takes so long that only handlers run, if
+/// alarms come every 50 microseconds.
 const ALARMS_APART: Duration = Duration::from_micros(500);
 
 /// One life of a pipe.
@@ -88,7 +88,7 @@ pub(super) struct Part {
     largest: usize,
     /// Whether sizes are whole units.
     in_units: bool,
-    /// Whether it ever gives its end away, after which the kernel carries the bytes for a while.
+    /// Whether it ever exports its end, after which the bytes go through the kernel for a while.
     travels: bool,
     pub(super) alarm: Option<Alarm>,
     /// A reader that goes away after so many bytes.

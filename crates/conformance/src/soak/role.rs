@@ -1,4 +1,4 @@
-//! The two roles in a life: who writes a stream, and who reads and checks it.
+//! The two roles in a life: a writer writes a stream, and a reader reads and checks it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,7 +12,7 @@ use crate::ours::{Reader, Writer};
 use crate::paths::{READ_PATHS, WRITE_PATHS};
 use crate::{End, PIPE_BUF};
 
-/// An end that can be given away and taken back.
+/// An end that can be exported and attached again.
 pub(super) trait Traveller: End {
     fn into_fd(self) -> io::Result<OwnedFd>;
     fn attach(fd: OwnedFd) -> io::Result<Self>;
@@ -195,7 +195,7 @@ impl<'a> Reading<'a> {
             self.check(writer, &own);
         }
         let strange = bytes.iter().find(|&&byte| writer_of(byte) >= self.streams.len());
-        assert_eq!(strange, None, "life {}: a byte that nobody wrote", self.life);
+        assert_eq!(strange, None, "life {}: a byte that no writer wrote", self.life);
     }
 
     fn check_units(&self, bytes: &[u8]) {

@@ -25,7 +25,7 @@ pub(super) struct Desk<'a> {
     asked: &'a AtomicU64,
     /// Whether it came to its end: a reader to that of the stream, a writer to that of its bytes.
     ended: &'a AtomicU64,
-    /// Whether it was told that nobody reads any more.
+    /// Whether it got `EPIPE`.
     refused: &'a AtomicU64,
     /// Of a reader: bytes that came from each writer.
     from: &'a [AtomicU64],
@@ -57,7 +57,7 @@ impl Desk<'_> {
         self.asked.store(bytes as u64, Release);
     }
 
-    /// In this order: who dies between the two has asked for more than it did.
+    /// In this order: a participant that dies between the two stores has asked for more than it did.
     pub(super) fn has_done(&self, bytes: usize) {
         self.done.store(self.done.load(Relaxed) + bytes as u64, Release);
         self.asks(0);

@@ -1,4 +1,4 @@
-//! The account of a storm, in memory that outlives everybody who writes it.
+//! The account of a storm, in memory that outlives every process that writes to it.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
@@ -8,7 +8,7 @@ use millstream_sys::shared::Shared;
 /// Records that one life writes at most: a bit for each.
 pub(super) const RECORDS: usize = 64;
 
-/// Lives that one storm has room for; pages that nobody touches cost nothing.
+/// Lives that one storm has room for; pages without an access cost nothing.
 pub(super) const LIVES: usize = 1 << 21;
 
 /// Words of each life.
@@ -43,7 +43,7 @@ pub(super) const COUNTS: [(Count, &str); 13] = [
     (Count::Read, "records read"),
     (Count::ByRing, "bytes of ours through the ring"),
     (Count::ByKernel, "bytes of ours through the kernel"),
-    (Count::Naps, "naps with an end in hand"),
+    (Count::Naps, "pauses with an open end"),
     (Count::Kills, "killed"),
     (Count::KillsInCalls, "killed in a call"),
     (Count::Stops, "stopped and continued"),
@@ -58,7 +58,7 @@ const OVER: usize = 8 * COUNTS.len();
 /// Where the word is that says that the mistake was made.
 const MISTAKEN: usize = OVER + 8;
 
-/// What one is in the middle of, when killed there.
+/// The call in which a process is, or was when it was killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {
     /// Between two calls, or opening.

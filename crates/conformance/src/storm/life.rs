@@ -21,7 +21,7 @@ pub(super) const AT_ONCE: usize = 16;
 /// What an end that does not block waits between two calls.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What everybody knows of the storm.
+/// What all processes of the storm share.
 #[derive(Clone, Copy)]
 pub(super) struct World<'a> {
     pub(super) path: &'a Path,
@@ -56,8 +56,8 @@ impl<'a> Life<'a> {
         self.random.within(0..times) == 0
     }
 
-    /// Longer than a reader counts as taking part, at times.
-    fn nap_at_times(&mut self) {
+    /// Pauses at times, often for longer than the 50 ms after which a reader no longer counts as a participant.
+    fn pause_at_times(&mut self) {
         if self.one_in(100) {
             self.world.account.add(Count::Naps, 1);
             sleep(Duration::from_millis(self.random.within(1..100) as u64));
@@ -91,7 +91,7 @@ impl<'a> Life<'a> {
                     }
                     Err(error) => panic!("a write failed: {error}"),
                 }
-                self.nap_at_times();
+                self.pause_at_times();
             }
             self.count(H::written(&writer));
             self.is_in(Call::Close);
@@ -170,7 +170,7 @@ impl<'a> Life<'a> {
                     Err(error) => panic!("a read failed: {error}"),
                 }
                 self.is_in(Call::None);
-                self.nap_at_times();
+                self.pause_at_times();
             }
             self.count(H::read(&reader));
             self.is_in(Call::Close);
@@ -215,7 +215,7 @@ fn leave_a_process() {
     child.forget();
 }
 
-/// What went through an end in all, and through the kernel; of plain ends nobody counts it.
+/// The bytes through an end in all, and through the kernel; plain ends count neither.
 trait Moved: Hand {
     fn read(reader: &Self::Reader) -> [u64; 2];
     fn written(writer: &Self::Writer) -> [u64; 2];

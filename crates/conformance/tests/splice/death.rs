@@ -61,7 +61,7 @@ alone! {
         }
     }
 
-    fn who_copies_is_killed_and_what_it_did_not_copy_is_still_there() {
+    fn killed_copier_leaves_bytes_that_it_did_not_copy() {
         let _clean = Clean;
         // One call; see `PIECE` in `foreign.rs`.
         const PIECE: u64 = 128 << 10;

@@ -1,5 +1,5 @@
 //! Between a pipe and everything else that has a descriptor: `copy_to`, `copy_from`, `copy_to_pipe` and `tee`, over the ring, over
-//! the shadow, and at a pipe that only the kernel carries.
+//! the backing pipe, and at a pipe of the kernel alone.
 
 mod bytes;
 mod death;

@@ -1,4 +1,4 @@
-//! What is at the other side of a splice, and who carries the stream.
+//! What is at the other side of a splice, and what carries the stream.
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -19,12 +19,12 @@ use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_s
 
 pub(crate) const TOTAL: u64 = 700_000;
 
-/// Who carries the stream.
+/// What carries the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     /// The ring, which is small enough to wrap around.
     Ring,
-    /// The shadow, because a copy of the other end is in other hands.
+    /// The backing pipe, because a copy of the other end is exported.
     Shadow,
     /// The kernel alone.
     Kernel,
@@ -53,7 +53,7 @@ pub(crate) enum Place {
     Terminal,
     /// The master side cannot be opened once more.
     TerminalMaster,
-    /// A millstream end that was given away.
+    /// A millstream end that is exported.
     GivenEnd,
 }
 

@@ -207,7 +207,7 @@ alone! {
         }
     }
 
-    fn who_may_not_be_written_to_or_read_from_is_refused() {
+    fn copy_is_refused_with_wrong_access_or_own_other_end() {
         let _clean = Clean;
         for route in ROUTES {
             let (reader, writer, given) = pipe(route);

@@ -16,7 +16,7 @@ use rustix::process::Signal;
 use crate::places::{Clean, ROUTES, Route, drain, file, pipe, rest, unix};
 
 alone! {
-    fn who_copies_and_sleeps_holds_nobody_up() {
+    fn sleeping_copier_does_not_block_other_calls() {
         for route in ROUTES {
             let (reader, writer, _given) = pipe(route);
             let (full, _peer) = unix();

@@ -64,7 +64,7 @@ alone! {
         }
     }
 
-    fn two_relays_in_a_circle_and_two_who_resize_do_not_wait_for_each_other() {
+    fn relays_in_circle_and_resizers_do_not_deadlock() {
         let ((first_reader, first_writer, _), (second_reader, second_writer, _)) = (pipe(Route::Ring), pipe(Route::Ring));
         (&first_writer).write_all(&[7; 30_000]).unwrap();
         let resizers = [first_writer.try_clone().unwrap(), second_writer.try_clone().unwrap()];

@@ -1,6 +1,7 @@
 //! Death between any two instructions. A child is led through one call on an end by single steps and killed after a
-//! number of them; then those who are left must find every lock free, no byte lost or doubled, and the end of the stream.
-//! In `paused.rs` it only pauses there while another process changes how the pipe works, and goes on.
+//! number of them. The surviving processes must find every lock free, no byte lost or doubled, and the end of the
+//! stream. In `paused.rs` the child only pauses there while another process changes how the pipe works, and then goes
+//! on.
 //!
 //! The number of steps before a death runs over the whole call. To reach the last of n steps costs n of them, so where
 //! that takes too long only every s-th point is taken, from a seeded one on: what each test prints (`--nocapture`) says
@@ -68,7 +69,7 @@ struct Scene {
     writing: Option<Task<()>>,
     /// Reads to the end.
     reading: Option<Task<Vec<u8>>>,
-    /// An end in other hands.
+    /// An exported end.
     given: Option<OwnedFd>,
 }
 
@@ -249,8 +250,8 @@ fn with_or_without(left: Left) -> &'static [u64] {
     if left == Left::Finished { &BOTH[1..] } else { &BOTH }
 }
 
-/// The child pauses in its write, perhaps inside its lock or with a claim. Whoever wants to write waits for it, and then
-/// both have written, each as a whole.
+/// The child pauses in its write, perhaps with the writers' lock or the in-place lock. A second writer waits for it. In
+/// the end both have written, each as a whole.
 fn both_have_written(mut scene: Scene, left: Left) {
     let writer = scene.ends.writers[0].try_clone().unwrap();
     let writing = start(move || (&writer).write_all(&[b'?'; 50]).unwrap());
@@ -329,7 +330,7 @@ alone! {
         );
     }
 
-    fn who_waits_for_a_claim_gets_its_turn_whenever_it_came() {
+    fn waiter_for_in_place_lock_gets_its_turn_at_any_step() {
         at_every_step(
             || Scene::of_owner(|_reader, mut writer| write_in_place(&mut writer, &pattern::bytes(2000..2200))),
             both_have_written,
@@ -381,7 +382,7 @@ alone! {
                 let ends = ends(8192, 4200);
                 let mut sleeper = ends.writers[0].try_clone().unwrap();
                 let writing = sleep_in_poll(move || sleeper.write_all(&pattern::bytes(4200..8296)).unwrap());
-                // All of it: whoever comes next finds nothing, and nothing to wake anybody for.
+                // All of it: the next reader finds no byte, and so makes no room for which it would wake a waiter.
                 let mut buffer = vec![0; 4200];
                 let scene = Scene::of_reader(ends, move |mut reader| {
                     assert_eq!(reader.read(&mut buffer).unwrap(), 4200);
@@ -393,7 +394,7 @@ alone! {
                 let reader = &scene.ends.readers[0];
                 reader.set_nonblocking(true).unwrap();
                 let mut last = 0;
-                // Until the sleeper's last byte has come.
+                // Until the last byte of the waiter has come.
                 while last != pattern::byte_at(8295) || !scene.writing.as_ref().unwrap().is_finished() {
                     let mut bytes = [0; 4200];
                     if let Ok(count) = (&*reader).read(&mut bytes) {
@@ -503,7 +504,7 @@ alone! {
         );
     }
 
-    fn a_reader_may_die_anywhere_on_its_way_to_sleep_at_the_shadow() {
+    fn reader_may_die_at_any_step_to_sleep_in_backing_pipe() {
         at_every_step(
             || {
                 let mut ends = ends(4096, 0);
@@ -514,7 +515,7 @@ alone! {
             |mut scene, _| {
                 scene.kill();
                 let (mut reader, mut writer) = (scene.ends.readers.pop().unwrap(), scene.ends.writers.pop().unwrap());
-                // A writer that has to sleep, and so finds what the dead has left behind, while the pipe is full.
+                // A writer that has to sleep while the pipe is full finds what the dead process has left behind.
                 let kernel_capacity = writer.capacity().unwrap() as u64;
                 writer.write_all(&pattern::bytes(0..kernel_capacity)).unwrap();
                 let mut sleeper = writer.try_clone().unwrap();
@@ -523,7 +524,7 @@ alone! {
                 reader.read_exact(&mut bytes).unwrap();
                 writing.join();
                 assert!(bytes[..kernel_capacity as usize] == pattern::bytes(0..kernel_capacity));
-                // Back to the ring, when the end comes back; who sleeps there is woken.
+                // The stream returns to the ring when the exported end is attached, and a waiter there is woken.
                 drop(Writer::attach(scene.given.take().unwrap()).unwrap());
                 assert_eq!(writer.capacity().unwrap(), 4096);
                 let reading = sleep_in_poll(move || {

@@ -1,4 +1,4 @@
-//! The gentle twin of death: the child only pauses at every step while another changes how the pipe works, and goes on.
+//! Instead of dying, the child only pauses at every step while another process changes how the pipe works, and goes on.
 
 use std::fs::File;
 use std::io::{PipeReader, PipeWriter, Read, Write};
@@ -14,7 +14,7 @@ use rustix::process::Pid;
 
 use super::{Ends, Left, Scene, TAIL, at_every_step, check_stream, ends};
 
-/// What is left to read of a pipe whose end was given away.
+/// What is left to read at an exported end of a pipe.
 fn read_raw(given: OwnedFd) -> Vec<u8> {
     let mut all = Vec::new();
     File::from(given).read_to_end(&mut all).unwrap();
@@ -47,7 +47,7 @@ fn paused_at_every_step<T: Send + 'static>(
     });
 }
 
-/// With somebody who watches, so that every call has to see to the mirror.
+/// With a poller at each end, so that every call has to keep the readiness bytes true.
 fn watched(content: u64) -> Ends {
     let ends = ends(4096, content);
     ends.readers[0].readiness().unwrap();
@@ -99,7 +99,7 @@ alone! {
         );
     }
 
-    fn somebody_begins_to_watch_while_another_process_stands_anywhere_in_giving_its_end_away() {
+    fn poller_begins_while_another_process_pauses_at_any_step_of_export() {
         paused_at_every_step(
             || Scene::of_reader(ends(4096, 300), |reader| std::mem::forget(reader.into_fd().unwrap())),
             |reader, writer| {
@@ -130,7 +130,7 @@ alone! {
     }
 }
 
-/// Forks when it is told to, and says when the child has used the pipe, until nobody tells it anything any more.
+/// Forks at each command, and answers when the child has used the pipe, until the commands end.
 fn fork_on_command(reader: &Reader, mut commands: PipeReader, mut answers: PipeWriter) {
     answers.write_all(&rustix::thread::gettid().as_raw_nonzero().get().to_le_bytes()).unwrap();
     while commands.read_exact(&mut [0]).is_ok() {
