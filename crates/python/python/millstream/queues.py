@@ -121,31 +121,31 @@ class _OverOurPipe:
 
     def _put(self, obj: Any) -> None:
         try:
-            item = _Item(obj, *dump(obj))
+            message, beside = dump(obj)
         except BaseException as error:
             self._sem.release()
             if not isinstance(error, Exception):
                 raise
             return self._on_queue_feeder_error(error, obj)  # type: ignore[no-any-return]
-        if self._buffer.is_all_sent() and self._send_at_once(item):
+        if self._buffer.is_all_sent() and self._send_at_once(message, beside):
             return
         with self._notempty:
             if self._thread is None:
                 self._start_thread()
-            self._buffer.append(item)
+            self._buffer.append(_Item(obj, message, beside))
             self._notempty.notify()
 
-    def _send_at_once(self, item: _Item) -> bool:
+    def _send_at_once(self, message: Any, beside: list[memoryview] | None) -> bool:
         """Not if another process is sending, which may have found the pipe full, nor if there is no room."""
         if not self._wlock.acquire(False):
             return False
         try:
-            is_sent = self._writer.send_dumped_if_room(item.message, item.beside)
+            is_sent = self._writer.send_dumped_if_room(message, beside)
         except OSError:  # nothing has been sent: the feeder tells
             return False
         finally:
             self._wlock.release()
-        self._has_sent |= is_sent
+        self._has_sent = self._has_sent or is_sent
         return is_sent
 
     def _start_thread(self) -> None:
