@@ -18,6 +18,7 @@
 #              compiler, and some minutes to build; not part of make test
 # make check-mount  a mount under random calls for ten minutes, and killed 1000 times; a part of it is in make test
 # make check-miri  not part of it: the ring under Miri, where that is installed
+# make check-cargo-c  the C library as cargo-c installs it, against 'make install-lib'; some minutes the first time, not part of make test
 # make deb      Debian packages, in target/packages: millstream, libmillstream0, libmillstream-dev
 # make dist     an archive with an installer, for other systems with the same or a later glibc, in target/packages
 # make check-packages  both of them in clean roots, as a newcomer; a part of make test. SUITE=trixie: of another suite of this archive
@@ -56,7 +57,7 @@ LOWER = $(addprefix -p millstream-,capi conformance pattern pipe ring run sys)
 
 .PHONY: all build lib install-lib uninstall-lib demo corpus rivals test install uninstall clean setup-build setup-test setup-rivals check-rivals
 .PHONY: soak storm fuzz-formats check-models check-asan check-tsan check-fuzz check-miri
-.PHONY: site setup-site wheel setup-wheel check-python check-cpython check-mount deb dist check-packages
+.PHONY: site setup-site wheel setup-wheel check-python check-cpython check-cargo-c check-mount deb dist check-packages
 .PHONY: check-format check-words check-publish check-lints check-licences check-docs check-tests
 
 all: build
@@ -175,6 +176,9 @@ check-mount: setup-test build
 
 check-cpython: wheel
 	scripts/check-cpython $(WHEELS)/*.whl $(PYTHONS)
+
+check-cargo-c: setup-test lib
+	scripts/check-cargo-c $(CARGO)
 
 check-models: setup-test
 	scripts/check-ring models $(CARGO)
