@@ -415,3 +415,26 @@ fn a_line_with_tests_is_printed_with_them() {
     assert_eq!(network.to_string(), network.to_toml());
     assert_eq!(Network::from_toml(&network.to_string()).unwrap(), network);
 }
+
+#[test]
+fn failed_command_that_stands_twice_is_named_by_its_node() {
+    let scratch = Scratch::new("twice");
+    let (yes, no) = (scratch.file("yes", "a\nb\n"), scratch.file("no", "a\na\na\n"));
+    let text = |left: &str, right: &str| {
+        format!(
+            "[nodes.l]\nread = '{left}'\n[nodes.r]\nread = '{right}'\n\
+             [nodes.left]\nfrom = 'l'\ndo = 'exec grep b'\n[nodes.right]\nfrom = 'r'\ndo = 'exec grep b'\n\
+             [nodes.out]\nfrom = ['left', 'right']\nwrite = '{}'\n",
+            scratch.path("out")
+        )
+    };
+    let ended = "of its input: the command ended with status 1";
+    assert_eq!(run_toml(&text(&yes, &no)), Err(format!("right: exec grep b: at byte 6 {ended}")));
+    assert_eq!(run_toml(&text(&no, &yes)), Err(format!("left: exec grep b: at byte 6 {ended}")));
+    assert_eq!(run_toml(&text(&yes, &yes)), Ok(()));
+    // In a line nodes have the name of their transform, and a number.
+    let line = format!("read '{yes}' | exec grep a | exec cat | exec grep b | write '{}'", scratch.path("out"));
+    assert_eq!(run_line(&line), Err(format!("exec grep b: at byte 2 {ended}")));
+    let line = line.replace("grep b", "grep a").replace("exec cat", "tr a b");
+    assert_eq!(run_line(&line), Err(format!("exec-2: exec grep a: at byte 2 {ended}")));
+}

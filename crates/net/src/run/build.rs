@@ -199,7 +199,9 @@ impl Builder<'_> {
             ends.has_input.then_some(command).into_iter().chain(network.inlets(command).map(|(place, _)| place));
         let inputs: Vec<usize> = inputs.collect();
         let line = node.work.to_line();
-        let text = if ends.are_named() { format!("{}: {line}", node.name) } else { line };
+        let is_one_of_several = network.nodes.iter().filter(|other| other.work == node.work).count() > 1;
+        let has_name = ends.are_named() || is_one_of_several;
+        let text = if has_name { format!("{}: {line}", node.name) } else { line };
         let counters = inputs.iter().map(|&place| counter(place)).collect();
         let around = Around { text, abort: self.abort.clone(), counter: counter(command) };
         let started = elsewhere::start(transform, &ends, counters, below, around)?;
