@@ -48,17 +48,17 @@ pub const PROGRAM: &str = "millstream-bench";
 
 /// Adds every option and command of `millstream bench`.
 pub fn table(command: Command) -> Command {
-    Options::augment_args(command).args_conflicts_with_subcommands(true).after_help(suite::EXAMPLES)
+    Options::augment_args(command)
+        .about("Measure pipes on this machine")
+        .args_conflicts_with_subcommands(true)
+        .after_help(suite::EXAMPLES)
 }
 
 /// The program: this process's arguments in, exit status out.
 pub fn main() -> ExitCode {
     failure::report_bugs(|| {});
-    let program = Command::new(PROGRAM)
-        .bin_name("millstream bench")
-        .version(env!("CARGO_PKG_VERSION"))
-        .about("Measure pipes on this machine")
-        .max_term_width(100);
+    let program =
+        Command::new(PROGRAM).bin_name("millstream bench").version(env!("CARGO_PKG_VERSION")).max_term_width(100);
     let parsed = table(program).try_get_matches().and_then(|matches| Options::from_arg_matches(&matches));
     let outcome = match parsed {
         Ok(options) => run(options),
