@@ -102,7 +102,7 @@ pub fn print(text: &str) -> Result<ExitCode, Failure> {
 /// The same; returns whether stdout still has a reader.
 ///
 /// # Errors
-/// As for [`print`].
+/// As for [`print()`].
 pub fn print_or_stop(text: &str) -> Result<bool, Failure> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
