@@ -40,6 +40,8 @@ SECONDS ?= 10
 CARGO ?= cargo
 BUILD = target/release
 LIBRARY = $(BUILD)/lib/millstream
+# What belongs beside the program that users start: they find each other there.
+PARTS = $(addprefix $(LIBRARY)/,millstream millstream-bench libmillstream_preload.so)
 PRELOAD = target/preload/preload
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 C_LIBRARY = target/c
@@ -56,13 +58,13 @@ RIVALS_OPTIONS = --manifest-path rivals/Cargo.toml --target-dir target/rivals
 
 # Packages in two parts, each of such as ask the same of what they depend on: those of the first find compiled what 'make build' has
 # compiled, though the second has tokio, and a library for random tests.
-UPPER = -p millstream $(addprefix -p millstream-,bench buffer fs net transforms)
+UPPER = -p millstream $(addprefix -p millstream-,bench buffer command fs net transforms)
 LOWER = $(addprefix -p millstream-,capi conformance pattern pipe ring run sys)
 
 .PHONY: all build lib install-lib uninstall-lib demo corpus rivals test install uninstall clean setup-build setup-test setup-rivals check-rivals
 .PHONY: soak storm fuzz-formats check-models check-asan check-tsan check-fuzz check-miri
 .PHONY: site setup-site wheel setup-wheel check-python check-free-threaded check-cpython check-cargo-c check-mount deb dist check-packages
-.PHONY: check-format check-words check-publish check-lints check-licences check-docs check-tests
+.PHONY: check-format check-words check-figures check-publish check-lints check-licences check-docs check-tests
 
 all: build
 
@@ -76,12 +78,12 @@ setup-rivals:
 	@scripts/setup rivals
 
 # The library inside other programs and the program that a run begins with are built by themselves: they must not get the features of dependencies
-# that the whole program needs. The small one takes the name of the whole one, which it finds in lib/millstream.
+# that the whole program needs. The small one takes the name of the whole one, which it finds in lib/millstream, with the one that measures.
 build: setup-build
-	$(CARGO) build --release -p millstream -p millstream-capi
+	$(CARGO) build --release -p millstream -p millstream-bench -p millstream-capi
 	$(CARGO) build --profile preload -p millstream-preload -p millstream-launch --target-dir target/preload
 	@mkdir -p $(LIBRARY)
-	@install -m 755 $(BUILD)/millstream $(LIBRARY)/millstream
+	@install -m 755 $(BUILD)/millstream $(BUILD)/millstream-bench $(LIBRARY)/
 	@install -m 755 $(PRELOAD)/millstream-launch $(BUILD)/millstream
 	@install -m 755 $(PRELOAD)/libmillstream_preload.so $(LIBRARY)/libmillstream_preload.so
 	@install -m 644 crates/preload/unbuffered.rb $(LIBRARY)/unbuffered.rb
@@ -109,7 +111,7 @@ wheel: build setup-wheel
 	@rm -rf $(WHEEL_DATA) $(WHEELS)
 	@mkdir -p $(WHEEL_DATA)/scripts $(WHEEL_DATA)/data/lib/millstream
 	@install -m 755 $(BUILD)/millstream $(WHEEL_DATA)/scripts/millstream
-	@install -m 755 $(LIBRARY)/millstream $(LIBRARY)/libmillstream_preload.so $(WHEEL_DATA)/data/lib/millstream/
+	@install -m 755 $(PARTS) $(WHEEL_DATA)/data/lib/millstream/
 	@install -m 644 $(LIBRARY)/unbuffered.rb $(WHEEL_DATA)/data/lib/millstream/
 	$(MATURIN)
 	@for python in $(FREE_THREADED); do $(MATURIN) --interpreter "$$python" || exit 1; done
@@ -130,7 +132,7 @@ demo: build
 # Status 1: one is slower, which the table says.
 corpus: build
 	@scripts/setup corpus
-	$(BUILD)/millstream bench corpus --json $(BUILD)/corpus.json || [ $$? -eq 1 ]
+	PATH="$(CURDIR)/target/coreutils/bin:$$PATH" $(BUILD)/millstream bench corpus --json $(BUILD)/corpus.json || [ $$? -eq 1 ]
 
 rivals: setup-rivals
 	$(RIVALS) build --release $(RIVALS_OPTIONS)
@@ -138,7 +140,7 @@ rivals: setup-rivals
 	@echo "All samples: target/rivals/rivals.json. More: target/rivals/release/millstream-rivals --help"
 
 # The last ones use one CPU each, and measure nothing.
-test: check-format check-words check-publish check-lints check-licences check-docs check-tests check-python
+test: check-format check-words check-figures check-publish check-lints check-licences check-docs check-tests check-python
 	+$(MAKE) --no-print-directory -j 2 --output-sync=target check-packages check-models check-asan check-tsan check-fuzz
 	@echo "All checks and tests passed."
 
@@ -148,6 +150,10 @@ check-format: setup-test
 # English, not Markdown: lines, sentences and words that the glossary has replaced.
 check-words: setup-test
 	scripts/check-words
+
+# The tables of measured figures, against the files that they are made from.
+check-figures: setup-test
+	scripts/make-figures --check
 
 # Manifests, and whether cargo packs each crate that is published; nothing is compiled.
 check-publish: setup-test
@@ -230,7 +236,7 @@ install: build
 		"$(INSTALLED)/share/bash-completion/completions" "$(INSTALLED)/share/zsh/site-functions" \
 		"$(INSTALLED)/share/fish/vendor_completions.d"
 	install -m 755 $(PRELOAD)/millstream-launch "$(INSTALLED)/bin/millstream"
-	install -m 755 $(LIBRARY)/millstream $(LIBRARY)/libmillstream_preload.so "$(INSTALLED)/lib/millstream/"
+	install -m 755 $(PARTS) "$(INSTALLED)/lib/millstream/"
 	install -m 644 $(LIBRARY)/unbuffered.rb "$(INSTALLED)/lib/millstream/"
 	umask 022; $(LIBRARY)/millstream man --all "$(INSTALLED)/share/man/man1"
 	umask 022; $(LIBRARY)/millstream completions bash >"$(INSTALLED)/share/bash-completion/completions/millstream"

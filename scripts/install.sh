@@ -2,7 +2,7 @@
 # install.sh [--uninstall] [PREFIX]
 #
 # Puts millstream @VERSION@ below PREFIX, /usr/local by default, or takes it away again. Nothing else is changed. It needs glibc
-# @GLIBC@ or later, and no other library.
+# @GLIBC@ or later and, for 'millstream bench' alone, libgcc_s.
 set -eu
 
 fail() {

@@ -9,15 +9,15 @@
 //! has its pipes counted. What this machine lacks a command for is left out, and the report says so.
 
 mod data;
+mod generators;
 mod keeper;
 mod list;
 mod report;
 mod trial;
 
 pub use data::Store;
-pub(crate) use data::write_text;
+pub(crate) use generators::write_text;
 pub use keeper::Keeper;
-pub(crate) use list::installed;
 pub use list::{Corpus, Pipeline};
 pub use report::{Outcome, Placed, Report, Row, SCHEMA};
 pub use trial::{Progress, Trial};

@@ -11,13 +11,16 @@
 //!
 //! In reading order: a [`method`] gives comparisons of jobs, most of which put processes at the ends of a [`transport`].
 //! The [`engine`] launches them interleaved until they are precise enough; each job becomes a [`cell`] with its median,
-//! its interval, its ratio to the baseline and what that says; a [`report`] shows them. `docs/benchmarks.md` has the
+//! its interval, its ratio to the baseline and what that says; a [`report`] shows them. The
+//! [`command`] does all of this for people. `docs/benchmarks.md` has the
 //! reasons.
 //!
 //! Not for timing one function inside a process.
 #![deny(unsafe_code)]
 
+mod cache;
 pub mod cell;
+pub mod command;
 pub mod compare;
 pub mod corpus;
 pub mod engine;
@@ -26,6 +29,7 @@ pub mod machine;
 pub mod method;
 mod page_aligned;
 pub mod pattern;
+pub mod programs;
 pub mod random;
 pub mod report;
 pub mod transport;

@@ -7,14 +7,12 @@ mod buffer;
 mod bytes;
 mod ctl;
 mod explain;
-mod failure;
 mod fifo;
 mod gc;
 mod manual;
 mod mount;
 mod mounts;
 mod net;
-mod progress;
 mod ps;
 mod run;
 mod stats_file;
@@ -24,13 +22,15 @@ mod watch;
 
 use std::process::ExitCode;
 
+use millstream_command::failure;
+
 use args::Action;
 
 fn main() -> ExitCode {
-    failure::report_bugs();
+    failure::report_bugs(terminal::screen::leave);
     let outcome = args::parse().and_then(|action| match action {
         Action::Run(options) => run::run(options),
-        Action::Bench(options) => bench::bench(*options),
+        Action::Bench => bench::bench(),
         Action::Ctl(options) => ctl::ctl(&options),
         Action::Ps(options) => ps::ps(&options),
         Action::Gc(options) => gc::gc(&options),

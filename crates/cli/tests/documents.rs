@@ -198,6 +198,38 @@ fn manual_pages_use_the_words_of_the_glossary() {
     assert_eq!(seen.code, Some(0), "{seen:?}");
 }
 
+/// What `make check-figures` runs, over a copy.
+#[test]
+fn figures_that_differ_from_their_data_are_an_error() {
+    let scratch = Scratch::new();
+    for part in ["scripts", "bench", "docs", "README.md"] {
+        let copied = Command::new("cp").arg("-r").arg(root().join(part)).arg(scratch.path("")).status().unwrap();
+        assert!(copied.success());
+    }
+    let run = |arguments: &[&str]| output(Command::new(scratch.path("scripts/make-figures")).args(arguments));
+    assert_eq!(run(&["--check"]).code, Some(0));
+    let page = scratch.path("docs/benchmarks.md");
+    let agreed = fs::read_to_string(&page).unwrap();
+    fs::write(&page, agreed.replacen("GB/s, each end", "MB/s, each end", 1)).unwrap();
+    let seen = run(&["--check"]);
+    assert!(seen.code == Some(1) && seen.stderr.contains("docs/benchmarks.md:"), "{seen:?}");
+    assert!(seen.stderr.contains("does not agree with bench/results"), "{seen:?}");
+    assert_eq!(run(&[]).code, Some(0));
+    assert_eq!(fs::read_to_string(&page).unwrap(), agreed);
+    for (wrong, sentence) in [
+        (agreed.replace(" bw_pipe 2cpu -->", " bw_pope -->"), "there is no table 'bw_pope'"),
+        (agreed.replace("<!-- figures: ", "<!-- figures: no-such-"), "which is no directory of bench/results"),
+        (agreed.replacen("<!-- end of figures -->", "", 1), "a block of figures does not end"),
+        (agreed.replace("<!-- figures: ", "<!-- formerly: "), "blocks of figures were found"),
+    ] {
+        fs::write(&page, wrong).unwrap();
+        let seen = run(&["--check"]);
+        assert!(seen.code == Some(1) && seen.stderr.contains(sentence), "{sentence}: {seen:?}");
+    }
+    let seen = run(&["--add", "somewhere", &scratch.file("x.json", r#"{"schema": "other"}"#)]);
+    assert!(seen.code == Some(1) && seen.stderr.contains("is no result of 'millstream bench'"), "{seen:?}");
+}
+
 #[test]
 fn the_readme_names_both_commands_and_the_licences_are_there() {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();

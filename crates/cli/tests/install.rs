@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Scratch, Seen, millstream, output};
+use common::{Scratch, Seen, millstream, output, program};
 
 const PIPE_SIZE: &str = "import os, fcntl; print(fcntl.fcntl(os.pipe2(0)[0], 1032) > 65536)";
 
@@ -76,6 +76,82 @@ fn packages_are_staged_with_destdir() {
     for file in ["libmillstream_preload.so", "unbuffered.rb"] {
         assert!(scratch.path("stage/usr/lib/millstream").join(file).exists(), "{file}");
     }
+}
+
+/// A measurement that takes no time to speak of.
+const MEMCPY: [&str; 6] = ["memcpy", "--size", "8k", "--rounds", "5", "--no-history"];
+
+#[test]
+fn database_and_page_are_in_the_program_that_measures_alone() {
+    let beside = |name: &str| fs::read(Path::new(program()).with_file_name("lib/millstream").join(name)).unwrap();
+    let (main, bench) = (beside("millstream"), beside("millstream-bench"));
+    for words in ["SQLite format 3", "Content-Security-Policy"] {
+        let has = |program: &[u8]| program.windows(words.len()).any(|window| window == words.as_bytes());
+        assert!(has(&bench) && !has(&main), "{words}");
+    }
+}
+
+#[test]
+fn missing_bench_program_is_an_error_and_its_help_is_there() {
+    let scratch = Scratch::new();
+    let program = scratch.installed();
+    let missing = scratch.path("lib/millstream/millstream-bench");
+    fs::remove_file(&missing).unwrap();
+    let seen = output(Command::new(&program).arg("bench").args(MEMCPY));
+    assert_eq!((seen.code, seen.stdout.as_str(), seen.stderr.lines().count()), (Some(125), "", 1), "{seen:?}");
+    for words in ["is missing", missing.to_str().unwrap(), "make install", "cargo install --path crates/bench"] {
+        assert!(seen.stderr.contains(words), "{words}: {seen:?}");
+    }
+    for help in [&["bench", "memcpy", "--help"][..], &["help", "bench", "memcpy"], &["man", "bench", "memcpy"]] {
+        let seen = output(Command::new(&program).args(help));
+        assert!(
+            seen.code == Some(0) && seen.stdout.contains("64k,1m,64m") && seen.stderr.is_empty(),
+            "{help:?}: {seen:?}"
+        );
+    }
+    // A file that is no program.
+    fs::write(&missing, "").unwrap();
+    let seen = output(Command::new(&program).arg("bench").args(MEMCPY));
+    assert!(seen.code == Some(125) && seen.stderr.contains("cannot run '"), "{seen:?}");
+}
+
+/// As 'cargo install' puts them: all in one directory.
+#[test]
+fn programs_in_one_directory_find_each_other() {
+    let scratch = Scratch::new();
+    let parts = Path::new(program()).with_file_name("lib/millstream");
+    let copied = Command::new("cp").arg("-r").arg(parts.join(".")).arg(scratch.path("")).status().unwrap();
+    assert!(copied.success());
+    let seen = output(Command::new(scratch.path("millstream")).arg("bench").args(MEMCPY));
+    assert!(seen.code == Some(0) && seen.stdout.contains("8k"), "{seen:?}");
+    let grep = ["grep", "--pairs", "5", "--workload", "cat-cat", "--placement", "1cpu", "--no-history", "--file"];
+    let text = scratch.file("text", &"a line\n".repeat(1000));
+    let seen = output(Command::new(scratch.path("millstream-bench")).args(grep).arg(&text).env_remove("LD_PRELOAD"));
+    assert!(seen.code == Some(0) && seen.stdout.contains("cat FILE | cat"), "{seen:?}");
+    // By itself it has nothing to measure pipelines with, and says what is missing.
+    fs::remove_file(scratch.path("millstream")).unwrap();
+    let seen = output(Command::new(scratch.path("millstream-bench")).args(grep).arg(&text));
+    assert_eq!((seen.code, seen.stdout.as_str(), seen.stderr.lines().count()), (Some(125), "", 1), "{seen:?}");
+    assert!(seen.stderr.contains("there is no 'millstream' that belongs to '"), "{seen:?}");
+}
+
+#[test]
+fn bench_program_refuses_what_the_main_one_refuses() {
+    let bench = Path::new(program()).with_file_name("lib/millstream/millstream-bench");
+    for wrong in [&["grap"][..], &["memcpy", "--size", "3G"], &["--quick", "--full"], &["bw_pipe", "--transfr", "1"]] {
+        let directly = output(Command::new(&bench).args(wrong));
+        assert_eq!(directly, output(&mut millstream([&["bench"], wrong].concat())), "{wrong:?}");
+        assert_eq!((directly.code, directly.stderr.lines().count()), (Some(2), 1), "{wrong:?}: {directly:?}");
+    }
+    for help in [&["--help"][..], &["memcpy", "--help"], &["help", "history", "show"]] {
+        let directly = output(Command::new(&bench).args(help));
+        let main = output(&mut millstream([&["bench"], help].concat()));
+        assert!(directly.stdout.contains("\nUsage: millstream bench"), "{directly:?}");
+        // It has '--version' besides.
+        let lines: Vec<&str> = directly.stdout.lines().collect();
+        assert!(main.stdout.lines().all(|line| lines.contains(&line)), "{help:?}: {main:?} {directly:?}");
+    }
+    assert_eq!(output(Command::new(&bench).arg("--version")).stdout.split(' ').next(), Some("millstream-bench"));
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! The list of pipelines: the program's own, or a user's in the same format. `pipelines.txt` says what that is.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 
-use super::data;
+use super::generators::GENERATED;
+use crate::programs::installed;
 
 /// The program's own.
 const OWN: &str = include_str!("pipelines.txt");
@@ -97,7 +97,7 @@ impl Corpus {
     }
 
     fn is_data(&self, name: &str) -> bool {
-        data::GENERATED.iter().any(|(generated, _)| *generated == name) || self.recipe(name).is_some()
+        GENERATED.iter().any(|(generated, _)| *generated == name) || self.recipe(name).is_some()
     }
 
     pub(super) fn recipe(&self, name: &str) -> Option<&Recipe> {
@@ -123,14 +123,6 @@ impl Corpus {
         }
         needs.into_iter().filter(|command| installed(command).is_none()).map(str::to_owned).collect()
     }
-}
-
-/// Where a command is.
-pub(crate) fn installed(command: &str) -> Option<PathBuf> {
-    use std::os::unix::fs::PermissionsExt;
-    let is_program = |path: &Path| path.metadata().is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0);
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).map(|directory| directory.join(command)).find(|path| is_program(path))
 }
 
 fn sections(text: &str) -> Result<Vec<Section>, String> {

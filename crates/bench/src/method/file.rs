@@ -25,8 +25,8 @@ use millstream_sys::{clock, mapped_file};
 use super::increment::add_one;
 use super::increment::sum::Sum;
 use crate::cell::Cell;
-use crate::corpus::installed;
 use crate::engine::{Comparison, Job, Launch};
+use crate::programs::{Programs, installed};
 
 mod place;
 
@@ -106,8 +106,8 @@ impl Row {
 
 /// What to measure.
 pub struct Plan {
-    /// The `millstream` that mounts, and that is a stage of the pipelines.
-    pub program: PathBuf,
+    /// The one mounts, the other is a stage of the pipelines.
+    pub programs: Programs,
     /// Which rows.
     pub rows: Vec<Row>,
     /// Bytes of the text that is read.
@@ -134,7 +134,7 @@ pub fn comparisons(plan: &Plan) -> Result<Planned, String> {
         return Err("there is no /dev/fuse: nothing can be mounted".into());
     }
     let held = Arc::new(Held::hold());
-    let place = Arc::new(Mutex::new(Place::new(plan.program.clone(), Arc::clone(&held))?));
+    let place = Arc::new(Mutex::new(Place::new(plan.programs.millstream.clone(), Arc::clone(&held))?));
     remove_when_told(Arc::clone(&held), &place);
     let (mut rows, mut left_out) = (Vec::new(), Vec::new());
     for &row in &plan.rows {
@@ -221,11 +221,10 @@ impl Setting<'_> {
         let text = self.place().text(self.plan.size)?;
         let source = self.place().source("plain")?;
         let mount = self.place().mounted(&source, Some(&vec!["increment"; stages].join(" | ")))?;
-        let program = self.place().program().to_owned();
         // The first stage reads the file itself.
-        let adds = vec!["\"$PROGRAM\" bench add"; stages].join(" | ").replacen(" add", " add <\"$FILE\"", 1);
+        let adds = vec!["\"$PROGRAM\" add"; stages].join(" | ").replacen(" add", " add <\"$FILE\"", 1);
         let pipeline = |name, script: String| Side {
-            environment: vec![("PROGRAM", program.clone())],
+            environment: vec![("PROGRAM", self.plan.programs.bench.clone())],
             ..Side::new(name, script, text.clone())
         };
         let sides = vec![
@@ -451,7 +450,7 @@ mod tests {
     }
 
     fn outcomes(scripts: [&str; 2]) -> Vec<Result<Launch, String>> {
-        let plan = Plan { program: "/bin/false".into(), rows: Vec::new(), size: 64, files: 1 };
+        let plan = Plan { programs: Programs::default(), rows: Vec::new(), size: 64, files: 1 };
         let place = Arc::new(Mutex::new(Place::for_tests()));
         let setting = Setting { plan: &plan, place: &place, other: None };
         let Comparison { jobs, .. } = setting.comparison(Row::Unbound, None, BARE, sides(scripts));

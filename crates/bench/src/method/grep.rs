@@ -22,6 +22,7 @@ use crate::cell::Cell;
 use crate::engine::placement::Placement;
 use crate::engine::{Comparison, Job, Launch, Telemetry};
 use crate::method::Depth;
+use crate::programs::Programs;
 
 pub mod corpus;
 pub mod pipeline;
@@ -96,8 +97,8 @@ impl Transport {
 
 /// What to measure.
 pub struct Plan {
-    /// The `millstream` program: it launches the pipelines, and is one of the transports.
-    pub program: PathBuf,
+    /// This one launches the pipelines, `millstream run` is one of the transports.
+    pub programs: Programs,
     /// The text.
     pub file: PathBuf,
     /// Something that does not occur in it.
@@ -110,13 +111,13 @@ pub struct Plan {
 
 impl Plan {
     /// The quick one leaves out the pipeline that lies between the other two.
-    pub fn of(depth: Depth, program: PathBuf, file: PathBuf) -> Plan {
+    pub fn of(depth: Depth, programs: Programs, file: PathBuf) -> Plan {
         let workloads = match depth {
             Depth::Quick => vec![Workload::CatCat, Workload::Grep],
             Depth::Full | Depth::SeedFaithful => Workload::ALL.to_vec(),
         };
         let (pattern, placements) = (ABSENT_PATTERN.to_owned(), Placement::ALL.to_vec());
-        Plan { program, file, pattern, workloads, placements }
+        Plan { programs, file, pattern, workloads, placements }
     }
 }
 
@@ -248,18 +249,19 @@ impl Bench {
         statistics: Option<&File>,
     ) -> Command {
         let path_of = |file: &File| format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
-        let mut command = Command::new(&self.plan.program);
+        let Programs { millstream, bench } = &self.plan.programs;
+        let mut command = Command::new(if transport == Transport::Millstream { millstream } else { bench });
         if transport == Transport::Millstream {
             command.arg("run");
             if let Some(file) = statistics {
                 command.args(["--stats=json", "--stats-file", &path_of(file)]);
             }
-            command.arg("--").arg(&self.plan.program);
+            command.arg("--").arg(bench);
         }
         // Should this measurement itself be running under `millstream run`, the baseline must not.
         command.env_remove(settings::VARIABLE);
         let cpus: Vec<String> = cpus.iter().map(usize::to_string).collect();
-        command.args(["bench", "pipeline", "--cpus", &cpus.join(","), "--report"]);
+        command.args(["pipeline", "--cpus", &cpus.join(","), "--report"]);
         command.arg(path_of(&self.report));
         command.arg("--").args(stages.join(&OsString::from(SEPARATOR)));
         command

@@ -12,6 +12,7 @@ use super::grep::Workload;
 use super::{Depth, bw_pipe, grep, pipeflex};
 use crate::engine::Comparison;
 use crate::engine::placement::Placement;
+use crate::programs::Programs;
 use crate::transport::{Transport, kernel_pipe, loan, millstream};
 
 /// What stands in the table beside the old figures.
@@ -62,8 +63,8 @@ pub struct Plan {
     pub placements: Vec<Placement>,
     /// How long each sample of `pipeflex` takes.
     pub seconds: f64,
-    /// The `millstream` program, which `grep` runs.
-    pub program: PathBuf,
+    /// What `grep` runs.
+    pub programs: Programs,
     /// The text that `grep` reads; the usual one if none is named.
     pub file: Option<PathBuf>,
 }
@@ -88,7 +89,7 @@ impl Plan {
     fn grep(&self) -> Result<Vec<Comparison>, String> {
         let gathered = || grep::corpus::text().map_err(|error| format!("cannot gather a text to read: {error}"));
         let file = self.file.clone().map_or_else(gathered, Ok)?;
-        let usual = grep::Plan::of(Depth::Full, self.program.clone(), file);
+        let usual = grep::Plan::of(Depth::Full, self.programs.clone(), file);
         let plan = grep::Plan { workloads: vec![Workload::Grep], placements: self.placements.clone(), ..usual };
         let name = plan.file.display().to_string();
         grep::comparisons(plan).map_err(|error| format!("cannot measure over '{name}': {error}"))
@@ -129,7 +130,7 @@ mod tests {
             transfers: vec![2048, 65_536],
             placements: Placement::ALL.to_vec(),
             seconds: 0.01,
-            program: PathBuf::new(),
+            programs: Programs::default(),
             file: Some("/proc/self/exe".into()),
         }
     }

@@ -1,6 +1,5 @@
 //! Every method in one go.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{
@@ -8,6 +7,7 @@ use super::{
     lat_mem_rd, lat_pipe, lat_unix, memcpy, pipeflex,
 };
 use crate::engine::{Comparison, Effort};
+use crate::programs::Programs;
 
 /// The methods, in the order in which they are shown.
 pub const METHODS: [&str; 15] = [
@@ -34,8 +34,8 @@ pub struct Plan {
     pub depth: Depth,
     /// Which methods, by name; all if none is named.
     pub methods: Vec<String>,
-    /// The `millstream` program, which `grep` runs.
-    pub program: PathBuf,
+    /// What `grep` runs.
+    pub programs: Programs,
 }
 
 /// What is measured interleaved, and for how long.
@@ -98,7 +98,7 @@ impl Plan {
 
     fn grep(&self) -> Result<Vec<Comparison>, String> {
         let text = grep::corpus::text().map_err(|error| format!("cannot gather a text to read: {error}"))?;
-        let plan = grep::Plan::of(self.depth, self.program.clone(), text);
+        let plan = grep::Plan::of(self.depth, self.programs.clone(), text);
         grep::comparisons(plan).map_err(|error| format!("cannot read the text: {error}"))
     }
 
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     fn plan(depth: Depth, method: &str) -> Plan {
-        Plan { depth, methods: vec![method.into()], program: PathBuf::new() }
+        Plan { depth, methods: vec![method.into()], programs: Programs::default() }
     }
 
     /// All but grep, whose text takes a while to gather.

@@ -72,10 +72,6 @@ impl Place {
         self.commands.clone()
     }
 
-    pub(super) fn program(&self) -> &Path {
-        &self.program
-    }
-
     /// A directory for files that are mounted, made if it is not there yet.
     pub(super) fn source(&self, name: &str) -> Result<PathBuf, String> {
         let path = self.root.join(name);

@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use crate::cache;
+
 /// The text that the old measurements used was 50 MB (MB = 10^6 bytes).
 pub const BYTES: usize = 50_000_000;
 
@@ -17,7 +19,7 @@ const PLACES: [&str; 6] =
 /// # Errors
 /// Whatever writing the file answers last; `NotFound` if the machine has no text at all.
 pub fn text() -> io::Result<PathBuf> {
-    let directories = [cache_directory(), Some(std::env::temp_dir())];
+    let directories = [cache::directory(), Some(std::env::temp_dir())];
     let mut outcome = Err(io::ErrorKind::NotFound.into());
     for directory in directories.into_iter().flatten() {
         let directory = directory.join("millstream");
@@ -31,12 +33,6 @@ pub fn text() -> io::Result<PathBuf> {
         }
     }
     outcome
-}
-
-/// Where the user keeps what can be made again.
-pub(crate) fn cache_directory() -> Option<PathBuf> {
-    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))
 }
 
 /// The file appears whole or not at all.
