@@ -179,8 +179,12 @@ class _OverOurPipe:
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         self._check_open()
         if block and timeout is None:
-            with self._rlock:
+            # Not as a with statement, which calls a function of Python at each end.
+            self._rlock.acquire()
+            try:
                 dumped = self._reader.recv_dumped()
+            finally:
+                self._rlock.release()
         else:
             dumped = self._recv_in_time(timeout if block else 0.0)
         self._sem.release()
