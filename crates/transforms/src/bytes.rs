@@ -27,7 +27,7 @@ impl InPlace for Identity {
 }
 
 /// `increment [N]`
-pub(crate) static INCREMENT: Entry = Entry {
+pub static INCREMENT: Entry = Entry {
     name: "increment",
     usage: "increment [N]",
     summary: "N added to each byte, modulo 256; 1 unless given",

@@ -43,6 +43,9 @@ mod zstd;
 
 use millstream_net::Transform;
 
+/// By itself, for a program that needs no other and is to carry no format.
+pub use bytes::INCREMENT;
+
 /// Every transform, by the name under which a network finds it.
 pub static ALL: &[&dyn Transform] = &[
     &bytes::IDENTITY,
