@@ -68,7 +68,7 @@ impl Failure {
     }
 
     /// The exit status of a command that has failed.
-    pub(crate) fn command(sentence: impl Into<String>, status: u8) -> Failure {
+    pub fn command(sentence: impl Into<String>, status: u8) -> Failure {
         Failure { sentence: sentence.into(), status }
     }
 
