@@ -122,7 +122,7 @@ impl<'a> Bell<'a> {
         self.ring.header.bell.0.rung_at.load(Ordering::Relaxed)
     }
 
-    /// A writer is about to write into the backing pipe, where a reader sleeps ([`Ring::sleeper`]). The write wakes
+    /// A writer is about to write into the backing pipe, where a reader sleeps ([`Ring::waiter`]). The write wakes
     /// that reader without a readiness byte.
     pub fn is_rung_by_writing(&self, shadow: &impl Shadow) {
         self.note_time(shadow);

@@ -60,7 +60,7 @@
 //! E10 Ring::take            count in the word, Release     <->  Ring::withdraw, Ring::standing  Acquire
 //!                                                                                           the copy is complete
 //! E11 Claims::end           swap 0, Release                <->  is_claimed      load, Acquire where the claim ended
-//! E13 withdraw_monitor      store the word; then the kernel <->  `Ring::lookout`  load the word, the flags, the word again
+//! E13 withdraw_monitor      store the word; then the kernel <->  `Ring::monitor`  load the word, the flags, the word again
 //! E14 store position; SeqCst fence; load the waiter's word <->  store the word; SeqCst fence; load position
 //!                                                                                           broadcast: no wake-up is lost
 //! E15 BroadcastWriter::reserve  store, Release fence        <->  BroadcastReader::is_intact  Acquire fence, load
