@@ -173,13 +173,14 @@ impl Kept {
         Mounted::of_source(&self.scratch.path("logs"), &["gunzip", "--index-cache", index.to_str().unwrap()])
     }
 
-    /// The index, once it is there.
+    /// The index, once it is there and the daemon writes no newer one.
     fn index(&self) -> std::path::PathBuf {
-        let files = || fs::read_dir(self.scratch.path("index")).unwrap().map(|entry| entry.unwrap().path());
-        common::wait_for("the index", || files().any(|path| path.extension().is_some_and(|end| end == "checkpoints")));
-        let found: Vec<_> = files().collect();
-        assert_eq!(found.len(), 1, "{found:?}");
-        found[0].clone()
+        let files = || -> Vec<_> {
+            fs::read_dir(self.scratch.path("index")).unwrap().map(|entry| entry.unwrap().path()).collect()
+        };
+        let is_index = |path: &std::path::PathBuf| path.extension().is_some_and(|end| end == "checkpoints");
+        common::wait_for("one index and nothing beside it", || matches!(&files()[..], [only] if is_index(only)));
+        files().remove(0)
     }
 
     /// Writes into the file, which has its size and its times as before.
