@@ -46,13 +46,18 @@ fn twenty_seconds_in_which_everything_happens_leave_every_byte_accounted_for() {
 
 #[test]
 fn a_byte_that_is_lost_doubled_or_swapped_is_found() {
-    for mistake in ["lost", "doubled", "swapped"] {
+    let is_found = |mistake: &str| {
         let seen = soak(&["--seconds", "60", "--plant", &format!("{mistake}:10000000")]);
         let (stdout, stderr) = (text(&seen.stdout), text(&seen.stderr));
         assert_eq!(seen.status.code(), Some(1), "{mistake}: {stdout}{stderr}");
         assert!(stdout.contains("FAILED") && stderr.contains("of writer") || stderr.contains("unit"), "{stderr}");
         assert!(stderr.contains("the same again: --seed"), "{stderr}");
-    }
+    };
+    std::thread::scope(|scope| {
+        for mistake in ["lost", "doubled", "swapped"] {
+            scope.spawn(move || is_found(mistake));
+        }
+    });
 }
 
 #[test]
