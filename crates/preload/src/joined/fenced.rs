@@ -10,12 +10,11 @@ use core::sync::atomic::{AtomicBool, AtomicUsize};
 use millstream_sys::fate::Fate;
 
 use super::alone::PAGE;
+use super::decoded::LONGEST;
 use super::{begin_as_child, is_own_process, kernel, retreat, threads};
 
 /// A program with more of them stays with the kernel.
 const MOST: usize = 8;
-/// An instruction has so many bytes at most, so it reaches so far behind its first one.
-const LONGEST: usize = 15;
 /// Bit 0 of a place: the last search of the code has not found this page. It is kept until the next search all the same: a thread may
 /// have executed it a moment before it became executable, and its signal is still to come.
 const IS_OLD: usize = 1;
@@ -83,6 +82,7 @@ fn found() -> impl Iterator<Item = usize> {
 pub(super) fn is_executed(instruction: usize, fault: usize) -> bool {
     let page = fault & !(PAGE - 1);
     let is_listed = PAGES.iter().any(|place| place.load(SeqCst) & !IS_OLD == page) && page != 0;
+    // The instruction may begin on the page before.
     if !is_listed || fault.wrapping_sub(instruction) > LONGEST {
         return false;
     }
