@@ -75,6 +75,7 @@ fn counters() -> Option<&'static Ledger> {
 }
 
 /// Asked anew each time: after a fork the number is another.
+#[inline(never)] // has many callers
 fn this_program() -> Program {
     let [first, last] = &NAME;
     Program::from_words(millstream_sys::own_pid(), [first.load(Relaxed), last.load(Relaxed)])

@@ -156,6 +156,7 @@ pub(crate) fn leave() -> bool {
 }
 
 /// The run that this process belongs to.
+#[inline(never)] // has many callers
 fn own_run() -> Ring {
     let words: [u64; RUN_WORDS] = core::array::from_fn(|at| RUN[at].load(Relaxed));
     let [token, after, first, namespace, ticks, birth, filters, older @ ..] = words;
@@ -201,8 +202,8 @@ fn leave_if_not_alone(end: &End) {
         // Several threads know that each end is used by one of them at a time, and no child uses it.
     } else if !is_own_process() {
         begin_as_child();
-    } else if !has_one_thread() && !threads::are_there() {
-        // They were made past this library.
+    } else if !has_one_thread() && (!threads::are_there() || end.holds_both.load(Relaxed)) {
+        // They were made past this library, or one may be using the opposite end.
         retreat::all(Fate::Threads);
     }
 }

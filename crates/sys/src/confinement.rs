@@ -255,9 +255,12 @@ mod trial {
             for clock in [k::CLOCK_MONOTONIC as usize, k::CLOCK_PROCESS_CPUTIME_ID as usize, cpu_time_of_process] {
                 allowed(k::__NR_clock_gettime, [clock, at, 0, 0, 0, 0])?;
             }
-            // Missing before Linux 5.16; pipes attach without it.
-            // SAFETY: the kernel refuses an empty list.
-            unsafe { any(k::__NR_futex_waitv, [0; 6]) };
+            // Missing before Linux 5.16 and 5.3; pipes attach without them.
+            // SAFETY: the kernel refuses an empty list; the child ends with what it opens.
+            unsafe {
+                any(k::__NR_futex_waitv, [0; 6]);
+                any(k::__NR_pidfd_open, [own, 0, 0, 0, 0, 0]);
+            }
             allowed(k::__NR_get_robust_list, [0, at, at + 8, 0, 0, 0])
         };
         all().is_some()

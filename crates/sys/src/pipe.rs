@@ -83,6 +83,7 @@ pub struct Identity {
 }
 
 /// Which pipe or FIFO `end` belongs to, or `None` when it is something else or not open.
+#[inline(never)] // has many callers
 pub fn identity(end: impl AsFd) -> Option<Identity> {
     let stat = rustix::fs::fstat(end).ok()?;
     let is_pipe = rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Fifo;

@@ -2,6 +2,7 @@
 
 use core::ffi::CStr;
 use core::ops::Range;
+use core::sync::atomic::Ordering::Relaxed;
 
 use millstream_sys::{descriptors, directory};
 
@@ -33,7 +34,7 @@ impl<'a> Holders<'a> {
     }
 
     /// Whether every process that can be looked at and has at least the number `lowest` holds nothing of the pipe, but process
-    /// `peer`, which has just one descriptor for it.
+    /// `peer`.
     pub(super) fn elsewhere_is_only(&mut self, peer: u32, lowest: u32) -> bool {
         let processes = kernel::open(c"/proc", kernel::O_RDONLY | kernel::O_DIRECTORY | kernel::O_CLOEXEC);
         if processes < 0 {
@@ -68,7 +69,8 @@ impl<'a> Holders<'a> {
             match self.descriptors(path) {
                 // Gone, or not ours to look at; then it shares no open file with us, which the mark proves.
                 None | Some(Found::Nothing) => true,
-                Some(Found::Only) if pid == peer => {
+                // Which they are, that process has seen for itself, and its guards are up.
+                Some(_) if pid == peer => {
                     has_seen_peer = true;
                     true
                 }
@@ -151,28 +153,55 @@ fn each_entry(list: i32, mut visit: impl FnMut(&CStr, i64) -> bool) -> bool {
     borrow(&list).and_then(|list| directory::each_entry(list, &mut |name, next| visit(name, next as i64))) == Some(true)
 }
 
-/// Whether this process has the pipe of `end` under no other number, and nothing in it watches descriptors by their open file (epoll,
-/// io_uring and their like).
-pub(super) fn here_is_only(end: &End) -> bool {
-    each_other(end) == Some(true)
+/// What is done with a descriptor of this process for the opposite end of the pipe. A program that has made a pipe and forked
+/// often leaves both ends open on both sides, as Python's `multiprocessing` does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Opposite {
+    /// It is another name of the pipe.
+    Counts,
+    /// The process may have it. Its use detaches the pipe ([`other_names`](super::other_names)).
+    Stays,
+    /// The same. It gets an open file that no other process shares.
+    Renewed,
 }
 
-/// Before an attached end is closed: whether this process has the pipe under another number as well, which a path under `/proc` or
-/// `/dev` has given it. The pipe then goes on when the end is gone.
+/// Whether this process has the pipe of `end` under no other number, and nothing in it watches descriptors by their open file (epoll,
+/// io_uring and their like).
+pub(super) fn here_is_only(end: &End, opposite: Opposite) -> bool {
+    each_other(end, opposite) == Some(true)
+}
+
+/// Before an attached end is closed: whether this process has the pipe under another number as well, as a path under `/proc` or
+/// `/dev` gives one. The pipe then goes on when the end is gone.
 pub(super) fn has_other_name(end: &End) -> bool {
     // Where they cannot be told, no further file could be opened before either.
-    each_other(end) == Some(false)
+    each_other(end, Opposite::Counts) == Some(false)
 }
 
 /// Whether no other descriptor of this process is for the pipe of `end`, or watches; `None` if that cannot be told.
-fn each_other(end: &End) -> Option<bool> {
+fn each_other(end: &End, opposite: Opposite) -> Option<bool> {
     let own = descriptors::status_of(end.fd().unsigned_abs())?;
     let is_harmless = |number: u32, other: &descriptors::Stat| {
-        let is_same = (other.st_dev, other.st_ino) == (own.st_dev, own.st_ino);
-        let watches = || descriptors::is_no_file(other) && !watches_nothing(number);
-        number == end.fd().unsigned_abs() || !(number > DESCRIPTORS_MAX || is_same || watches())
+        if number == end.fd().unsigned_abs() {
+            return true;
+        }
+        if (other.st_dev, other.st_ino) == (own.st_dev, own.st_ino) {
+            return number <= DESCRIPTORS_MAX && may_stay(end, number.cast_signed(), opposite);
+        }
+        number <= DESCRIPTORS_MAX && (!descriptors::is_no_file(other) || watches_nothing(number))
     };
     descriptors::each(has_one_thread(), offer::descriptor(), is_harmless)
+}
+
+/// Whether `fd`, another number of the pipe of `end`, is for its opposite end and may stay. Where there are several threads, one may be
+/// in the middle of a call for it while another begins the ring.
+fn may_stay(end: &End, fd: i32, opposite: Opposite) -> bool {
+    let access = if end.is_reader() { kernel::O_WRONLY } else { kernel::O_RDONLY };
+    if opposite == Opposite::Counts || !has_one_thread() || !kernel::is_plain(fd, access) {
+        return false;
+    }
+    end.holds_both.store(true, Relaxed);
+    opposite == Opposite::Stays || renew(fd, access)
 }
 
 /// Whether a descriptor that stands for no file is of a kind that watches no other descriptor.
@@ -198,13 +227,19 @@ pub(super) fn has_own_file(fd: i32, is_writer: bool) -> bool {
     if kernel::is_marked(fd, 0, MARK) != Some(false) || !kernel::mark(fd, kind, at) {
         return false;
     }
+    renew(fd, access) && kernel::is_marked(fd, at, 1) == Some(false)
+}
+
+/// Gives `fd`, an end of a pipe, a new open file.
+#[inline(never)] // for one end or the other
+fn renew(fd: i32, access: usize) -> bool {
+    const F_GETFD: u32 = 1;
+    const F_SETFL: u32 = 4;
     let size_is_chosen = crate::pipes::size_is_chosen(fd);
     let new = kernel::reopen(fd, access | kernel::O_NONBLOCK);
     if new < 0 {
         return false;
     }
-    const F_GETFD: u32 = 1;
-    const F_SETFL: u32 = 4;
     let closes_on_exec = kernel::fcntl(fd, F_GETFD, 0) & 1 != 0;
     let is_replaced = kernel::fcntl(new as i32, F_SETFL, 0) == 0
         && kernel::dup3(new as i32, fd, if closes_on_exec { kernel::O_CLOEXEC } else { 0 }) >= 0;
@@ -212,7 +247,7 @@ pub(super) fn has_own_file(fd: i32, is_writer: bool) -> bool {
     if size_is_chosen {
         crate::pipes::choose_size(fd);
     }
-    is_replaced && kernel::is_marked(fd, at, 1) == Some(false)
+    is_replaced
 }
 
 /// A part of this process's memory that can be executed.

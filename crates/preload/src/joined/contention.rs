@@ -98,10 +98,15 @@ impl SharedCpu {
         self.other.store(process, Relaxed);
     }
 
+    /// The process at the other side; 0: not known.
+    pub(super) fn other(&self) -> u32 {
+        self.other.load(Relaxed)
+    }
+
     /// Takes three system calls, and so is asked after what has taken a time slice.
     #[cold]
     pub(super) fn has_third(&self) -> bool {
-        let other = self.other.load(Relaxed);
+        let other = self.other();
         if other == 0 {
             return false;
         }

@@ -57,6 +57,8 @@ pub(super) struct End {
     is_in_kernel: OwnFlag,
     /// Calls that may use its memory.
     pub(super) uses: Uses,
+    /// This process has the opposite end of the pipe too, as far as it has looked.
+    pub(super) holds_both: AtomicBool,
     /// It is used only as [`super::promised`] says.
     pub(super) is_promised: AtomicBool,
     /// Another descriptor of its file, for the call of one thread while another closes the number; -1: none.
@@ -89,6 +91,7 @@ impl End {
             vain: AtomicU32::new(0),
             is_in_kernel: OwnFlag::new(),
             uses: Uses::new(),
+            holds_both: AtomicBool::new(false),
             is_promised: AtomicBool::new(false),
             kept: AtomicI32::new(-1),
             is_copying: OwnFlag::new(),
@@ -107,6 +110,7 @@ impl End {
 
     /// Before this thread closes the number, or has it stand for something else: the call of another thread goes on with the file, as in
     /// the kernel.
+    #[inline(never)] // has many callers
     pub(super) fn keep_for_other_thread(&self) {
         const F_DUPFD_CLOEXEC: u32 = 1030;
         if self.uses.are_of_another_thread() && self.kept.load(SeqCst) < 0 {
@@ -175,6 +179,7 @@ impl End {
         self.checked_thread.store(0, Relaxed);
         // A call that was left by a jump is not coming back.
         self.is_in_kernel.set(false);
+        self.holds_both.store(false, Relaxed);
         self.fd.store(fd, Relaxed);
         self.set_stage(Stage::Counted);
     }
@@ -210,6 +215,7 @@ impl End {
     }
 
     /// Its pipe stays with the kernel.
+    #[inline(never)] // has many callers
     pub(super) fn give_up(&self) {
         if self.stage() != Stage::Kernel {
             let next = self.given_up_next.fetch_add(1, Relaxed) as usize;
@@ -238,6 +244,14 @@ impl End {
     pub(super) fn set_slot(&self, slot: &'static Slot) {
         self.vain.fetch_add(1, Relaxed);
         self.slot.store(core::ptr::from_ref(slot).cast_mut(), SeqCst);
+    }
+
+    /// Whether the pipe has to be detached before it is used under another number. A call for the opposite end must not be going on when
+    /// the ring begins, as it would be if a handler that has interrupted it came so far.
+    #[inline(always)] // each call of a program comes through here
+    pub(super) fn allows_no_other_name(&self) -> bool {
+        let stage = self.stage.load(Relaxed);
+        stage == Stage::Ring as u8 || stage >= Stage::Wants as u8 && self.holds_both.load(Relaxed)
     }
 
     /// Whether its stream is in this slot.

@@ -410,6 +410,7 @@ pub(super) fn poll(fd: i32, events: i16, limit_ms: i32) -> i16 {
 }
 
 /// The same. `None`: it fails, as where the process may have no file open.
+#[inline(never)] // has many callers
 fn polled(fd: i32, events: i16, limit_ms: i32) -> Option<i16> {
     let mut asked = Asked { fd, events, answer: 0 };
     // SAFETY: one entry, as the count says.
@@ -578,6 +579,25 @@ pub(super) fn is_alive(pid: u32) -> bool {
     const ESRCH: isize = -3;
     // SAFETY: signal 0 is none.
     unsafe { any(k::__NR_kill, [pid as usize, 0, 0, 0, 0, 0]) != ESRCH }
+}
+
+/// Whether a process has ended, though its parent may not know it yet. `false` where that cannot be told.
+pub(super) fn has_ended(pid: u32) -> bool {
+    const ESRCH: isize = -3;
+    // SAFETY: touches no memory.
+    let process = unsafe { any(k::__NR_pidfd_open, [pid as usize, 0, 0, 0, 0, 0]) };
+    let has_ended = process == ESRCH || process >= 0 && poll(process as i32, POLLIN, 0) != 0;
+    close(process as i32);
+    has_ended
+}
+
+/// Whether `fd` is open for `access` only, blocks, is in no special mode, and has no owner that gets a signal.
+#[inline(never)] // for one end or the other
+pub(super) fn is_plain(fd: i32, access: usize) -> bool {
+    const F_GETFL: u32 = 3;
+    const F_GETOWN: u32 = 9;
+    const O_LARGEFILE: isize = 0o100_000;
+    fcntl(fd, F_GETFL, 0) & !O_LARGEFILE == access as isize && fcntl(fd, F_GETOWN, 0) == 0
 }
 
 /// Whether this thread may run on one CPU only. `false` if the kernel does not say.

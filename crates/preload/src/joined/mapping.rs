@@ -80,6 +80,7 @@ impl Uses {
     }
 
     /// Whether a call of another thread goes on.
+    #[inline(never)] // has many callers
     pub(super) fn are_of_another_thread(&self) -> bool {
         threads::are_there() && ![0, threads::this()].contains(&self.thread.load(SeqCst))
     }

@@ -18,6 +18,7 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use millstream_sys::fate::Fate;
 
+use super::alone::Opposite;
 use super::end::{End, READER, Stage, WRITER};
 use super::signals::{self, Held};
 use super::slot::{READER_GONE, RING_LIMIT, Slot, Taken, WRITER_WAITS, carrier, meeting};
@@ -235,17 +236,27 @@ fn guarded(end: &End) -> Result<(), Fate> {
     let mut room = [0; 64];
     // Something else stands at this number by now.
     pipe_of(end, &mut room).ok_or(Fate::Untold)?;
-    if !is_plain(end) {
+    let access = if end.is_reader() { kernel::O_RDONLY } else { kernel::O_WRONLY };
+    if !kernel::is_plain(end.fd(), access) {
         return Err(Fate::Mode);
     }
-    if !alone::here_is_only(end) {
+    let is_promised = end.is_promised();
+    if !alone::here_is_only(end, if is_promised { Opposite::Counts } else { Opposite::Stays }) {
         return Err(Fate::Descriptors);
     }
-    if end.is_promised() {
+    if is_promised {
         return Ok(());
     }
     guard::raise()?;
-    threads::allow(end)
+    threads::allow(end)?;
+    if end.holds_both.load(Relaxed) {
+        other_names::forget_all();
+        // Before the other side marks the open file of its end, which this process may share.
+        if !alone::here_is_only(end, Opposite::Renewed) {
+            return Err(Fate::Descriptors);
+        }
+    }
+    Ok(())
 }
 
 /// `pipe:[INODE]` and the inode, for an anonymous pipe, if it still stands at the number.
@@ -257,15 +268,6 @@ fn pipe_of<'a>(end: &End, room: &'a mut [u8; 64]) -> Option<(&'a [u8], u64)> {
         value.checked_mul(10)?.checked_add(u64::from(char::from(digit).to_digit(10)?))
     })?;
     Some((name, inode)).filter(|&(_, inode)| inode == end.inode())
-}
-
-/// Blocking, in no special mode, and without an owner that gets a signal.
-fn is_plain(end: &End) -> bool {
-    const F_GETFL: u32 = 3;
-    const F_GETOWN: u32 = 9;
-    const O_LARGEFILE: isize = 0o100_000;
-    let access = if end.is_reader() { kernel::O_RDONLY } else { kernel::O_WRONLY };
-    kernel::fcntl(end.fd(), F_GETFL, 0) & !O_LARGEFILE == access as isize && kernel::fcntl(end.fd(), F_GETOWN, 0) == 0
 }
 
 /// Before a read or write of an end that wants to join: proves that it is alone, when the other side is there.
@@ -303,7 +305,8 @@ pub(super) fn prove(end: &End, slot: &Slot) {
             return;
         }
         let is_alone = found.is_some_and(|(pipe, _)| {
-            alone::here_is_only(end) && alone::Holders::of(pipe).elsewhere_is_only(reader.process, lowest)
+            alone::here_is_only(end, Opposite::Stays)
+                && alone::Holders::of(pipe).elsewhere_is_only(reader.process, lowest)
         });
         if !is_alone {
             if !later(end, Fate::Shared) {
@@ -313,7 +316,11 @@ pub(super) fn prove(end: &End, slot: &Slot) {
         }
         end.patience.shared_cpu.is_shared_with(reader.process);
         offer::withdraw();
-        crate::pipes::enlarge_to_join(end.fd());
+        // Pieces of more than 64 KiB are more than Python's allocator keeps, so a reader of `multiprocessing` would take half as long
+        // again on one CPU.
+        if !end.holds_both.load(Relaxed) {
+            crate::pipes::enlarge_to_join(end.fd());
+        }
         if !alone::has_own_file(end.fd(), true) {
             retreat::because_of(end, Fate::Shared);
             return;

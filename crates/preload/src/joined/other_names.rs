@@ -1,5 +1,5 @@
-//! A program may use an attached pipe under another number, which a path under `/proc` or `/dev` has given it. The pipe is detached
-//! first.
+//! A program may use an attached pipe under another number: one that a path under `/proc` or `/dev` has given it, or that of the
+//! opposite end. The pipe is detached first.
 
 use core::ffi::c_int;
 use core::sync::atomic::AtomicU64;
@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use millstream_sys::fate::Fate;
 use millstream_sys::pipe;
 
-use super::end::{End, READER, Stage, WRITER};
+use super::end::{End, READER, WRITER};
 use super::{kernel, notice, retreat};
 use crate::descriptor::borrow;
 
@@ -20,8 +20,7 @@ static OTHER_FILES: [AtomicU64; notice::NUMBERS / 64] = [const { AtomicU64::new(
 /// further file.
 #[inline(always)] // each call of a program comes through here
 pub(super) fn leave_if_one(fd: c_int) -> bool {
-    let is_joined = |end: &End| end.stage() == Stage::Ring;
-    !(is_joined(&READER) || is_joined(&WRITER)) || look(fd)
+    !(READER.allows_no_other_name() || WRITER.allows_no_other_name()) || look(fd)
 }
 
 #[cold]
@@ -34,7 +33,7 @@ fn look(fd: c_int) -> bool {
     }
     let pipe = borrow(&fd).and_then(pipe::identity);
     let is_it =
-        |end: &End| end.stage() == Stage::Ring && pipe.is_some() && pipe == borrow(&end.fd()).and_then(pipe::identity);
+        |end: &End| end.allows_no_other_name() && pipe.is_some() && pipe == borrow(&end.fd()).and_then(pipe::identity);
     if is_it(&READER) || is_it(&WRITER) {
         return retreat::all(Fate::Renamed);
     }
@@ -53,7 +52,8 @@ pub(super) fn forget(fd: c_int) {
     }
 }
 
-/// Before the first end is attached, whatever was known is from another time, in which nothing was guarded.
+/// Before the first end is attached, or is guarded beside its opposite end, whatever was known is from another time, in which nothing
+/// was guarded.
 pub(super) fn forget_all() {
     OTHER_FILES.iter().for_each(|word| word.store(0, Relaxed));
 }

@@ -202,7 +202,7 @@ fn give_back(slot: &Slot, end: &End) -> Outcome {
     loop {
         match word.compare_exchange(carrier::RING, ours, SeqCst, SeqCst) {
             Err(carrier::SHADOW) => return Outcome::Done,
-            Err(now) if now != ours && !is_gone(end) => {
+            Err(now) if now != ours && !has_left(end) => {
                 if waited_ms == HELD_MS {
                     return Outcome::Busy;
                 }
@@ -233,6 +233,11 @@ fn is_gone(end: &End) -> bool {
         // The mark is of a thread, and the process may go on.
         false => kernel::has_no_reader(end.fd()),
     }
+}
+
+/// Whether the process at the other side is gone. Where this one has the opposite end too, the pipe does not show it.
+fn has_left(end: &End) -> bool {
+    is_gone(end) || end.holds_both.load(SeqCst) && kernel::has_ended(end.patience.shared_cpu.other())
 }
 
 /// What became of the content.
@@ -340,7 +345,7 @@ fn settle(slot: &Slot, end: &End) -> Outcome {
                 let _ = state.compare_exchange(sleep::RUNG, sleep::STREAM, SeqCst, SeqCst);
                 break;
             }
-            (0, true) if is_gone(end) && kernel::bytes_in(fd) == 0 => break,
+            (0, true) if has_left(end) && kernel::bytes_in(fd) == 0 => break,
             // The writer has been stopped before it could ring.
             (0, true) if waited_ms == HELD_MS => return Outcome::Busy,
             (0, true) => {
