@@ -139,9 +139,9 @@ rivals: setup-rivals
 	target/rivals/release/millstream-rivals --json target/rivals/rivals.json
 	@echo "All samples: target/rivals/rivals.json. More: target/rivals/release/millstream-rivals --help"
 
-# The last ones use one CPU each, and measure nothing.
-test: check-format check-words check-figures check-publish check-lints check-licences check-docs check-tests check-python
-	+$(MAKE) --no-print-directory -j 2 --output-sync=target check-packages check-models check-asan check-tsan check-fuzz
+# The last ones use little more than one CPU each, and measure nothing.
+test: check-format check-words check-figures check-publish check-lints check-licences check-docs check-tests
+	+$(MAKE) --no-print-directory -j 2 --output-sync=target check-python check-packages check-models check-asan check-tsan check-fuzz
 	@echo "All checks and tests passed."
 
 check-format: setup-test
