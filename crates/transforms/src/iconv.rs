@@ -1,13 +1,15 @@
 //! Converts text from one encoding to another.
 
 mod charset;
+mod decoded;
 mod double;
 mod table;
 mod unicode;
 
 use millstream_net::{Data, Entry, Next, Rewrite, Size, Stage, Step, TransformError, words};
 
-use charset::{Charset, Decoded};
+use charset::Charset;
+use decoded::Decoded;
 
 /// `iconv`
 pub(crate) static ICONV: Entry = Entry {
