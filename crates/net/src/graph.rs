@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::exported::Ends;
+use crate::external::Ends;
 
 /// A transform with its arguments, as written.
 #[derive(Clone, Debug, PartialEq, Eq)]

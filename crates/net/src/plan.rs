@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::check::Checked;
 use crate::error::NetworkError;
 use crate::graph::Work;
-use crate::transform::{Kind, State};
+use crate::transform::{Kind, OUTPUT_MIN, State};
 
 /// What a run may use.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +36,7 @@ impl Default for Options {
 const BUFFER: usize = 256 << 10;
 
 /// The smallest buffer.
-pub(crate) const BUFFER_MIN: usize = 4 << 10;
+const BUFFER_MIN: usize = OUTPUT_MIN;
 
 /// Buffers on the way from one thread to another: one being filled, one being worked on, and two for the times when the two
 /// differ.

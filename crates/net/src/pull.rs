@@ -11,11 +11,10 @@ use std::thread::{self, JoinHandle};
 use crate::catalogue::Catalogue;
 use crate::check::check;
 use crate::error::{NetworkError, TransformError};
-use crate::exported::{Control, Drain, Ends, Feed, Started};
+use crate::external::{Control, Drain, Ends, Feed, Started};
 use crate::graph::{Network, Work};
 use crate::plan::Options;
-use crate::run::OUTPUT_MIN;
-use crate::transform::{InPlace, Kind, Next, Rewrite, Stage};
+use crate::transform::{InPlace, Kind, Next, OUTPUT_MIN, Rewrite, Stage};
 
 /// Bytes that a stage reads at once.
 const BUFFER: usize = 128 << 10;

@@ -4,7 +4,10 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use crate::error::TransformError;
-use crate::exported::Export;
+use crate::external::Export;
+
+/// Room that a rewriting transform always finds at the start of its output.
+pub const OUTPUT_MIN: usize = 4 << 10;
 
 /// Changes bytes where they lie: as many come out as go in.
 pub trait InPlace: Send {
@@ -39,7 +42,7 @@ pub trait InPlace: Send {
 /// Writes other bytes than it reads.
 pub trait Rewrite: Send {
     /// Reads from the start of `input` and writes to the start of `output`, which has room for at least
-    /// [`OUTPUT_MIN`](crate::run::OUTPUT_MIN) bytes. Must consume or produce something, unless it needs more input and there
+    /// [`OUTPUT_MIN`] bytes. Must consume or produce something, unless it needs more input and there
     /// is none. `ends`: no input follows. It is then called until it says [`Next::Done`]. Must not allocate for each call.
     ///
     /// # Errors

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use toml::{Table, Value};
 
-use super::{NODES_MAX, NotationError, names, words};
+use super::error::{NODES_MAX, NotationError};
+use super::{names, words};
 use crate::graph::{Case, Network, Node, Target, Work};
 
 /// A node as the file has it: names instead of places.

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::bell::Rope;
+use super::wake::Notifier;
 use crate::error::NetworkError;
 
 type Stop = Arc<dyn Fn() + Send + Sync>;
@@ -16,8 +16,8 @@ pub(super) struct Abort(Arc<State>);
 struct State {
     is_set: AtomicBool,
     known: Mutex<Known>,
-    /// To the sources that may sleep for ever.
-    rope: Option<Rope>,
+    /// To the sources that may block for ever.
+    notifier: Option<Notifier>,
 }
 
 #[derive(Default)]
@@ -29,8 +29,8 @@ struct Known {
 }
 
 impl Abort {
-    pub(super) fn new(rope: Option<Rope>) -> Abort {
-        Abort(Arc::new(State { rope, ..State::default() }))
+    pub(super) fn new(notifier: Option<Notifier>) -> Abort {
+        Abort(Arc::new(State { notifier, ..State::default() }))
     }
 
     /// Has this called when the network fails, or now if it has.
@@ -51,14 +51,14 @@ impl Abort {
         let stops = known.stops.clone();
         drop(known);
         stops.iter().for_each(|stop| stop());
-        self.wake();
+        self.notify_sources();
         copy
     }
 
-    /// Has the sources look whether more is wanted.
-    pub(super) fn wake(&self) {
-        if let Some(rope) = &self.0.rope {
-            rope.ring();
+    /// Has the sources check whether more is wanted.
+    pub(super) fn notify_sources(&self) {
+        if let Some(notifier) = &self.0.notifier {
+            notifier.notify();
         }
     }
 

@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use super::abort::Abort;
 use super::count::Counter;
-use super::elsewhere::{self, Around, Below, Elsewhere};
+use super::environment::Environment;
+use super::external::{self, Around, Below, Elsewhere};
 use super::fused::{Fused, Group, Member, Untouched};
+use super::merge::Merge;
+use super::push::Push;
 use super::rewriter::Rewriter;
 use super::sink::{Files, Sink};
 use super::spool::Spools;
-use super::{Ends, Push, join, relay, split};
+use super::{relay, split};
 use crate::catalogue::Catalogue;
 use crate::check::{Checked, build};
 use crate::chunk::Chunk;
@@ -23,12 +26,12 @@ pub(super) struct Builder<'a> {
     pub(super) plan: &'a Plan,
     pub(super) catalogue: Catalogue<'a>,
     pub(super) counters: &'a [Arc<Counter>],
-    pub(super) ends: &'a Ends,
+    pub(super) environment: &'a Environment,
     pub(super) files: &'a Files,
     pub(super) abort: &'a Abort,
     pub(super) spools: &'a Spools,
     /// Nodes that several others feed, for those that come later.
-    pub(super) shared: Vec<(usize, join::Merge)>,
+    pub(super) shared: Vec<(usize, Merge)>,
     /// The inputs of commands that were started, for what has not been built yet: each with its node.
     pub(super) inputs: Vec<(usize, Elsewhere)>,
 }
@@ -88,7 +91,7 @@ impl Builder<'_> {
 
     /// The file that a stage writes beside the stream.
     fn beside(&self, stage: &Stage) -> Result<Option<Sink>, NetworkError> {
-        let path = stage.beside.clone().filter(|_| !self.ends.is_test);
+        let path = stage.beside.clone().filter(|_| !self.environment.is_test);
         let open = |path| Sink::open(&Target::File(path), self.plan.buffer_bytes, self.files, false, Arc::default());
         path.map(open).transpose()
     }
@@ -114,7 +117,7 @@ impl Builder<'_> {
             return Ok(Box::new(merge.input(number)));
         }
         let inputs = node.from.len();
-        let merge = join::Merge::new(self.alone(place, checked)?, inputs, self.abort);
+        let merge = Merge::new(self.alone(place, checked)?, inputs, self.abort);
         let input = merge.input(number);
         self.shared.push((place, merge));
         Ok(Box::new(input))
@@ -123,9 +126,9 @@ impl Builder<'_> {
     fn alone(&mut self, place: usize, checked: &mut Checked<'_>) -> Result<Box<dyn Push>, NetworkError> {
         let (node, counter) = (&checked.network.nodes[place], Arc::clone(&self.counters[place]));
         if let Work::Write(target) = &node.work {
-            let sink = match self.ends.outputs.iter().find(|(name, _)| *name == node.name) {
+            let sink = match self.environment.outputs.iter().find(|(name, _)| *name == node.name) {
                 Some((_, output)) => Sink::given(Arc::clone(output), counter),
-                None => Sink::open(target, self.plan.buffer_bytes, self.files, self.ends.has_process, counter)?,
+                None => Sink::open(target, self.plan.buffer_bytes, self.files, self.environment.has_process, counter)?,
             };
             return Ok(Box::new(sink));
         }
@@ -204,7 +207,7 @@ impl Builder<'_> {
         let text = if has_name { format!("{}: {line}", node.name) } else { line };
         let counters = inputs.iter().map(|&place| counter(place)).collect();
         let around = Around { text, abort: self.abort.clone(), counter: counter(command) };
-        let started = elsewhere::start(transform, &ends, counters, below, around)?;
+        let started = external::start(transform, &ends, counters, below, around)?;
         self.inputs.extend(inputs.into_iter().zip(started));
         Ok(())
     }

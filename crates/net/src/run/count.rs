@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use crate::exported::{Control, Ending};
+use millstream_pipe::Statistics;
+
+use crate::external::{Control, Ending};
 use crate::graph::{Network, Work};
 
 /// Shared between the thread that runs a node and the one that reports.
@@ -57,9 +59,9 @@ impl Counter {
         add(&self.bytes_copied, bytes_copied);
     }
 
-    /// So many of them so far did not pass the kernel.
-    pub(super) fn set_in_memory(&self, bytes: u64) {
-        self.bytes_in_memory.store(bytes, Relaxed);
+    /// Sets what has not passed the kernel so far, from the statistics of the pipe.
+    pub(super) fn set_in_memory(&self, pipe: Statistics) {
+        self.bytes_in_memory.store(pipe.bytes - pipe.bytes_through_kernel, Relaxed);
     }
 
     pub(super) fn timed<T>(&self, work: impl FnOnce() -> T) -> T {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::count::Counter;
+use super::push::{Flow, Push};
 use super::sink::Sink;
-use super::{Flow, Push};
 use crate::chunk::Chunk;
 use crate::error::{NetworkError, TransformError};
 use crate::transform::InPlace;
@@ -124,8 +124,8 @@ impl Push for Fused {
         self.goes_on(flow)
     }
 
-    fn look(&mut self) -> Result<Flow, NetworkError> {
-        let flow = self.next.look()?;
+    fn check_demand(&mut self) -> Result<Flow, NetworkError> {
+        let flow = self.next.check_demand()?;
         self.goes_on(flow)
     }
 

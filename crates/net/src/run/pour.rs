@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 use super::abort::Abort;
 use super::build::Builder;
 use super::count::Counter;
+use super::environment::Environment;
+use super::push::{Flow, Push};
 use super::sink::Files;
 use super::spool::Spools;
-use super::{Ends, Flow, Push};
 use crate::catalogue::Catalogue;
 use crate::check::check;
 use crate::chunk::Chunk;
@@ -40,7 +41,7 @@ impl Pour {
         }
         let sink = network.nodes.iter().find(|node| matches!(node.work, Work::Write(_)));
         let outputs = sink.map(|sink| (sink.name.clone(), output)).into_iter().collect();
-        let ends = Ends { outputs, ..Ends::default() };
+        let environment = Environment { outputs, ..Environment::default() };
         let mut checked = check(network, catalogue)?;
         checked.limit(options.timeout);
         let plan = Plan::of(&checked, options)?;
@@ -50,7 +51,7 @@ impl Pour {
             plan: &plan,
             catalogue,
             counters: &counters,
-            ends: &ends,
+            environment: &environment,
             files: &files,
             abort: &abort,
             spools: &Spools::default(),

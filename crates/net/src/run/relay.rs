@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_
 use std::thread::{self, JoinHandle};
 
 use super::abort::Abort;
-use super::{Flow, Push};
+use super::push::{Flow, Push};
 use crate::chunk::Chunk;
 use crate::error::NetworkError;
 
@@ -24,7 +24,7 @@ struct Other {
 enum Order {
     Push(Chunk),
     /// A thread further down has ended.
-    Look,
+    CheckDemand,
     /// Without it the stream was broken off, and nothing may be finished.
     Finish,
 }
@@ -74,9 +74,9 @@ impl Push for Relay {
         }
     }
 
-    fn look(&mut self) -> Result<Flow, NetworkError> {
+    fn check_demand(&mut self) -> Result<Flow, NetworkError> {
         let Some(other) = &self.other else { return Ok(Flow::Enough) };
-        match other.orders.try_send(Order::Look) {
+        match other.orders.try_send(Order::CheckDemand) {
             // Who has something to do finds out by itself.
             Ok(()) | Err(TrySendError::Full(_)) => Ok(Flow::More),
             Err(TrySendError::Disconnected(_)) => self.outcome().map(|()| Flow::Enough),
@@ -104,7 +104,7 @@ struct Ringing(Abort);
 
 impl Drop for Ringing {
     fn drop(&mut self) {
-        self.0.wake();
+        self.0.notify_sources();
     }
 }
 
@@ -118,8 +118,8 @@ fn work(mut node: Box<dyn Push>, orders: Receiver<Order>, back: Sender<Chunk>) -
                 // Nobody waits for buffers when the stream is broken off.
                 let _ = back.send(chunk);
             }
-            Order::Look => {
-                if node.look()? == Flow::Enough {
+            Order::CheckDemand => {
+                if node.check_demand()? == Flow::Enough {
                     return Ok(());
                 }
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::count::Counter;
-use super::{Flow, Push};
+use super::push::{Flow, Push};
 use crate::chunk::Chunk;
 use crate::error::{NetworkError, TransformError};
 use crate::transform::{Next, Rewrite};
@@ -67,8 +67,8 @@ impl Push for Rewriter {
         self.feed(chunk.bytes(), false)
     }
 
-    fn look(&mut self) -> Result<Flow, NetworkError> {
-        self.next.look()
+    fn check_demand(&mut self) -> Result<Flow, NetworkError> {
+        self.next.check_demand()
     }
 
     fn finish(&mut self) -> Result<(), NetworkError> {

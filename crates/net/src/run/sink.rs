@@ -11,7 +11,8 @@ use millstream_sys::whole_file::WholeFile;
 use millstream_sys::{Errno, inherited, promised, written};
 
 use super::count::Counter;
-use super::{Flow, Push, is_closed, pipes, target_called};
+use super::push::{Flow, Push};
+use super::{fifo, names, standard};
 use crate::chunk::Chunk;
 use crate::error::NetworkError;
 use crate::files::descriptor_named;
@@ -113,7 +114,7 @@ impl Sink {
         may_promise: bool,
         counter: Arc<Counter>,
     ) -> Result<Sink, NetworkError> {
-        let name = target_called(target);
+        let name = names::of_target(target);
         let to = Sink::opened(target, files, may_promise);
         let to = to.map_err(|error| NetworkError::Sink { name: name.clone(), offset: 0, error })?;
         let gather = if matches!(to, To::Stream(_) | To::Pipe(_) | To::Promised(_)) { 0 } else { gather };
@@ -136,17 +137,20 @@ impl Sink {
             Ok(if is_file { To::Append(Arc::new(OnceLock::from(file))) } else { To::Stream(file) })
         };
         match target {
-            Target::Stdout if is_closed(1) => Err(Errno::BADF.into()),
+            Target::Stdout if standard::is_closed(1) => Err(Errno::BADF.into()),
             Target::Stdout if may_promise && let Some(output) = promised::Output::promise() => Ok(To::Promised(output)),
-            Target::Stdout if may_promise && let Some(writer) = pipes::output() => Ok(To::Pipe(Some(Box::new(writer)))),
+            Target::Stdout if may_promise && let Some(writer) = standard::writer() => {
+                Ok(To::Pipe(Some(Box::new(writer))))
+            }
             Target::Stdout => stream(io::stdout().as_fd().try_clone_to_owned()?.into()),
-            Target::Append(path) | Target::File(path) if pipes::is_fifo(path) => {
-                pipes::writer(path).map(|writer| To::Pipe(Some(Box::new(writer))))
+            Target::Append(path) | Target::File(path) if fifo::is_fifo(path) => {
+                fifo::writer(path).map(|writer| To::Pipe(Some(Box::new(writer))))
             }
             Target::Append(path) => match OpenOptions::new().append(true).open(path) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     let file = Arc::default();
-                    let missing = Missing { path: path.clone(), name: target_called(target), file: Arc::clone(&file) };
+                    let missing =
+                        Missing { path: path.clone(), name: names::of_target(target), file: Arc::clone(&file) };
                     files.unfinished().missing.push(missing);
                     Ok(To::Append(file))
                 }
@@ -178,7 +182,7 @@ impl Sink {
             Ok(()) => {
                 self.counter.count(bytes.len(), bytes.len(), bytes.len());
                 if let To::Pipe(Some(writer)) = &self.to {
-                    self.counter.set_in_memory(pipes::in_memory(writer.statistics()));
+                    self.counter.set_in_memory(writer.statistics());
                 }
                 Ok(Flow::More)
             }
@@ -214,7 +218,7 @@ impl Push for Sink {
         self.write(bytes)
     }
 
-    fn look(&mut self) -> Result<Flow, NetworkError> {
+    fn check_demand(&mut self) -> Result<Flow, NetworkError> {
         Ok(Flow::More)
     }
 

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use millstream_pipe::Reader;
 use millstream_sys::{Errno, promised};
 
-use super::bell::{Bell, Woken};
 use super::count::Counter;
-use super::{Ends, called, is_closed, pipes};
+use super::environment::Environment;
+use super::wake::{WakePipe, Woken};
+use super::{fifo, names, standard};
 use crate::chunk::Chunk;
 use crate::error::NetworkError;
 use crate::graph::{Node, Work};
@@ -23,7 +24,7 @@ pub(super) enum Found {
     Bytes,
     End,
     /// Nothing yet, but a thread below has ended.
-    Bell,
+    Notified,
 }
 
 pub(super) struct Source {
@@ -47,21 +48,21 @@ enum From {
 impl Source {
     pub(super) fn open(
         node: &Node,
-        ends: &Ends,
+        environment: &Environment,
         may_promise: bool,
         counter: &Arc<Counter>,
     ) -> Result<Source, NetworkError> {
         let Work::Read(path) = &node.work else { unreachable!("only a source is opened as one") };
-        let name = called(path.as_ref(), "input");
-        let from = match ends.inputs.iter().find(|(of, _)| *of == node.name) {
+        let name = names::of_source(path.as_deref());
+        let from = match environment.inputs.iter().find(|(of, _)| *of == node.name) {
             Some((_, input)) => Ok(From::Memory(io::Cursor::new(input.clone()))),
             None => match path {
-                Some(path) if pipes::is_fifo(path) => pipes::reader(path).map(|reader| From::Pipe(Box::new(reader))),
+                Some(path) if fifo::is_fifo(path) => fifo::reader(path).map(|reader| From::Pipe(Box::new(reader))),
                 Some(path) => File::open(path).and_then(From::opened),
-                None if is_closed(0) => Err(Errno::BADF.into()),
+                None if standard::is_closed(0) => Err(Errno::BADF.into()),
                 None if may_promise && let Some(input) = promised::Input::promise() => Ok(From::Promised(input)),
-                None if ends.has_process
-                    && let Some(reader) = pipes::input() =>
+                None if environment.has_process
+                    && let Some(reader) = standard::reader() =>
                 {
                     Ok(From::Pipe(Box::new(reader)))
                 }
@@ -86,24 +87,28 @@ impl Source {
         Some(Regular { file, start, source: self })
     }
 
-    /// Reads once, unless the bell rings before there is something to read.
-    pub(super) fn fill(&mut self, chunk: &mut Chunk, mut bell: Option<&mut Bell>) -> Result<Found, NetworkError> {
+    /// Reads once, unless a thread ends before there is something to read.
+    pub(super) fn fill(
+        &mut self,
+        chunk: &mut Chunk,
+        mut wake_pipe: Option<&mut WakePipe>,
+    ) -> Result<Found, NetworkError> {
         chunk.clear();
-        if let (From::Slow(file), Some(bell)) = (&self.from, &mut bell)
-            && bell.or_readable(file).map_err(|error| self.failure(error))? == Woken::Rung
+        if let (From::Slow(file), Some(wake_pipe)) = (&self.from, &mut wake_pipe)
+            && wake_pipe.or_readable(file).map_err(|error| self.failure(error))? == Woken::Notified
         {
-            return Ok(Found::Bell);
+            return Ok(Found::Notified);
         }
-        let bell_fd = bell.as_ref().map(|bell| bell.as_fd());
+        let wake_fd = wake_pipe.as_ref().map(|wake_pipe| wake_pipe.as_fd());
         let count = self.counter.timed(|| {
             loop {
                 let count = match &mut self.from {
                     From::File(file) | From::Slow(file) => file.read(chunk.free()).map(Some),
-                    From::Pipe(reader) => match bell_fd {
-                        Some(bell) => reader.read_or(chunk.free(), bell),
+                    From::Pipe(reader) => match wake_fd {
+                        Some(wake_fd) => reader.read_or(chunk.free(), wake_fd),
                         None => reader.read(chunk.free()).map(Some),
                     },
-                    From::Promised(input) => input.read(chunk.free(), bell_fd).map_err(io::Error::from),
+                    From::Promised(input) => input.read(chunk.free(), wake_fd).map_err(io::Error::from),
                     From::Memory(bytes) => bytes.read(chunk.free()).map(Some),
                 };
                 match count {
@@ -113,13 +118,13 @@ impl Source {
             }
         });
         let Some(count) = count.map_err(|error| self.failure(error))? else {
-            bell.map_or(Ok(()), Bell::hear).map_err(|error| self.failure(error))?;
-            return Ok(Found::Bell);
+            wake_pipe.map_or(Ok(()), WakePipe::clear).map_err(|error| self.failure(error))?;
+            return Ok(Found::Notified);
         };
         chunk.grow(count);
         self.counter.count(0, count, count);
         if let From::Pipe(reader) = &self.from {
-            self.counter.set_in_memory(pipes::in_memory(reader.statistics()));
+            self.counter.set_in_memory(reader.statistics());
         }
         Ok(if count > 0 { Found::Bytes } else { Found::End })
     }

@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use millstream_sys::whole_file;
 
 use super::abort::Abort;
-use super::{Flow, Push};
+use super::push::{Flow, Push};
 use crate::chunk::Chunk;
 use crate::error::NetworkError;
 
@@ -122,7 +122,7 @@ struct Over(Arc<Shared>, Abort);
 impl Drop for Over {
     fn drop(&mut self) {
         self.0.state().is_over = true;
-        self.1.wake();
+        self.1.notify_sources();
     }
 }
 
@@ -159,7 +159,7 @@ impl Push for Spool {
         Ok(Flow::More)
     }
 
-    fn look(&mut self) -> Result<Flow, NetworkError> {
+    fn check_demand(&mut self) -> Result<Flow, NetworkError> {
         Ok(if self.shared.state().is_over { Flow::Enough } else { Flow::More })
     }
 
@@ -194,7 +194,7 @@ mod tests {
             Ok(if self.may_go_on.recv().is_ok() { Flow::More } else { Flow::Enough })
         }
 
-        fn look(&mut self) -> Result<Flow, NetworkError> {
+        fn check_demand(&mut self) -> Result<Flow, NetworkError> {
             Ok(Flow::More)
         }
 
@@ -247,7 +247,7 @@ mod tests {
         spool.push(&mut Chunk::from(&b"bytes"[..])).unwrap();
         spools.join();
         assert_eq!(
-            (spool.look().unwrap(), spool.push(&mut Chunk::from(&b"more"[..])).unwrap()),
+            (spool.check_demand().unwrap(), spool.push(&mut Chunk::from(&b"more"[..])).unwrap()),
             (Flow::Enough, Flow::Enough)
         );
     }

@@ -20,8 +20,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::fused::Group;
+use super::push::{Flow, Push};
 use super::source::Regular;
-use super::{Flow, Push};
 use crate::chunk::Chunk;
 use crate::error::NetworkError;
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use super::abort::Abort;
-use super::{Flow, Push};
+use super::push::{Flow, Push};
 use crate::chunk::Chunk;
 use crate::error::NetworkError;
 
@@ -97,13 +97,13 @@ impl Push for Joined {
         Ok(Flow::Enough)
     }
 
-    fn look(&mut self) -> Result<Flow, NetworkError> {
+    fn check_demand(&mut self) -> Result<Flow, NetworkError> {
         if self.merge.turns.state().wants_none() {
             return Ok(Flow::Enough);
         }
         let flow = match self.merge.node.try_lock() {
-            Ok(mut node) => node.look()?,
-            Err(TryLockError::Poisoned(node)) => node.into_inner().look()?,
+            Ok(mut node) => node.check_demand()?,
+            Err(TryLockError::Poisoned(node)) => node.into_inner().check_demand()?,
             // A thread pushes into the node, and finds out by itself.
             Err(TryLockError::WouldBlock) => Flow::More,
         };
@@ -137,7 +137,7 @@ mod tests {
             Ok(Flow::More)
         }
 
-        fn look(&mut self) -> Result<Flow, NetworkError> {
+        fn check_demand(&mut self) -> Result<Flow, NetworkError> {
             Ok(Flow::More)
         }
 

@@ -8,10 +8,10 @@ use std::thread::{self, JoinHandle};
 
 use super::abort::Abort;
 use super::count::Counter;
-use super::{Flow, Push};
+use super::push::{Flow, Push};
 use crate::chunk::Chunk;
 use crate::error::{NetworkError, TransformError};
-use crate::exported::{Control, Drain, Ends, Export, Feed, Started};
+use crate::external::{Control, Drain, Ends, Export, Feed, Started};
 
 /// One input.
 pub(super) struct Elsewhere {
@@ -104,7 +104,7 @@ pub(super) fn start(
         let thread = thread::Builder::new().spawn(move || {
             let outcome = drained.run();
             drained.shared.outputs.fetch_sub(1, AcqRel);
-            drained.shared.around.abort.wake();
+            drained.shared.around.abort.notify_sources();
             outcome
         });
         // Without the thread, what was started is stopped as the inputs go out of scope.
@@ -141,7 +141,7 @@ impl Push for Elsewhere {
         Ok(Flow::More)
     }
 
-    fn look(&mut self) -> Result<Flow, NetworkError> {
+    fn check_demand(&mut self) -> Result<Flow, NetworkError> {
         match self.is_over || self.shared.outputs.load(Acquire) == 0 {
             true => self.is_over().map(|()| Flow::Enough),
             false => Ok(Flow::More),
