@@ -137,8 +137,8 @@ fn absolute(path: &Path) -> PathBuf {
     })
 }
 
-/// The descriptor of this process that a name stands for, as `/dev/stderr`, `/dev/fd/2` and `/proc/self/fd/2` do. What is open
-/// there is written on, for it is somebody else's too; a file of another name is replaced.
+/// The descriptor of this process that a name stands for, as `/dev/stderr`, `/dev/fd/2` and `/proc/self/fd/2` do. A network
+/// appends to the file that is open there, because other processes share it; it replaces a file of any other name.
 pub(crate) fn descriptor_named(path: &Path) -> Option<i32> {
     let own = std::fs::canonicalize("/proc/self/fd").ok()?;
     let mut path = PathBuf::from(path);

@@ -19,7 +19,7 @@
 //!     summary: "letters moved by 13",
 //!     takes: Data::Any,
 //!     gives: Data::Any,
-//!     build: |_| Ok(Stage::in_place(State::Stateless, Rot13).undone_by("rot13")),
+//!     build: |_| Ok(Stage::in_place(State::Stateless, Rot13).with_inverse("rot13")),
 //! };
 //!
 //! let network = Network::from_line("rot13 | rot13")?;
@@ -65,7 +65,7 @@ pub use explain::explain;
 pub use external::{Control, Drain, Ending, Ends, Export, Feed, Started};
 pub use graph::{Call, Case, Network, Node, Target, Work};
 pub use notation::{NotationError, NotationErrorKind, names, words};
-pub use plan::{Options, Place, Plan, Team};
+pub use plan::{Options, Placement, Plan, WorkerGroup};
 pub use pull::{Input, Pull};
 pub use registry::{NameError, NameErrorKind, Registry};
 pub use run::{Outcome, StageCount};

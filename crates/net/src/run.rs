@@ -39,7 +39,7 @@ use crate::check::{Checked, check};
 use crate::error::NetworkError;
 use crate::files::check_standard;
 use crate::graph::{Case, Network, Work};
-use crate::plan::{Options, Place, Plan};
+use crate::plan::{Options, Placement, Plan};
 
 use abort::Abort;
 use build::Builder;
@@ -194,7 +194,7 @@ fn counted(
     let moved = run.all(&mut checked, watch);
     let wall = start.elapsed();
     let stages = counters.iter().enumerate().map(|(place, counter)| {
-        let is_command = plan.places[place] == Place::Elsewhere;
+        let is_command = plan.placements[place] == Placement::External;
         counter.of(network, place, is_command)
     });
     let stages = stages.collect();
@@ -219,7 +219,7 @@ impl<'a> Run<'a> {
         let Run { network, environment, plan, counters, .. } = self;
         // The thread that reads must not take the locks of the pipe's library then, as it does to feed a command or a FIFO.
         let may_promise_input =
-            environment.has_process && !plan.places.contains(&Place::Elsewhere) && !fifo::are_in(network);
+            environment.has_process && !plan.placements.contains(&Placement::External) && !fifo::are_in(network);
         // Every file is opened before the first byte moves.
         let mut sources = Vec::new();
         for &place in &checked.sources {

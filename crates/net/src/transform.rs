@@ -17,11 +17,11 @@ pub trait InPlace: Send {
     /// [`TransformError`]: what is wrong with the bytes. The network stops, and its output files stay as they were.
     fn apply(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), TransformError>;
 
-    /// Nothing below wants more, and the rest of the stream will not come: in place of `finish`.
+    /// Nothing below wants more, and the rest of the stream will not come. Called in place of `finish`.
     ///
     /// # Errors
     /// [`TransformError`], as above.
-    fn broken_off(&mut self) -> Result<(), TransformError> {
+    fn finish_early(&mut self) -> Result<(), TransformError> {
         Ok(())
     }
 
@@ -33,7 +33,7 @@ pub trait InPlace: Send {
         Ok(())
     }
 
-    /// What goes into the file [beside](Stage::beside) the stream; asked once, when it has ended.
+    /// What goes into the [sidecar](Stage::beside); asked once, when the stream has ended.
     fn written_beside(&mut self) -> Vec<u8> {
         Vec::new()
     }
@@ -88,8 +88,8 @@ pub enum Next {
 #[non_exhaustive]
 pub enum State {
     /// Nothing: pieces can be worked on in any order, and by several transforms of the kind, each of which gets some of
-    /// them. One of these is told how the stream ended. A piece may be worked on twice, from the same bytes, if the first
-    /// who has it lost its CPU: what comes of it must not be different then.
+    /// them. One of these is told how the stream ended. If a thread loses its CPU, another may work on its piece too, from
+    /// the same bytes: both must come to the same result.
     Stateless,
     /// How many there were. Otherwise as the one before.
     Positional,
@@ -126,14 +126,14 @@ pub struct Stage {
     pub kind: Kind,
     /// How much it writes.
     pub size: Size,
-    /// The transform that undoes this one, as it would be written in a line.
+    /// The transform that restores the input of this one, as it would be written in a line.
     pub inverse: Option<String>,
     /// Bytes that it has to keep beside its buffers, and those that it may keep if there are as many.
     pub keeps: RangeInclusive<usize>,
     /// Whether it starts threads of its own, as many as it [may](Rewrite::use_threads): it needs no other to run in.
     pub has_threads: bool,
-    /// A file that a transform in place writes beside the stream. Like every output it appears whole, when the network has
-    /// done its work, and tests of a network leave it as it is.
+    /// The sidecar: a file that a transform in place writes beside the stream. Like every output it appears whole, when the
+    /// network has done its work, and tests of a network leave it as it is.
     pub beside: Option<PathBuf>,
 }
 
@@ -198,9 +198,9 @@ impl Stage {
         }
     }
 
-    /// The same, with the transform that undoes it.
+    /// The same, with the transform that restores its input.
     #[must_use]
-    pub fn undone_by(mut self, inverse: impl Into<String>) -> Stage {
+    pub fn with_inverse(mut self, inverse: impl Into<String>) -> Stage {
         self.inverse = Some(inverse.into());
         self
     }

@@ -25,7 +25,7 @@ pub(crate) static ICONV: Entry = Entry {
         // Text with a byte order mark gets ours, which may differ.
         Ok(match charset::is_marked(from) {
             true => stage,
-            false => stage.undone_by(format!("iconv {} {}", words::quoted(to), words::quoted(from))),
+            false => stage.with_inverse(format!("iconv {} {}", words::quoted(to), words::quoted(from))),
         })
     },
 };

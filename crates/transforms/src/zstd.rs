@@ -45,7 +45,7 @@ pub(crate) static ZSTD: Entry = Entry {
                 Stage::rewrite(Size::Unknown, Seekable::new(body)).keeping(seekable::MEMORY)
             }
         };
-        Ok(stage.with_threads().undone_by("unzstd"))
+        Ok(stage.with_threads().with_inverse("unzstd"))
     },
 };
 
@@ -102,7 +102,7 @@ pub(crate) static UNZSTD: Entry = Entry {
         arguments::none(arguments)?;
         let decoder = Decoder::new().map_err(|error| format!("zstd cannot begin: {error}"))?;
         let decompress = Decompress { decoder, is_between: true, frames: 0, offset: 0, part: 0, wanted: BEGINNING };
-        Ok(Stage::rewrite(Size::Unknown, decompress).undone_by("zstd"))
+        Ok(Stage::rewrite(Size::Unknown, decompress).with_inverse("zstd"))
     },
 };
 

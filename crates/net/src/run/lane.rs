@@ -97,9 +97,9 @@ impl Lane {
         abort: &Abort,
         watch: &mut dyn FnMut(u64),
     ) -> Result<(), NetworkError> {
-        let Lane { source, first: (groups, first), wake_pipe } = self;
-        if let (false, Some(file)) = (groups.is_empty(), source.regular()) {
-            return worker_group::run(&file, std::mem::take(groups), &mut **first, buffer_bytes, watch);
+        let Lane { source, first: (chains, first), wake_pipe } = self;
+        if let (false, Some(file)) = (chains.is_empty(), source.regular()) {
+            return worker_group::run(&file, std::mem::take(chains), &mut **first, buffer_bytes, watch);
         }
         let (mut flow, mut read) = (Flow::More, 0);
         while flow == Flow::More {

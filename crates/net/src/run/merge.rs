@@ -25,7 +25,7 @@ struct State {
     has_ended: Vec<bool>,
     has_enough: bool,
     /// The network has failed: no further turn comes.
-    is_broken_off: bool,
+    is_aborted: bool,
 }
 
 impl State {
@@ -35,7 +35,7 @@ impl State {
     }
 
     fn wants_none(&self) -> bool {
-        self.has_enough || self.is_broken_off
+        self.has_enough || self.is_aborted
     }
 }
 
@@ -61,19 +61,19 @@ impl Turns {
 
 impl Merge {
     pub(super) fn new(node: Box<dyn Push>, inputs: usize, abort: &Abort) -> Merge {
-        let state = State { has_ended: vec![false; inputs], has_enough: false, is_broken_off: false };
+        let state = State { has_ended: vec![false; inputs], has_enough: false, is_aborted: false };
         let turns = Arc::new(Turns { state: Mutex::new(state), changed: Condvar::new() });
         let stopped = Arc::clone(&turns);
         abort.add(move || {
-            stopped.state().is_broken_off = true;
+            stopped.state().is_aborted = true;
             stopped.changed.notify_all();
         });
         Merge { node: Arc::new(Mutex::new(node)), turns }
     }
 
     /// What its input of this number is pushed into.
-    pub(super) fn input(&self, number: usize) -> Joined {
-        Joined { merge: self.clone(), number }
+    pub(super) fn input(&self, number: usize) -> MergeInput {
+        MergeInput { merge: self.clone(), number }
     }
 
     fn node(&self) -> MutexGuard<'_, Box<dyn Push>> {
@@ -82,12 +82,12 @@ impl Merge {
 }
 
 /// One input. A command behind a later source may write before an earlier source has ended: it waits for its turn.
-pub(super) struct Joined {
+pub(super) struct MergeInput {
     merge: Merge,
     number: usize,
 }
 
-impl Push for Joined {
+impl Push for MergeInput {
     fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, NetworkError> {
         let turns = &self.merge.turns;
         if turns.comes(self.number) && self.merge.node().push(chunk)? == Flow::More {

@@ -53,7 +53,7 @@ impl Files {
         for Missing { path, name, file } in std::mem::take(&mut self.unfinished().missing) {
             let new = OpenOptions::new().append(true).create_new(true).open(&path);
             let is_there = new.as_ref().is_err_and(|error| error.kind() == ErrorKind::AlreadyExists);
-            // Somebody else has made it by now, or it is a link that leads nowhere yet.
+            // Another process has made it by now, or it is a link that leads nowhere yet.
             let opened = if is_there { OpenOptions::new().append(true).create(true).open(&path) } else { new };
             match opened {
                 Ok(opened) => drop(file.set(opened)),
@@ -82,69 +82,76 @@ impl Files {
 }
 
 pub(super) struct Sink {
-    to: To,
+    destination: Destination,
     files: Files,
     name: String,
-    /// Not written yet: small pieces are gathered for a file, where nobody waits for them.
-    gathered: Vec<u8>,
+    /// Not written yet: small pieces for a file are batched, because no reader waits for them.
+    batch: Vec<u8>,
     counter: Arc<Counter>,
 }
 
-enum To {
-    /// Appears when it is complete.
+enum Destination {
+    /// A file that appears when it is complete.
     Whole(Option<WholeFile>),
-    /// Grows at its end. There before the first byte.
+    /// A file that grows at its end. It is there before the first byte.
     Append(Arc<OnceLock<File>>),
-    /// A terminal, a pipe, a device: somebody may be waiting at the other end.
+    /// A terminal, a pipe, a device: a reader may be waiting at the other end.
     Stream(File),
     /// A FIFO, or a pipe of the library.
     Pipe(Option<Box<Writer>>),
-    /// The standard output, which nobody else here writes.
+    /// The standard output in cooperative mode: one thread writes it.
     Promised(promised::Output),
     /// Where the caller wants it.
     Given(Arc<Mutex<dyn Write + Send>>),
 }
 
 impl Sink {
-    /// `may_promise`: nothing else in this process has to do with the standard output.
+    /// `may_promise`: nothing else in this process uses the standard output, so that it may be in cooperative mode.
     pub(super) fn open(
         target: &Target,
-        gather: usize,
+        batch_bytes: usize,
         files: &Files,
         may_promise: bool,
         counter: Arc<Counter>,
     ) -> Result<Sink, NetworkError> {
         let name = names::of_target(target);
-        let to = Sink::opened(target, files, may_promise);
-        let to = to.map_err(|error| NetworkError::Sink { name: name.clone(), offset: 0, error })?;
-        let gather = if matches!(to, To::Stream(_) | To::Pipe(_) | To::Promised(_)) { 0 } else { gather };
-        Ok(Sink { to, files: files.clone(), name, gathered: Vec::with_capacity(gather), counter })
+        let destination = Sink::opened(target, files, may_promise);
+        let destination = destination.map_err(|error| NetworkError::Sink { name: name.clone(), offset: 0, error })?;
+        let batch_bytes =
+            if matches!(destination, Destination::Stream(_) | Destination::Pipe(_) | Destination::Promised(_)) {
+                0
+            } else {
+                batch_bytes
+            };
+        Ok(Sink { destination, files: files.clone(), name, batch: Vec::with_capacity(batch_bytes), counter })
     }
 
     pub(super) fn given(output: Arc<Mutex<dyn Write + Send>>, counter: Arc<Counter>) -> Sink {
         Sink {
-            to: To::Given(output),
+            destination: Destination::Given(output),
             files: Files::default(),
             name: "the output".into(),
-            gathered: Vec::new(),
+            batch: Vec::new(),
             counter,
         }
     }
 
-    fn opened(target: &Target, files: &Files, may_promise: bool) -> io::Result<To> {
+    fn opened(target: &Target, files: &Files, may_promise: bool) -> io::Result<Destination> {
         let stream = |file: File| {
             let is_file = file.metadata()?.is_file();
-            Ok(if is_file { To::Append(Arc::new(OnceLock::from(file))) } else { To::Stream(file) })
+            Ok(if is_file { Destination::Append(Arc::new(OnceLock::from(file))) } else { Destination::Stream(file) })
         };
         match target {
             Target::Stdout if standard::is_closed(1) => Err(Errno::BADF.into()),
-            Target::Stdout if may_promise && let Some(output) = promised::Output::promise() => Ok(To::Promised(output)),
+            Target::Stdout if may_promise && let Some(output) = promised::Output::promise() => {
+                Ok(Destination::Promised(output))
+            }
             Target::Stdout if may_promise && let Some(writer) = standard::writer() => {
-                Ok(To::Pipe(Some(Box::new(writer))))
+                Ok(Destination::Pipe(Some(Box::new(writer))))
             }
             Target::Stdout => stream(io::stdout().as_fd().try_clone_to_owned()?.into()),
             Target::Append(path) | Target::File(path) if fifo::is_fifo(path) => {
-                fifo::writer(path).map(|writer| To::Pipe(Some(Box::new(writer))))
+                fifo::writer(path).map(|writer| Destination::Pipe(Some(Box::new(writer))))
             }
             Target::Append(path) => match OpenOptions::new().append(true).open(path) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -152,7 +159,7 @@ impl Sink {
                     let missing =
                         Missing { path: path.clone(), name: names::of_target(target), file: Arc::clone(&file) };
                     files.unfinished().missing.push(missing);
-                    Ok(To::Append(file))
+                    Ok(Destination::Append(file))
                 }
                 opened => stream(opened?),
             },
@@ -163,40 +170,40 @@ impl Sink {
                 Ok(_) if let Some(descriptor) = descriptor_named(path) => {
                     stream(inherited::copy_of(descriptor)?.into())
                 }
-                _ => Ok(To::Whole(Some(WholeFile::create(path)?))),
+                _ => Ok(Destination::Whole(Some(WholeFile::create(path)?))),
             },
         }
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<Flow, NetworkError> {
-        let to = &mut self.to;
-        let written = self.counter.timed(|| match to {
-            To::Whole(file) => file.as_mut().map_or(Ok(()), |file| file.write_all(bytes)),
-            To::Append(file) => file.get().expect("every file is made before the first byte").write_all(bytes),
-            To::Stream(file) => file.write_all(bytes),
-            To::Pipe(writer) => writer.as_mut().map_or(Ok(()), |writer| writer.write_all(bytes)),
-            To::Promised(output) => write_all(output, bytes),
-            To::Given(output) => output.lock().unwrap_or_else(PoisonError::into_inner).write_all(bytes),
+        let destination = &mut self.destination;
+        let written = self.counter.timed(|| match destination {
+            Destination::Whole(file) => file.as_mut().map_or(Ok(()), |file| file.write_all(bytes)),
+            Destination::Append(file) => file.get().expect("every file is made before the first byte").write_all(bytes),
+            Destination::Stream(file) => file.write_all(bytes),
+            Destination::Pipe(writer) => writer.as_mut().map_or(Ok(()), |writer| writer.write_all(bytes)),
+            Destination::Promised(output) => write_all(output, bytes),
+            Destination::Given(output) => output.lock().unwrap_or_else(PoisonError::into_inner).write_all(bytes),
         });
         match written {
             Ok(()) => {
                 self.counter.count(bytes.len(), bytes.len(), bytes.len());
-                if let To::Pipe(Some(writer)) = &self.to {
+                if let Destination::Pipe(Some(writer)) = &self.destination {
                     self.counter.set_in_memory(writer.statistics());
                 }
                 Ok(Flow::More)
             }
-            // Who does not want to read more is no failure, as in a shell.
+            // A reader that wants no more is no failure, as in a shell.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Flow::Enough),
             Err(error) => Err(self.failure(error)),
         }
     }
 
-    fn write_gathered(&mut self) -> Result<Flow, NetworkError> {
-        let gathered = std::mem::take(&mut self.gathered);
-        let flow = if gathered.is_empty() { Ok(Flow::More) } else { self.write(&gathered) };
-        self.gathered = gathered;
-        self.gathered.clear();
+    fn write_batch(&mut self) -> Result<Flow, NetworkError> {
+        let batch = std::mem::take(&mut self.batch);
+        let flow = if batch.is_empty() { Ok(Flow::More) } else { self.write(&batch) };
+        self.batch = batch;
+        self.batch.clear();
         flow
     }
 
@@ -208,11 +215,11 @@ impl Sink {
 impl Push for Sink {
     fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, NetworkError> {
         let bytes = chunk.bytes();
-        if self.gathered.len() + bytes.len() > self.gathered.capacity() && self.write_gathered()? == Flow::Enough {
+        if self.batch.len() + bytes.len() > self.batch.capacity() && self.write_batch()? == Flow::Enough {
             return Ok(Flow::Enough);
         }
-        if bytes.len() < self.gathered.capacity() {
-            self.gathered.extend_from_slice(bytes);
+        if bytes.len() < self.batch.capacity() {
+            self.batch.extend_from_slice(bytes);
             return Ok(Flow::More);
         }
         self.write(bytes)
@@ -223,19 +230,19 @@ impl Push for Sink {
     }
 
     fn finish(&mut self) -> Result<(), NetworkError> {
-        self.write_gathered()?;
-        if let To::Whole(file) = &mut self.to
+        self.write_batch()?;
+        if let Destination::Whole(file) = &mut self.destination
             && let Some(file) = file.take()
         {
             let finished = Finished { file, name: self.name.clone(), bytes: self.counter.bytes_out() };
             self.files.unfinished().finished.push(finished);
         }
-        if let To::Pipe(writer) = &mut self.to
+        if let Destination::Pipe(writer) = &mut self.destination
             && let Some(writer) = writer.take()
         {
             writer.close().map_err(|error| self.failure(error))?;
         }
-        if let To::Append(file) = &self.to
+        if let Destination::Append(file) = &self.destination
             && let Some(file) = file.get()
         {
             written::confirm(file).map_err(|error| self.failure(error))?;

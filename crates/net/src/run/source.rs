@@ -28,19 +28,19 @@ pub(super) enum Found {
 }
 
 pub(super) struct Source {
-    from: From,
+    origin: Origin,
     name: String,
     counter: Arc<Counter>,
 }
 
-enum From {
-    /// All of it is there.
+enum Origin {
+    /// A file of which all bytes are there.
     File(File),
-    /// What is not: whoever writes it may take for ever.
+    /// A file whose writer may take for ever, as a pipe or a terminal.
     Slow(File),
     /// A FIFO, or a pipe of the library.
     Pipe(Box<Reader>),
-    /// So may who writes the standard input, which nobody else here reads.
+    /// The standard input in cooperative mode: one thread reads it. Its writer may take for ever too.
     Promised(promised::Input),
     Memory(io::Cursor<Vec<u8>>),
 }
@@ -54,37 +54,37 @@ impl Source {
     ) -> Result<Source, NetworkError> {
         let Work::Read(path) = &node.work else { unreachable!("only a source is opened as one") };
         let name = names::of_source(path.as_deref());
-        let from = match environment.inputs.iter().find(|(of, _)| *of == node.name) {
-            Some((_, input)) => Ok(From::Memory(io::Cursor::new(input.clone()))),
+        let origin = match environment.inputs.iter().find(|(of, _)| *of == node.name) {
+            Some((_, input)) => Ok(Origin::Memory(io::Cursor::new(input.clone()))),
             None => match path {
-                Some(path) if fifo::is_fifo(path) => fifo::reader(path).map(|reader| From::Pipe(Box::new(reader))),
-                Some(path) => File::open(path).and_then(From::opened),
+                Some(path) if fifo::is_fifo(path) => fifo::reader(path).map(|reader| Origin::Pipe(Box::new(reader))),
+                Some(path) => File::open(path).and_then(Origin::opened),
                 None if standard::is_closed(0) => Err(Errno::BADF.into()),
-                None if may_promise && let Some(input) = promised::Input::promise() => Ok(From::Promised(input)),
+                None if may_promise && let Some(input) = promised::Input::promise() => Ok(Origin::Promised(input)),
                 None if environment.has_process
                     && let Some(reader) = standard::reader() =>
                 {
-                    Ok(From::Pipe(Box::new(reader)))
+                    Ok(Origin::Pipe(Box::new(reader)))
                 }
                 // Not `Stdin`, which has a buffer of its own and copies from it.
-                None => io::stdin().as_fd().try_clone_to_owned().and_then(|fd| From::opened(fd.into())),
+                None => io::stdin().as_fd().try_clone_to_owned().and_then(|fd| Origin::opened(fd.into())),
             },
         };
-        let from = from.map_err(|error| NetworkError::Source { name: name.clone(), offset: 0, error })?;
-        Ok(Source { from, name, counter: Arc::clone(counter) })
+        let origin = origin.map_err(|error| NetworkError::Source { name: name.clone(), offset: 0, error })?;
+        Ok(Source { origin, name, counter: Arc::clone(counter) })
     }
 
     /// Whether a read may take for ever.
     pub(super) fn is_slow(&self) -> bool {
-        matches!(self.from, From::Slow(_) | From::Pipe(_) | From::Promised(_))
+        matches!(self.origin, Origin::Slow(_) | Origin::Pipe(_) | Origin::Promised(_))
     }
 
     /// The file, if threads can read it in pieces wherever they stand.
-    pub(super) fn regular(&self) -> Option<Regular<'_>> {
-        let From::File(file) = &self.from else { return None };
+    pub(super) fn regular(&self) -> Option<RegularFile<'_>> {
+        let Origin::File(file) = &self.origin else { return None };
         // The standard input may have been read before.
         let start = (&mut &*file).stream_position().ok()?;
-        Some(Regular { file, start, source: self })
+        Some(RegularFile { file, start, source: self })
     }
 
     /// Reads once, unless a thread ends before there is something to read.
@@ -94,7 +94,7 @@ impl Source {
         mut wake_pipe: Option<&mut WakePipe>,
     ) -> Result<Found, NetworkError> {
         chunk.clear();
-        if let (From::Slow(file), Some(wake_pipe)) = (&self.from, &mut wake_pipe)
+        if let (Origin::Slow(file), Some(wake_pipe)) = (&self.origin, &mut wake_pipe)
             && wake_pipe.or_readable(file).map_err(|error| self.failure(error))? == Woken::Notified
         {
             return Ok(Found::Notified);
@@ -102,14 +102,14 @@ impl Source {
         let wake_fd = wake_pipe.as_ref().map(|wake_pipe| wake_pipe.as_fd());
         let count = self.counter.timed(|| {
             loop {
-                let count = match &mut self.from {
-                    From::File(file) | From::Slow(file) => file.read(chunk.free()).map(Some),
-                    From::Pipe(reader) => match wake_fd {
+                let count = match &mut self.origin {
+                    Origin::File(file) | Origin::Slow(file) => file.read(chunk.free()).map(Some),
+                    Origin::Pipe(reader) => match wake_fd {
                         Some(wake_fd) => reader.read_or(chunk.free(), wake_fd),
                         None => reader.read(chunk.free()).map(Some),
                     },
-                    From::Promised(input) => input.read(chunk.free(), wake_fd).map_err(io::Error::from),
-                    From::Memory(bytes) => bytes.read(chunk.free()).map(Some),
+                    Origin::Promised(input) => input.read(chunk.free(), wake_fd).map_err(io::Error::from),
+                    Origin::Memory(bytes) => bytes.read(chunk.free()).map(Some),
                 };
                 match count {
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -123,7 +123,7 @@ impl Source {
         };
         chunk.grow(count);
         self.counter.count(0, count, count);
-        if let From::Pipe(reader) = &self.from {
+        if let Origin::Pipe(reader) = &self.origin {
             self.counter.set_in_memory(reader.statistics());
         }
         Ok(if count > 0 { Found::Bytes } else { Found::End })
@@ -134,20 +134,20 @@ impl Source {
     }
 }
 
-impl From {
-    fn opened(file: File) -> io::Result<From> {
-        Ok(if plan::is_at_hand(&file.metadata()?) { From::File(file) } else { From::Slow(file) })
+impl Origin {
+    fn opened(file: File) -> io::Result<Origin> {
+        Ok(if plan::is_at_hand(&file.metadata()?) { Origin::File(file) } else { Origin::Slow(file) })
     }
 }
 
 /// A file of which every piece can be read at any time.
-pub(super) struct Regular<'a> {
+pub(super) struct RegularFile<'a> {
     file: &'a File,
     start: u64,
     source: &'a Source,
 }
 
-impl Regular<'_> {
+impl RegularFile<'_> {
     /// Fills the chunk with what stands there; less than fits only where the file ends. Not counted: it may be done again.
     pub(super) fn fill(&self, chunk: &mut Chunk, offset: u64) -> Result<(), NetworkError> {
         chunk.clear();
@@ -171,7 +171,7 @@ impl Regular<'_> {
         self.source.counter.count(0, bytes, bytes);
     }
 
-    /// So many bytes were used: who shares the open file goes on behind them.
+    /// So many bytes were used: a process that shares the open file goes on behind them.
     pub(super) fn leave_at(&self, bytes: u64) {
         // It could be asked where it stands, so it can be moved.
         let _ = (&mut &*self.file).seek(SeekFrom::Start(self.start + bytes));

@@ -37,7 +37,7 @@ impl Spools {
         let shared = Arc::new(Shared { file, name, state: Mutex::default(), changed: Condvar::new() });
         let (other, abort) = (Arc::clone(&shared), abort.clone());
         let thread = thread::Builder::new().spawn(move || {
-            let _over = Over(Arc::clone(&other), abort.clone());
+            let _over = OverOnDrop(Arc::clone(&other), abort.clone());
             if let Err(failure) = other.hand_on(node, Chunk::of(buffer_bytes)) {
                 abort.fail(failure);
             }
@@ -77,7 +77,7 @@ struct State {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Finished,
-    BrokenOff,
+    Aborted,
 }
 
 impl Shared {
@@ -94,7 +94,7 @@ impl Shared {
             }
             let (start, left) = (state.start, state.end - state.start);
             match state.ends {
-                Some(End::BrokenOff) => return Ok(()),
+                Some(End::Aborted) => return Ok(()),
                 Some(End::Finished) if left == 0 => {
                     drop(state);
                     return node.finish();
@@ -116,10 +116,10 @@ impl Shared {
     }
 }
 
-/// Says that no more is wanted, whatever the end of the thread was.
-struct Over(Arc<Shared>, Abort);
+/// Says that no more is wanted when it is dropped: at the end of the thread, also by a panic.
+struct OverOnDrop(Arc<Shared>, Abort);
 
-impl Drop for Over {
+impl Drop for OverOnDrop {
     fn drop(&mut self) {
         self.0.state().is_over = true;
         self.1.notify_sources();
@@ -172,7 +172,7 @@ impl Push for Spool {
 
 impl Drop for Spool {
     fn drop(&mut self) {
-        self.shared.state().ends.get_or_insert(End::BrokenOff);
+        self.shared.state().ends.get_or_insert(End::Aborted);
         self.shared.changed.notify_all();
     }
 }
@@ -234,7 +234,7 @@ mod tests {
             go_on.send(()).unwrap();
             assert_eq!(spool.shared.file.metadata().unwrap().len(), 1000);
         }
-        // Broken off, the node is not finished.
+        // After an abort the node is not finished.
         drop(spool);
         spools.join();
         assert!(gets.recv().is_err());
