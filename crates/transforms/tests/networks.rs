@@ -256,15 +256,15 @@ fn a_file_with_a_digest_is_an_output_like_the_others() {
 
 #[test]
 fn zstd_writes_the_same_bytes_however_many_threads_it_has() {
-    // Longer than the parts into which it cuts a stream for its threads.
-    let input: Vec<u8> = (0..3_000_000_u32).flat_map(|number| number.to_string().into_bytes()).collect();
-    let packed = |line: &str, threads| {
-        let network = Network::from_line(line).unwrap();
-        run::in_memory(&network, ALL, &input, &Options { threads, ..Options::default() }).unwrap()
-    };
-    assert!(input.len() > 16 << 20);
-    // Frames of 4 MiB, of 8 MiB, and one.
-    for level in [1, 6, 10] {
+    let numbers: Vec<u8> = (0..2_800_000_u32).flat_map(|number| number.to_string().into_bytes()).collect();
+    // At level 1 a thread compresses a frame of 4 MiB, at level 6 one of 8 MiB, at level 10 a part of 4 MiB of the only
+    // frame. Each input has two such parts and the beginning of a third.
+    for (level, bytes) in [(1, 9 << 20), (6, 17 << 20), (10, 9 << 20)] {
+        let input = &numbers[..bytes];
+        let packed = |line: &str, threads| {
+            let network = Network::from_line(line).unwrap();
+            run::in_memory(&network, ALL, input, &Options { threads, ..Options::default() }).unwrap()
+        };
         let one = packed(&format!("zstd -{level}"), 1);
         assert!(one.len() < input.len() / 2);
         for (before, threads) in [("", 2), ("", 5), ("short 70001 | ", 1), ("short 1000000 | ", 3)] {

@@ -300,6 +300,10 @@ fn a_transform_gives_the_same_bytes_native_as_a_module_and_as_a_command() {
             let expected = in_memory(&format!("{before}{native}"), sample).unwrap();
             for stage in [native, &module, &command] {
                 for cut in ["", "short 4099 | "] {
+                    // Nothing to cut.
+                    if !cut.is_empty() && sample.len() < 4099 {
+                        continue;
+                    }
                     let found = in_memory(&format!("{before}{cut}{stage}"), sample).unwrap();
                     assert!(found == expected, "{before}{cut}{stage}: {} bytes", sample.len());
                 }
