@@ -205,6 +205,10 @@ impl NetworkError {
         }
     }
 
+    pub(crate) fn no_thread(error: &io::Error) -> NetworkError {
+        NetworkError::Invalid(format!("cannot start a thread: {error}; allow fewer"))
+    }
+
     /// The same once more, for another thread.
     pub(crate) fn copy(&self) -> NetworkError {
         let again = |error: &io::Error| match error.raw_os_error() {

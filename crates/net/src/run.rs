@@ -28,6 +28,7 @@ mod source;
 mod split;
 mod spool;
 mod standard;
+mod unfinished;
 mod wake;
 mod worker_group;
 
@@ -46,9 +47,9 @@ use build::Builder;
 use count::Counter;
 use environment::Environment;
 use lane::Lane;
-use sink::Files;
 use source::Source;
 use spool::Spools;
+use unfinished::UnfinishedFiles;
 use wake::WakePipe;
 
 pub use crate::transform::OUTPUT_MIN;
@@ -67,7 +68,7 @@ pub struct Outcome {
 /// Runs a network from its files to its files.
 ///
 /// # Errors
-/// [`NetworkError`]. Files that were to be written are as they were.
+/// [`NetworkError`]. UnfinishedFiles that were to be written are as they were.
 pub fn run(network: &Network, catalogue: Catalogue<'_>, options: &Options) -> Result<Outcome, NetworkError> {
     run_with(network, catalogue, options, &Environment::default(), &mut |_| {})
 }
@@ -234,7 +235,7 @@ impl<'a> Run<'a> {
             }
             false => (Vec::new(), None),
         };
-        let (files, abort, spools) = (Files::default(), Abort::new(notifier), Spools::default());
+        let (files, abort, spools) = (UnfinishedFiles::default(), Abort::new(notifier), Spools::default());
         let lanes = self.lanes(sources, &mut wake_pipes, &files, &abort, &spools, checked);
         let moved = lanes.and_then(|lanes| match checked.is_concurrent {
             true => lane::at_the_same_time(lanes, plan.buffer_bytes, &abort, watch),
@@ -251,7 +252,7 @@ impl<'a> Run<'a> {
         &self,
         sources: Vec<(usize, Source)>,
         wake_pipes: &mut Vec<WakePipe>,
-        files: &Files,
+        files: &UnfinishedFiles,
         abort: &Abort,
         spools: &Spools,
         checked: &mut Checked<'_>,

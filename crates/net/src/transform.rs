@@ -150,52 +150,28 @@ pub enum Kind {
 }
 
 impl Stage {
+    fn new(kind: Kind, size: Size) -> Stage {
+        Stage { kind, size, inverse: None, keeps: 0..=0, has_threads: false, beside: None }
+    }
+
     /// A transform that works in place.
     pub fn in_place(state: State, transform: impl InPlace + 'static) -> Stage {
-        Stage {
-            kind: Kind::InPlace(state, Box::new(transform)),
-            size: Size::Same,
-            inverse: None,
-            keeps: 0..=0,
-            has_threads: false,
-            beside: None,
-        }
+        Stage::new(Kind::InPlace(state, Box::new(transform)), Size::Same)
     }
 
     /// A transform that writes other bytes than it reads.
     pub fn rewrite(size: Size, transform: impl Rewrite + 'static) -> Stage {
-        Stage {
-            kind: Kind::Rewrite(Box::new(transform)),
-            size,
-            inverse: None,
-            keeps: 0..=0,
-            has_threads: false,
-            beside: None,
-        }
+        Stage::new(Kind::Rewrite(Box::new(transform)), size)
     }
 
     /// A transform that works outside of this program. How much it writes is known when it has been written.
     pub fn exported(transform: impl Export + 'static) -> Stage {
-        Stage {
-            kind: Kind::Exported(Box::new(transform)),
-            size: Size::Unknown,
-            inverse: None,
-            keeps: 0..=0,
-            has_threads: false,
-            beside: None,
-        }
+        Stage::new(Kind::Exported(Box::new(transform)), Size::Unknown)
     }
 
     /// Keeps at most so many bytes, as they are, until what follows takes them.
     pub fn buffer(bytes: usize) -> Stage {
-        Stage {
-            kind: Kind::Buffer(bytes),
-            size: Size::Same,
-            inverse: None,
-            keeps: 0..=0,
-            has_threads: false,
-            beside: None,
-        }
+        Stage::new(Kind::Buffer(bytes), Size::Same)
     }
 
     /// The same, with the transform that restores its input.

@@ -11,9 +11,10 @@ use super::merge::Merge;
 use super::push::Push;
 use super::relay::Relay;
 use super::rewriter::Rewriter;
-use super::sink::{Files, Sink};
+use super::sink::Sink;
 use super::split::Split;
 use super::spool::Spools;
+use super::unfinished::UnfinishedFiles;
 use crate::catalogue::Catalogue;
 use crate::check::{Checked, build};
 use crate::chunk::Chunk;
@@ -28,7 +29,7 @@ pub(super) struct Builder<'a> {
     pub(super) catalogue: Catalogue<'a>,
     pub(super) counters: &'a [Arc<Counter>],
     pub(super) environment: &'a Environment,
-    pub(super) files: &'a Files,
+    pub(super) files: &'a UnfinishedFiles,
     pub(super) abort: &'a Abort,
     pub(super) spools: &'a Spools,
     /// Nodes that several others feed, for those that come later.

@@ -173,7 +173,7 @@ impl ExternalOutput {
             self.shared.context.abort.notify_sources();
             outcome
         });
-        thread.map_err(|error| NetworkError::Invalid(format!("cannot start a thread: {error}; allow fewer")))
+        thread.map_err(|error| NetworkError::no_thread(&error))
     }
 
     fn run(&mut self) -> Result<(), NetworkError> {

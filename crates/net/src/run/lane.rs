@@ -36,14 +36,14 @@ pub(super) fn one_after_the_other(
             read = before + bytes;
             watch(read);
         });
-        // Before what has not ended is stopped, which must not seem to have failed by itself.
+        // Before the lanes are dropped: this stops what has not ended, which must not seem to have failed by itself.
         driven.map_err(|failure| abort.fail(failure))?;
     }
     Ok(())
 }
 
-/// How often bytes are told of that other threads have read.
-const WATCHED: Duration = Duration::from_millis(50);
+/// How often the number of bytes that other threads have read is reported.
+const REPORTED: Duration = Duration::from_millis(50);
 
 /// Each source in a thread of its own.
 pub(super) fn at_the_same_time(
@@ -66,20 +66,20 @@ pub(super) fn at_the_same_time(
                 let driven = lane.drive(&mut Chunk::of(buffer_bytes), buffer_bytes, abort, &mut |bytes| {
                     read.store(bytes, Relaxed);
                 });
-                // Before what has not ended is stopped, which must not seem to have failed by itself.
+                // Before the lane is dropped: this stops what has not ended, which must not seem to have failed by itself.
                 if let Err(failure) = driven {
                     abort.fail(failure);
                 }
             });
             if let Err(error) = thread {
-                abort.fail(NetworkError::Invalid(format!("cannot start a thread: {error}; allow fewer")));
+                abort.fail(NetworkError::no_thread(&error));
             }
         }
         drop(done);
-        let mut told = 0;
-        while is_done.recv_timeout(WATCHED) == Err(RecvTimeoutError::Timeout) {
+        let mut reported = 0;
+        while is_done.recv_timeout(REPORTED) == Err(RecvTimeoutError::Timeout) {
             let bytes = all_read();
-            if std::mem::replace(&mut told, bytes) != bytes {
+            if std::mem::replace(&mut reported, bytes) != bytes {
                 watch(bytes);
             }
         }

@@ -8,8 +8,8 @@ use super::build::Builder;
 use super::count::Counter;
 use super::environment::Environment;
 use super::push::{Flow, Push};
-use super::sink::Files;
 use super::spool::Spools;
+use super::unfinished::UnfinishedFiles;
 use crate::catalogue::Catalogue;
 use crate::check::check;
 use crate::chunk::Chunk;
@@ -46,7 +46,7 @@ impl Pour {
         checked.limit(options.timeout);
         let plan = Plan::of(&checked, options)?;
         let counters: Vec<Arc<Counter>> = network.nodes.iter().map(|_| Arc::default()).collect();
-        let (files, abort) = (Files::default(), Abort::default());
+        let (files, abort) = (UnfinishedFiles::default(), Abort::default());
         let mut builder = Builder {
             plan: &plan,
             catalogue,

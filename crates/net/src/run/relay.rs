@@ -48,8 +48,7 @@ impl Relay {
             let notifies = NotifyOnDrop(abort);
             work(node, received, back).map_err(|failure| notifies.0.fail(failure))
         });
-        let thread =
-            thread.map_err(|error| NetworkError::Invalid(format!("cannot start a thread: {error}; allow fewer")))?;
+        let thread = thread.map_err(|error| NetworkError::no_thread(&error))?;
         Ok(Relay { other: Some(OtherThread { orders, free, thread }) })
     }
 

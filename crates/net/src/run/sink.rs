@@ -3,8 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use millstream_pipe::Writer;
 use millstream_sys::whole_file::WholeFile;
@@ -12,78 +11,16 @@ use millstream_sys::{Errno, inherited, promised, written};
 
 use super::count::Counter;
 use super::push::{Flow, Push};
+use super::unfinished::UnfinishedFiles;
 use super::{fifo, names, standard};
 use crate::chunk::Chunk;
 use crate::error::NetworkError;
 use crate::files::descriptor_named;
 use crate::graph::Target;
 
-/// Files of a run that are not what they will be in the end.
-#[derive(Clone, Default)]
-pub(super) struct Files(Arc<Mutex<Unfinished>>);
-
-#[derive(Default)]
-struct Unfinished {
-    /// To append to, and not there yet: they are made when everything else could be opened.
-    missing: Vec<Missing>,
-    /// Complete, but they have not replaced the old ones yet: that happens when the whole network has done its work.
-    finished: Vec<Finished>,
-}
-
-struct Missing {
-    path: PathBuf,
-    name: String,
-    file: Arc<OnceLock<File>>,
-}
-
-struct Finished {
-    file: WholeFile,
-    name: String,
-    bytes: u64,
-}
-
-impl Files {
-    fn unfinished(&self) -> MutexGuard<'_, Unfinished> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Makes those that are missing. If one cannot be made there is none of them.
-    pub(super) fn make_missing(&self) -> Result<(), NetworkError> {
-        let mut made: Vec<PathBuf> = Vec::new();
-        for Missing { path, name, file } in std::mem::take(&mut self.unfinished().missing) {
-            let new = OpenOptions::new().append(true).create_new(true).open(&path);
-            let is_there = new.as_ref().is_err_and(|error| error.kind() == ErrorKind::AlreadyExists);
-            // Another process has made it by now, or it is a link that leads nowhere yet.
-            let opened = if is_there { OpenOptions::new().append(true).create(true).open(&path) } else { new };
-            match opened {
-                Ok(opened) => drop(file.set(opened)),
-                Err(error) => {
-                    made.iter().for_each(|path| drop(std::fs::remove_file(path)));
-                    return Err(NetworkError::Sink { name, offset: 0, error });
-                }
-            }
-            made.extend((!is_there).then_some(path));
-        }
-        Ok(())
-    }
-
-    /// Puts all of them on disk, and then each in its place.
-    pub(super) fn keep(&self) -> Result<(), NetworkError> {
-        let finished = std::mem::take(&mut self.unfinished().finished);
-        let failure = |name: &str, offset, error| NetworkError::Sink { name: name.into(), offset, error };
-        for Finished { file, name, bytes } in &finished {
-            file.sync().map_err(|error| failure(name, *bytes, error))?;
-        }
-        for Finished { file, name, bytes } in finished {
-            file.keep().map_err(|error| failure(&name, bytes, error))?;
-        }
-        Ok(())
-    }
-}
-
 pub(super) struct Sink {
     destination: Destination,
-    files: Files,
+    files: UnfinishedFiles,
     name: String,
     /// Not written yet: small pieces for a file are batched, because no reader waits for them.
     batch: Vec<u8>,
@@ -110,7 +47,7 @@ impl Sink {
     pub(super) fn open(
         target: &Target,
         batch_bytes: usize,
-        files: &Files,
+        files: &UnfinishedFiles,
         may_promise: bool,
         counter: Arc<Counter>,
     ) -> Result<Sink, NetworkError> {
@@ -129,14 +66,14 @@ impl Sink {
     pub(super) fn given(output: Arc<Mutex<dyn Write + Send>>, counter: Arc<Counter>) -> Sink {
         Sink {
             destination: Destination::Given(output),
-            files: Files::default(),
+            files: UnfinishedFiles::default(),
             name: "the output".into(),
             batch: Vec::new(),
             counter,
         }
     }
 
-    fn opened(target: &Target, files: &Files, may_promise: bool) -> io::Result<Destination> {
+    fn opened(target: &Target, files: &UnfinishedFiles, may_promise: bool) -> io::Result<Destination> {
         let stream = |file: File| {
             let is_file = file.metadata()?.is_file();
             Ok(if is_file { Destination::Append(Arc::new(OnceLock::from(file))) } else { Destination::Stream(file) })
@@ -155,11 +92,7 @@ impl Sink {
             }
             Target::Append(path) => match OpenOptions::new().append(true).open(path) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {
-                    let file = Arc::default();
-                    let missing =
-                        Missing { path: path.clone(), name: names::of_target(target), file: Arc::clone(&file) };
-                    files.unfinished().missing.push(missing);
-                    Ok(Destination::Append(file))
+                    Ok(Destination::Append(files.add_missing(path.clone(), names::of_target(target))))
                 }
                 opened => stream(opened?),
             },
@@ -234,8 +167,7 @@ impl Push for Sink {
         if let Destination::Whole(file) = &mut self.destination
             && let Some(file) = file.take()
         {
-            let finished = Finished { file, name: self.name.clone(), bytes: self.counter.bytes_out() };
-            self.files.unfinished().finished.push(finished);
+            self.files.add_finished(file, self.name.clone(), self.counter.bytes_out());
         }
         if let Destination::Pipe(writer) = &mut self.destination
             && let Some(writer) = writer.take()

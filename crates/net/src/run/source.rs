@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -100,23 +100,8 @@ impl Source {
             return Ok(Found::Notified);
         }
         let wake_fd = wake_pipe.as_ref().map(|wake_pipe| wake_pipe.as_fd());
-        let count = self.counter.timed(|| {
-            loop {
-                let count = match &mut self.origin {
-                    Origin::File(file) | Origin::Slow(file) => file.read(chunk.free()).map(Some),
-                    Origin::Pipe(reader) => match wake_fd {
-                        Some(wake_fd) => reader.read_or(chunk.free(), wake_fd),
-                        None => reader.read(chunk.free()).map(Some),
-                    },
-                    Origin::Promised(input) => input.read(chunk.free(), wake_fd).map_err(io::Error::from),
-                    Origin::Memory(bytes) => bytes.read(chunk.free()).map(Some),
-                };
-                match count {
-                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    other => break other,
-                }
-            }
-        });
+        let origin = &mut self.origin;
+        let count = self.counter.timed(|| origin.read(chunk.free(), wake_fd));
         let Some(count) = count.map_err(|error| self.failure(error))? else {
             wake_pipe.map_or(Ok(()), WakePipe::clear).map_err(|error| self.failure(error))?;
             return Ok(Found::Notified);
@@ -137,6 +122,23 @@ impl Source {
 impl Origin {
     fn opened(file: File) -> io::Result<Origin> {
         Ok(if plan::is_at_hand(&file.metadata()?) { Origin::File(file) } else { Origin::Slow(file) })
+    }
+
+    /// Reads once. Returns `None` if a thread has ended before there is something to read.
+    fn read(&mut self, buffer: &mut [u8], wake_fd: Option<BorrowedFd<'_>>) -> io::Result<Option<usize>> {
+        loop {
+            let count = match (&mut *self, wake_fd) {
+                (Origin::File(file) | Origin::Slow(file), _) => file.read(buffer).map(Some),
+                (Origin::Pipe(reader), Some(wake_fd)) => reader.read_or(buffer, wake_fd),
+                (Origin::Pipe(reader), None) => reader.read(buffer).map(Some),
+                (Origin::Promised(input), _) => input.read(buffer, wake_fd).map_err(io::Error::from),
+                (Origin::Memory(bytes), _) => bytes.read(buffer).map(Some),
+            };
+            match count {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                other => return other,
+            }
+        }
     }
 }
 

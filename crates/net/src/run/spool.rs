@@ -42,8 +42,7 @@ impl Spools {
                 abort.fail(failure);
             }
         });
-        let thread =
-            thread.map_err(|error| NetworkError::Invalid(format!("cannot start a thread: {error}; allow fewer")))?;
+        let thread = thread.map_err(|error| NetworkError::no_thread(&error))?;
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
         Ok(Spool { shared, taken: 0 })
     }
