@@ -6,8 +6,9 @@ use crate::transform::{Data, Stage};
 
 /// A transform by its name: what a word in a network stands for. Each use of the word builds a [`Stage`] of it.
 ///
-/// A program has transforms of its own by implementing this trait and adding them to a [`Registry`](crate::Registry). A line and a TOML file then
-/// find them, and so do [`check`](crate::check), [`explain`](fn@crate::explain), [`list`](crate::list) and [`doc`](crate::doc).
+/// A program has transforms of its own by implementing this trait and adding them to a [`Registry`](crate::Registry). A
+/// line and a TOML file then find them, and so do [`check`](crate::check), [`explain`](fn@crate::explain),
+/// [`list`](crate::list) and [`doc`](crate::doc).
 pub trait Transform: Send + Sync {
     /// The word that stands for it.
     fn name(&self) -> &str;
@@ -30,8 +31,8 @@ pub trait Transform: Send + Sync {
         Data::Any
     }
 
-    /// Makes one that works with these arguments. May be called several times for one network, and has no effect outside of
-    /// what it returns.
+    /// Makes one that works with these arguments. May be called several times for one network, and has no effect
+    /// outside of what it returns.
     ///
     /// # Errors
     /// What is wrong with the arguments, in a few words.

@@ -24,10 +24,11 @@ pub struct Checked<'a> {
     pub stages: Vec<Option<(&'a dyn Transform, Stage)>>,
     /// The sources in an order in which every merge gets its inputs one after the other.
     pub sources: Vec<usize>,
-    /// Whether the sources run at the same time, each in a thread of its own: a command with several inputs may read any of them
-    /// first. Otherwise each runs to its end before the next begins.
+    /// Whether the sources run at the same time, each in a thread of its own: a command with several inputs may read
+    /// any of them first. Otherwise each runs to its end before the next begins.
     pub is_concurrent: bool,
-    /// For each node: whether it is an input of a command that has to take all bytes at once, or the network could wait for itself.
+    /// For each node: whether it is an input of a command that has to take all bytes at once, or the network could wait
+    /// for itself.
     pub is_spooled: Vec<bool>,
 }
 

@@ -55,7 +55,8 @@ impl TransformError {
         self
     }
 
-    /// The same, at this byte of the stage's whole input: for a transform that finds out later that something was wrong.
+    /// The same, at this byte of the stage's whole input: for a transform that finds out later that something was
+    /// wrong.
     #[must_use]
     pub fn at(mut self, offset: u64) -> TransformError {
         self.position = Position::At(offset);
@@ -85,8 +86,8 @@ impl TransformError {
         }
     }
 
-    /// Of a command the exit status that a shell would give: its own, 128 + N if signal N killed it, 127 if there is no such
-    /// command, 126 if it cannot be run.
+    /// Of a command the exit status that a shell would give: its own, 128 + N if signal N killed it, 127 if there is no
+    /// such command, 126 if it cannot be run.
     pub fn exit_status(&self) -> Option<u8> {
         match self.cause {
             Cause::Command(status) => Some(status),

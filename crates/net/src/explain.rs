@@ -107,7 +107,7 @@ fn state(checked: &Checked<'_>, place: usize) -> &'static str {
     }
 }
 
-/// On how many threads.
+/// On how many threads a worker group does a stage.
 fn threads(plan: &Plan, place: usize) -> String {
     let Some(group) = plan.worker_groups.iter().find(|group| group.stages.contains(&place)) else {
         return String::new();

@@ -12,8 +12,8 @@ use crate::error::NetworkError;
 use crate::graph::{Network, Target, Work};
 use crate::transform::Stage;
 
-/// Checks that no file is written twice, that none is appended to while it is read, whatever names it has, and that each
-/// standard stream is used once.
+/// Checks that no file is written twice, that none is appended to while it is read, whatever names it has, and that
+/// each standard stream is used once.
 ///
 /// # Errors
 /// [`NetworkError::Invalid`].
@@ -141,8 +141,9 @@ fn absolute(path: &Path) -> PathBuf {
     })
 }
 
-/// The descriptor of this process that a name stands for, as `/dev/stderr`, `/dev/fd/2` and `/proc/self/fd/2` do. A network
-/// appends to the file that is open there, because other processes share it; it replaces a file of any other name.
+/// The descriptor of this process that a name stands for, as `/dev/stderr`, `/dev/fd/2` and `/proc/self/fd/2` do. A
+/// network appends to the file that is open there, because other processes share it; it replaces a file of any other
+/// name.
 pub(crate) fn descriptor_named(path: &Path) -> Option<i32> {
     let own = std::fs::canonicalize("/proc/self/fd").ok()?;
     let mut path = PathBuf::from(path);

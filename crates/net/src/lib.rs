@@ -29,12 +29,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A pipeline of N programs copies each byte 2N times through N processes. A network reads it into a buffer that stays in
-//! the cache, has each in-place transform work on it there, and writes it: two copies, whatever N.
+//! A pipeline of N programs copies each byte 2N times through N processes. A network reads it into a buffer that stays
+//! in the cache, has each in-place transform work on it there, and writes it: two copies, whatever N.
 //!
-//! In reading order: [`InPlace`] and [`Rewrite`] say what a transform does, [`Transform`] how a network finds it by name, and a
-//! [`Registry`] holds those of a program; [`Network`] is a graph of them, written as a line or as
-//! TOML; [`check`] looks at the whole of it before a byte moves; [`Plan`] decides what shares a buffer and what runs beside
+//! In reading order: [`InPlace`] and [`Rewrite`] say what a transform does, [`Transform`] how a network finds it by
+//! name, and a [`Registry`] holds those of a program; [`Network`] is a graph of them, written as a line or as TOML;
+//! [`check`] looks at the whole of it before a byte moves; [`Plan`] decides what shares a buffer and what runs beside
 //! what; [`run`] moves the bytes. `docs/networks.md` explains the design.
 //!
 //! # When not to use this

@@ -14,8 +14,8 @@ pub use error::{NotationError, NotationErrorKind};
 use crate::graph::Network;
 
 impl Network {
-    /// Reads a line such as `read a.gz | gunzip | grep ERROR | write b`. Without `read` it begins with the standard input,
-    /// without `write` it ends in the standard output.
+    /// Reads a line such as `read a.gz | gunzip | grep ERROR | write b`. Without `read` it begins with the standard
+    /// input, without `write` it ends in the standard output.
     ///
     /// # Errors
     /// [`NotationError`].

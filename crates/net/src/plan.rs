@@ -33,8 +33,8 @@ impl Default for Options {
     }
 }
 
-/// Buffers on the way from one thread to another: one being filled, one being worked on, and two for the times when the two
-/// differ.
+/// Buffers on the way from one thread to another: one being filled, one being worked on, and two for the times when the
+/// two differ.
 pub(crate) const RELAYED: usize = 4;
 
 /// Where a stage runs.
@@ -147,8 +147,8 @@ fn placements(checked: &Checked<'_>, threads_max: usize, spools: usize) -> (Vec<
                 Kind::Buffer(_) => Placement::Buffered,
                 Kind::Exported(_) => Placement::External,
                 Kind::Rewrite(_) => {
-                    // A stage that rewrites computes: each gets a thread while there are any, the first ones first. Several
-                    // threads already reach a stage in which several inputs meet.
+                    // A stage that rewrites computes: each gets a thread while there are any, the first ones first.
+                    // Several threads already reach a stage in which several inputs meet.
                     let can_be_apart = threads < threads_max && node.from.len() == 1;
                     // A stage that starts threads counts as one of them.
                     threads += usize::from(can_be_apart && stage.has_threads);
@@ -169,8 +169,8 @@ fn has_thread(placement: Placement) -> bool {
     }
 }
 
-/// The worker groups, where so many threads are left, and how many of these they take: sources run one after the other, so
-/// all groups can use the same.
+/// The worker groups, where so many threads are left, and how many of these they take: sources run one after the other,
+/// so all groups can use the same.
 fn worker_groups(checked: &Checked<'_>, left: usize) -> (Vec<WorkerGroup>, usize) {
     let mut groups = Vec::new();
     let mut extra = 0;
@@ -222,8 +222,8 @@ fn is_shareable(source: &Work) -> bool {
     metadata.is_ok_and(|metadata| is_at_hand(&metadata) && metadata.len() >= SHARED_MIN)
 }
 
-/// Whether a file has bytes that are there now. Not a pipe, nor a file whose bytes the kernel makes as they are read: such a
-/// file says that it is empty.
+/// Whether a file has bytes that are there now. Not a pipe, nor a file whose bytes the kernel makes as they are read:
+/// such a file says that it is empty.
 pub(crate) fn is_at_hand(metadata: &Metadata) -> bool {
     metadata.is_file() && metadata.len() > 0
 }

@@ -1,8 +1,8 @@
 //! A line of transforms that is read from: each read pulls as many bytes through it as it needs.
 //!
-//! [`run`](mod@crate::run) pushes a whole stream through a network. A file system is asked for bytes instead, now and then, and
-//! by a caller that may never come back. So this runs in the caller's thread, holds one buffer a stage, and stops at any byte.
-//! Only a transform outside of this program has a thread of its own, which feeds it.
+//! [`run`](mod@crate::run) pushes a whole stream through a network. A file system is asked for bytes instead, now and
+//! then, and by a caller that may never come back. So this runs in the caller's thread, holds one buffer a stage, and
+//! stops at any byte. Only a transform outside of this program has a thread of its own, which feeds it.
 
 mod fed;
 mod input;
@@ -33,8 +33,8 @@ impl Pull {
     /// Makes the transforms of a line. Its source and its sink are not looked at.
     ///
     /// # Errors
-    /// [`NetworkError::Invalid`]: not a line, a transform that does not exist or takes no such arguments, or one that writes a file
-    /// of its own.
+    /// [`NetworkError::Invalid`]: not a line, a transform that does not exist or takes no such arguments, or one that
+    /// writes a file of its own.
     pub fn new(
         network: &Network,
         catalogue: Catalogue<'_>,
@@ -55,7 +55,8 @@ impl Pull {
         Ok(Pull { top, left: Vec::new(), taken: 0 })
     }
 
-    /// Reads some bytes to the start of `out`. Returns how many; 0 at the end, when all stages have found their input complete.
+    /// Reads some bytes to the start of `out`. Returns how many; 0 at the end, when all stages have found their input
+    /// complete.
     ///
     /// # Errors
     /// [`NetworkError`]. Then no further bytes can be had.

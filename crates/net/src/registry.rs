@@ -8,7 +8,7 @@ use crate::notation::words;
 /// Words that stand for something else in a network.
 const RESERVED: [&str; 3] = ["read", "write", "append"];
 
-/// A catalogue that grows: transforms that come from elsewhere, and those of the program itself.
+/// A catalogue that grows: transforms that others have written, and those of the program itself.
 ///
 /// ```
 /// use millstream_net::{TransformError, InPlace, Network, Options, Registry, Stage, State, Transform, run};
@@ -80,8 +80,8 @@ impl<'a> Registry<'a> {
     /// Adds one.
     ///
     /// # Errors
-    /// [`NameError`], if no network could name it: the name is empty, has to be quoted, means something else in a network, or is
-    /// that of another transform.
+    /// [`NameError`], if no network could name it: the name is empty, has to be quoted, means something else in a
+    /// network, or is that of another transform.
     pub fn add(&mut self, transform: impl Transform + 'a) -> Result<(), NameError> {
         let name = transform.name();
         let is_word = !name.is_empty() && words::quoted(name) == name;

@@ -1,13 +1,13 @@
 //! Moves the bytes.
 //!
-//! Each node pushes what it has into the next: a chunk goes from the source to the sinks before the next one is read, so
-//! back-pressure is a function that has not returned yet. A node that gets `Flow::Enough` pushes no more. It gets it only
-//! after everything below was finished.
+//! Each node pushes what it has into the next: a chunk goes from the source to the sinks before the next one is read,
+//! so back-pressure is a function that has not returned yet. A node that gets `Flow::Enough` pushes no more. It gets it
+//! only after everything below was finished.
 //!
-//! In reading order: `push` says how a node hands bytes to the next, `abort` and `wake` how one that fails or ends early
-//! reaches the others, `count` what each has done. The nodes are `fused` and `worker_group`, `rewriter`, `split`, `merge`,
-//! `relay`, `spool` and `external`, between `source` and `sink`. `build` puts them together as planned, `lane` moves bytes
-//! from a source through them, and `pour` from a caller.
+//! In reading order: `push` says how a node hands bytes to the next, `abort` and `wake` how one that fails or ends
+//! early reaches the others, `count` what each has done. The nodes are `fused` and `worker_group`, `rewriter`, `split`,
+//! `merge`, `relay`, `spool` and `external`, between `source` and `sink`. `build` puts them together as planned, `lane`
+//! moves bytes from a source through them, and `pour` from a caller.
 
 mod abort;
 mod build;
@@ -73,9 +73,9 @@ pub fn run(network: &Network, catalogue: Catalogue<'_>, options: &Options) -> Re
     run_with(network, catalogue, options, &Environment::default(), &mut |_| {})
 }
 
-/// The same for a process that does nothing else, and says after each chunk how many bytes have been read. Only the main thread
-/// may call it, once, and nothing but the network may use the standard input and output, then and afterwards: under
-/// `millstream run` their bytes go through shared memory, on the strength of that.
+/// The same for a process that does nothing else, and says after each chunk how many bytes have been read. Only the
+/// main thread may call it, once, and nothing but the network may use the standard input and output, then and
+/// afterwards: under `millstream run` their bytes go through shared memory, on the strength of that.
 ///
 /// # Errors
 /// As [`run`]; and what every stage did until then, if the network had begun.
@@ -218,7 +218,8 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     fn all(&self, checked: &mut Checked<'_>, watch: &mut dyn FnMut(u64)) -> Result<(), NetworkError> {
         let Run { network, environment, plan, counters, .. } = self;
-        // The thread that reads must not take the locks of the pipe's library then, as it does to feed a command or a FIFO.
+        // The thread that reads must not take the locks of the pipe's library then, as it does to feed a command or a
+        // FIFO.
         let may_promise_input =
             environment.has_process && !plan.placements.contains(&Placement::External) && !fifo::are_in(network);
         // Every file is opened before the first byte moves.

@@ -41,9 +41,9 @@ pub trait InPlace: Send {
 
 /// Writes other bytes than it reads.
 pub trait Rewrite: Send {
-    /// Reads from the start of `input` and writes to the start of `output`, which has room for at least
-    /// [`OUTPUT_MIN`] bytes. Must consume or produce something, unless it needs more input and there
-    /// is none. `ends`: no input follows. It is then called until it says [`Next::Done`]. Must not allocate for each call.
+    /// Reads from the start of `input` and writes to the start of `output`, which has room for at least [`OUTPUT_MIN`]
+    /// bytes. Must consume or produce something, unless it needs more input and there is none. `ends`: no input
+    /// follows. It is then called until it says [`Next::Done`]. Must not allocate for each call.
     ///
     /// # Errors
     /// [`TransformError`]: what is wrong with the input, at `consumed` bytes after all that was consumed before.
@@ -54,12 +54,12 @@ pub trait Rewrite: Send {
         step.produced
     }
 
-    /// Told once before the first step, if the stage said that it keeps something: how many bytes it may keep, within what
-    /// it said.
+    /// Told once before the first step, if the stage said that it keeps something: how many bytes it may keep, within
+    /// what it said.
     fn may_keep(&mut self, _bytes: usize) {}
 
-    /// How many threads of its own it may use, at least one; said before the first step. The bytes that it writes must not
-    /// depend on it.
+    /// How many threads of its own it may use, at least one; said before the first step. The bytes that it writes must
+    /// not depend on it.
     fn use_threads(&mut self, _most: usize) {}
 }
 
@@ -88,8 +88,8 @@ pub enum Next {
 #[non_exhaustive]
 pub enum State {
     /// Nothing: pieces can be worked on in any order, and by several transforms of the kind, each of which gets some of
-    /// them. One of these is told how the stream ended. If a thread loses its CPU, another may work on its piece too, from
-    /// the same bytes: both must come to the same result.
+    /// them. One of these is told how the stream ended. If a thread loses its CPU, another may work on its piece too,
+    /// from the same bytes: both must come to the same result.
     Stateless,
     /// How many there were. Otherwise as the one before.
     Positional,
@@ -132,8 +132,8 @@ pub struct Stage {
     pub keeps: RangeInclusive<usize>,
     /// Whether it starts threads of its own, as many as it [may](Rewrite::use_threads): it needs no other to run in.
     pub has_threads: bool,
-    /// The sidecar: a file that a transform in place writes beside the stream. Like every output it appears whole, when the
-    /// network has done its work, and tests of a network leave it as it is.
+    /// The sidecar: a file that a transform in place writes beside the stream. Like every output it appears whole, when
+    /// the network has done its work, and tests of a network leave it as it is.
     pub beside: Option<PathBuf>,
 }
 
@@ -181,8 +181,8 @@ impl Stage {
         self
     }
 
-    /// The same, with what it keeps in memory beside its buffers: the memory of the network has to have room for the start of
-    /// this range, and [`Rewrite::may_keep`] says how much further it may go.
+    /// The same, with what it keeps in memory beside its buffers: the memory of the network has to have room for the
+    /// start of this range, and [`Rewrite::may_keep`] says how much further it may go.
     #[must_use]
     pub fn keeping(mut self, bytes: RangeInclusive<usize>) -> Stage {
         self.keeps = bytes;

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use crate::error::NetworkError;
 use crate::graph::{Network, Work};
 
-/// Where several edges meet, the bytes of the first come before those of the second. Each source runs to its end before the
-/// next begins, so the sources of the first have to run before those of the second, and none can feed both.
+/// Where several edges meet, the bytes of the first come before those of the second. Each source runs to its end before
+/// the next begins, so the sources of the first have to run before those of the second, and none can feed both.
 pub(super) fn sources_in_order(network: &Network) -> Result<Vec<usize>, NetworkError> {
     let mut above: Vec<BTreeSet<usize>> = Vec::new();
     // Pairs of sources, of which the first has to run before the second.
@@ -19,7 +19,8 @@ pub(super) fn sources_in_order(network: &Network) -> Result<Vec<usize>, NetworkE
         for &from in &node.from {
             if let Some(&both) = all.intersection(&above[from]).next() {
                 return Err(NetworkError::Invalid(format!(
-                    "two ways lead from '{}' to '{}': the second would have to be kept in memory until the first has ended",
+                    "two ways lead from '{}' to '{}': \
+                     the second would have to be kept in memory until the first has ended",
                     network.nodes[both].name, node.name
                 )));
             }

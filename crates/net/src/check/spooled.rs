@@ -2,8 +2,10 @@
 
 use crate::graph::{Network, Work};
 
-/// Which nodes are an input of a command with several inputs to which another way leads from what feeds it, whatever the
-/// direction of the edges: a command that reads another input first, and what feeds this one, could wait for each other for ever.
+/// For each node, whether it is an input of a command that must take all bytes at once.
+///
+/// A command with several inputs may read another one first. Where a second way leads from the nodes that feed an input
+/// to the command, whatever the direction of its edges, the command and these nodes could wait for each other for ever.
 /// Each such circle has a node at which two of its edges end, and inputs that take all bytes at once open it there.
 pub(super) fn spooled(network: &Network, has_inlets: bool) -> Vec<bool> {
     let count = network.nodes.len();
@@ -27,7 +29,7 @@ pub(super) fn spooled(network: &Network, has_inlets: bool) -> Vec<bool> {
     (0..count).map(is_spooled).collect()
 }
 
-/// Whether a way leads from one of `feeds` to `command` without the edges between them.
+/// Whether a way leads from one of `feeds` to `command` that uses none of the edges between them.
 fn are_connected(neighbours: &[Vec<usize>], feeds: &[usize], command: usize) -> bool {
     let mut reached = vec![false; neighbours.len()];
     let mut left = feeds.to_vec();

@@ -6,9 +6,9 @@ use crate::check::Checked;
 use crate::error::NetworkError;
 use crate::transform::{Kind, OUTPUT_MIN, Stage};
 
-/// Bytes of a buffer, unless memory is short: what comes from the source, what a rewriting stage writes and the tables of that
-/// stage fit into a second-level cache of 1 MiB together. With half of it gunzip takes 5 % more than in one call, instead of 2:
-/// its window is kept apart whenever a buffer is full.
+/// Bytes of a buffer, unless memory is short: what comes from the source, what a rewriting stage writes and the tables
+/// of that stage fit into a second-level cache of 1 MiB together. With half of it gunzip takes 5 % more than in one
+/// call, instead of 2: its window is kept apart whenever a buffer is full.
 const BUFFER: usize = 256 << 10;
 
 /// The smallest buffer.
@@ -40,7 +40,8 @@ impl Memory {
         if buffer_bytes < BUFFER_MIN {
             let kept = if needed > 0 { format!(", and {needed} bytes that its stages keep") } else { String::new() };
             return Err(NetworkError::Invalid(format!(
-                "the network needs {buffers} buffers of at least {BUFFER_MIN} bytes{}{kept}; give it more memory than {bytes} bytes",
+                "the network needs {buffers} buffers of at least {BUFFER_MIN} bytes{}{kept}; \
+                 give it more memory than {bytes} bytes",
                 if buffered.is_empty() { "" } else { " and what is to be kept" },
             )));
         }

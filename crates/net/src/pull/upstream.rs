@@ -11,7 +11,8 @@ pub(super) const BUFFER: usize = 128 << 10;
 
 /// A stage with everything above it.
 pub(super) trait Upstream: Send {
-    /// Writes some bytes to the start of `out`, which has at least [`OUTPUT_MIN`]. Returns 0 at the end, again and again.
+    /// Writes some bytes to the start of `out`, which has at least [`OUTPUT_MIN`]. Returns 0 at the end, again and
+    /// again.
     fn pull(&mut self, out: &mut [u8]) -> Result<usize, NetworkError>;
 }
 

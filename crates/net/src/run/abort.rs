@@ -1,4 +1,4 @@
-//! How what fails in one thread of a network ends all others.
+//! How a failure in one thread of a network ends all other threads.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,9 +22,9 @@ struct State {
 
 #[derive(Default)]
 struct Known {
-    /// What failed first. All that fails afterwards may be a consequence.
+    /// The first failure. Each later one may be its consequence.
     first: Option<NetworkError>,
-    /// What else ends then: all that works outside of this program, and all waiting for a turn.
+    /// Ends everything else: external transforms, and threads that wait for a turn.
     stops: Vec<Stop>,
 }
 
@@ -33,7 +33,7 @@ impl Abort {
         Abort(Arc::new(State { notifier, ..State::default() }))
     }
 
-    /// Has this called when the network fails, or now if it has.
+    /// Adds a function that is called when the network fails, or now if it has failed.
     pub(super) fn add(&self, stop: impl Fn() + Send + Sync + 'static) {
         let stop: Stop = Arc::new(stop);
         self.known().stops.push(Arc::clone(&stop));
@@ -62,7 +62,7 @@ impl Abort {
         }
     }
 
-    /// What has failed first, or this if nothing has.
+    /// The first failure, or this one if there was none before.
     pub(super) fn first(&self, failure: NetworkError) -> NetworkError {
         self.outcome().err().unwrap_or(failure)
     }
@@ -71,7 +71,7 @@ impl Abort {
         self.0.is_set.load(SeqCst)
     }
 
-    /// What has failed first, if anything has.
+    /// The first failure, if there was one.
     pub(super) fn outcome(&self) -> Result<(), NetworkError> {
         self.known().first.as_ref().map_or(Ok(()), |failure| Err(failure.copy()))
     }

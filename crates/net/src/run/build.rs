@@ -32,13 +32,14 @@ pub(super) struct Builder<'a> {
     pub(super) files: &'a UnfinishedFiles,
     pub(super) abort: &'a Abort,
     pub(super) spools: &'a Spools,
-    /// Nodes that several others feed, for those that come later.
+    /// Nodes that several others feed, for the others that are built later.
     pub(super) shared: Vec<(usize, Merge)>,
-    /// The inputs of commands that were started, for what has not been built yet: each with its node.
+    /// The inputs of commands that were started, each with its node, for nodes that are built later.
     pub(super) inputs: Vec<(usize, ExternalInput)>,
 }
 
-/// What a source pushes into, and the stages before that of which several threads have one each: none if there is one thread.
+/// What a source pushes into, and the chains of stages before it, one for each thread of a worker group; none if one
+/// thread does everything.
 pub(super) type First = (Vec<Chain>, Box<dyn Push>);
 
 impl Builder<'_> {
@@ -226,7 +227,7 @@ impl Builder<'_> {
     }
 }
 
-/// A stage, which is used once.
+/// Takes a stage, which is used once.
 fn taken(checked: &mut Checked<'_>, place: usize) -> Stage {
     checked.stages[place].take().map(|(_, stage)| stage).expect("a transform was checked, and is used once")
 }

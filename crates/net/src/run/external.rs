@@ -1,5 +1,5 @@
-//! A transform that works outside of this program: a node for each of its inputs, and a thread for each of its outputs, which
-//! waits for bytes and pushes them on.
+//! A transform that works outside of this program: a node for each of its inputs, and a thread for each of its outputs,
+//! which waits for bytes and pushes them on.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicUsize};

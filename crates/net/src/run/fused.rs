@@ -10,8 +10,8 @@ use crate::chunk::Chunk;
 use crate::error::{NetworkError, TransformError};
 use crate::transform::InPlace;
 
-/// Bytes that go through all stages of a chain before the next do: they stay in the first-level cache meanwhile, where a pass
-/// takes half of what it takes in the second-level one.
+/// Bytes that go through all stages of a chain before the next do: they stay in the first-level cache meanwhile, where
+/// a pass takes half of what it takes in the second-level one.
 const BLOCK: usize = 16 << 10;
 
 /// One block of so many is timed, for all: to read the clock takes a tenth of what a stage takes.
@@ -32,7 +32,7 @@ impl FusedStage {
     }
 }
 
-/// Transforms one after the other. More than one only of those that do not care how the stream is cut.
+/// Transforms one after the other. If there are several, each works on any piece of the stream.
 pub(super) struct Chain(Vec<FusedStage>);
 
 impl Chain {
@@ -40,8 +40,8 @@ impl Chain {
         Chain(stages)
     }
 
-    /// Has all of them work on bytes that begin at `offset` of the stream. Does not count them: a worker group may do a piece
-    /// twice.
+    /// Has all of them work on bytes that begin at `offset` of the stream. Does not count them: a worker group may do a
+    /// piece twice.
     pub(super) fn apply(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), NetworkError> {
         let (block, timed) = if self.0.len() > 1 { (BLOCK, TIMED) } else { (bytes.len().max(1), 1) };
         let (mut at, end_of_all) = (offset, offset + bytes.len() as u64);
@@ -137,7 +137,7 @@ impl Push for Fused {
     }
 }
 
-/// What a buffer does to its bytes.
+/// What a buffered stage does to its bytes: nothing.
 pub(super) struct Untouched;
 
 impl InPlace for Untouched {

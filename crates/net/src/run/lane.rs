@@ -60,13 +60,14 @@ pub(super) fn at_the_same_time(
         for (lane, read) in &lanes {
             let done = done.clone();
             let thread = thread::Builder::new().spawn_scoped(scope, move || {
-                // Hangs up when this thread is at its end.
+                // The last thread that ends closes the channel.
                 let _done = done;
                 let Some(mut lane) = lane.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
                 let driven = lane.drive(&mut Chunk::of(buffer_bytes), buffer_bytes, abort, &mut |bytes| {
                     read.store(bytes, Relaxed);
                 });
-                // Before the lane is dropped: this stops what has not ended, which must not seem to have failed by itself.
+                // Before the lane is dropped: this stops what has not ended, which must not seem to have failed by
+                // itself.
                 if let Err(failure) = driven {
                     abort.fail(failure);
                 }

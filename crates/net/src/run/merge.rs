@@ -7,10 +7,10 @@ use super::push::{Flow, Push};
 use crate::chunk::Chunk;
 use crate::error::NetworkError;
 
-/// The node, for all that feed it.
+/// A node, for all nodes that feed it.
 #[derive(Clone)]
 pub(super) struct Merge {
-    /// Locked only in turn, but for a look.
+    /// An input locks it in its turn; a check of demand tries to at any time.
     node: Arc<Mutex<Box<dyn Push>>>,
     turns: Arc<Turns>,
 }
@@ -44,7 +44,7 @@ impl Turns {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether the turn of this input has come; otherwise no more is wanted.
+    /// Waits for the turn of this input. Returns whether it has come; if not, no more is wanted.
     fn comes(&self, number: usize) -> bool {
         let mut state = self.state();
         while state.turn() != Some(number) && !state.wants_none() {
@@ -71,7 +71,7 @@ impl Merge {
         Merge { node: Arc::new(Mutex::new(node)), turns }
     }
 
-    /// What its input of this number is pushed into.
+    /// The node that its input of this number is pushed into.
     pub(super) fn input(&self, number: usize) -> MergeInput {
         MergeInput { merge: self.clone(), number }
     }
@@ -104,7 +104,7 @@ impl Push for MergeInput {
         let flow = match self.merge.node.try_lock() {
             Ok(mut node) => node.check_demand()?,
             Err(TryLockError::Poisoned(node)) => node.into_inner().check_demand()?,
-            // A thread pushes into the node, and finds out by itself.
+            // Another thread pushes into the node now, and finds out by itself.
             Err(TryLockError::WouldBlock) => Flow::More,
         };
         if flow == Flow::Enough {

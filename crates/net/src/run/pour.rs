@@ -63,7 +63,8 @@ impl Pour {
         Ok(Pour { first: Some(first), chunk: Chunk::of(plan.buffer_bytes), abort })
     }
 
-    /// Writes all of `bytes` into the network. What follows the point from which it wants no more is dropped, as by `head`.
+    /// Writes all of `bytes` into the network. What follows the point from which it wants no more is dropped, as by
+    /// `head`.
     ///
     /// # Errors
     /// [`NetworkError`]. Then the output is of no use.

@@ -1,5 +1,5 @@
-//! From one thread to another. Buffers go over, not bytes; while all are on the way, the thread that pushes waits. A few
-//! even out what two threads differ by, and many are what the transform `buffer` asks for.
+//! From one thread to another. Buffers go over, not bytes; while all are on the way, the thread that pushes waits. A
+//! few even out what two threads differ by, and many are what the transform `buffer` asks for.
 
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::thread::{self, JoinHandle};

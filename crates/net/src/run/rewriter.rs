@@ -27,8 +27,8 @@ impl Rewriter {
         Rewriter { transform, text, counter, out, next }
     }
 
-    /// Has the transform read all of `input`, and hands on what it writes: whenever the buffer is full, and at the end, so
-    /// that nothing waits here for bytes that may not come for hours.
+    /// Has the transform read all of `input`, and hands on what it writes: whenever the buffer is full, and at the end,
+    /// so that nothing waits here for bytes that may not come for hours.
     fn feed(&mut self, mut input: &[u8], ends: bool) -> Result<Flow, NetworkError> {
         loop {
             self.out.clear();

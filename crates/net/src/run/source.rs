@@ -150,7 +150,8 @@ pub(super) struct RegularFile<'a> {
 }
 
 impl RegularFile<'_> {
-    /// Fills the chunk with what stands there; less than fits only where the file ends. Not counted: it may be done again.
+    /// Fills the chunk with what stands there; less than fits only where the file ends. Not counted: it may be done
+    /// again.
     pub(super) fn fill(&self, chunk: &mut Chunk, offset: u64) -> Result<(), NetworkError> {
         chunk.clear();
         let Source { name, counter, .. } = self.source;
@@ -168,14 +169,14 @@ impl RegularFile<'_> {
         filled.map_err(|error| NetworkError::Source { name: name.clone(), offset, error })
     }
 
-    /// So many bytes are in the network now.
+    /// Counts bytes that were handed on.
     pub(super) fn count(&self, bytes: usize) {
         self.source.counter.count(0, bytes, bytes);
     }
 
     /// So many bytes were used: a process that shares the open file goes on behind them.
     pub(super) fn leave_at(&self, bytes: u64) {
-        // It could be asked where it stands, so it can be moved.
+        // A file that has told its position can be moved to another.
         let _ = (&mut &*self.file).seek(SeekFrom::Start(self.start + bytes));
     }
 }

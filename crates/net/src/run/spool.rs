@@ -1,8 +1,8 @@
-//! A stream through a temporary file without a name: what is pushed is taken at once, and a thread of its own hands it on as fast as
-//! it is wanted.
+//! A stream through a temporary file without a name: it takes all bytes at once, and a thread of its own hands them on
+//! as fast as they are wanted.
 //!
-//! For inputs of a command that a network could otherwise wait for in a circle. The file is as long as the most that was ever on
-//! its way, and where there is memory for it, its bytes stay there.
+//! For inputs of a command where the network could otherwise wait for itself in a circle. The file is as long as the
+//! most bytes that were ever on their way. While there is memory for them, they stay there.
 
 use std::fs::File;
 use std::io;
@@ -17,13 +17,13 @@ use super::push::{Flow, Push};
 use crate::chunk::Chunk;
 use crate::error::NetworkError;
 
-/// Threads that hand on what lies in files. They are waited for when all sources have ended, not before: the command that they feed
-/// may end only then.
+/// Threads that hand on the bytes of files. The run waits for them when all sources have ended, not before: the command
+/// that they feed may end only then.
 #[derive(Clone, Default)]
 pub(super) struct Spools(Arc<Mutex<Vec<JoinHandle<()>>>>);
 
 impl Spools {
-    /// What a node is to be pushed, through a file. `name`: the node's, for a message.
+    /// Puts a file in front of a node. `name`: that of the node, for messages.
     pub(super) fn before(
         &self,
         node: Box<dyn Push>,
@@ -65,7 +65,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Bytes in the file that were not handed on begin and end here.
+    /// Where the bytes of the file begin and end that were not handed on.
     start: u64,
     end: u64,
     ends: Option<End>,
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc::{Receiver, Sender, channel};
 
-    /// Tells what it gets, once it is let.
+    /// Sends what it gets to the test, and waits until it may go on.
     struct Told {
         got: Sender<Vec<u8>>,
         may_go_on: Receiver<()>,

@@ -1,4 +1,5 @@
-//! Output files of a run that are not what they will be in the end: this happens when the whole network has done its work.
+//! Output files of a run that are not what they will be in the end: this happens when the whole network has done its
+//! work.
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;

@@ -1,8 +1,8 @@
 //! How a thread that has ended wakes the sources: one of them may be blocked in a read that never returns.
 //!
-//! A wake-up says only that demand may have ended: [`Push::check_demand`](super::push::Push::check_demand) goes down the
-//! network and finds out. It also ends each thread whose thread below has ended, and that end wakes the sources again, until
-//! the source itself finds that nothing is wanted any more.
+//! A wake-up says only that demand may have ended: [`Push::check_demand`](super::push::Push::check_demand) goes down
+//! the network and finds out. It also ends each thread whose thread below has ended, and that end wakes the sources
+//! again, until the source itself finds that nothing is wanted any more.
 
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};

@@ -1,17 +1,17 @@
-//! Several threads over one file: each reads pieces of it where they stand, has the first stages work on them, and hands
-//! them on when it is their turn.
+//! Several threads over one file: each reads pieces of it where they stand, has the first stages work on them, and
+//! hands them on when it is their turn.
 //!
 //! ```text
 //! thread 1   read 0  upper 0  [ write 0 ]  read 2  upper 2  [ write 2 ]
 //! thread 2   read 1  upper 1            [ write 1 ]  read 3  upper 3  [ write 3 ]
 //! ```
 //!
-//! A piece stays with its thread, in the cache of its CPU, and nothing is handed from one thread to another but the turn.
-//! What fails, fails in its turn: the outcome is that of one thread.
+//! A piece stays with its thread, in the cache of its CPU, and nothing is handed from one thread to another but the
+//! turn. What fails, fails in its turn: the outcome is that of one thread.
 //!
-//! A thread may lose its CPU to another program for milliseconds. It does not hold up the others meanwhile: a thread that has
-//! waited for its turn for twice the time that a piece takes does the late piece itself, and then its own once more. The late
-//! thread finds that its turn is over. What was done twice is counted once.
+//! A thread may lose its CPU to another program for milliseconds. It does not hold up the others meanwhile: a thread
+//! that has waited for its turn for twice the time that a piece takes does the late piece itself, and then its own once
+//! more. The late thread finds that its turn is over. What was done twice is counted once.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -121,8 +121,8 @@ impl<'a> Workers<'a> {
         }
     }
 
-    /// Reads a piece, works on it, and hands it on if its turn comes. Returns how the turn went and how many bytes all threads
-    /// have handed on, or `None` once nothing follows.
+    /// Reads a piece, works on it, and hands it on if its turn comes. Returns how the turn went and how many bytes all
+    /// threads have handed on, or `None` once nothing follows.
     fn do_piece(&self, piece: u64, chain: &mut Chain, chunk: &mut Chunk) -> Option<(Turn, u64)> {
         let start = Instant::now();
         let offset = piece * self.buffer_bytes as u64;
@@ -165,8 +165,9 @@ impl<'a> Workers<'a> {
         is_last.then_some(Ok(Flow::More))
     }
 
-    /// Waits until all pieces before this one were handed on, or one of them was not within the timeout. A thread hands a
-    /// piece on with the lock held, so none is being handed on when this returns. Each late piece is left to one thread only.
+    /// Waits until all pieces before this one were handed on, or one of them was not within the timeout. A thread hands
+    /// a piece on with the lock held, so none is being handed on when this returns. Each late piece is left to one
+    /// thread only.
     fn await_turn(&self, piece: u64, timeout: Duration) -> (MutexGuard<'_, Output<'a>>, Turn) {
         for _ in 0..SPINS {
             if self.turn.load(SeqCst) >= piece {

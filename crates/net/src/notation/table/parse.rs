@@ -95,7 +95,8 @@ fn works_of(mut node: Table) -> Result<Vec<Work>, String> {
     }
     if let Some(key) = node.keys().next() {
         return Err(format!(
-            "'{key}' means nothing here; a node has one of 'read', 'do', 'write', 'append', and 'from', 'inputs', 'outputs'"
+            "'{key}' means nothing here; a node has one of 'read', 'do', 'write', 'append', \
+             and 'from', 'inputs', 'outputs'"
         ));
     }
     if works.is_empty() {
@@ -148,7 +149,8 @@ fn named_ends(node: &mut Table) -> Result<NamedEnds, String> {
     for name in inputs.iter().map(|(name, _)| name).chain(&outputs) {
         if !names::is_name(name) {
             return Err(format!(
-                "'{name}' cannot be the name of an input or output; use letters, digits, '_' and '-', and begin with a letter or '_'"
+                "'{name}' cannot be the name of an input or output; \
+                 use letters, digits, '_' and '-', and begin with a letter or '_'"
             ));
         }
         if seen.contains(&name.as_str()) {
@@ -166,8 +168,8 @@ fn text_of(key: &str, value: Value) -> Result<String, String> {
     }
 }
 
-/// Each node after all that feed it (Kahn 1962), otherwise in the order of the file. The inputs of a command stand directly before
-/// it, and its outputs directly behind it.
+/// Each node after all that feed it (Kahn 1962), otherwise in the order of the file. The inputs of a command stand
+/// directly before it, and its outputs directly behind it.
 fn in_order(mut drafts: Vec<Draft>) -> Result<Vec<Node>, NotationError> {
     check_names(&drafts)?;
     let mut nodes: Vec<Node> = Vec::new();
