@@ -1,6 +1,8 @@
 //! Looks at a whole network before a byte moves.
 
-use std::collections::BTreeSet;
+mod order;
+mod spooled;
+
 use std::time::Duration;
 
 use crate::catalogue::{self, Catalogue, Transform};
@@ -9,6 +11,9 @@ use crate::files;
 use crate::graph::{Call, Network, Node, Work};
 use crate::notation::names::{self, Piece};
 use crate::transform::{Data, Kind, Stage};
+
+use order::sources_in_order;
+use spooled::spooled;
 
 /// A network that can run, as far as can be said before it does.
 #[derive(Debug)]
@@ -19,10 +24,11 @@ pub struct Checked<'a> {
     pub stages: Vec<Option<(&'a dyn Transform, Stage)>>,
     /// The sources in an order in which every merge gets its inputs one after the other.
     pub sources: Vec<usize>,
-    /// Whether the sources run at the same time, each in a thread of its own: a command with several inputs may read any of them
-    /// first. Otherwise each runs to its end before the next begins.
+    /// Whether the sources run at the same time, each in a thread of its own: a command with several inputs may read
+    /// any of them first. Otherwise each runs to its end before the next begins.
     pub is_concurrent: bool,
-    /// For each node: whether it is an input of a command that has to take all bytes at once, or the network could wait for itself.
+    /// For each node: whether it is an input of a command that has to take all bytes at once, or the network could wait
+    /// for itself.
     pub is_spooled: Vec<bool>,
 }
 
@@ -184,80 +190,4 @@ fn in_words(data: Option<Data>) -> String {
         Some(Data::Text) => "lines of text".into(),
         _ => "any bytes".into(),
     }
-}
-
-/// Where several edges meet, the bytes of the first come before those of the second. Each source runs to its end before the
-/// next begins, so the sources of the first have to run before those of the second, and none can feed both.
-fn sources_in_order(network: &Network) -> Result<Vec<usize>, NetworkError> {
-    let mut above: Vec<BTreeSet<usize>> = Vec::new();
-    // Pairs of sources, of which the first has to run before the second.
-    let mut orders: BTreeSet<(usize, usize)> = BTreeSet::new();
-    for (place, node) in network.nodes.iter().enumerate() {
-        let mut all = BTreeSet::new();
-        if matches!(node.work, Work::Read(_)) {
-            all.insert(place);
-        }
-        for &from in &node.from {
-            if let Some(&both) = all.intersection(&above[from]).next() {
-                return Err(unfit(format!(
-                    "two ways lead from '{}' to '{}': the second would have to be kept in memory until the first has ended",
-                    network.nodes[both].name, node.name
-                )));
-            }
-            orders.extend(all.iter().flat_map(|&first| above[from].iter().map(move |&second| (first, second))));
-            all.extend(&above[from]);
-        }
-        // A command takes its inputs at the same time.
-        all.extend(network.before(place).iter().flat_map(|&before| &above[before]));
-        above.push(all);
-    }
-    let mut left: BTreeSet<usize> =
-        (0..network.nodes.len()).filter(|&place| matches!(network.nodes[place].work, Work::Read(_))).collect();
-    let mut sources = Vec::new();
-    while !left.is_empty() {
-        let is_next = |source: &&usize| !orders.iter().any(|(first, second)| second == *source && left.contains(first));
-        let Some(&next) = left.iter().find(is_next) else {
-            return Err(unfit("two merges want the same sources in different orders"));
-        };
-        left.remove(&next);
-        sources.push(next);
-    }
-    Ok(sources)
-}
-
-/// Which nodes are an input of a command with several inputs to which another way leads from what feeds it, whatever the
-/// direction of the edges: a command that reads another input first, and what feeds this one, could wait for each other for ever.
-/// Each such circle has a node at which two of its edges end, and inputs that take all bytes at once open it there.
-fn spooled(network: &Network, has_inlets: bool) -> Vec<bool> {
-    let count = network.nodes.len();
-    if !has_inlets {
-        return vec![false; count];
-    }
-    let mut beside = vec![Vec::new(); count];
-    for place in 0..count {
-        for before in network.before(place) {
-            beside[place].push(before);
-            beside[before].push(place);
-        }
-    }
-    let is_spooled = |place: usize| match &network.nodes[place].work {
-        Work::Inlet { command, .. } => are_connected(&beside, &[place], *command),
-        Work::Transform(_) if network.inlets(place).next().is_some() => {
-            are_connected(&beside, &network.nodes[place].from, place)
-        }
-        _ => false,
-    };
-    (0..count).map(is_spooled).collect()
-}
-
-/// Whether a way leads from one of `feeds` to `command` without the edges between them.
-fn are_connected(beside: &[Vec<usize>], feeds: &[usize], command: usize) -> bool {
-    let mut reached = vec![false; beside.len()];
-    let mut left = feeds.to_vec();
-    while let Some(node) = left.pop() {
-        if !std::mem::replace(&mut reached[node], true) {
-            left.extend(beside[node].iter().filter(|&&next| next != command || !feeds.contains(&node)));
-        }
-    }
-    reached[command]
 }

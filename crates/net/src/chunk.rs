@@ -3,8 +3,8 @@
 /// The kernel copies to the beginning of a page a tenth faster than to other places.
 const PAGE: usize = 4096;
 
-/// A buffer and how much of it is filled. Who is handed one may change the bytes, and may keep the buffer if it leaves
-/// another of the same size in its place.
+/// A buffer and how much of it is filled. A node that is handed one may change the bytes, and may keep the buffer if it
+/// leaves another of the same size in its place.
 #[derive(Debug)]
 pub(crate) struct Chunk {
     /// A page more than can be filled.

@@ -7,7 +7,7 @@ use std::io;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransformError {
     what: String,
-    place: Place,
+    position: Position,
     cause: Cause,
 }
 
@@ -35,7 +35,7 @@ pub enum TransformErrorKind {
 
 /// Where a fault is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Position {
     /// So many bytes after the start of the current input.
     Within(usize),
     /// At this byte of the stream.
@@ -45,20 +45,21 @@ enum Place {
 impl TransformError {
     /// A fault at the start of what was being read.
     pub fn new(what: impl Into<String>) -> TransformError {
-        TransformError { what: what.into(), place: Place::Within(0), cause: Cause::Data }
+        TransformError { what: what.into(), position: Position::Within(0), cause: Cause::Data }
     }
 
     /// The same, so many bytes after the start of what was being read.
     #[must_use]
     pub fn after(mut self, bytes: usize) -> TransformError {
-        self.place = Place::Within(bytes);
+        self.position = Position::Within(bytes);
         self
     }
 
-    /// The same, at this byte of the stage's whole input: for a transform that finds out later that something was wrong.
+    /// The same, at this byte of the stage's whole input: for a transform that finds out later that something was
+    /// wrong.
     #[must_use]
     pub fn at(mut self, offset: u64) -> TransformError {
-        self.place = Place::At(offset);
+        self.position = Position::At(offset);
         self
     }
 
@@ -85,8 +86,8 @@ impl TransformError {
         }
     }
 
-    /// Of a command the exit status that a shell would give: its own, 128 + N if signal N killed it, 127 if there is no such
-    /// command, 126 if it cannot be run.
+    /// Of a command the exit status that a shell would give: its own, 128 + N if signal N killed it, 127 if there is no
+    /// such command, 126 if it cannot be run.
     pub fn exit_status(&self) -> Option<u8> {
         match self.cause {
             Cause::Command(status) => Some(status),
@@ -104,9 +105,9 @@ impl TransformError {
 
     /// The byte of the whole input, if what was being read began at `start`.
     pub(crate) fn offset(&self, start: u64) -> u64 {
-        match self.place {
-            Place::Within(bytes) => start + bytes as u64,
-            Place::At(offset) => offset,
+        match self.position {
+            Position::Within(bytes) => start + bytes as u64,
+            Position::At(offset) => offset,
         }
     }
 }
@@ -203,6 +204,10 @@ impl NetworkError {
             NetworkError::Stage { fault, .. } => fault.exit_status(),
             NetworkError::Source { .. } | NetworkError::Sink { .. } | NetworkError::Invalid(_) => None,
         }
+    }
+
+    pub(crate) fn no_thread(error: &io::Error) -> NetworkError {
+        NetworkError::Invalid(format!("cannot start a thread: {error}; allow fewer"))
     }
 
     /// The same once more, for another thread.

@@ -3,14 +3,13 @@
 use std::fmt::Write as _;
 
 use crate::check::Checked;
-use crate::graph::Work;
-use crate::plan::{Place, Plan};
+use crate::plan::{Placement, Plan};
 use crate::transform::{Kind, Size, State};
 
 /// One line for each node, and one for the whole.
 pub fn explain(checked: &Checked<'_>, plan: &Plan) -> String {
     let mut text = String::new();
-    let lines: Vec<(String, String)> = (0..plan.places.len())
+    let lines: Vec<(String, String)> = (0..plan.placements.len())
         .map(|place| (checked.network.nodes[place].work.to_line(), why(checked, plan, place)))
         .collect();
     let width = lines.iter().map(|(work, _)| work.chars().count()).max().unwrap_or(0);
@@ -19,7 +18,7 @@ pub fn explain(checked: &Checked<'_>, plan: &Plan) -> String {
         let _ = writeln!(text, "{work:width$}  {why}");
     }
     let Plan { threads, buffers, buffer_bytes, .. } = plan;
-    let kept = match plan.kept.iter().sum::<usize>() {
+    let kept = match plan.kept_bytes.iter().sum::<usize>() {
         0 => String::new(),
         kept => format!(", and {kept} bytes that stages may keep"),
     };
@@ -38,33 +37,32 @@ fn plural(count: usize) -> &'static str {
 }
 
 fn why(checked: &Checked<'_>, plan: &Plan, place: usize) -> String {
-    let node = &checked.network.nodes[place];
     let splits = checked.network.fed_by(place).count();
     let split = if splits > 1 { format!("; copied {} times for {splits} readers", splits - 1) } else { String::new() };
-    let what = match plan.places[place] {
-        Place::Source => "one copy, from the file into the buffer".into(),
-        Place::Sink if matches!(node.work, Work::Write(_)) => "one copy, from the buffer to the file".into(),
-        Place::Fused | Place::Sink => {
+    let what = match plan.placements[place] {
+        Placement::Source => "one copy, from the file into the buffer".into(),
+        Placement::Sink => "one copy, from the buffer to the file".into(),
+        Placement::Fused => {
             format!(
                 "no copy: works in the buffer of the stage before it{}{}",
                 state(checked, place),
-                beside(plan, place)
+                threads(plan, place)
             )
         }
-        Place::Elsewhere if checked.network.ends(place).are_named() => command(checked, place),
-        Place::Elsewhere => format!(
+        Placement::External if checked.network.ends(place).are_named() => command(checked, place),
+        Placement::External => format!(
             "two copies, into a pipe and out of another, with a thread that waits for what comes{}",
             size(checked, place)
         ),
-        Place::Inlet => format!("one copy, into a pipe of the command{}", spooled(checked, place)),
-        Place::Outlet => "one copy, out of a pipe of the command, with a thread that waits for what comes".into(),
-        Place::OwnThread => {
+        Placement::Inlet => format!("one copy, into a pipe of the command{}", spooled(checked, place)),
+        Placement::Outlet => "one copy, out of a pipe of the command, with a thread that waits for what comes".into(),
+        Placement::OwnThread => {
             format!("one copy, into a buffer of its own, in a thread of its own{}", size(checked, place))
         }
-        Place::Kept => {
+        Placement::Buffered => {
             "no copy: keeps the buffers of the stage before it, and hands them on in a thread of its own".into()
         }
-        Place::SameThread => format!(
+        Placement::SameThread => format!(
             "one copy, into a buffer of its own, in the thread of the stage before it: {}{}",
             why_not_apart(checked, plan, place),
             size(checked, place)
@@ -109,12 +107,14 @@ fn state(checked: &Checked<'_>, place: usize) -> &'static str {
     }
 }
 
-/// On how many threads.
-fn beside(plan: &Plan, place: usize) -> String {
-    let Some(team) = plan.teams.iter().find(|team| team.stages.contains(&place)) else { return String::new() };
-    match team.why_one {
+/// On how many threads a worker group does a stage.
+fn threads(plan: &Plan, place: usize) -> String {
+    let Some(group) = plan.worker_groups.iter().find(|group| group.stages.contains(&place)) else {
+        return String::new();
+    };
+    match group.why_one {
         Some(why) => format!("; on one thread: {why}"),
-        None => format!("; on {} threads, each with pieces of the file", team.threads),
+        None => format!("; on {} threads, each with pieces of the file", group.threads),
     }
 }
 

@@ -12,86 +12,90 @@ use crate::error::NetworkError;
 use crate::graph::{Network, Target, Work};
 use crate::transform::Stage;
 
-/// No file is written twice, and none is appended to while it is read, whatever names it has. The standard streams are each used once.
+/// Checks that no file is written twice, that none is appended to while it is read, whatever names it has, and that
+/// each standard stream is used once.
 ///
 /// # Errors
 /// [`NetworkError::Invalid`].
 pub(crate) fn check_named(network: &Network, stages: &[Option<(&dyn Transform, Stage)>]) -> Result<(), NetworkError> {
-    let unfit = |what: String| Err(NetworkError::Invalid(what));
-    let (mut replaced, mut stdins, mut stdouts) = (BTreeSet::new(), 0, 0);
-    let (mut read, mut appended) = (BTreeSet::new(), BTreeSet::new());
-    let beside = stages.iter().flatten().filter_map(|(_, stage)| stage.beside.as_deref());
-    for path in beside.filter(|path| !is_device(path)) {
+    let works = || network.nodes.iter().map(|node| &node.work);
+    let sidecars = stages.iter().flatten().filter_map(|(_, stage)| stage.beside.as_deref());
+    let files = works().filter_map(|work| match work {
+        Work::Write(Target::File(path)) => Some(&**path),
+        _ => None,
+    });
+    // A new file replaces a name, not what the name leads to: two of them collide only if they have the same name.
+    let mut replaced = BTreeSet::new();
+    for path in sidecars.chain(files).filter(|path| !is_device(path)) {
         if !replaced.insert(absolute(path)) {
-            return unfit(format!("'{}' is written twice", path.display()));
+            return Err(written_twice(path));
         }
     }
-    for node in &network.nodes {
-        match &node.work {
-            Work::Read(Some(path)) => drop(read.insert(Identity::of(path))),
-            Work::Read(None) => stdins += 1,
-            Work::Write(Target::Stdout) => stdouts += 1,
-            Work::Write(Target::File(path) | Target::Append(path)) if is_device(path) => {}
-            // Each name of a file is replaced by itself, and only by name are two of them the same.
-            Work::Write(Target::File(path)) if !replaced.insert(absolute(path)) => {
-                return unfit(format!("'{}' is written twice", path.display()));
-            }
-            Work::Write(Target::Append(path)) if !appended.insert(Identity::of(path)) => {
-                return unfit(format!("'{}' is written twice", path.display()));
-            }
-            _ => {}
-        }
-    }
-    for node in &network.nodes {
-        let Work::Write(Target::Append(path)) = &node.work else { continue };
-        if is_device(path) {
-            continue;
-        }
-        if replaced.contains(&absolute(path)) {
-            return unfit(format!("'{}' is written twice", path.display()));
+    let read: BTreeSet<Identity> = works().filter_map(path_read).map(Identity::of).collect();
+    let mut appended = BTreeSet::new();
+    for path in works().filter_map(path_appended).filter(|path| !is_device(path)) {
+        if replaced.contains(&absolute(path)) || !appended.insert(Identity::of(path)) {
+            return Err(written_twice(path));
         }
         if read.contains(&Identity::of(path)) {
-            return unfit(format!("'{}' would be read and appended to, and never end", path.display()));
+            let what = format!("'{}' would be read and appended to, and never end", path.display());
+            return Err(NetworkError::Invalid(what));
         }
     }
-    match (stdins, stdouts) {
-        (0..=1, 0..=1) => Ok(()),
-        (0..=1, _) => unfit("the standard output is written twice".into()),
-        _ => unfit("the standard input is read twice".into()),
+    if works().filter(|work| matches!(work, Work::Read(None))).nth(1).is_some() {
+        return Err(NetworkError::Invalid("the standard input is read twice".into()));
+    }
+    if works().filter(|work| matches!(work, Work::Write(Target::Stdout))).nth(1).is_some() {
+        return Err(NetworkError::Invalid("the standard output is written twice".into()));
+    }
+    Ok(())
+}
+
+fn written_twice(path: &Path) -> NetworkError {
+    NetworkError::Invalid(format!("'{}' is written twice", path.display()))
+}
+
+fn path_read(work: &Work) -> Option<&Path> {
+    match work {
+        Work::Read(path) => path.as_deref(),
+        _ => None,
     }
 }
 
-/// The same for files that the standard streams lead to, once it is sure that these are used.
+fn path_appended(work: &Work) -> Option<&Path> {
+    match work {
+        Work::Write(Target::Append(path)) => Some(path),
+        _ => None,
+    }
+}
+
+/// Checks the same of files that the standard streams lead to, once it is sure that these are used.
 ///
 /// # Errors
 /// [`NetworkError::Invalid`].
 pub(crate) fn check_standard(network: &Network) -> Result<(), NetworkError> {
-    let uses = |is_it: fn(&Work) -> bool| network.nodes.iter().any(|node| is_it(&node.work));
-    let (mut read, mut grown) = (Vec::new(), Vec::new());
-    for node in &network.nodes {
-        match &node.work {
-            Work::Read(Some(path)) => read.push((Identity::of(path), format!("'{}'", path.display()))),
-            Work::Write(Target::Append(path)) => grown.push((Identity::of(path), format!("'{}'", path.display()))),
-            _ => {}
-        }
-    }
+    let works = || network.nodes.iter().map(|node| &node.work);
+    let named = |path: &Path| (Identity::of(path), format!("'{}'", path.display()));
+    let mut read: Vec<_> = works().filter_map(path_read).map(named).collect();
+    let mut grown: Vec<_> = works().filter_map(path_appended).map(named).collect();
     // An empty one has nothing that could be read again and again.
     let file_at = |stream: BorrowedFd<'_>| {
         regular(stream).filter(|metadata| metadata.len() > 0).map(|file| Identity::from(&file))
     };
-    let stdin = if uses(|work| matches!(work, Work::Read(None))) { file_at(io::stdin().as_fd()) } else { None };
-    let stdout =
-        uses(|work| matches!(work, Work::Write(Target::Stdout))).then(|| file_at(io::stdout().as_fd())).flatten();
-    read.extend(stdin.map(|file| (file, "the standard input".into())));
-    let named = grown.len();
-    grown.extend(stdout.map(|file| (file, "the standard output".into())));
+    if works().any(|work| matches!(work, Work::Read(None))) {
+        read.extend(file_at(io::stdin().as_fd()).map(|file| (file, "the standard input".into())));
+    }
+    let appended = grown.len();
+    if works().any(|work| matches!(work, Work::Write(Target::Stdout))) {
+        grown.extend(file_at(io::stdout().as_fd()).map(|file| (file, "the standard output".into())));
+    }
     for (place, (file, to)) in grown.iter().enumerate() {
         if let Some((_, from)) = read.iter().find(|(other, _)| other == file) {
             return Err(NetworkError::Invalid(format!(
                 "{from} and {to} are one file, which would be written while it is read"
             )));
         }
-        if place >= named && grown[..named].iter().any(|(other, _)| other == file) {
+        if place >= appended && grown[..appended].iter().any(|(other, _)| other == file) {
             return Err(NetworkError::Invalid(format!("{to} is a file that is also appended to")));
         }
     }
@@ -137,8 +141,9 @@ fn absolute(path: &Path) -> PathBuf {
     })
 }
 
-/// The descriptor of this process that a name stands for, as `/dev/stderr`, `/dev/fd/2` and `/proc/self/fd/2` do. What is open
-/// there is written on, for it is somebody else's too; a file of another name is replaced.
+/// The descriptor of this process that a name stands for, as `/dev/stderr`, `/dev/fd/2` and `/proc/self/fd/2` do. A
+/// network appends to the file that is open there, because other processes share it; it replaces a file of any other
+/// name.
 pub(crate) fn descriptor_named(path: &Path) -> Option<i32> {
     let own = std::fs::canonicalize("/proc/self/fd").ok()?;
     let mut path = PathBuf::from(path);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::exported::Ends;
+use crate::external::Ends;
 
 /// A transform with its arguments, as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,6 +116,18 @@ impl Network {
             inputs: self.inlets(command).map(|(_, name)| name.into()).collect(),
             outputs: self.outlets(command).map(|(_, name)| name.into()).collect(),
         }
+    }
+
+    /// The nodes of all inputs of a command: its own, if the stream goes into it, and then the named ones.
+    pub(crate) fn input_nodes(&self, command: usize) -> Vec<usize> {
+        let own = (!self.nodes[command].from.is_empty()).then_some(command);
+        own.into_iter().chain(self.inlets(command).map(|(place, _)| place)).collect()
+    }
+
+    /// The nodes of all its outputs, in the same order.
+    pub(crate) fn output_nodes(&self, command: usize) -> Vec<usize> {
+        let own = self.fed_by(command).next().map(|_| command);
+        own.into_iter().chain(self.outlets(command).map(|(place, _)| place)).collect()
     }
 
     /// The nodes whose bytes reach a node directly: also from a command to its outputs, and from its inputs to it.

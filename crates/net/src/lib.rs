@@ -19,7 +19,7 @@
 //!     summary: "letters moved by 13",
 //!     takes: Data::Any,
 //!     gives: Data::Any,
-//!     build: |_| Ok(Stage::in_place(State::Stateless, Rot13).undone_by("rot13")),
+//!     build: |_| Ok(Stage::in_place(State::Stateless, Rot13).with_inverse("rot13")),
 //! };
 //!
 //! let network = Network::from_line("rot13 | rot13")?;
@@ -29,12 +29,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A pipeline of N programs copies each byte 2N times through N processes. A network reads it into a buffer that stays in
-//! the cache, has each in-place transform work on it there, and writes it: two copies, whatever N.
+//! A pipeline of N programs copies each byte 2N times through N processes. A network reads it into a buffer that stays
+//! in the cache, has each in-place transform work on it there, and writes it: two copies, whatever N.
 //!
-//! In reading order: [`InPlace`] and [`Rewrite`] say what a transform does, [`Transform`] how a network finds it by name, and a
-//! [`Registry`] holds those of a program; [`Network`] is a graph of them, written as a line or as
-//! TOML; [`check`] looks at the whole of it before a byte moves; [`Plan`] decides what shares a buffer and what runs beside
+//! In reading order: [`InPlace`] and [`Rewrite`] say what a transform does, [`Transform`] how a network finds it by
+//! name, and a [`Registry`] holds those of a program; [`Network`] is a graph of them, written as a line or as TOML;
+//! [`check`] looks at the whole of it before a byte moves; [`Plan`] decides what shares a buffer and what runs beside
 //! what; [`run`] moves the bytes. `docs/networks.md` explains the design.
 //!
 //! # When not to use this
@@ -48,23 +48,25 @@ mod chunk;
 mod describe;
 mod error;
 mod explain;
-mod exported;
+mod external;
 mod files;
 mod graph;
 mod notation;
 mod plan;
 mod pull;
+mod registry;
 pub mod run;
 mod transform;
 
-pub use catalogue::{Catalogue, Entry, NameError, NameErrorKind, Registry, Transform, find};
+pub use catalogue::{Catalogue, Entry, Transform, find};
 pub use describe::{data, doc, list};
 pub use error::{NetworkError, NetworkErrorKind, TransformError, TransformErrorKind};
 pub use explain::explain;
-pub use exported::{Control, Drain, Ending, Ends, Export, Feed, Started};
+pub use external::{Control, Drain, Ending, Ends, Export, Feed, Started};
 pub use graph::{Call, Case, Network, Node, Target, Work};
 pub use notation::{NotationError, NotationErrorKind, names, words};
-pub use plan::{Options, Place, Plan, Team};
+pub use plan::{Options, Placement, Plan, WorkerGroup};
 pub use pull::{Input, Pull};
+pub use registry::{NameError, NameErrorKind, Registry};
 pub use run::{Outcome, StageCount};
 pub use transform::{Data, InPlace, Kind, Next, Rewrite, Size, Stage, State, Step};

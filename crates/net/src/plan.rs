@@ -1,8 +1,9 @@
 //! Which stages share a buffer, and which run beside each other.
 
+mod memory;
+
 use std::fs::{File, Metadata};
 use std::io;
-use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -10,6 +11,8 @@ use crate::check::Checked;
 use crate::error::NetworkError;
 use crate::graph::Work;
 use crate::transform::{Kind, State};
+
+use memory::Memory;
 
 /// What a run may use.
 #[derive(Clone, Copy, Debug)]
@@ -30,22 +33,14 @@ impl Default for Options {
     }
 }
 
-/// Bytes of a buffer, unless memory is short: what comes from the source, what a rewriting stage writes and the tables of that
-/// stage fit into a second-level cache of 1 MiB together. With half of it gunzip takes 5 % more than in one call, instead of 2:
-/// its window is kept apart whenever a buffer is full.
-const BUFFER: usize = 256 << 10;
-
-/// The smallest buffer.
-pub(crate) const BUFFER_MIN: usize = 4 << 10;
-
-/// Buffers on the way from one thread to another: one being filled, one being worked on, and two for the times when the two
-/// differ.
+/// Buffers on the way from one thread to another: one being filled, one being worked on, and two for the times when the
+/// two differ.
 pub(crate) const RELAYED: usize = 4;
 
-/// Why a stage runs where it does.
+/// Where a stage runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Place {
+pub enum Placement {
     /// At the beginning.
     Source,
     /// On the buffer of the stage before it.
@@ -54,13 +49,13 @@ pub enum Place {
     SameThread,
     /// In a thread of its own.
     OwnThread,
-    /// Kept, and handed on by a thread of its own.
-    Kept,
-    /// Outside of this program, with a thread that waits for what comes of it.
-    Elsewhere,
-    /// Into a named input of what is outside.
+    /// Its bytes are stored, and passed on by a thread of its own.
+    Buffered,
+    /// Outside of this program, with a thread that waits for its output.
+    External,
+    /// Into a named input of an external stage.
     Inlet,
-    /// Out of a named output of it, with a thread that waits for what comes.
+    /// Out of a named output of an external stage, with a thread that waits for it.
     Outlet,
     /// At the end.
     Sink,
@@ -69,9 +64,9 @@ pub enum Place {
 /// Bytes of a file below which several threads are not worth starting.
 const SHARED_MIN: u64 = 1 << 20;
 
-/// The first stages of a network, which can work on pieces of a file beside each other.
+/// Threads that do the first stages of a network together: each works on pieces of the source's file.
 #[derive(Clone, Debug)]
-pub struct Team {
+pub struct WorkerGroup {
     /// The node that reads.
     pub source: usize,
     /// The nodes behind it that need nothing of the bytes before, each after the one that it follows. Never empty.
@@ -86,17 +81,17 @@ pub struct Team {
 #[derive(Debug)]
 pub struct Plan {
     /// For each node.
-    pub places: Vec<Place>,
+    pub placements: Vec<Placement>,
     /// Bytes of each buffer.
     pub buffer_bytes: usize,
     /// Buffers.
     pub buffers: usize,
-    /// Stages on several threads.
-    pub teams: Vec<Team>,
+    /// Stages that several threads can do.
+    pub worker_groups: Vec<WorkerGroup>,
     /// Threads.
     pub threads: usize,
     /// For each node, bytes that it may keep beside the buffers.
-    pub kept: Vec<usize>,
+    pub kept_bytes: Vec<usize>,
     /// Threads that a stage may start for itself.
     pub threads_allowed: usize,
 }
@@ -107,71 +102,22 @@ impl Plan {
     /// # Errors
     /// [`NetworkError::Invalid`] if the memory is not enough for the smallest buffers.
     pub fn of(checked: &Checked<'_>, options: &Options) -> Result<Plan, NetworkError> {
-        let mut threads = if checked.is_concurrent { 1 + checked.sources.len() } else { 1 };
-        threads += checked.is_spooled.iter().filter(|&&is_spooled| is_spooled).count();
-        let mut places: Vec<Place> = Vec::new();
-        // A stage that rewrites computes; so each gets a thread as long as there are any, the first ones first.
-        for (node, stage) in checked.network.nodes.iter().zip(&checked.stages) {
-            places.push(match (&node.work, stage) {
-                (Work::Read(_), _) => Place::Source,
-                (Work::Write(_), _) => Place::Sink,
-                (Work::Inlet { .. }, _) => Place::Inlet,
-                (Work::Outlet { .. }, _) => {
-                    threads += 1;
-                    Place::Outlet
-                }
-                (_, Some((_, stage))) if matches!(stage.kind, Kind::Rewrite(_)) => {
-                    // Several inputs meet in it: it is reached from several threads already.
-                    let can_be_apart = threads < options.threads && node.from.len() == 1;
-                    threads += usize::from(can_be_apart);
-                    if can_be_apart && !stage.has_threads { Place::OwnThread } else { Place::SameThread }
-                }
-                (_, Some((_, stage))) if matches!(stage.kind, Kind::Buffer(_)) => {
-                    // It is nothing without one.
-                    threads += 1;
-                    Place::Kept
-                }
-                (_, Some((_, stage))) if matches!(stage.kind, Kind::Exported(_)) => {
-                    // So is it: the thread waits for what comes.
-                    threads += 1;
-                    Place::Elsewhere
-                }
-                _ => Place::Fused,
-            });
-        }
-        let (teams, extra) = teams(checked, options.threads - threads.min(options.threads));
-        threads += extra;
-        let splits = (0..places.len()).map(|place| checked.network.fed_by(place).count().saturating_sub(1));
-        let buffers = places.iter().map(|place| buffers_at(*place)).sum::<usize>()
-            + splits.filter(|&more| more > 0).count()
-            + checked.is_spooled.iter().filter(|&&is_spooled| is_spooled).count()
-            + extra;
-        // What is held back is asked for in bytes, and rounded up to whole buffers.
-        let held = checked.stages.iter().flatten().map(|(_, stage)| match stage.kind {
-            Kind::Buffer(bytes) => bytes,
-            _ => 0,
-        });
-        let held: Vec<usize> = held.filter(|&bytes| bytes > 0).collect();
-        let keeps: Vec<RangeInclusive<usize>> =
-            checked.stages.iter().map(|stage| stage.as_ref().map_or(0..=0, |(_, stage)| stage.keeps.clone())).collect();
-        let needed = keeps.iter().map(|keeps| *keeps.start()).fold(0, usize::saturating_add);
-        let for_buffers = options.memory.saturating_sub(needed);
-        let left = for_buffers.saturating_sub(held.iter().fold(0, |sum, &bytes| sum.saturating_add(bytes)));
-        let buffers = buffers + held.len();
-        let buffer_bytes = (left / buffers / BUFFER_MIN * BUFFER_MIN).min(BUFFER);
-        if buffer_bytes < BUFFER_MIN {
-            let kept = if needed > 0 { format!(", and {needed} bytes that its stages keep") } else { String::new() };
-            return Err(NetworkError::Invalid(format!(
-                "the network needs {buffers} buffers of at least {BUFFER_MIN} bytes{}{kept}; give it more memory than {} bytes",
-                if held.is_empty() { "" } else { " and what is to be kept" },
-                options.memory
-            )));
-        }
-        // One buffer for each was counted above.
-        let further = held.iter().map(|bytes| bytes.div_ceil(buffer_bytes) - 1).sum::<usize>();
-        let buffers = buffers + further;
-        let kept = shared_out(&keeps, for_buffers.saturating_sub(buffers * buffer_bytes));
-        Ok(Plan { places, buffer_bytes, buffers, teams, threads, kept, threads_allowed: options.threads.max(1) })
+        let spools = checked.is_spooled.iter().filter(|&&is_spooled| is_spooled).count();
+        let (placements, threads) = placements(checked, options.threads, spools);
+        let (worker_groups, extra_threads) = worker_groups(checked, options.threads.saturating_sub(threads));
+        let has_copy = |&node: &usize| checked.network.fed_by(node).nth(1).is_some();
+        let copies = (0..placements.len()).filter(has_copy).count();
+        let own_buffers = placements.iter().map(|placement| buffers_at(*placement)).sum::<usize>();
+        let memory = Memory::of(checked, own_buffers + copies + spools + extra_threads, options.memory)?;
+        Ok(Plan {
+            placements,
+            buffer_bytes: memory.buffer_bytes,
+            buffers: memory.buffers,
+            worker_groups,
+            threads: threads + extra_threads,
+            kept_bytes: memory.kept_bytes,
+            threads_allowed: options.threads.max(1),
+        })
     }
 
     /// Buffers in which so many bytes can be kept.
@@ -181,14 +127,52 @@ impl Plan {
 
     /// Bytes of all buffers, and of what stages may keep.
     pub fn memory(&self) -> usize {
-        self.buffers * self.buffer_bytes + self.kept.iter().sum::<usize>()
+        self.buffers * self.buffer_bytes + self.kept_bytes.iter().sum::<usize>()
     }
 }
 
-/// The teams, where so many threads are left, and how many of these they take: sources run one after the other, so that all
-/// teams can use the same.
-fn teams(checked: &Checked<'_>, left: usize) -> (Vec<Team>, usize) {
-    let mut teams = Vec::new();
+/// Where each node runs, and how many threads that takes.
+fn placements(checked: &Checked<'_>, threads_max: usize, spools: usize) -> (Vec<Placement>, usize) {
+    let mut threads = spools + if checked.is_concurrent { 1 + checked.sources.len() } else { 1 };
+    let mut placements = Vec::new();
+    for (node, stage) in checked.network.nodes.iter().zip(&checked.stages) {
+        let placement = match (&node.work, stage) {
+            (Work::Read(_), _) => Placement::Source,
+            (Work::Write(_), _) => Placement::Sink,
+            (Work::Inlet { .. }, _) => Placement::Inlet,
+            (Work::Outlet { .. }, _) => Placement::Outlet,
+            (Work::Transform(_), None) => Placement::Fused,
+            (Work::Transform(_), Some((_, stage))) => match stage.kind {
+                Kind::InPlace(..) => Placement::Fused,
+                Kind::Buffer(_) => Placement::Buffered,
+                Kind::Exported(_) => Placement::External,
+                Kind::Rewrite(_) => {
+                    // A stage that rewrites computes: each gets a thread while there are any, the first ones first.
+                    // Several threads already reach a stage in which several inputs meet.
+                    let can_be_apart = threads < threads_max && node.from.len() == 1;
+                    // A stage that starts threads counts as one of them.
+                    threads += usize::from(can_be_apart && stage.has_threads);
+                    if can_be_apart && !stage.has_threads { Placement::OwnThread } else { Placement::SameThread }
+                }
+            },
+        };
+        threads += usize::from(has_thread(placement));
+        placements.push(placement);
+    }
+    (placements, threads)
+}
+
+fn has_thread(placement: Placement) -> bool {
+    match placement {
+        Placement::OwnThread | Placement::Buffered | Placement::External | Placement::Outlet => true,
+        Placement::Source | Placement::Fused | Placement::SameThread | Placement::Inlet | Placement::Sink => false,
+    }
+}
+
+/// The worker groups, where so many threads are left, and how many of these they take: sources run one after the other,
+/// so all groups can use the same.
+fn worker_groups(checked: &Checked<'_>, left: usize) -> (Vec<WorkerGroup>, usize) {
+    let mut groups = Vec::new();
     let mut extra = 0;
     for &source in &checked.sources {
         let stages = independent_after(checked, source);
@@ -203,9 +187,9 @@ fn teams(checked: &Checked<'_>, left: usize) -> (Vec<Team>, usize) {
         };
         let more = if why_one.is_some() { 0 } else { left };
         extra = extra.max(more);
-        teams.push(Team { source, stages, threads: 1 + more, why_one });
+        groups.push(WorkerGroup { source, stages, threads: 1 + more, why_one });
     }
-    (teams, extra)
+    (groups, extra)
 }
 
 /// The stages that follow a node one after the other and work in place on any piece of the stream.
@@ -228,7 +212,7 @@ pub(crate) fn is_independent(checked: &Checked<'_>, node: usize) -> bool {
     stage.is_some_and(|(_, stage)| matches!(stage.kind, Kind::InPlace(State::Stateless | State::Positional, _)))
 }
 
-/// Whether it is worth while to read a source in several places at once.
+/// Whether it is worth while to read a source at several places at once.
 fn is_shareable(source: &Work) -> bool {
     let metadata = match source {
         Work::Read(Some(path)) => std::fs::metadata(path),
@@ -238,23 +222,16 @@ fn is_shareable(source: &Work) -> bool {
     metadata.is_ok_and(|metadata| is_at_hand(&metadata) && metadata.len() >= SHARED_MIN)
 }
 
-/// Whether a file has bytes that are there now. Not a pipe, nor one of those that the kernel makes up as they are read: they
-/// say that they are empty.
+/// Whether a file has bytes that are there now. Not a pipe, nor a file whose bytes the kernel makes as they are read:
+/// such a file says that it is empty.
 pub(crate) fn is_at_hand(metadata: &Metadata) -> bool {
     metadata.is_file() && metadata.len() > 0
 }
 
-/// What each needs, and an equal part of what is left, as far as it wants it.
-fn shared_out(keeps: &[RangeInclusive<usize>], left: usize) -> Vec<usize> {
-    let more_is_wanted = keeps.iter().filter(|keeps| keeps.end() > keeps.start()).count();
-    let share = left / more_is_wanted.max(1);
-    keeps.iter().map(|keeps| keeps.start() + share.min(keeps.end().saturating_sub(*keeps.start()))).collect()
-}
-
-fn buffers_at(place: Place) -> usize {
-    match place {
-        Place::Source | Place::SameThread | Place::Elsewhere | Place::Outlet | Place::Sink => 1,
-        Place::Fused | Place::Kept | Place::Inlet => 0,
-        Place::OwnThread => 1 + RELAYED,
+fn buffers_at(placement: Placement) -> usize {
+    match placement {
+        Placement::Source | Placement::SameThread | Placement::External | Placement::Outlet | Placement::Sink => 1,
+        Placement::Fused | Placement::Buffered | Placement::Inlet => 0,
+        Placement::OwnThread => 1 + RELAYED,
     }
 }

@@ -1,75 +1,60 @@
 //! Moves the bytes.
 //!
-//! Each node pushes what it has into the next: a chunk goes from the source to the sinks before the next one is read, so
-//! back-pressure is a function that has not returned yet. Who has been told `Flow::Enough` pushes no more, and has been
-//! told only after everything below was finished.
+//! Each node pushes what it has into the next: a chunk goes from the source to the sinks before the next one is read,
+//! so back-pressure is a function that has not returned yet. A node that gets `Flow::Enough` pushes no more. It gets it
+//! only after everything below was finished.
+//!
+//! In reading order: `push` says how a node hands bytes to the next, `abort` and `wake` how one that fails or ends
+//! early reaches the others, `count` what each has done. The nodes are `fused` and `worker_group`, `rewriter`, `split`,
+//! `merge`, `relay`, `spool` and `external`, between `source` and `sink`. `build` puts them together as planned, `lane`
+//! moves bytes from a source through them, and `pour` from a caller.
 
 mod abort;
-mod bell;
 mod build;
 mod count;
-mod elsewhere;
+mod environment;
+mod external;
+mod fifo;
 mod fused;
-mod join;
-mod pipes;
+mod lane;
+mod merge;
+mod names;
 mod pour;
+mod push;
 mod relay;
 mod rewriter;
 mod sink;
 mod source;
 mod split;
 mod spool;
-mod team;
+mod standard;
+mod unfinished;
+mod wake;
+mod worker_group;
 
-use std::io::Write;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
-
-use millstream_sys::inherited;
 
 use crate::catalogue::Catalogue;
 use crate::check::{Checked, check};
-use crate::chunk::Chunk;
 use crate::error::NetworkError;
 use crate::files::check_standard;
-use crate::graph::{Case, Network, Target, Work};
-use crate::plan::{BUFFER_MIN, Options, Place, Plan};
+use crate::graph::{Case, Network, Work};
+use crate::plan::{Options, Placement, Plan};
 
 use abort::Abort;
-use bell::Bell;
-use build::{Builder, First};
+use build::Builder;
 use count::Counter;
+use environment::Environment;
+use lane::Lane;
+use source::Source;
+use spool::Spools;
+use unfinished::UnfinishedFiles;
+use wake::WakePipe;
+
+pub use crate::transform::OUTPUT_MIN;
 pub use count::StageCount;
 pub use pour::Pour;
-use sink::Files;
-use source::{Found, Source};
-use spool::Spools;
-
-/// Room that a rewriting transform always finds at the start of its output.
-pub const OUTPUT_MIN: usize = BUFFER_MIN;
-
-/// Whether more is wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Flow {
-    More,
-    Enough,
-}
-
-/// A node and all below it.
-trait Push: Send {
-    /// Takes the bytes of a chunk, which it may change.
-    fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, NetworkError>;
-
-    /// Nothing has come, but a thread has ended: whether more is wanted.
-    fn look(&mut self) -> Result<Flow, NetworkError>;
-
-    /// Nothing follows. Not called after [`Flow::Enough`].
-    fn finish(&mut self) -> Result<(), NetworkError>;
-}
 
 /// What a run did.
 #[derive(Clone, Debug)]
@@ -80,28 +65,17 @@ pub struct Outcome {
     pub wall: Duration,
 }
 
-/// What a network reads and writes in place of the files that it names.
-#[derive(Default)]
-struct Ends {
-    inputs: Vec<(String, Vec<u8>)>,
-    outputs: Vec<(String, Arc<Mutex<dyn Write + Send>>)>,
-    /// Files that transforms write beside the stream are left out too.
-    is_test: bool,
-    /// The standard streams are nobody else's in this process.
-    has_process: bool,
-}
-
 /// Runs a network from its files to its files.
 ///
 /// # Errors
-/// [`NetworkError`]. Files that were to be written are as they were.
+/// [`NetworkError`]. UnfinishedFiles that were to be written are as they were.
 pub fn run(network: &Network, catalogue: Catalogue<'_>, options: &Options) -> Result<Outcome, NetworkError> {
-    run_with(network, catalogue, options, &Ends::default(), &mut |_| {})
+    run_with(network, catalogue, options, &Environment::default(), &mut |_| {})
 }
 
-/// The same for a process that does nothing else, and says after each chunk how many bytes have been read. Only the main thread
-/// may call it, once, and nothing but the network may use the standard input and output, then and afterwards: under
-/// `millstream run` their bytes go through shared memory, on the strength of that.
+/// The same for a process that does nothing else, and says after each chunk how many bytes have been read. Only the
+/// main thread may call it, once, and nothing but the network may use the standard input and output, then and
+/// afterwards: under `millstream run` their bytes go through shared memory, on the strength of that.
 ///
 /// # Errors
 /// As [`run`]; and what every stage did until then, if the network had begun.
@@ -111,7 +85,7 @@ pub fn run_as_process(
     options: &Options,
     watch: &mut dyn FnMut(u64),
 ) -> Result<Outcome, (NetworkError, Option<Outcome>)> {
-    counted(network, catalogue, options, &Ends { has_process: true, ..Ends::default() }, watch)
+    counted(network, catalogue, options, &Environment { has_process: true, ..Environment::default() }, watch)
 }
 
 /// Runs a line over bytes in memory.
@@ -131,12 +105,12 @@ pub fn in_memory(
         return Err(NetworkError::Invalid("only a network with one source and one sink runs in memory".into()));
     };
     let output: Arc<Mutex<Vec<u8>>> = Arc::default();
-    let ends = Ends {
+    let environment = Environment {
         inputs: vec![(source.name.clone(), input.into())],
         outputs: vec![(sink.name.clone(), output.clone())],
-        ..Ends::default()
+        ..Environment::default()
     };
-    run_with(network, catalogue, options, &ends, &mut |_| {})?;
+    run_with(network, catalogue, options, &environment, &mut |_| {})?;
     Ok(taken(&output))
 }
 
@@ -145,35 +119,41 @@ pub fn in_memory(
 /// # Errors
 /// What came out that should not have, or [`NetworkError`] as a sentence.
 pub fn test(network: &Network, catalogue: Catalogue<'_>, case: &Case) -> Result<(), String> {
-    let mut ends = Ends { is_test: true, ..Ends::default() };
+    let mut environment = Environment { is_test: true, ..Environment::default() };
     let mut outputs: Vec<(String, Arc<Mutex<Vec<u8>>>)> = Vec::new();
     for node in &network.nodes {
         let name = node.name.clone();
         match node.work {
             Work::Read(_) => {
                 let input = case.inputs.iter().find(|(of, _)| *of == name);
-                ends.inputs.push((name, input.map(|(_, bytes)| bytes.clone()).unwrap_or_default()));
+                environment.inputs.push((name, input.map(|(_, bytes)| bytes.clone()).unwrap_or_default()));
             }
             Work::Write(_) => outputs.push((name, Arc::default())),
             Work::Transform(_) | Work::Inlet { .. } | Work::Outlet { .. } => {}
         }
     }
-    ends.outputs = outputs.iter().map(|(name, output)| (name.clone(), output.clone() as _)).collect();
-    run_with(network, catalogue, &Options::default(), &ends, &mut |_| {}).map_err(|failure| failure.to_string())?;
+    environment.outputs = outputs.iter().map(|(name, output)| (name.clone(), output.clone() as _)).collect();
+    run_with(network, catalogue, &Options::default(), &environment, &mut |_| {})
+        .map_err(|failure| failure.to_string())?;
     for (name, expected) in &case.outputs {
         let found = outputs.iter().find(|(of, _)| of == name).map(|(_, output)| taken(output)).unwrap_or_default();
-        if found != *expected {
-            let same = found.iter().zip(expected).take_while(|(found, expected)| found == expected).count();
-            return Err(format!(
-                "{name}: {} bytes, not {}; the first difference is at byte {same}: {:?}, not {:?}",
-                found.len(),
-                expected.len(),
-                excerpt(&found, same),
-                excerpt(expected, same)
-            ));
-        }
+        check_output(name, &found, expected)?;
     }
     Ok(())
+}
+
+fn check_output(name: &str, found: &[u8], expected: &[u8]) -> Result<(), String> {
+    if found == expected {
+        return Ok(());
+    }
+    let same = found.iter().zip(expected).take_while(|(found, expected)| found == expected).count();
+    Err(format!(
+        "{name}: {} bytes, not {}; the first difference is at byte {same}: {:?}, not {:?}",
+        found.len(),
+        expected.len(),
+        excerpt(found, same),
+        excerpt(expected, same)
+    ))
 }
 
 fn excerpt(bytes: &[u8], from: usize) -> String {
@@ -188,10 +168,10 @@ fn run_with(
     network: &Network,
     catalogue: Catalogue<'_>,
     options: &Options,
-    ends: &Ends,
+    environment: &Environment,
     watch: &mut dyn FnMut(u64),
 ) -> Result<Outcome, NetworkError> {
-    counted(network, catalogue, options, ends, watch).map_err(|(failure, _)| failure)
+    counted(network, catalogue, options, environment, watch).map_err(|(failure, _)| failure)
 }
 
 /// The same, with what every stage did up to a failure of a network that had begun.
@@ -199,23 +179,23 @@ fn counted(
     network: &Network,
     catalogue: Catalogue<'_>,
     options: &Options,
-    ends: &Ends,
+    environment: &Environment,
     watch: &mut dyn FnMut(u64),
 ) -> Result<Outcome, (NetworkError, Option<Outcome>)> {
     let unfit = |failure| (failure, None);
     let mut checked = check(network, catalogue).map_err(unfit)?;
     checked.limit(options.timeout);
     let plan = Plan::of(&checked, options).map_err(unfit)?;
-    if ends.inputs.is_empty() && ends.outputs.is_empty() {
+    if environment.inputs.is_empty() && environment.outputs.is_empty() {
         check_standard(network).map_err(unfit)?;
     }
     let counters: Vec<Arc<Counter>> = network.nodes.iter().map(|_| Arc::default()).collect();
     let start = Instant::now();
-    let run = Run { network, catalogue, ends, plan: &plan, counters: &counters };
+    let run = Run { network, catalogue, environment, plan: &plan, counters: &counters };
     let moved = run.all(&mut checked, watch);
     let wall = start.elapsed();
     let stages = counters.iter().enumerate().map(|(place, counter)| {
-        let is_command = plan.places[place] == Place::Elsewhere;
+        let is_command = plan.placements[place] == Placement::External;
         counter.of(network, place, is_command)
     });
     let stages = stages.collect();
@@ -230,39 +210,37 @@ fn counted(
 struct Run<'a> {
     network: &'a Network,
     catalogue: Catalogue<'a>,
-    ends: &'a Ends,
+    environment: &'a Environment,
     plan: &'a Plan,
     counters: &'a [Arc<Counter>],
 }
 
-/// A source with what it feeds.
-struct Lane {
-    source: Source,
-    first: First,
-    bell: Option<Bell>,
-}
-
 impl<'a> Run<'a> {
     fn all(&self, checked: &mut Checked<'_>, watch: &mut dyn FnMut(u64)) -> Result<(), NetworkError> {
-        let Run { network, ends, plan, counters, .. } = self;
-        // The thread that reads must not take the locks of the pipe's library then, as it does to feed a command or a FIFO.
-        let may_promise_input = ends.has_process && !plan.places.contains(&Place::Elsewhere) && !pipes::are_in(network);
+        let Run { network, environment, plan, counters, .. } = self;
+        // The thread that reads must not take the locks of the pipe's library then, as it does to feed a command or a
+        // FIFO.
+        let may_promise_input =
+            environment.has_process && !plan.placements.contains(&Placement::External) && !fifo::are_in(network);
         // Every file is opened before the first byte moves.
         let mut sources = Vec::new();
         for &place in &checked.sources {
-            sources.push((place, Source::open(&network.nodes[place], ends, may_promise_input, &counters[place])?));
+            sources
+                .push((place, Source::open(&network.nodes[place], environment, may_promise_input, &counters[place])?));
         }
-        // Between a source that may sleep for ever and threads that may want no more.
-        let is_bell_needed = plan.threads > 1 && sources.iter().any(|(_, source)| source.is_slow());
-        let (mut bells, rope) = match is_bell_needed {
-            true => bell::bells(sources.len()).map(|(bells, rope)| (bells, Some(rope))).map_err(no_bell)?,
+        // A source may block for ever while every thread below it has ended.
+        let must_be_woken = plan.threads > 1 && sources.iter().any(|(_, source)| source.is_slow());
+        let (mut wake_pipes, notifier) = match must_be_woken {
+            true => {
+                wake::wake_pipes(sources.len()).map(|(pipes, notifier)| (pipes, Some(notifier))).map_err(no_pipe)?
+            }
             false => (Vec::new(), None),
         };
-        let (files, abort, spools) = (Files::default(), Abort::new(rope), Spools::default());
-        let lanes = self.lanes(sources, &mut bells, &files, &abort, &spools, checked);
+        let (files, abort, spools) = (UnfinishedFiles::default(), Abort::new(notifier), Spools::default());
+        let lanes = self.lanes(sources, &mut wake_pipes, &files, &abort, &spools, checked);
         let moved = lanes.and_then(|lanes| match checked.is_concurrent {
-            true => at_the_same_time(lanes, plan.buffer_bytes, &abort, watch),
-            false => one_after_the_other(lanes, plan.buffer_bytes, &abort, watch),
+            true => lane::at_the_same_time(lanes, plan.buffer_bytes, &abort, watch),
+            false => lane::one_after_the_other(lanes, plan.buffer_bytes, &abort, watch),
         });
         // What was started has ended then.
         spools.join();
@@ -274,21 +252,21 @@ impl<'a> Run<'a> {
     fn lanes(
         &self,
         sources: Vec<(usize, Source)>,
-        bells: &mut Vec<Bell>,
-        files: &Files,
+        wake_pipes: &mut Vec<WakePipe>,
+        files: &UnfinishedFiles,
         abort: &Abort,
         spools: &Spools,
         checked: &mut Checked<'_>,
     ) -> Result<Vec<Lane>, NetworkError> {
-        let Run { catalogue, ends, plan, counters, .. } = *self;
+        let Run { catalogue, environment, plan, counters, .. } = *self;
         let (shared, inputs) = (Vec::new(), Vec::new());
-        let mut builder = Builder { plan, catalogue, counters, ends, files, abort, spools, shared, inputs };
+        let mut builder = Builder { plan, catalogue, counters, environment, files, abort, spools, shared, inputs };
         let mut lanes = Vec::new();
         for (place, source) in sources {
             let is_shareable = source.regular().is_some();
             // Told before what was built is dropped: it may wait for what was not.
             let first = builder.first(place, is_shareable, checked).map_err(|failure| abort.fail(failure))?;
-            lanes.push(Lane { source, first, bell: bells.pop() });
+            lanes.push(Lane { source, first, wake_pipe: wake_pipes.pop() });
         }
         drop(builder);
         files.make_missing().map_err(|failure| abort.fail(failure))?;
@@ -296,124 +274,6 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Each source runs to its end before the next begins.
-fn one_after_the_other(
-    mut lanes: Vec<Lane>,
-    buffer_bytes: usize,
-    abort: &Abort,
-    watch: &mut dyn FnMut(u64),
-) -> Result<(), NetworkError> {
-    let (mut chunk, mut read) = (Chunk::of(buffer_bytes), 0);
-    for lane in &mut lanes {
-        let before = read;
-        let driven = lane.drive(&mut chunk, buffer_bytes, abort, &mut |bytes| {
-            read = before + bytes;
-            watch(read);
-        });
-        // Before what has not ended is stopped, which must not seem to have failed by itself.
-        driven.map_err(|failure| abort.fail(failure))?;
-    }
-    Ok(())
-}
-
-/// How often bytes are told of that other threads have read.
-const WATCHED: Duration = Duration::from_millis(50);
-
-/// Each source in a thread of its own.
-fn at_the_same_time(
-    lanes: Vec<Lane>,
-    buffer_bytes: usize,
-    abort: &Abort,
-    watch: &mut dyn FnMut(u64),
-) -> Result<(), NetworkError> {
-    let lanes: Vec<(Mutex<Option<Lane>>, AtomicU64)> =
-        lanes.into_iter().map(|lane| (Mutex::new(Some(lane)), AtomicU64::new(0))).collect();
-    let all_read = || lanes.iter().map(|(_, read)| read.load(Relaxed)).sum();
-    let (done, is_done) = mpsc::channel::<()>();
-    thread::scope(|scope| {
-        for (lane, read) in &lanes {
-            let done = done.clone();
-            let thread = thread::Builder::new().spawn_scoped(scope, move || {
-                // Hangs up when this thread is at its end.
-                let _done = done;
-                let Some(mut lane) = lane.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
-                let driven = lane.drive(&mut Chunk::of(buffer_bytes), buffer_bytes, abort, &mut |bytes| {
-                    read.store(bytes, Relaxed);
-                });
-                // Before what has not ended is stopped, which must not seem to have failed by itself.
-                if let Err(failure) = driven {
-                    abort.fail(failure);
-                }
-            });
-            if let Err(error) = thread {
-                abort.fail(NetworkError::Invalid(format!("cannot start a thread: {error}; allow fewer")));
-            }
-        }
-        drop(done);
-        let mut told = 0;
-        while is_done.recv_timeout(WATCHED) == Err(RecvTimeoutError::Timeout) {
-            let bytes = all_read();
-            if std::mem::replace(&mut told, bytes) != bytes {
-                watch(bytes);
-            }
-        }
-    });
-    watch(all_read());
-    abort.outcome()
-}
-
-impl Lane {
-    /// Brings all of the source into what it feeds. `watch` gets the number of bytes read.
-    fn drive(
-        &mut self,
-        chunk: &mut Chunk,
-        buffer_bytes: usize,
-        abort: &Abort,
-        watch: &mut dyn FnMut(u64),
-    ) -> Result<(), NetworkError> {
-        let Lane { source, first: (groups, first), bell } = self;
-        if let (false, Some(file)) = (groups.is_empty(), source.regular()) {
-            return team::run(&file, std::mem::take(groups), &mut **first, buffer_bytes, watch);
-        }
-        let (mut flow, mut read) = (Flow::More, 0);
-        while flow == Flow::More {
-            if abort.is_set() {
-                return abort.outcome();
-            }
-            flow = match source.fill(chunk, bell.as_mut())? {
-                Found::Bytes => {
-                    read += chunk.len() as u64;
-                    let flow = first.push(chunk)?;
-                    watch(read);
-                    flow
-                }
-                Found::Bell => first.look()?,
-                Found::End => break,
-            };
-        }
-        if flow == Flow::More { first.finish() } else { Ok(()) }
-    }
-}
-
-fn no_bell(error: std::io::Error) -> NetworkError {
+fn no_pipe(error: std::io::Error) -> NetworkError {
     NetworkError::Invalid(format!("cannot make a pipe between two threads: {error}; allow one thread only"))
-}
-
-/// Whether there was nothing at a standard descriptor when the program was started, as after `>&-`. The runtime of Rust opens
-/// `/dev/null` there, where everything would be lost without a word.
-fn is_closed(descriptor: i32) -> bool {
-    inherited::closed_standard_descriptors().any(|closed| closed == descriptor)
-}
-
-/// How a file is called in a message.
-fn called(path: Option<&PathBuf>, standard: &str) -> String {
-    path.map_or_else(|| format!("the standard {standard}"), |path| format!("'{}'", path.display()))
-}
-
-/// How a target is called in a message.
-fn target_called(target: &Target) -> String {
-    match target {
-        Target::Stdout => called(None, "output"),
-        Target::File(path) | Target::Append(path) => called(Some(path), "output"),
-    }
 }

@@ -4,7 +4,10 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use crate::error::TransformError;
-use crate::exported::Export;
+use crate::external::Export;
+
+/// Room that a rewriting transform always finds at the start of its output.
+pub const OUTPUT_MIN: usize = 4 << 10;
 
 /// Changes bytes where they lie: as many come out as go in.
 pub trait InPlace: Send {
@@ -14,11 +17,11 @@ pub trait InPlace: Send {
     /// [`TransformError`]: what is wrong with the bytes. The network stops, and its output files stay as they were.
     fn apply(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), TransformError>;
 
-    /// Nothing below wants more, and the rest of the stream will not come: in place of `finish`.
+    /// Nothing below wants more, and the rest of the stream will not come. Called in place of `finish`.
     ///
     /// # Errors
     /// [`TransformError`], as above.
-    fn broken_off(&mut self) -> Result<(), TransformError> {
+    fn finish_early(&mut self) -> Result<(), TransformError> {
         Ok(())
     }
 
@@ -30,7 +33,7 @@ pub trait InPlace: Send {
         Ok(())
     }
 
-    /// What goes into the file [beside](Stage::beside) the stream; asked once, when it has ended.
+    /// What goes into the [sidecar](Stage::beside); asked once, when the stream has ended.
     fn written_beside(&mut self) -> Vec<u8> {
         Vec::new()
     }
@@ -38,9 +41,9 @@ pub trait InPlace: Send {
 
 /// Writes other bytes than it reads.
 pub trait Rewrite: Send {
-    /// Reads from the start of `input` and writes to the start of `output`, which has room for at least
-    /// [`OUTPUT_MIN`](crate::run::OUTPUT_MIN) bytes. Must consume or produce something, unless it needs more input and there
-    /// is none. `ends`: no input follows. It is then called until it says [`Next::Done`]. Must not allocate for each call.
+    /// Reads from the start of `input` and writes to the start of `output`, which has room for at least [`OUTPUT_MIN`]
+    /// bytes. Must consume or produce something, unless it needs more input and there is none. `ends`: no input
+    /// follows. It is then called until it says [`Next::Done`]. Must not allocate for each call.
     ///
     /// # Errors
     /// [`TransformError`]: what is wrong with the input, at `consumed` bytes after all that was consumed before.
@@ -51,12 +54,12 @@ pub trait Rewrite: Send {
         step.produced
     }
 
-    /// Told once before the first step, if the stage said that it keeps something: how many bytes it may keep, within what
-    /// it said.
+    /// Told once before the first step, if the stage said that it keeps something: how many bytes it may keep, within
+    /// what it said.
     fn may_keep(&mut self, _bytes: usize) {}
 
-    /// How many threads of its own it may use, at least one; said before the first step. The bytes that it writes must not
-    /// depend on it.
+    /// How many threads of its own it may use, at least one; said before the first step. The bytes that it writes must
+    /// not depend on it.
     fn use_threads(&mut self, _most: usize) {}
 }
 
@@ -85,8 +88,8 @@ pub enum Next {
 #[non_exhaustive]
 pub enum State {
     /// Nothing: pieces can be worked on in any order, and by several transforms of the kind, each of which gets some of
-    /// them. One of these is told how the stream ended. A piece may be worked on twice, from the same bytes, if the first
-    /// who has it lost its CPU: what comes of it must not be different then.
+    /// them. One of these is told how the stream ended. If a thread loses its CPU, another may work on its piece too,
+    /// from the same bytes: both must come to the same result.
     Stateless,
     /// How many there were. Otherwise as the one before.
     Positional,
@@ -123,14 +126,14 @@ pub struct Stage {
     pub kind: Kind,
     /// How much it writes.
     pub size: Size,
-    /// The transform that undoes this one, as it would be written in a line.
+    /// The transform that restores the input of this one, as it would be written in a line.
     pub inverse: Option<String>,
     /// Bytes that it has to keep beside its buffers, and those that it may keep if there are as many.
     pub keeps: RangeInclusive<usize>,
     /// Whether it starts threads of its own, as many as it [may](Rewrite::use_threads): it needs no other to run in.
     pub has_threads: bool,
-    /// A file that a transform in place writes beside the stream. Like every output it appears whole, when the network has
-    /// done its work, and tests of a network leave it as it is.
+    /// The sidecar: a file that a transform in place writes beside the stream. Like every output it appears whole, when
+    /// the network has done its work, and tests of a network leave it as it is.
     pub beside: Option<PathBuf>,
 }
 
@@ -147,63 +150,39 @@ pub enum Kind {
 }
 
 impl Stage {
+    fn new(kind: Kind, size: Size) -> Stage {
+        Stage { kind, size, inverse: None, keeps: 0..=0, has_threads: false, beside: None }
+    }
+
     /// A transform that works in place.
     pub fn in_place(state: State, transform: impl InPlace + 'static) -> Stage {
-        Stage {
-            kind: Kind::InPlace(state, Box::new(transform)),
-            size: Size::Same,
-            inverse: None,
-            keeps: 0..=0,
-            has_threads: false,
-            beside: None,
-        }
+        Stage::new(Kind::InPlace(state, Box::new(transform)), Size::Same)
     }
 
     /// A transform that writes other bytes than it reads.
     pub fn rewrite(size: Size, transform: impl Rewrite + 'static) -> Stage {
-        Stage {
-            kind: Kind::Rewrite(Box::new(transform)),
-            size,
-            inverse: None,
-            keeps: 0..=0,
-            has_threads: false,
-            beside: None,
-        }
+        Stage::new(Kind::Rewrite(Box::new(transform)), size)
     }
 
     /// A transform that works outside of this program. How much it writes is known when it has been written.
     pub fn exported(transform: impl Export + 'static) -> Stage {
-        Stage {
-            kind: Kind::Exported(Box::new(transform)),
-            size: Size::Unknown,
-            inverse: None,
-            keeps: 0..=0,
-            has_threads: false,
-            beside: None,
-        }
+        Stage::new(Kind::Exported(Box::new(transform)), Size::Unknown)
     }
 
     /// Keeps at most so many bytes, as they are, until what follows takes them.
     pub fn buffer(bytes: usize) -> Stage {
-        Stage {
-            kind: Kind::Buffer(bytes),
-            size: Size::Same,
-            inverse: None,
-            keeps: 0..=0,
-            has_threads: false,
-            beside: None,
-        }
+        Stage::new(Kind::Buffer(bytes), Size::Same)
     }
 
-    /// The same, with the transform that undoes it.
+    /// The same, with the transform that restores its input.
     #[must_use]
-    pub fn undone_by(mut self, inverse: impl Into<String>) -> Stage {
+    pub fn with_inverse(mut self, inverse: impl Into<String>) -> Stage {
         self.inverse = Some(inverse.into());
         self
     }
 
-    /// The same, with what it keeps in memory beside its buffers: the memory of the network has to have room for the start of
-    /// this range, and [`Rewrite::may_keep`] says how much further it may go.
+    /// The same, with what it keeps in memory beside its buffers: the memory of the network has to have room for the
+    /// start of this range, and [`Rewrite::may_keep`] says how much further it may go.
     #[must_use]
     pub fn keeping(mut self, bytes: RangeInclusive<usize>) -> Stage {
         self.keeps = bytes;

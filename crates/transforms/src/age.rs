@@ -15,6 +15,7 @@ mod header;
 mod keys;
 mod open;
 mod payload;
+mod random;
 mod read;
 mod seal;
 

@@ -24,7 +24,7 @@ pub(crate) static BROTLI: Entry = Entry {
     gives: Data::Format("brotli"),
     build: |arguments| {
         let level = arguments::level(arguments, 0, 11, 11)?.unsigned_abs();
-        Ok(Stage::rewrite(Size::Unknown, Compress::new(level)).undone_by("unbrotli"))
+        Ok(Stage::rewrite(Size::Unknown, Compress::new(level)).with_inverse("unbrotli"))
     },
 };
 
@@ -135,7 +135,8 @@ pub(crate) static UNBROTLI: Entry = Entry {
         arguments::none(arguments)?;
         let alloc = StandardAlloc::default;
         let state = BrotliState::new_strict(alloc(), alloc(), alloc());
-        Ok(Stage::rewrite(Size::Unknown, Decompress { state, is_begun: false, has_ended: false }).undone_by("brotli"))
+        Ok(Stage::rewrite(Size::Unknown, Decompress { state, is_begun: false, has_ended: false })
+            .with_inverse("brotli"))
     },
 };
 

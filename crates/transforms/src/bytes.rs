@@ -14,7 +14,7 @@ pub(crate) static IDENTITY: Entry = Entry {
     gives: Data::Any,
     build: |arguments| {
         arguments::none(arguments)?;
-        Ok(Stage::in_place(State::Stateless, Identity).undone_by("identity"))
+        Ok(Stage::in_place(State::Stateless, Identity).with_inverse("identity"))
     },
 };
 
@@ -39,7 +39,7 @@ pub static INCREMENT: Entry = Entry {
             _ => arguments::number("N", arguments::one("N", arguments)?, 0, 255)?,
         };
         let back: u8 = 0_u8.wrapping_sub(step);
-        Ok(Stage::in_place(State::Stateless, Increment(step)).undone_by(format!("increment {back}")))
+        Ok(Stage::in_place(State::Stateless, Increment(step)).with_inverse(format!("increment {back}")))
     },
 };
 
@@ -63,7 +63,7 @@ pub(crate) static XOR: Entry = Entry {
         let text = arguments::one("HEX", arguments)?;
         let key = crate::hex::decoded(text).filter(|key| !key.is_empty() && key.len() <= KEY_MAX);
         let key = key.ok_or_else(|| format!("a key is 1 to {KEY_MAX} bytes in hex, such as 5a, not '{text}'"))?;
-        Ok(Stage::in_place(State::Positional, Xor::new(&key)).undone_by(format!("xor {text}")))
+        Ok(Stage::in_place(State::Positional, Xor::new(&key)).with_inverse(format!("xor {text}")))
     },
 };
 
@@ -101,7 +101,7 @@ pub(crate) static SWAB: Entry = Entry {
     gives: Data::Any,
     build: |arguments| {
         arguments::none(arguments)?;
-        Ok(Stage::rewrite(Size::Same, Swab::default()).undone_by("swab"))
+        Ok(Stage::rewrite(Size::Same, Swab::default()).with_inverse("swab"))
     },
 };
 

@@ -104,7 +104,7 @@ fn stage(name: &'static str, sum: impl Sum + 'static, arguments: &[String]) -> R
         },
         [_, second, ..] => return Err(format!("'{second}' means nothing here")),
     };
-    let stage = Stage::in_place(State::Stateful, Passing { name, sum, told }).undone_by("identity");
+    let stage = Stage::in_place(State::Stateful, Passing { name, sum, told }).with_inverse("identity");
     Ok(Stage { beside, ..stage })
 }
 
@@ -114,7 +114,7 @@ impl<S: Sum> InPlace for Passing<S> {
         Ok(())
     }
 
-    fn broken_off(&mut self) -> Result<(), TransformError> {
+    fn finish_early(&mut self) -> Result<(), TransformError> {
         match &self.told {
             Told::Expected(_) => {
                 Err(TransformError::new("the stream was not read to its end, so its digest cannot be compared"))

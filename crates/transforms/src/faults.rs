@@ -44,7 +44,7 @@ pub(crate) static SHORT: Entry = Entry {
     gives: Data::Any,
     build: |arguments| {
         let most = arguments::number("BYTES", arguments::one("BYTES", arguments)?, 1, 1 << 20)?;
-        Ok(Stage::rewrite(Size::Same, Short { most }).undone_by("identity"))
+        Ok(Stage::rewrite(Size::Same, Short { most }).with_inverse("identity"))
     },
 };
 
@@ -70,7 +70,7 @@ pub(crate) static CORRUPT: Entry = Entry {
     gives: Data::Any,
     build: |arguments| {
         let at = arguments::number("OFFSET", arguments::one("OFFSET", arguments)?, 0, u64::MAX)?;
-        Ok(Stage::in_place(State::Positional, Corrupt { at }).undone_by(format!("corrupt {at}")))
+        Ok(Stage::in_place(State::Positional, Corrupt { at }).with_inverse(format!("corrupt {at}")))
     },
 };
 

@@ -17,7 +17,7 @@ pub(crate) static RATE: Entry = Entry {
     gives: Data::Any,
     build: |arguments| {
         let bytes = arguments::size("BYTES", arguments::one("BYTES", arguments)?, 1, 1 << 50)?;
-        Ok(Stage::rewrite(Size::Same, Rate::new(bytes, Monotonic::default())).undone_by("identity"))
+        Ok(Stage::rewrite(Size::Same, Rate::new(bytes, Monotonic::default())).with_inverse("identity"))
     },
 };
 
@@ -74,7 +74,7 @@ pub(crate) static DELAY: Entry = Entry {
     build: |arguments| {
         let milliseconds = arguments::number("MILLISECONDS", arguments::one("MILLISECONDS", arguments)?, 0, 3_600_000)?;
         let delay = Delay { time: Duration::from_millis(milliseconds), clock: Monotonic::default() };
-        Ok(Stage::in_place(State::Stateful, delay).undone_by("identity"))
+        Ok(Stage::in_place(State::Stateful, delay).with_inverse("identity"))
     },
 };
 
@@ -100,7 +100,7 @@ pub(crate) static BUFFER: Entry = Entry {
     build: |arguments| {
         let bytes = arguments::size("SIZE", arguments::one("SIZE", arguments)?, 1, 1 << 40)?;
         let bytes = usize::try_from(bytes).map_err(|_| "that is more than this machine can count")?;
-        Ok(Stage::buffer(bytes).undone_by("identity"))
+        Ok(Stage::buffer(bytes).with_inverse("identity"))
     },
 };
 
@@ -118,7 +118,7 @@ pub(crate) static PROGRESS: Entry = Entry {
         };
         let is_terminal = std::io::stderr().is_terminal();
         let progress = Progress::new(name.into(), is_terminal, Monotonic::default(), std::io::stderr());
-        Ok(Stage::in_place(State::Stateful, progress).undone_by("identity"))
+        Ok(Stage::in_place(State::Stateful, progress).with_inverse("identity"))
     },
 };
 
@@ -166,7 +166,7 @@ impl<C: Clock, W: Write + Send> InPlace for Progress<C, W> {
         Ok(())
     }
 
-    fn broken_off(&mut self) -> Result<(), TransformError> {
+    fn finish_early(&mut self) -> Result<(), TransformError> {
         self.finish()
     }
 

@@ -32,7 +32,7 @@ pub(crate) static ZLIB: Entry = Entry {
 fn compress(arguments: &[String], inverse: &str, new: fn(Compression) -> Compress) -> Result<Stage, String> {
     let level = arguments::level(arguments, 0, 9, 6)?;
     let deflate = Deflate::new(new(Compression::new(level.unsigned_abs())));
-    Ok(Stage::rewrite(Size::Unknown, deflate).undone_by(inverse))
+    Ok(Stage::rewrite(Size::Unknown, deflate).with_inverse(inverse))
 }
 
 /// Bytes that the library gets at once. Its output depends on where the stream is cut, so this cuts always at the same
@@ -121,7 +121,7 @@ pub(crate) static GUNZIP: Entry = Entry {
     build: |arguments| {
         arguments::none(arguments)?;
         let inflate = Inflate::new("gzip", true, || Decompress::new_gzip(WINDOW));
-        Ok(Stage::rewrite(Size::Unknown, inflate).undone_by("gzip"))
+        Ok(Stage::rewrite(Size::Unknown, inflate).with_inverse("gzip"))
     },
 };
 
@@ -135,7 +135,7 @@ pub(crate) static UNZLIB: Entry = Entry {
     build: |arguments| {
         arguments::none(arguments)?;
         let inflate = Inflate::new("zlib", false, || Decompress::new_with_window_bits(true, WINDOW));
-        Ok(Stage::rewrite(Size::Unknown, inflate).undone_by("zlib"))
+        Ok(Stage::rewrite(Size::Unknown, inflate).with_inverse("zlib"))
     },
 };
 

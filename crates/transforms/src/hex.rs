@@ -15,7 +15,7 @@ pub(crate) static HEX: Entry = Entry {
     gives: Data::Format("hex"),
     build: |arguments| {
         arguments::none(arguments)?;
-        Ok(Stage::rewrite(Size::Computed(|bytes| bytes.saturating_mul(2)), Hex).undone_by("unhex"))
+        Ok(Stage::rewrite(Size::Computed(|bytes| bytes.saturating_mul(2)), Hex).with_inverse("unhex"))
     },
 };
 
@@ -41,7 +41,7 @@ pub(crate) static UNHEX: Entry = Entry {
     gives: Data::Any,
     build: |arguments| {
         arguments::none(arguments)?;
-        Ok(Stage::rewrite(Size::Unknown, Unhex::default()).undone_by("hex"))
+        Ok(Stage::rewrite(Size::Unknown, Unhex::default()).with_inverse("hex"))
     },
 };
 

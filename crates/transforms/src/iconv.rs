@@ -1,13 +1,15 @@
 //! Converts text from one encoding to another.
 
 mod charset;
+mod decoded;
 mod double;
 mod table;
 mod unicode;
 
 use millstream_net::{Data, Entry, Next, Rewrite, Size, Stage, Step, TransformError, words};
 
-use charset::{Charset, Decoded};
+use charset::Charset;
+use decoded::Decoded;
 
 /// `iconv`
 pub(crate) static ICONV: Entry = Entry {
@@ -23,7 +25,7 @@ pub(crate) static ICONV: Entry = Entry {
         // Text with a byte order mark gets ours, which may differ.
         Ok(match charset::is_marked(from) {
             true => stage,
-            false => stage.undone_by(format!("iconv {} {}", words::quoted(to), words::quoted(from))),
+            false => stage.with_inverse(format!("iconv {} {}", words::quoted(to), words::quoted(from))),
         })
     },
 };

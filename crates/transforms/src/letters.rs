@@ -45,7 +45,7 @@ pub(crate) static ROT13: Entry = Entry {
     gives: Data::Any,
     build: |arguments| {
         arguments::none(arguments)?;
-        Ok(Stage::in_place(State::Stateless, Formula(rot13)).undone_by("rot13"))
+        Ok(Stage::in_place(State::Stateless, Formula(rot13)).with_inverse("rot13"))
     },
 };
 
@@ -99,7 +99,7 @@ pub(crate) static TR: Entry = Entry {
         }
         let stage = Stage::in_place(State::Stateless, table);
         Ok(match is_one_to_one(&from, &to) {
-            true => stage.undone_by(format!("tr {} {}", quoted(&arguments[1]), quoted(&arguments[0]))),
+            true => stage.with_inverse(format!("tr {} {}", quoted(&arguments[1]), quoted(&arguments[0]))),
             false => stage,
         })
     },

@@ -23,7 +23,7 @@ pub(crate) static LZ4: Entry = Entry {
         let frame =
             FrameInfo::new().block_mode(BlockMode::Independent).block_size(BlockSize::Max256KB).content_checksum(true);
         let encoder = FrameEncoder::with_frame_info(frame, Pending::default());
-        Ok(Stage::rewrite(Size::Unknown, Compress { encoder, is_empty: true, has_ended: false }).undone_by("unlz4"))
+        Ok(Stage::rewrite(Size::Unknown, Compress { encoder, is_empty: true, has_ended: false }).with_inverse("unlz4"))
     },
 };
 
@@ -79,7 +79,7 @@ pub(crate) static UNLZ4: Entry = Entry {
         arguments::none(arguments)?;
         let decompress =
             Decompress { gather: Gather::default(), decoder: FrameDecoder::new(Pending::default()), ready: 0 };
-        Ok(Stage::rewrite(Size::Unknown, decompress).undone_by("lz4"))
+        Ok(Stage::rewrite(Size::Unknown, decompress).with_inverse("lz4"))
     },
 };
 

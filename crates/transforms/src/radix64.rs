@@ -22,7 +22,7 @@ pub(crate) static BASE64: Entry = Entry {
             [option, columns] if option == "-w" => arguments::number("COLUMNS", columns, 0, 1 << 16)?,
             _ => return Err("only -w COLUMNS can be said".into()),
         };
-        Ok(Stage::rewrite(Size::Unknown, Encode { columns, ..Encode::default() }).undone_by("unbase64"))
+        Ok(Stage::rewrite(Size::Unknown, Encode { columns, ..Encode::default() }).with_inverse("unbase64"))
     },
 };
 
@@ -105,7 +105,7 @@ pub(crate) static UNBASE64: Entry = Entry {
     gives: Data::Any,
     build: |arguments| {
         arguments::none(arguments)?;
-        Ok(Stage::rewrite(Size::Unknown, Decode::default()).undone_by("base64"))
+        Ok(Stage::rewrite(Size::Unknown, Decode::default()).with_inverse("base64"))
     },
 };
 

@@ -19,7 +19,7 @@ pub(crate) static XZ: Entry = Entry {
         let level = arguments::level(arguments, 0, 9, 6)?;
         let stream = Stream::new_easy_encoder(level.unsigned_abs(), Check::Crc64);
         let stream = stream.map_err(|error| format!("xz cannot begin: {error}"))?;
-        Ok(Stage::rewrite(Size::Unknown, Xz(stream)).undone_by("unxz"))
+        Ok(Stage::rewrite(Size::Unknown, Xz(stream)).with_inverse("unxz"))
     },
 };
 
@@ -34,7 +34,7 @@ pub(crate) static UNXZ: Entry = Entry {
         arguments::none(arguments)?;
         let stream = Stream::new_stream_decoder(MEMORY, CONCATENATED);
         let stream = stream.map_err(|error| format!("xz cannot begin: {error}"))?;
-        Ok(Stage::rewrite(Size::Unknown, Xz(stream)).undone_by("xz"))
+        Ok(Stage::rewrite(Size::Unknown, Xz(stream)).with_inverse("xz"))
     },
 };
 

@@ -1,12 +1,14 @@
 //! Zstandard (RFC 8878).
 
+mod encoder;
 mod frames;
 mod seekable;
 
 use millstream_net::{Data, Entry, Next, Rewrite, Size, Stage, Step, TransformError};
-use zstd::stream::raw::{CParameter, Decoder, Encoder, InBuffer, Operation, OutBuffer};
+use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
 use crate::arguments;
+use encoder::Encoder;
 use frames::Frames;
 use seekable::{Body, Seekable, Streams};
 
@@ -30,7 +32,7 @@ pub(crate) static ZSTD: Entry = Entry {
             [_] => return Err("SIZE has to follow '-s'".into()),
         };
         let level = arguments::level(&[levels, more].concat(), 1, 19, 3)?;
-        let encoder = || encoder(level).map_err(|error| format!("zstd cannot begin: {error}"));
+        let encoder = || Encoder::new(level).map_err(|error| format!("zstd cannot begin: {error}"));
         let stage = match (size, piece_bytes(level)) {
             (None, Some(bytes)) => Stage::rewrite(Size::Unknown, InPieces(Frames::new(level, bytes))),
             (None, None) => Stage::rewrite(Size::Unknown, Compress(encoder()?)),
@@ -43,7 +45,7 @@ pub(crate) static ZSTD: Entry = Entry {
                 Stage::rewrite(Size::Unknown, Seekable::new(body)).keeping(seekable::MEMORY)
             }
         };
-        Ok(stage.with_threads().undone_by("unzstd"))
+        Ok(stage.with_threads().with_inverse("unzstd"))
     },
 };
 
@@ -72,58 +74,20 @@ impl Rewrite for InPieces {
     }
 }
 
-/// The most threads that the library starts.
-const WORKERS_MAX: u32 = 64;
-
-/// Bytes that a thread compresses at once at [`SMALLER_JOBS`], where the library would give it 8 or 16 MiB. Two threads
-/// would have nine such jobs of 75 MB, and one would be idle during the last job. This costs at most half a percent of
-/// the size.
-const JOB: u32 = 4 << 20;
-
-/// Levels at which jobs are made smaller. From 13 on the library's jobs are large too, but smaller ones would cost
-/// more.
-const SMALLER_JOBS: std::ops::RangeInclusive<i32> = 3..=12;
-
-fn encoder(level: i32) -> std::io::Result<Encoder<'static>> {
-    let mut encoder = Encoder::new(level)?;
-    encoder.set_parameter(CParameter::ChecksumFlag(true))?;
-    // The library cuts a frame into jobs at places that depend only on the level. So its bytes are the same for any
-    // number of threads from one on. Without a thread it would cut at other places.
-    encoder.set_parameter(CParameter::NbWorkers(1))?;
-    if SMALLER_JOBS.contains(&level) {
-        encoder.set_parameter(CParameter::JobSize(JOB))?;
-    }
-    Ok(encoder)
-}
-
-fn use_threads(encoder: &mut Encoder<'static>, most: usize) {
-    // Above a limit of its own, the library uses one thread.
-    let workers = u32::try_from(most).unwrap_or(u32::MAX).clamp(1, WORKERS_MAX);
-    let _ = encoder.set_parameter(CParameter::NbWorkers(workers));
-}
-
-struct Compress(Encoder<'static>);
+struct Compress(Encoder);
 
 impl Rewrite for Compress {
     fn use_threads(&mut self, most: usize) {
-        use_threads(&mut self.0, most);
+        self.0.use_threads(most);
     }
 
     fn step(&mut self, input: &[u8], output: &mut [u8], ends: bool) -> Result<Step, TransformError> {
-        let (mut from, mut to) = (InBuffer::around(input), OutBuffer::around(output));
         if !input.is_empty() {
-            self.0.run(&mut from, &mut to)?;
-        } else if ends {
-            // The threads of the library may still be busy, with no output ready.
-            let mut left = self.0.finish(&mut to, true)?;
-            while left > 0 && to.pos() == 0 {
-                left = self.0.finish(&mut to, true)?;
-            }
-            let next = if left == 0 { Next::Done } else { Next::More };
-            return Ok(Step { consumed: 0, produced: to.pos(), next });
+            let (consumed, produced) = self.0.compress(input, output)?;
+            return Ok(Step { consumed, produced, next: Next::More });
         }
-        let consumed = from.pos();
-        Ok(Step { consumed, produced: to.pos(), next: Next::More })
+        let (produced, is_complete) = if ends { self.0.end_frame(output)? } else { (0, false) };
+        Ok(Step { consumed: 0, produced, next: if is_complete { Next::Done } else { Next::More } })
     }
 }
 
@@ -138,7 +102,7 @@ pub(crate) static UNZSTD: Entry = Entry {
         arguments::none(arguments)?;
         let decoder = Decoder::new().map_err(|error| format!("zstd cannot begin: {error}"))?;
         let decompress = Decompress { decoder, is_between: true, frames: 0, offset: 0, part: 0, wanted: BEGINNING };
-        Ok(Stage::rewrite(Size::Unknown, decompress).undone_by("zstd"))
+        Ok(Stage::rewrite(Size::Unknown, decompress).with_inverse("zstd"))
     },
 };
 

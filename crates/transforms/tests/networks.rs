@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use millstream_net::{Network, Options, Place, Plan, check, explain, run};
+use millstream_net::{Network, Options, Placement, Plan, check, explain, run};
 use millstream_transforms::ALL;
 
 /// A directory that is removed when the value is dropped.
@@ -256,15 +256,15 @@ fn a_file_with_a_digest_is_an_output_like_the_others() {
 
 #[test]
 fn zstd_writes_the_same_bytes_however_many_threads_it_has() {
-    // Longer than the parts into which it cuts a stream for its threads.
-    let input: Vec<u8> = (0..3_000_000_u32).flat_map(|number| number.to_string().into_bytes()).collect();
-    let packed = |line: &str, threads| {
-        let network = Network::from_line(line).unwrap();
-        run::in_memory(&network, ALL, &input, &Options { threads, ..Options::default() }).unwrap()
-    };
-    assert!(input.len() > 16 << 20);
-    // Frames of 4 MiB, of 8 MiB, and one.
-    for level in [1, 6, 10] {
+    let numbers: Vec<u8> = (0..2_800_000_u32).flat_map(|number| number.to_string().into_bytes()).collect();
+    // At level 1 a thread compresses a frame of 4 MiB, at level 6 one of 8 MiB, at level 10 a part of 4 MiB of the only
+    // frame. Each input has two such parts and the beginning of a third.
+    for (level, bytes) in [(1, 9 << 20), (6, 17 << 20), (10, 9 << 20)] {
+        let input = &numbers[..bytes];
+        let packed = |line: &str, threads| {
+            let network = Network::from_line(line).unwrap();
+            run::in_memory(&network, ALL, input, &Options { threads, ..Options::default() }).unwrap()
+        };
         let one = packed(&format!("zstd -{level}"), 1);
         assert!(one.len() < input.len() / 2);
         for (before, threads) in [("", 2), ("", 5), ("short 70001 | ", 1), ("short 1000000 | ", 3)] {
@@ -291,10 +291,10 @@ fn the_plan_keeps_to_the_memory_and_the_threads() {
     let network = Network::from_line("upper | gzip | gunzip | lower | zstd").unwrap();
     let checked = check::check(&network, ALL).unwrap();
     let plan = |memory, threads| Plan::of(&checked, &Options { memory, threads, timeout: None });
-    let places = |threads| plan(64 << 20, threads).unwrap().places;
-    use Place::{Fused, OwnThread, SameThread, Sink, Source};
-    assert_eq!(places(1), [Source, Fused, SameThread, SameThread, Fused, SameThread, Sink]);
-    assert_eq!(places(3), [Source, Fused, OwnThread, OwnThread, Fused, SameThread, Sink]);
+    let placements = |threads| plan(64 << 20, threads).unwrap().placements;
+    use Placement::{Fused, OwnThread, SameThread, Sink, Source};
+    assert_eq!(placements(1), [Source, Fused, SameThread, SameThread, Fused, SameThread, Sink]);
+    assert_eq!(placements(3), [Source, Fused, OwnThread, OwnThread, Fused, SameThread, Sink]);
     for memory in [100_000, 300_000, 1 << 20, 64 << 20] {
         for threads in [1, 2, 8] {
             assert!(plan(memory, threads).unwrap().memory() <= memory);
@@ -308,13 +308,13 @@ fn the_plan_keeps_to_the_memory_and_the_threads() {
 fn a_stage_with_threads_of_its_own_gets_no_other() {
     let network = Network::from_line("zstd | unzstd | zstd -s 1M").unwrap();
     let checked = check::check(&network, ALL).unwrap();
-    use Place::{OwnThread, SameThread, Sink, Source};
+    use Placement::{OwnThread, SameThread, Sink, Source};
     for (threads, second, why) in [
         (1, SameThread, ["no thread is left"; 3]),
         (3, OwnThread, ["threads of its own", "in a thread of its own", "threads of its own"]),
     ] {
         let plan = Plan::of(&checked, &Options { threads, ..Options::default() }).unwrap();
-        assert_eq!(plan.places, [Source, SameThread, second, SameThread, Sink]);
+        assert_eq!(plan.placements, [Source, SameThread, second, SameThread, Sink]);
         let explained = explain(&checked, &plan);
         for (line, why) in explained.lines().skip(1).zip(why) {
             assert!(line.contains(why), "{why:?} in {explained}");

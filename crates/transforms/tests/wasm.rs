@@ -117,7 +117,7 @@ fn the_memory_of_modules_counts() {
     let network = Network::from_line(&line).unwrap();
     let checked = check::check(&network, ALL).unwrap();
     let plan = |memory| Plan::of(&checked, &Options { memory, threads: 1, timeout: None });
-    assert_eq!(plan(64 << 20).unwrap().kept, [0, 2 << 20, 3 << 20, 0]);
+    assert_eq!(plan(64 << 20).unwrap().kept_bytes, [0, 2 << 20, 3 << 20, 0]);
     let error = plan(5 << 20).unwrap_err().to_string();
     assert!(error.contains("and 5242880 bytes that its stages keep"), "{error}");
     assert!(plan((5 << 20) + (64 << 10)).unwrap().memory() <= (5 << 20) + (64 << 10));
@@ -300,6 +300,10 @@ fn a_transform_gives_the_same_bytes_native_as_a_module_and_as_a_command() {
             let expected = in_memory(&format!("{before}{native}"), sample).unwrap();
             for stage in [native, &module, &command] {
                 for cut in ["", "short 4099 | "] {
+                    // Nothing to cut.
+                    if !cut.is_empty() && sample.len() < 4099 {
+                        continue;
+                    }
                     let found = in_memory(&format!("{before}{cut}{stage}"), sample).unwrap();
                     assert!(found == expected, "{before}{cut}{stage}: {} bytes", sample.len());
                 }

@@ -1,6 +1,7 @@
 //! A network as one line: `read FILE | transform ... | write FILE`.
 
-use super::{NODES_MAX, NotationError, words};
+use super::error::{NODES_MAX, NotationError};
+use super::words;
 use crate::graph::{Network, Node, Target, Work};
 
 pub(super) fn parse(text: &str) -> Result<Network, NotationError> {

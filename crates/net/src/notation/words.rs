@@ -1,5 +1,7 @@
 //! Words as in a shell: quotes, backslashes, and bars between stages. Nothing is expanded.
 
+use std::str::Chars;
+
 /// The words of each stage of a line.
 ///
 /// # Errors
@@ -9,33 +11,8 @@ pub fn stages(line: &str) -> Result<Vec<Vec<String>>, String> {
     let mut letters = line.chars();
     while let Some(letter) = letters.next() {
         match letter {
-            '\'' => {
-                let text = word.get_or_insert_default();
-                let mut is_closed = false;
-                for quoted in letters.by_ref() {
-                    if quoted == '\'' {
-                        is_closed = true;
-                        break;
-                    }
-                    text.push(quoted);
-                }
-                if !is_closed {
-                    return Err("a ' is not closed".into());
-                }
-            }
-            '"' => {
-                let text = word.get_or_insert_default();
-                loop {
-                    match letters.next().ok_or("a \" is not closed")? {
-                        '"' => break,
-                        '\\' => match letters.next().ok_or("a \" is not closed")? {
-                            escaped @ ('"' | '\\') => text.push(escaped),
-                            other => text.extend(['\\', other]),
-                        },
-                        other => text.push(other),
-                    }
-                }
-            }
+            '\'' => read_single_quoted(&mut letters, word.get_or_insert_default())?,
+            '"' => read_double_quoted(&mut letters, word.get_or_insert_default())?,
             '\\' => word.get_or_insert_default().push(letters.next().ok_or("nothing follows the last \\")?),
             '|' => {
                 words.extend(word.take());
@@ -48,6 +25,30 @@ pub fn stages(line: &str) -> Result<Vec<Vec<String>>, String> {
     words.extend(word.take());
     stages.push(words);
     Ok(stages)
+}
+
+/// Adds what stands in front of the next `'`, as it is.
+fn read_single_quoted(letters: &mut Chars<'_>, text: &mut String) -> Result<(), String> {
+    loop {
+        match letters.next().ok_or("a ' is not closed")? {
+            '\'' => return Ok(()),
+            other => text.push(other),
+        }
+    }
+}
+
+/// Adds what stands in front of the next `"`, in which a backslash stands before a `"` or a backslash that is meant.
+fn read_double_quoted(letters: &mut Chars<'_>, text: &mut String) -> Result<(), String> {
+    loop {
+        match letters.next().ok_or("a \" is not closed")? {
+            '"' => return Ok(()),
+            '\\' => match letters.next().ok_or("a \" is not closed")? {
+                escaped @ ('"' | '\\') => text.push(escaped),
+                other => text.extend(['\\', other]),
+            },
+            other => text.push(other),
+        }
+    }
 }
 
 /// A word as it has to be written to be read as this one.

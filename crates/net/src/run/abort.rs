@@ -1,9 +1,9 @@
-//! How what fails in one thread of a network ends all others.
+//! How a failure in one thread of a network ends all other threads.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::bell::Rope;
+use super::wake::Notifier;
 use crate::error::NetworkError;
 
 type Stop = Arc<dyn Fn() + Send + Sync>;
@@ -16,24 +16,24 @@ pub(super) struct Abort(Arc<State>);
 struct State {
     is_set: AtomicBool,
     known: Mutex<Known>,
-    /// To the sources that may sleep for ever.
-    rope: Option<Rope>,
+    /// To the sources that may block for ever.
+    notifier: Option<Notifier>,
 }
 
 #[derive(Default)]
 struct Known {
-    /// What failed first. All that fails afterwards may be a consequence.
+    /// The first failure. Each later one may be its consequence.
     first: Option<NetworkError>,
-    /// What else ends then: all that works outside of this program, and all waiting for a turn.
+    /// Ends everything else: external transforms, and threads that wait for a turn.
     stops: Vec<Stop>,
 }
 
 impl Abort {
-    pub(super) fn new(rope: Option<Rope>) -> Abort {
-        Abort(Arc::new(State { rope, ..State::default() }))
+    pub(super) fn new(notifier: Option<Notifier>) -> Abort {
+        Abort(Arc::new(State { notifier, ..State::default() }))
     }
 
-    /// Has this called when the network fails, or now if it has.
+    /// Adds a function that is called when the network fails, or now if it has failed.
     pub(super) fn add(&self, stop: impl Fn() + Send + Sync + 'static) {
         let stop: Stop = Arc::new(stop);
         self.known().stops.push(Arc::clone(&stop));
@@ -51,18 +51,18 @@ impl Abort {
         let stops = known.stops.clone();
         drop(known);
         stops.iter().for_each(|stop| stop());
-        self.wake();
+        self.notify_sources();
         copy
     }
 
-    /// Has the sources look whether more is wanted.
-    pub(super) fn wake(&self) {
-        if let Some(rope) = &self.0.rope {
-            rope.ring();
+    /// Has the sources check whether more is wanted.
+    pub(super) fn notify_sources(&self) {
+        if let Some(notifier) = &self.0.notifier {
+            notifier.notify();
         }
     }
 
-    /// What has failed first, or this if nothing has.
+    /// The first failure, or this one if there was none before.
     pub(super) fn first(&self, failure: NetworkError) -> NetworkError {
         self.outcome().err().unwrap_or(failure)
     }
@@ -71,7 +71,7 @@ impl Abort {
         self.0.is_set.load(SeqCst)
     }
 
-    /// What has failed first, if anything has.
+    /// The first failure, if there was one.
     pub(super) fn outcome(&self) -> Result<(), NetworkError> {
         self.known().first.as_ref().map_or(Ok(()), |failure| Err(failure.copy()))
     }

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use crate::exported::{Control, Ending};
+use millstream_pipe::Statistics;
+
+use crate::external::{Control, Ending};
 use crate::graph::{Network, Work};
 
 /// Shared between the thread that runs a node and the one that reports.
@@ -15,7 +17,7 @@ pub(super) struct Counter {
     bytes_copied: AtomicU64,
     bytes_in_memory: AtomicU64,
     nanoseconds: AtomicU64,
-    /// Of what works outside of this program.
+    /// That of an external transform.
     control: OnceLock<Arc<dyn Control>>,
 }
 
@@ -32,10 +34,11 @@ pub struct StageCount {
     pub bytes_out: u64,
     /// Bytes that were written to another buffer than they were read from, or moved from or to a file.
     pub bytes_copied: u64,
-    /// Of a source or sink that is a FIFO, or a pipe of the library: bytes that went through shared memory, and not through the
-    /// kernel.
+    /// Of a source or sink that is a FIFO, or a pipe of the library: bytes that went through shared memory, and not
+    /// through the kernel.
     pub bytes_in_memory: u64,
-    /// Time spent in it, by all threads; of several stages in place behind each other an estimate from an eighth of the bytes.
+    /// Time spent in it, by all threads; of several stages in place behind each other an estimate from an eighth of the
+    /// bytes.
     pub nanoseconds: u64,
     /// Whether it works outside of this program.
     pub is_command: bool,
@@ -57,9 +60,9 @@ impl Counter {
         add(&self.bytes_copied, bytes_copied);
     }
 
-    /// So many of them so far did not pass the kernel.
-    pub(super) fn set_in_memory(&self, bytes: u64) {
-        self.bytes_in_memory.store(bytes, Relaxed);
+    /// Sets what has not passed the kernel so far, from the statistics of the pipe.
+    pub(super) fn set_in_memory(&self, pipe: Statistics) {
+        self.bytes_in_memory.store(pipe.bytes - pipe.bytes_through_kernel, Relaxed);
     }
 
     pub(super) fn timed<T>(&self, work: impl FnOnce() -> T) -> T {
@@ -81,7 +84,7 @@ impl Counter {
         self.bytes_out.load(Relaxed)
     }
 
-    /// It works outside of this program.
+    /// The node is an external transform.
     pub(super) fn set_control(&self, control: &Arc<dyn Control>) {
         let _ = self.control.set(Arc::clone(control));
     }

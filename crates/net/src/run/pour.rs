@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 use super::abort::Abort;
 use super::build::Builder;
 use super::count::Counter;
-use super::sink::Files;
+use super::environment::Environment;
+use super::push::{Flow, Push};
 use super::spool::Spools;
-use super::{Ends, Flow, Push};
+use super::unfinished::UnfinishedFiles;
 use crate::catalogue::Catalogue;
 use crate::check::check;
 use crate::chunk::Chunk;
@@ -40,17 +41,17 @@ impl Pour {
         }
         let sink = network.nodes.iter().find(|node| matches!(node.work, Work::Write(_)));
         let outputs = sink.map(|sink| (sink.name.clone(), output)).into_iter().collect();
-        let ends = Ends { outputs, ..Ends::default() };
+        let environment = Environment { outputs, ..Environment::default() };
         let mut checked = check(network, catalogue)?;
         checked.limit(options.timeout);
         let plan = Plan::of(&checked, options)?;
         let counters: Vec<Arc<Counter>> = network.nodes.iter().map(|_| Arc::default()).collect();
-        let (files, abort) = (Files::default(), Abort::default());
+        let (files, abort) = (UnfinishedFiles::default(), Abort::default());
         let mut builder = Builder {
             plan: &plan,
             catalogue,
             counters: &counters,
-            ends: &ends,
+            environment: &environment,
             files: &files,
             abort: &abort,
             spools: &Spools::default(),
@@ -62,7 +63,8 @@ impl Pour {
         Ok(Pour { first: Some(first), chunk: Chunk::of(plan.buffer_bytes), abort })
     }
 
-    /// Writes all of `bytes` into the network. What follows the point from which it wants no more is dropped, as by `head`.
+    /// Writes all of `bytes` into the network. What follows the point from which it wants no more is dropped, as by
+    /// `head`.
     ///
     /// # Errors
     /// [`NetworkError`]. Then the output is of no use.

@@ -1,20 +1,20 @@
-//! From one thread to another. Buffers go over, not bytes; when all are on the way, who pushes waits. A few even out what two
-//! threads differ by, and many are what the transform `buffer` asks for.
+//! From one thread to another. Buffers go over, not bytes; while all are on the way, the thread that pushes waits. A
+//! few even out what two threads differ by, and many are what the transform `buffer` asks for.
 
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use super::abort::Abort;
-use super::{Flow, Push};
+use super::push::{Flow, Push};
 use crate::chunk::Chunk;
 use crate::error::NetworkError;
 
 pub(super) struct Relay {
-    /// `None` once the other thread has had enough, or has been told that nothing follows.
-    other: Option<Other>,
+    /// `None` once the other thread wants no more, or knows that nothing follows.
+    other: Option<OtherThread>,
 }
 
-struct Other {
+struct OtherThread {
     orders: SyncSender<Order>,
     /// Buffers that came back.
     free: Receiver<Chunk>,
@@ -23,9 +23,9 @@ struct Other {
 
 enum Order {
     Push(Chunk),
-    /// A thread further down has ended.
-    Look,
-    /// Without it the stream was broken off, and nothing may be finished.
+    /// A thread further down has ended: check whether more is wanted.
+    CheckDemand,
+    /// If the orders end without it, the network was aborted, and nothing may be finished.
     Finish,
 }
 
@@ -45,17 +45,16 @@ impl Relay {
         let abort = abort.clone();
         let thread = thread::Builder::new().spawn(move || {
             // Dropped last: a source that is woken finds that no thread takes orders here any more.
-            let rung = Ringing(abort);
-            work(node, received, back).map_err(|failure| rung.0.fail(failure))
+            let notifies = NotifyOnDrop(abort);
+            work(node, received, back).map_err(|failure| notifies.0.fail(failure))
         });
-        let thread =
-            thread.map_err(|error| NetworkError::Invalid(format!("cannot start a thread: {error}; allow fewer")))?;
-        Ok(Relay { other: Some(Other { orders, free, thread }) })
+        let thread = thread.map_err(|error| NetworkError::no_thread(&error))?;
+        Ok(Relay { other: Some(OtherThread { orders, free, thread }) })
     }
 
     /// What became of the other thread, which has stopped or is about to.
     fn outcome(&mut self) -> Result<(), NetworkError> {
-        let Some(Other { orders, free, thread }) = self.other.take() else { return Ok(()) };
+        let Some(OtherThread { orders, free, thread }) = self.other.take() else { return Ok(()) };
         drop((orders, free));
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
@@ -74,10 +73,10 @@ impl Push for Relay {
         }
     }
 
-    fn look(&mut self) -> Result<Flow, NetworkError> {
+    fn check_demand(&mut self) -> Result<Flow, NetworkError> {
         let Some(other) = &self.other else { return Ok(Flow::Enough) };
-        match other.orders.try_send(Order::Look) {
-            // Who has something to do finds out by itself.
+        match other.orders.try_send(Order::CheckDemand) {
+            // While orders wait, the other thread works on them, and finds out by itself.
             Ok(()) | Err(TrySendError::Full(_)) => Ok(Flow::More),
             Err(TrySendError::Disconnected(_)) => self.outcome().map(|()| Flow::Enough),
         }
@@ -85,26 +84,26 @@ impl Push for Relay {
 
     fn finish(&mut self) -> Result<(), NetworkError> {
         if let Some(other) = &self.other {
-            // Who does not listen any more has had enough, or failed.
+            // If the other thread takes no orders any more, it wants no more or has failed: the outcome says which.
             let _ = other.orders.send(Order::Finish);
         }
         self.outcome()
     }
 }
 
-/// The other thread is not left behind: it ends when its orders do, and with it the temporary files that it holds.
+/// Leaves no thread behind: the other one ends when its orders do, and drops the temporary files that it holds.
 impl Drop for Relay {
     fn drop(&mut self) {
         let _ = self.outcome();
     }
 }
 
-/// Wakes the sources when it is dropped: at the end of the thread, whatever it was.
-struct Ringing(Abort);
+/// Wakes the sources when it is dropped: at the end of the thread, also by a panic.
+struct NotifyOnDrop(Abort);
 
-impl Drop for Ringing {
+impl Drop for NotifyOnDrop {
     fn drop(&mut self) {
-        self.0.wake();
+        self.0.notify_sources();
     }
 }
 
@@ -115,11 +114,11 @@ fn work(mut node: Box<dyn Push>, orders: Receiver<Order>, back: Sender<Chunk>) -
                 if node.push(&mut chunk)? == Flow::Enough {
                     return Ok(());
                 }
-                // Nobody waits for buffers when the stream is broken off.
+                // After an abort no thread waits for buffers.
                 let _ = back.send(chunk);
             }
-            Order::Look => {
-                if node.look()? == Flow::Enough {
+            Order::CheckDemand => {
+                if node.check_demand()? == Flow::Enough {
                     return Ok(());
                 }
             }

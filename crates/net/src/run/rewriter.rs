@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::count::Counter;
-use super::{Flow, Push};
+use super::push::{Flow, Push};
 use crate::chunk::Chunk;
 use crate::error::{NetworkError, TransformError};
 use crate::transform::{Next, Rewrite};
@@ -27,8 +27,8 @@ impl Rewriter {
         Rewriter { transform, text, counter, out, next }
     }
 
-    /// Has the transform read all of `input`, and hands on what it writes: whenever the buffer is full, and at the end, so
-    /// that nothing waits here for bytes that may not come for hours.
+    /// Has the transform read all of `input`, and hands on what it writes: whenever the buffer is full, and at the end,
+    /// so that nothing waits here for bytes that may not come for hours.
     fn feed(&mut self, mut input: &[u8], ends: bool) -> Result<Flow, NetworkError> {
         loop {
             self.out.clear();
@@ -67,8 +67,8 @@ impl Push for Rewriter {
         self.feed(chunk.bytes(), false)
     }
 
-    fn look(&mut self) -> Result<Flow, NetworkError> {
-        self.next.look()
+    fn check_demand(&mut self) -> Result<Flow, NetworkError> {
+        self.next.check_demand()
     }
 
     fn finish(&mut self) -> Result<(), NetworkError> {

@@ -3,152 +3,96 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use millstream_pipe::Writer;
 use millstream_sys::whole_file::WholeFile;
 use millstream_sys::{Errno, inherited, promised, written};
 
 use super::count::Counter;
-use super::{Flow, Push, is_closed, pipes, target_called};
+use super::push::{Flow, Push};
+use super::unfinished::UnfinishedFiles;
+use super::{fifo, names, standard};
 use crate::chunk::Chunk;
 use crate::error::NetworkError;
 use crate::files::descriptor_named;
 use crate::graph::Target;
 
-/// Files of a run that are not what they will be in the end.
-#[derive(Clone, Default)]
-pub(super) struct Files(Arc<Mutex<Unfinished>>);
-
-#[derive(Default)]
-struct Unfinished {
-    /// To append to, and not there yet: they are made when everything else could be opened.
-    missing: Vec<Missing>,
-    /// Complete, but they have not replaced the old ones yet: that happens when the whole network has done its work.
-    finished: Vec<Finished>,
-}
-
-struct Missing {
-    path: PathBuf,
-    name: String,
-    file: Arc<OnceLock<File>>,
-}
-
-struct Finished {
-    file: WholeFile,
-    name: String,
-    bytes: u64,
-}
-
-impl Files {
-    fn unfinished(&self) -> MutexGuard<'_, Unfinished> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Makes those that are missing. If one cannot be made there is none of them.
-    pub(super) fn make_missing(&self) -> Result<(), NetworkError> {
-        let mut made: Vec<PathBuf> = Vec::new();
-        for Missing { path, name, file } in std::mem::take(&mut self.unfinished().missing) {
-            let new = OpenOptions::new().append(true).create_new(true).open(&path);
-            let is_there = new.as_ref().is_err_and(|error| error.kind() == ErrorKind::AlreadyExists);
-            // Somebody else has made it by now, or it is a link that leads nowhere yet.
-            let opened = if is_there { OpenOptions::new().append(true).create(true).open(&path) } else { new };
-            match opened {
-                Ok(opened) => drop(file.set(opened)),
-                Err(error) => {
-                    made.iter().for_each(|path| drop(std::fs::remove_file(path)));
-                    return Err(NetworkError::Sink { name, offset: 0, error });
-                }
-            }
-            made.extend((!is_there).then_some(path));
-        }
-        Ok(())
-    }
-
-    /// Puts all of them on disk, and then each in its place.
-    pub(super) fn keep(&self) -> Result<(), NetworkError> {
-        let finished = std::mem::take(&mut self.unfinished().finished);
-        let failure = |name: &str, offset, error| NetworkError::Sink { name: name.into(), offset, error };
-        for Finished { file, name, bytes } in &finished {
-            file.sync().map_err(|error| failure(name, *bytes, error))?;
-        }
-        for Finished { file, name, bytes } in finished {
-            file.keep().map_err(|error| failure(&name, bytes, error))?;
-        }
-        Ok(())
-    }
-}
-
 pub(super) struct Sink {
-    to: To,
-    files: Files,
+    destination: Destination,
+    files: UnfinishedFiles,
     name: String,
-    /// Not written yet: small pieces are gathered for a file, where nobody waits for them.
-    gathered: Vec<u8>,
+    /// Not written yet: small pieces for a file are batched, because no reader waits for them.
+    batch: Vec<u8>,
     counter: Arc<Counter>,
 }
 
-enum To {
-    /// Appears when it is complete.
+enum Destination {
+    /// A file that appears when it is complete.
     Whole(Option<WholeFile>),
-    /// Grows at its end. There before the first byte.
+    /// A file that grows at its end. It is there before the first byte.
     Append(Arc<OnceLock<File>>),
-    /// A terminal, a pipe, a device: somebody may be waiting at the other end.
+    /// A terminal, a pipe, a device: a reader may be waiting at the other end.
     Stream(File),
     /// A FIFO, or a pipe of the library.
     Pipe(Option<Box<Writer>>),
-    /// The standard output, which nobody else here writes.
+    /// The standard output in cooperative mode: one thread writes it.
     Promised(promised::Output),
     /// Where the caller wants it.
     Given(Arc<Mutex<dyn Write + Send>>),
 }
 
 impl Sink {
-    /// `may_promise`: nothing else in this process has to do with the standard output.
+    /// `may_promise`: nothing else in this process uses the standard output, so that it may be in cooperative mode.
     pub(super) fn open(
         target: &Target,
-        gather: usize,
-        files: &Files,
+        batch_bytes: usize,
+        files: &UnfinishedFiles,
         may_promise: bool,
         counter: Arc<Counter>,
     ) -> Result<Sink, NetworkError> {
-        let name = target_called(target);
-        let to = Sink::opened(target, files, may_promise);
-        let to = to.map_err(|error| NetworkError::Sink { name: name.clone(), offset: 0, error })?;
-        let gather = if matches!(to, To::Stream(_) | To::Pipe(_) | To::Promised(_)) { 0 } else { gather };
-        Ok(Sink { to, files: files.clone(), name, gathered: Vec::with_capacity(gather), counter })
+        let name = names::of_target(target);
+        let destination = Sink::opened(target, files, may_promise);
+        let destination = destination.map_err(|error| NetworkError::Sink { name: name.clone(), offset: 0, error })?;
+        let batch_bytes =
+            if matches!(destination, Destination::Stream(_) | Destination::Pipe(_) | Destination::Promised(_)) {
+                0
+            } else {
+                batch_bytes
+            };
+        Ok(Sink { destination, files: files.clone(), name, batch: Vec::with_capacity(batch_bytes), counter })
     }
 
     pub(super) fn given(output: Arc<Mutex<dyn Write + Send>>, counter: Arc<Counter>) -> Sink {
         Sink {
-            to: To::Given(output),
-            files: Files::default(),
+            destination: Destination::Given(output),
+            files: UnfinishedFiles::default(),
             name: "the output".into(),
-            gathered: Vec::new(),
+            batch: Vec::new(),
             counter,
         }
     }
 
-    fn opened(target: &Target, files: &Files, may_promise: bool) -> io::Result<To> {
+    fn opened(target: &Target, files: &UnfinishedFiles, may_promise: bool) -> io::Result<Destination> {
         let stream = |file: File| {
             let is_file = file.metadata()?.is_file();
-            Ok(if is_file { To::Append(Arc::new(OnceLock::from(file))) } else { To::Stream(file) })
+            Ok(if is_file { Destination::Append(Arc::new(OnceLock::from(file))) } else { Destination::Stream(file) })
         };
         match target {
-            Target::Stdout if is_closed(1) => Err(Errno::BADF.into()),
-            Target::Stdout if may_promise && let Some(output) = promised::Output::promise() => Ok(To::Promised(output)),
-            Target::Stdout if may_promise && let Some(writer) = pipes::output() => Ok(To::Pipe(Some(Box::new(writer)))),
+            Target::Stdout if standard::is_closed(1) => Err(Errno::BADF.into()),
+            Target::Stdout if may_promise && let Some(output) = promised::Output::promise() => {
+                Ok(Destination::Promised(output))
+            }
+            Target::Stdout if may_promise && let Some(writer) = standard::writer() => {
+                Ok(Destination::Pipe(Some(Box::new(writer))))
+            }
             Target::Stdout => stream(io::stdout().as_fd().try_clone_to_owned()?.into()),
-            Target::Append(path) | Target::File(path) if pipes::is_fifo(path) => {
-                pipes::writer(path).map(|writer| To::Pipe(Some(Box::new(writer))))
+            Target::Append(path) | Target::File(path) if fifo::is_fifo(path) => {
+                fifo::writer(path).map(|writer| Destination::Pipe(Some(Box::new(writer))))
             }
             Target::Append(path) => match OpenOptions::new().append(true).open(path) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {
-                    let file = Arc::default();
-                    let missing = Missing { path: path.clone(), name: target_called(target), file: Arc::clone(&file) };
-                    files.unfinished().missing.push(missing);
-                    Ok(To::Append(file))
+                    Ok(Destination::Append(files.add_missing(path.clone(), names::of_target(target))))
                 }
                 opened => stream(opened?),
             },
@@ -159,40 +103,40 @@ impl Sink {
                 Ok(_) if let Some(descriptor) = descriptor_named(path) => {
                     stream(inherited::copy_of(descriptor)?.into())
                 }
-                _ => Ok(To::Whole(Some(WholeFile::create(path)?))),
+                _ => Ok(Destination::Whole(Some(WholeFile::create(path)?))),
             },
         }
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<Flow, NetworkError> {
-        let to = &mut self.to;
-        let written = self.counter.timed(|| match to {
-            To::Whole(file) => file.as_mut().map_or(Ok(()), |file| file.write_all(bytes)),
-            To::Append(file) => file.get().expect("every file is made before the first byte").write_all(bytes),
-            To::Stream(file) => file.write_all(bytes),
-            To::Pipe(writer) => writer.as_mut().map_or(Ok(()), |writer| writer.write_all(bytes)),
-            To::Promised(output) => write_all(output, bytes),
-            To::Given(output) => output.lock().unwrap_or_else(PoisonError::into_inner).write_all(bytes),
+        let destination = &mut self.destination;
+        let written = self.counter.timed(|| match destination {
+            Destination::Whole(file) => file.as_mut().map_or(Ok(()), |file| file.write_all(bytes)),
+            Destination::Append(file) => file.get().expect("every file is made before the first byte").write_all(bytes),
+            Destination::Stream(file) => file.write_all(bytes),
+            Destination::Pipe(writer) => writer.as_mut().map_or(Ok(()), |writer| writer.write_all(bytes)),
+            Destination::Promised(output) => write_all(output, bytes),
+            Destination::Given(output) => output.lock().unwrap_or_else(PoisonError::into_inner).write_all(bytes),
         });
         match written {
             Ok(()) => {
                 self.counter.count(bytes.len(), bytes.len(), bytes.len());
-                if let To::Pipe(Some(writer)) = &self.to {
-                    self.counter.set_in_memory(pipes::in_memory(writer.statistics()));
+                if let Destination::Pipe(Some(writer)) = &self.destination {
+                    self.counter.set_in_memory(writer.statistics());
                 }
                 Ok(Flow::More)
             }
-            // Who does not want to read more is no failure, as in a shell.
+            // A reader that wants no more is no failure, as in a shell.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Flow::Enough),
             Err(error) => Err(self.failure(error)),
         }
     }
 
-    fn write_gathered(&mut self) -> Result<Flow, NetworkError> {
-        let gathered = std::mem::take(&mut self.gathered);
-        let flow = if gathered.is_empty() { Ok(Flow::More) } else { self.write(&gathered) };
-        self.gathered = gathered;
-        self.gathered.clear();
+    fn write_batch(&mut self) -> Result<Flow, NetworkError> {
+        let batch = std::mem::take(&mut self.batch);
+        let flow = if batch.is_empty() { Ok(Flow::More) } else { self.write(&batch) };
+        self.batch = batch;
+        self.batch.clear();
         flow
     }
 
@@ -204,34 +148,33 @@ impl Sink {
 impl Push for Sink {
     fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, NetworkError> {
         let bytes = chunk.bytes();
-        if self.gathered.len() + bytes.len() > self.gathered.capacity() && self.write_gathered()? == Flow::Enough {
+        if self.batch.len() + bytes.len() > self.batch.capacity() && self.write_batch()? == Flow::Enough {
             return Ok(Flow::Enough);
         }
-        if bytes.len() < self.gathered.capacity() {
-            self.gathered.extend_from_slice(bytes);
+        if bytes.len() < self.batch.capacity() {
+            self.batch.extend_from_slice(bytes);
             return Ok(Flow::More);
         }
         self.write(bytes)
     }
 
-    fn look(&mut self) -> Result<Flow, NetworkError> {
+    fn check_demand(&mut self) -> Result<Flow, NetworkError> {
         Ok(Flow::More)
     }
 
     fn finish(&mut self) -> Result<(), NetworkError> {
-        self.write_gathered()?;
-        if let To::Whole(file) = &mut self.to
+        self.write_batch()?;
+        if let Destination::Whole(file) = &mut self.destination
             && let Some(file) = file.take()
         {
-            let finished = Finished { file, name: self.name.clone(), bytes: self.counter.bytes_out() };
-            self.files.unfinished().finished.push(finished);
+            self.files.add_finished(file, self.name.clone(), self.counter.bytes_out());
         }
-        if let To::Pipe(writer) = &mut self.to
+        if let Destination::Pipe(writer) = &mut self.destination
             && let Some(writer) = writer.take()
         {
             writer.close().map_err(|error| self.failure(error))?;
         }
-        if let To::Append(file) = &self.to
+        if let Destination::Append(file) = &self.destination
             && let Some(file) = file.get()
         {
             written::confirm(file).map_err(|error| self.failure(error))?;

@@ -2,16 +2,17 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use millstream_pipe::Reader;
 use millstream_sys::{Errno, promised};
 
-use super::bell::{Bell, Woken};
 use super::count::Counter;
-use super::{Ends, called, is_closed, pipes};
+use super::environment::Environment;
+use super::wake::{WakePipe, Woken};
+use super::{fifo, names, standard};
 use crate::chunk::Chunk;
 use crate::error::NetworkError;
 use crate::graph::{Node, Work};
@@ -23,23 +24,23 @@ pub(super) enum Found {
     Bytes,
     End,
     /// Nothing yet, but a thread below has ended.
-    Bell,
+    Notified,
 }
 
 pub(super) struct Source {
-    from: From,
+    origin: Origin,
     name: String,
     counter: Arc<Counter>,
 }
 
-enum From {
-    /// All of it is there.
+enum Origin {
+    /// A file of which all bytes are there.
     File(File),
-    /// What is not: whoever writes it may take for ever.
+    /// A file whose writer may take for ever, as a pipe or a terminal.
     Slow(File),
     /// A FIFO, or a pipe of the library.
     Pipe(Box<Reader>),
-    /// So may who writes the standard input, which nobody else here reads.
+    /// The standard input in cooperative mode: one thread reads it. Its writer may take for ever too.
     Promised(promised::Input),
     Memory(io::Cursor<Vec<u8>>),
 }
@@ -47,79 +48,68 @@ enum From {
 impl Source {
     pub(super) fn open(
         node: &Node,
-        ends: &Ends,
+        environment: &Environment,
         may_promise: bool,
         counter: &Arc<Counter>,
     ) -> Result<Source, NetworkError> {
         let Work::Read(path) = &node.work else { unreachable!("only a source is opened as one") };
-        let name = called(path.as_ref(), "input");
-        let from = match ends.inputs.iter().find(|(of, _)| *of == node.name) {
-            Some((_, input)) => Ok(From::Memory(io::Cursor::new(input.clone()))),
+        let name = names::of_source(path.as_deref());
+        let origin = match environment.inputs.iter().find(|(of, _)| *of == node.name) {
+            Some((_, input)) => Ok(Origin::Memory(io::Cursor::new(input.clone()))),
             None => match path {
-                Some(path) if pipes::is_fifo(path) => pipes::reader(path).map(|reader| From::Pipe(Box::new(reader))),
-                Some(path) => File::open(path).and_then(From::opened),
-                None if is_closed(0) => Err(Errno::BADF.into()),
-                None if may_promise && let Some(input) = promised::Input::promise() => Ok(From::Promised(input)),
-                None if ends.has_process
-                    && let Some(reader) = pipes::input() =>
+                Some(path) if fifo::is_fifo(path) => fifo::reader(path).map(|reader| Origin::Pipe(Box::new(reader))),
+                Some(path) => File::open(path).and_then(Origin::opened),
+                None if standard::is_closed(0) => Err(Errno::BADF.into()),
+                None if may_promise && let Some(input) = promised::Input::promise() => Ok(Origin::Promised(input)),
+                None if environment.has_process
+                    && let Some(reader) = standard::reader() =>
                 {
-                    Ok(From::Pipe(Box::new(reader)))
+                    Ok(Origin::Pipe(Box::new(reader)))
                 }
                 // Not `Stdin`, which has a buffer of its own and copies from it.
-                None => io::stdin().as_fd().try_clone_to_owned().and_then(|fd| From::opened(fd.into())),
+                None => io::stdin().as_fd().try_clone_to_owned().and_then(|fd| Origin::opened(fd.into())),
             },
         };
-        let from = from.map_err(|error| NetworkError::Source { name: name.clone(), offset: 0, error })?;
-        Ok(Source { from, name, counter: Arc::clone(counter) })
+        let origin = origin.map_err(|error| NetworkError::Source { name: name.clone(), offset: 0, error })?;
+        Ok(Source { origin, name, counter: Arc::clone(counter) })
     }
 
     /// Whether a read may take for ever.
     pub(super) fn is_slow(&self) -> bool {
-        matches!(self.from, From::Slow(_) | From::Pipe(_) | From::Promised(_))
+        matches!(self.origin, Origin::Slow(_) | Origin::Pipe(_) | Origin::Promised(_))
     }
 
     /// The file, if threads can read it in pieces wherever they stand.
-    pub(super) fn regular(&self) -> Option<Regular<'_>> {
-        let From::File(file) = &self.from else { return None };
+    pub(super) fn regular(&self) -> Option<RegularFile<'_>> {
+        let Origin::File(file) = &self.origin else { return None };
         // The standard input may have been read before.
         let start = (&mut &*file).stream_position().ok()?;
-        Some(Regular { file, start, source: self })
+        Some(RegularFile { file, start, source: self })
     }
 
-    /// Reads once, unless the bell rings before there is something to read.
-    pub(super) fn fill(&mut self, chunk: &mut Chunk, mut bell: Option<&mut Bell>) -> Result<Found, NetworkError> {
+    /// Reads once, unless a thread ends before there is something to read.
+    pub(super) fn fill(
+        &mut self,
+        chunk: &mut Chunk,
+        mut wake_pipe: Option<&mut WakePipe>,
+    ) -> Result<Found, NetworkError> {
         chunk.clear();
-        if let (From::Slow(file), Some(bell)) = (&self.from, &mut bell)
-            && bell.or_readable(file).map_err(|error| self.failure(error))? == Woken::Rung
+        if let (Origin::Slow(file), Some(wake_pipe)) = (&self.origin, &mut wake_pipe)
+            && wake_pipe.or_readable(file).map_err(|error| self.failure(error))? == Woken::Notified
         {
-            return Ok(Found::Bell);
+            return Ok(Found::Notified);
         }
-        let bell_fd = bell.as_ref().map(|bell| bell.as_fd());
-        let count = self.counter.timed(|| {
-            loop {
-                let count = match &mut self.from {
-                    From::File(file) | From::Slow(file) => file.read(chunk.free()).map(Some),
-                    From::Pipe(reader) => match bell_fd {
-                        Some(bell) => reader.read_or(chunk.free(), bell),
-                        None => reader.read(chunk.free()).map(Some),
-                    },
-                    From::Promised(input) => input.read(chunk.free(), bell_fd).map_err(io::Error::from),
-                    From::Memory(bytes) => bytes.read(chunk.free()).map(Some),
-                };
-                match count {
-                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    other => break other,
-                }
-            }
-        });
+        let wake_fd = wake_pipe.as_ref().map(|wake_pipe| wake_pipe.as_fd());
+        let origin = &mut self.origin;
+        let count = self.counter.timed(|| origin.read(chunk.free(), wake_fd));
         let Some(count) = count.map_err(|error| self.failure(error))? else {
-            bell.map_or(Ok(()), Bell::hear).map_err(|error| self.failure(error))?;
-            return Ok(Found::Bell);
+            wake_pipe.map_or(Ok(()), WakePipe::clear).map_err(|error| self.failure(error))?;
+            return Ok(Found::Notified);
         };
         chunk.grow(count);
         self.counter.count(0, count, count);
-        if let From::Pipe(reader) = &self.from {
-            self.counter.set_in_memory(pipes::in_memory(reader.statistics()));
+        if let Origin::Pipe(reader) = &self.origin {
+            self.counter.set_in_memory(reader.statistics());
         }
         Ok(if count > 0 { Found::Bytes } else { Found::End })
     }
@@ -129,21 +119,39 @@ impl Source {
     }
 }
 
-impl From {
-    fn opened(file: File) -> io::Result<From> {
-        Ok(if plan::is_at_hand(&file.metadata()?) { From::File(file) } else { From::Slow(file) })
+impl Origin {
+    fn opened(file: File) -> io::Result<Origin> {
+        Ok(if plan::is_at_hand(&file.metadata()?) { Origin::File(file) } else { Origin::Slow(file) })
+    }
+
+    /// Reads once. Returns `None` if a thread has ended before there is something to read.
+    fn read(&mut self, buffer: &mut [u8], wake_fd: Option<BorrowedFd<'_>>) -> io::Result<Option<usize>> {
+        loop {
+            let count = match (&mut *self, wake_fd) {
+                (Origin::File(file) | Origin::Slow(file), _) => file.read(buffer).map(Some),
+                (Origin::Pipe(reader), Some(wake_fd)) => reader.read_or(buffer, wake_fd),
+                (Origin::Pipe(reader), None) => reader.read(buffer).map(Some),
+                (Origin::Promised(input), _) => input.read(buffer, wake_fd).map_err(io::Error::from),
+                (Origin::Memory(bytes), _) => bytes.read(buffer).map(Some),
+            };
+            match count {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                other => return other,
+            }
+        }
     }
 }
 
 /// A file of which every piece can be read at any time.
-pub(super) struct Regular<'a> {
+pub(super) struct RegularFile<'a> {
     file: &'a File,
     start: u64,
     source: &'a Source,
 }
 
-impl Regular<'_> {
-    /// Fills the chunk with what stands there; less than fits only where the file ends. Not counted: it may be done again.
+impl RegularFile<'_> {
+    /// Fills the chunk with what stands there; less than fits only where the file ends. Not counted: it may be done
+    /// again.
     pub(super) fn fill(&self, chunk: &mut Chunk, offset: u64) -> Result<(), NetworkError> {
         chunk.clear();
         let Source { name, counter, .. } = self.source;
@@ -161,14 +169,14 @@ impl Regular<'_> {
         filled.map_err(|error| NetworkError::Source { name: name.clone(), offset, error })
     }
 
-    /// So many bytes are in the network now.
+    /// Counts bytes that were handed on.
     pub(super) fn count(&self, bytes: usize) {
         self.source.counter.count(0, bytes, bytes);
     }
 
-    /// So many bytes were used: who shares the open file goes on behind them.
+    /// So many bytes were used: a process that shares the open file goes on behind them.
     pub(super) fn leave_at(&self, bytes: u64) {
-        // It could be asked where it stands, so it can be moved.
+        // A file that has told its position can be moved to another.
         let _ = (&mut &*self.file).seek(SeekFrom::Start(self.start + bytes));
     }
 }

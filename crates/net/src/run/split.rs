@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::count::Counter;
-use super::{Flow, Push};
+use super::push::{Flow, Push};
 use crate::chunk::Chunk;
 use crate::error::NetworkError;
 
@@ -45,10 +45,10 @@ impl Push for Split {
         Ok(self.flow())
     }
 
-    fn look(&mut self) -> Result<Flow, NetworkError> {
+    fn check_demand(&mut self) -> Result<Flow, NetworkError> {
         for slot in &mut self.branches {
             if let Some(branch) = slot
-                && branch.look()? == Flow::Enough
+                && branch.check_demand()? == Flow::Enough
             {
                 *slot = None;
             }

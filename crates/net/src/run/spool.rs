@@ -1,8 +1,8 @@
-//! A stream through a temporary file without a name: what is pushed is taken at once, and a thread of its own hands it on as fast as
-//! it is wanted.
+//! A stream through a temporary file without a name: it takes all bytes at once, and a thread of its own hands them on
+//! as fast as they are wanted.
 //!
-//! For inputs of a command that a network could otherwise wait for in a circle. The file is as long as the most that was ever on
-//! its way, and where there is memory for it, its bytes stay there.
+//! For inputs of a command where the network could otherwise wait for itself in a circle. The file is as long as the
+//! most bytes that were ever on their way. While there is memory for them, they stay there.
 
 use std::fs::File;
 use std::io;
@@ -13,17 +13,17 @@ use std::thread::{self, JoinHandle};
 use millstream_sys::whole_file;
 
 use super::abort::Abort;
-use super::{Flow, Push};
+use super::push::{Flow, Push};
 use crate::chunk::Chunk;
 use crate::error::NetworkError;
 
-/// Threads that hand on what lies in files. They are waited for when all sources have ended, not before: the command that they feed
-/// may end only then.
+/// Threads that hand on the bytes of files. The run waits for them when all sources have ended, not before: the command
+/// that they feed may end only then.
 #[derive(Clone, Default)]
 pub(super) struct Spools(Arc<Mutex<Vec<JoinHandle<()>>>>);
 
 impl Spools {
-    /// What a node is to be pushed, through a file. `name`: the node's, for a message.
+    /// Puts a file in front of a node. `name`: that of the node, for messages.
     pub(super) fn before(
         &self,
         node: Box<dyn Push>,
@@ -37,13 +37,12 @@ impl Spools {
         let shared = Arc::new(Shared { file, name, state: Mutex::default(), changed: Condvar::new() });
         let (other, abort) = (Arc::clone(&shared), abort.clone());
         let thread = thread::Builder::new().spawn(move || {
-            let _over = Over(Arc::clone(&other), abort.clone());
+            let _over = OverOnDrop(Arc::clone(&other), abort.clone());
             if let Err(failure) = other.hand_on(node, Chunk::of(buffer_bytes)) {
                 abort.fail(failure);
             }
         });
-        let thread =
-            thread.map_err(|error| NetworkError::Invalid(format!("cannot start a thread: {error}; allow fewer")))?;
+        let thread = thread.map_err(|error| NetworkError::no_thread(&error))?;
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
         Ok(Spool { shared, taken: 0 })
     }
@@ -66,7 +65,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Bytes in the file that were not handed on begin and end here.
+    /// Where the bytes of the file begin and end that were not handed on.
     start: u64,
     end: u64,
     ends: Option<End>,
@@ -77,7 +76,7 @@ struct State {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Finished,
-    BrokenOff,
+    Aborted,
 }
 
 impl Shared {
@@ -94,7 +93,7 @@ impl Shared {
             }
             let (start, left) = (state.start, state.end - state.start);
             match state.ends {
-                Some(End::BrokenOff) => return Ok(()),
+                Some(End::Aborted) => return Ok(()),
                 Some(End::Finished) if left == 0 => {
                     drop(state);
                     return node.finish();
@@ -116,13 +115,13 @@ impl Shared {
     }
 }
 
-/// Says that no more is wanted, whatever the end of the thread was.
-struct Over(Arc<Shared>, Abort);
+/// Says that no more is wanted when it is dropped: at the end of the thread, also by a panic.
+struct OverOnDrop(Arc<Shared>, Abort);
 
-impl Drop for Over {
+impl Drop for OverOnDrop {
     fn drop(&mut self) {
         self.0.state().is_over = true;
-        self.1.wake();
+        self.1.notify_sources();
     }
 }
 
@@ -159,7 +158,7 @@ impl Push for Spool {
         Ok(Flow::More)
     }
 
-    fn look(&mut self) -> Result<Flow, NetworkError> {
+    fn check_demand(&mut self) -> Result<Flow, NetworkError> {
         Ok(if self.shared.state().is_over { Flow::Enough } else { Flow::More })
     }
 
@@ -172,7 +171,7 @@ impl Push for Spool {
 
 impl Drop for Spool {
     fn drop(&mut self) {
-        self.shared.state().ends.get_or_insert(End::BrokenOff);
+        self.shared.state().ends.get_or_insert(End::Aborted);
         self.shared.changed.notify_all();
     }
 }
@@ -182,7 +181,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc::{Receiver, Sender, channel};
 
-    /// Tells what it gets, once it is let.
+    /// Sends what it gets to the test, and waits until it may go on.
     struct Told {
         got: Sender<Vec<u8>>,
         may_go_on: Receiver<()>,
@@ -194,7 +193,7 @@ mod tests {
             Ok(if self.may_go_on.recv().is_ok() { Flow::More } else { Flow::Enough })
         }
 
-        fn look(&mut self) -> Result<Flow, NetworkError> {
+        fn check_demand(&mut self) -> Result<Flow, NetworkError> {
             Ok(Flow::More)
         }
 
@@ -234,7 +233,7 @@ mod tests {
             go_on.send(()).unwrap();
             assert_eq!(spool.shared.file.metadata().unwrap().len(), 1000);
         }
-        // Broken off, the node is not finished.
+        // After an abort the node is not finished.
         drop(spool);
         spools.join();
         assert!(gets.recv().is_err());
@@ -247,7 +246,7 @@ mod tests {
         spool.push(&mut Chunk::from(&b"bytes"[..])).unwrap();
         spools.join();
         assert_eq!(
-            (spool.look().unwrap(), spool.push(&mut Chunk::from(&b"more"[..])).unwrap()),
+            (spool.check_demand().unwrap(), spool.push(&mut Chunk::from(&b"more"[..])).unwrap()),
             (Flow::Enough, Flow::Enough)
         );
     }

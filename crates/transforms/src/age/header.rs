@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 
 use super::keys::{Keys, Passphrase, Recipient};
 use super::payload::{FileKey, TAG, derived};
-use super::seal::random;
+use super::random::random;
 
 /// The first line.
 pub(super) const INTRO: &[u8] = b"age-encryption.org/v1\n";

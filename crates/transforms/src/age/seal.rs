@@ -1,11 +1,11 @@
 //! Encryption.
 
 use millstream_net::{Next, Rewrite, Step, TransformError};
-use zeroize::Zeroizing;
 
 use super::header;
 use super::keys::Keys;
 use super::payload::{CHUNK, FileKey, NONCE, Payload, TAG};
+use super::random::random;
 use crate::pending::Pending;
 
 pub(super) struct Encrypt {
@@ -16,15 +16,6 @@ pub(super) struct Encrypt {
     chunk: Vec<u8>,
     pending: Pending,
     has_ended: bool,
-}
-
-/// Random bytes of the system.
-pub(super) fn random<const N: usize>() -> Result<Zeroizing<[u8; N]>, TransformError> {
-    let mut bytes = Zeroizing::new([0; N]);
-    match getrandom::fill(&mut *bytes) {
-        Ok(()) => Ok(bytes),
-        Err(error) => Err(TransformError::new(format!("the system gives no random numbers: {error}"))),
-    }
 }
 
 impl Encrypt {

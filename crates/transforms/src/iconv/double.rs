@@ -3,7 +3,7 @@
 use encoding_rs::{Decoder, EUC_JP, GB18030, GBK, SHIFT_JIS};
 use encoding_rs::{DecoderResult, Encoder, EncoderResult, Encoding};
 
-use super::charset::Decoded;
+use super::decoded::Decoded;
 
 pub(super) struct Double {
     encoding: &'static Encoding,

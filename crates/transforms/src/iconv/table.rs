@@ -1,6 +1,6 @@
 //! Encodings with a byte for each character.
 
-use super::charset::Decoded;
+use super::decoded::Decoded;
 
 pub(super) struct Table {
     decoded: Box<[Option<char>; 256]>,

@@ -1,6 +1,6 @@
 //! The encodings of Unicode.
 
-use super::charset::Decoded;
+use super::decoded::Decoded;
 
 /// The order of the bytes of a code unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

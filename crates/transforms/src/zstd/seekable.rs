@@ -15,8 +15,8 @@ use std::ops::RangeInclusive;
 
 use millstream_net::{Next, Rewrite, Step, TransformError};
 use twox_hash::XxHash64;
-use zstd::stream::raw::{Encoder, InBuffer, Operation, OutBuffer};
 
+use super::encoder::Encoder;
 use super::frames::Frames;
 use crate::kept::{Kept, SLACK};
 
@@ -75,7 +75,7 @@ impl Table {
 
 /// Frames that are written while their content is read.
 pub(super) struct Streams {
-    encoder: Encoder<'static>,
+    encoder: Encoder,
     frame_bytes: u32,
     /// Bytes that were read of the current frame.
     read: u32,
@@ -86,7 +86,7 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    pub(super) fn new(encoder: Encoder<'static>, frame_bytes: u32) -> Streams {
+    pub(super) fn new(encoder: Encoder, frame_bytes: u32) -> Streams {
         let hash = XxHash64::with_seed(0);
         Streams { encoder, frame_bytes, read: 0, written: 0, hash, is_end_of_frame: false }
     }
@@ -117,9 +117,7 @@ impl Streams {
     fn compress(&mut self, input: &[u8], output: &mut [u8]) -> Result<(usize, usize), TransformError> {
         let room = (self.frame_bytes - self.read) as usize;
         let input = &input[..input.len().min(room)];
-        let (mut from, mut to) = (InBuffer::around(input), OutBuffer::around(output));
-        self.encoder.run(&mut from, &mut to)?;
-        let (read, written) = (from.pos(), to.pos());
+        let (read, written) = self.encoder.compress(input, output)?;
         self.hash.write(&input[..read]);
         self.read += read as u32;
         self.written += written as u32;
@@ -128,15 +126,9 @@ impl Streams {
     }
 
     fn end_frame(&mut self, output: &mut [u8], table: &mut Table) -> Result<usize, TransformError> {
-        let mut to = OutBuffer::around(output);
-        // The threads of the library may still be busy, with no output ready.
-        let mut left = self.encoder.finish(&mut to, true)?;
-        while left > 0 && to.pos() == 0 {
-            left = self.encoder.finish(&mut to, true)?;
-        }
-        let written = to.pos();
+        let (written, is_complete) = self.encoder.end_frame(output)?;
         self.written += written as u32;
-        if left == 0 {
+        if is_complete {
             table.add(self.written as usize, self.read as usize, self.hash.finish() as u32)?;
             (self.read, self.written, self.hash) = (0, 0, XxHash64::with_seed(0));
             self.is_end_of_frame = false;
@@ -185,7 +177,7 @@ impl Rewrite for Seekable {
     fn use_threads(&mut self, most: usize) {
         match &mut self.body {
             Body::Pieces(frames) => frames.use_threads(most),
-            Body::Streams(streams) => super::use_threads(&mut streams.encoder, most),
+            Body::Streams(streams) => streams.encoder.use_threads(most),
         }
     }
 

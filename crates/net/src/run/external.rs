@@ -1,5 +1,5 @@
-//! A transform that works outside of this program: what is pushed into each of its inputs, and a thread for each of its outputs,
-//! which waits for what comes.
+//! A transform that works outside of this program: a node for each of its inputs, and a thread for each of its outputs,
+//! which waits for bytes and pushes them on.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -8,13 +8,13 @@ use std::thread::{self, JoinHandle};
 
 use super::abort::Abort;
 use super::count::Counter;
-use super::{Flow, Push};
+use super::push::{Flow, Push};
 use crate::chunk::Chunk;
 use crate::error::{NetworkError, TransformError};
-use crate::exported::{Control, Drain, Ends, Export, Feed, Started};
+use crate::external::{Control, Drain, Ends, Export, Feed, Started};
 
 /// One input.
-pub(super) struct Elsewhere {
+pub(super) struct ExternalInput {
     feed: Box<dyn Feed>,
     counter: Arc<Counter>,
     shared: Arc<Shared>,
@@ -22,15 +22,16 @@ pub(super) struct Elsewhere {
     is_over: bool,
 }
 
-/// One output, and what it feeds.
-pub(super) struct Below {
+/// What one output feeds.
+pub(super) struct Downstream {
     pub(super) counter: Arc<Counter>,
     pub(super) out: Chunk,
     pub(super) next: Box<dyn Push>,
 }
 
-/// What a network has around it.
-pub(super) struct Around {
+/// The node of the transform, in its network.
+pub(super) struct Context {
+    /// What it is called in messages.
     pub(super) text: String,
     pub(super) abort: Abort,
     /// Of the node itself.
@@ -38,7 +39,7 @@ pub(super) struct Around {
 }
 
 struct Shared {
-    around: Around,
+    context: Context,
     control: Arc<dyn Control>,
     /// Of every input.
     counters: Vec<Arc<Counter>>,
@@ -47,7 +48,7 @@ struct Shared {
     /// Outputs of which something may come.
     outputs: AtomicUsize,
     /// The network has failed: nothing below may be finished.
-    is_broken_off: AtomicBool,
+    is_aborted: AtomicBool,
     /// Taken by the input that is over last.
     drains: Mutex<Vec<JoinHandle<Result<(), NetworkError>>>>,
 }
@@ -55,7 +56,7 @@ struct Shared {
 impl Shared {
     fn failure(&self, fault: TransformError) -> NetworkError {
         let fed = self.counters.iter().map(|counter| counter.bytes_in()).sum();
-        NetworkError::Stage { stage: self.around.text.clone(), offset: fault.offset(fed), fault }
+        NetworkError::Stage { stage: self.context.text.clone(), offset: fault.offset(fed), fault }
     }
 
     /// What became of the work, which is over or about to be.
@@ -69,68 +70,60 @@ impl Shared {
     }
 }
 
-/// Starts it, with a counter for each input and what is below each output. Returns what its inputs are pushed into.
+/// Starts a transform, with a counter for each input and what is below each output. Returns a node for each input.
 pub(super) fn start(
     transform: Box<dyn Export>,
     ends: &Ends,
     counters: Vec<Arc<Counter>>,
-    below: Vec<Below>,
-    around: Around,
-) -> Result<Vec<Elsewhere>, NetworkError> {
+    below: Vec<Downstream>,
+    context: Context,
+) -> Result<Vec<ExternalInput>, NetworkError> {
     let started = transform.start(ends);
     let Started { feeds, drains, control } = started.map_err(|fault| {
-        let failure = NetworkError::Stage { stage: around.text.clone(), offset: 0, fault };
-        around.abort.fail(failure)
+        let failure = NetworkError::Stage { stage: context.text.clone(), offset: 0, fault };
+        context.abort.fail(failure)
     })?;
     let stopped = Arc::clone(&control);
-    around.abort.add(move || stopped.stop());
-    around.counter.set_control(&control);
+    context.abort.add(move || stopped.stop());
+    context.counter.set_control(&control);
     let shared = Arc::new(Shared {
-        around,
+        context,
         control,
         inputs: AtomicUsize::new(feeds.len()),
         outputs: AtomicUsize::new(drains.len()),
-        is_broken_off: AtomicBool::new(false),
+        is_aborted: AtomicBool::new(false),
         drains: Mutex::default(),
         counters,
     });
     let inputs = feeds.into_iter().zip(&shared.counters).map(|(feed, counter)| {
         let (counter, shared) = (Arc::clone(counter), Arc::clone(&shared));
-        Elsewhere { feed, counter, shared, is_over: false }
+        ExternalInput { feed, counter, shared, is_over: false }
     });
-    let inputs: Vec<Elsewhere> = inputs.collect();
+    let inputs: Vec<ExternalInput> = inputs.collect();
     for (drain, below) in drains.into_iter().zip(below) {
-        let mut drained = Drained { drain, shared: Arc::clone(&shared), below };
-        let thread = thread::Builder::new().spawn(move || {
-            let outcome = drained.run();
-            drained.shared.outputs.fetch_sub(1, AcqRel);
-            drained.shared.around.abort.wake();
-            outcome
-        });
-        // Without the thread, what was started is stopped as the inputs go out of scope.
-        let thread =
-            thread.map_err(|error| NetworkError::Invalid(format!("cannot start a thread: {error}; allow fewer")))?;
+        // Without the thread, the transform is stopped as the inputs go out of scope.
+        let thread = ExternalOutput { drain, shared: Arc::clone(&shared), below }.spawn()?;
         shared.drains.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
     }
     Ok(inputs)
 }
 
-impl Elsewhere {
-    /// This input is over. The last one waits for the work: what it still writes, and how it ends.
-    fn is_over(&mut self) -> Result<(), NetworkError> {
+impl ExternalInput {
+    /// Nothing more goes into this input. The last one waits until the transform has written everything and ended.
+    fn close(&mut self) -> Result<(), NetworkError> {
         let was_over = std::mem::replace(&mut self.is_over, true);
         if !was_over && self.shared.inputs.fetch_sub(1, AcqRel) == 1 { self.shared.outcome() } else { Ok(()) }
     }
 }
 
-impl Push for Elsewhere {
+impl Push for ExternalInput {
     fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, NetworkError> {
         let mut bytes: &[u8] = chunk.bytes();
         while !bytes.is_empty() {
             let (feed, counter) = (&mut self.feed, &self.counter);
             match counter.timed(|| feed.feed(bytes)) {
                 // A command that reads no more may have ended well, or not.
-                Ok(0) => return self.is_over().map(|()| Flow::Enough),
+                Ok(0) => return self.close().map(|()| Flow::Enough),
                 Ok(count) => {
                     counter.count(count, 0, count);
                     bytes = &bytes[count..];
@@ -141,50 +134,60 @@ impl Push for Elsewhere {
         Ok(Flow::More)
     }
 
-    fn look(&mut self) -> Result<Flow, NetworkError> {
+    fn check_demand(&mut self) -> Result<Flow, NetworkError> {
         match self.is_over || self.shared.outputs.load(Acquire) == 0 {
-            true => self.is_over().map(|()| Flow::Enough),
+            true => self.close().map(|()| Flow::Enough),
             false => Ok(Flow::More),
         }
     }
 
     fn finish(&mut self) -> Result<(), NetworkError> {
         self.feed.end().map_err(|fault| self.shared.failure(fault))?;
-        self.is_over()
+        self.close()
     }
 }
 
-/// Neither threads nor what was started are left behind.
-impl Drop for Elsewhere {
+/// Leaves neither threads nor the transform behind.
+impl Drop for ExternalInput {
     fn drop(&mut self) {
         if !self.is_over {
-            self.shared.is_broken_off.store(true, Relaxed);
+            self.shared.is_aborted.store(true, Relaxed);
             self.shared.control.stop();
-            let _ = self.is_over();
+            let _ = self.close();
         }
     }
 }
 
 /// One output, in its thread.
-struct Drained {
+struct ExternalOutput {
     drain: Box<dyn Drain>,
     shared: Arc<Shared>,
-    below: Below,
+    below: Downstream,
 }
 
-impl Drained {
+impl ExternalOutput {
+    fn spawn(mut self) -> Result<JoinHandle<Result<(), NetworkError>>, NetworkError> {
+        let thread = thread::Builder::new().spawn(move || {
+            let outcome = self.run();
+            self.shared.outputs.fetch_sub(1, AcqRel);
+            self.shared.context.abort.notify_sources();
+            outcome
+        });
+        thread.map_err(|error| NetworkError::no_thread(&error))
+    }
+
     fn run(&mut self) -> Result<(), NetworkError> {
         self.push_all().map_err(|failure| {
             self.shared.control.stop();
-            match self.shared.is_broken_off.load(Relaxed) {
+            match self.shared.is_aborted.load(Relaxed) {
                 true => failure,
-                false => self.shared.around.abort.fail(failure),
+                false => self.shared.context.abort.fail(failure),
             }
         })
     }
 
     fn push_all(&mut self) -> Result<(), NetworkError> {
-        let Below { counter, out, next } = &mut self.below;
+        let Downstream { counter, out, next } = &mut self.below;
         loop {
             out.clear();
             let count = self.drain.drain(out.free()).map_err(|fault| self.shared.failure(fault))?;
@@ -198,6 +201,6 @@ impl Drained {
                 return Ok(());
             }
         }
-        if self.shared.is_broken_off.load(Relaxed) { Ok(()) } else { next.finish() }
+        if self.shared.is_aborted.load(Relaxed) { Ok(()) } else { next.finish() }
     }
 }

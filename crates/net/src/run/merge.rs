@@ -3,14 +3,14 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use super::abort::Abort;
-use super::{Flow, Push};
+use super::push::{Flow, Push};
 use crate::chunk::Chunk;
 use crate::error::NetworkError;
 
-/// The node, for all that feed it.
+/// A node, for all nodes that feed it.
 #[derive(Clone)]
 pub(super) struct Merge {
-    /// Locked only in turn, but for a look.
+    /// An input locks it in its turn; a check of demand tries to at any time.
     node: Arc<Mutex<Box<dyn Push>>>,
     turns: Arc<Turns>,
 }
@@ -25,7 +25,7 @@ struct State {
     has_ended: Vec<bool>,
     has_enough: bool,
     /// The network has failed: no further turn comes.
-    is_broken_off: bool,
+    is_aborted: bool,
 }
 
 impl State {
@@ -35,7 +35,7 @@ impl State {
     }
 
     fn wants_none(&self) -> bool {
-        self.has_enough || self.is_broken_off
+        self.has_enough || self.is_aborted
     }
 }
 
@@ -44,7 +44,7 @@ impl Turns {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether the turn of this input has come; otherwise no more is wanted.
+    /// Waits for the turn of this input. Returns whether it has come; if not, no more is wanted.
     fn comes(&self, number: usize) -> bool {
         let mut state = self.state();
         while state.turn() != Some(number) && !state.wants_none() {
@@ -61,19 +61,19 @@ impl Turns {
 
 impl Merge {
     pub(super) fn new(node: Box<dyn Push>, inputs: usize, abort: &Abort) -> Merge {
-        let state = State { has_ended: vec![false; inputs], has_enough: false, is_broken_off: false };
+        let state = State { has_ended: vec![false; inputs], has_enough: false, is_aborted: false };
         let turns = Arc::new(Turns { state: Mutex::new(state), changed: Condvar::new() });
         let stopped = Arc::clone(&turns);
         abort.add(move || {
-            stopped.state().is_broken_off = true;
+            stopped.state().is_aborted = true;
             stopped.changed.notify_all();
         });
         Merge { node: Arc::new(Mutex::new(node)), turns }
     }
 
-    /// What its input of this number is pushed into.
-    pub(super) fn input(&self, number: usize) -> Joined {
-        Joined { merge: self.clone(), number }
+    /// The node that its input of this number is pushed into.
+    pub(super) fn input(&self, number: usize) -> MergeInput {
+        MergeInput { merge: self.clone(), number }
     }
 
     fn node(&self) -> MutexGuard<'_, Box<dyn Push>> {
@@ -82,12 +82,12 @@ impl Merge {
 }
 
 /// One input. A command behind a later source may write before an earlier source has ended: it waits for its turn.
-pub(super) struct Joined {
+pub(super) struct MergeInput {
     merge: Merge,
     number: usize,
 }
 
-impl Push for Joined {
+impl Push for MergeInput {
     fn push(&mut self, chunk: &mut Chunk) -> Result<Flow, NetworkError> {
         let turns = &self.merge.turns;
         if turns.comes(self.number) && self.merge.node().push(chunk)? == Flow::More {
@@ -97,14 +97,14 @@ impl Push for Joined {
         Ok(Flow::Enough)
     }
 
-    fn look(&mut self) -> Result<Flow, NetworkError> {
+    fn check_demand(&mut self) -> Result<Flow, NetworkError> {
         if self.merge.turns.state().wants_none() {
             return Ok(Flow::Enough);
         }
         let flow = match self.merge.node.try_lock() {
-            Ok(mut node) => node.look()?,
-            Err(TryLockError::Poisoned(node)) => node.into_inner().look()?,
-            // A thread pushes into the node, and finds out by itself.
+            Ok(mut node) => node.check_demand()?,
+            Err(TryLockError::Poisoned(node)) => node.into_inner().check_demand()?,
+            // Another thread pushes into the node now, and finds out by itself.
             Err(TryLockError::WouldBlock) => Flow::More,
         };
         if flow == Flow::Enough {
@@ -137,7 +137,7 @@ mod tests {
             Ok(Flow::More)
         }
 
-        fn look(&mut self) -> Result<Flow, NetworkError> {
+        fn check_demand(&mut self) -> Result<Flow, NetworkError> {
             Ok(Flow::More)
         }
 

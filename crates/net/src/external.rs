@@ -1,14 +1,14 @@
-//! Transforms that work elsewhere, such as in another process.
+//! External transforms, which run in another process.
 //!
-//! What is done elsewhere has a pace of its own: it may write before it reads, long after, or nothing at all. So each of its
-//! inputs is fed by one thread and each of its outputs drained by another.
+//! An external transform has a pace of its own: it may write before it reads, long after, or nothing at all. So one
+//! thread feeds each of its inputs, and another drains each of its outputs.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::TransformError;
 
-/// What a network connects to a transform that works elsewhere.
+/// What a network connects to an external transform.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ends {
     /// Whether the stream goes into it: for a command, into its standard input.
@@ -22,7 +22,7 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// Of a stage in a line.
+    /// Those of a stage in a line.
     pub fn plain() -> Ends {
         Ends { has_input: true, has_output: true, ..Ends::default() }
     }
@@ -33,7 +33,7 @@ impl Ends {
     }
 }
 
-/// A transform outside of this program that has not been started.
+/// An external transform that has not been started.
 pub trait Export: Send {
     /// Whether it can have named inputs and outputs.
     fn has_named_ends(&self) -> bool {
@@ -46,8 +46,8 @@ pub trait Export: Send {
     /// [`TransformError`]: why it cannot be started.
     fn start(self: Box<Self>, ends: &Ends) -> Result<Started, TransformError>;
 
-    /// Sets how long it may give nothing while bytes are waited for and there is input for it, before it is ended. What has no
-    /// limit goes on for ever.
+    /// Sets how long it may give nothing while a thread waits for its bytes and there is input for it, before it is
+    /// ended. Without a limit it goes on for ever.
     fn limit(&mut self, _timeout: Duration) {}
 }
 
@@ -69,14 +69,14 @@ impl std::fmt::Debug for Started {
 
 /// Where bytes go in.
 pub trait Feed: Send {
-    /// Hands over some bytes from the start of `bytes`, which are not empty. Sleeps until there is room. Returns how many;
-    /// 0 if no more are wanted.
+    /// Hands over some bytes from the start of `bytes`, which are not empty. Sleeps until there is room. Returns how
+    /// many; 0 if no more are wanted.
     ///
     /// # Errors
-    /// [`TransformError`]: what keeps them from being handed over.
+    /// [`TransformError`]: why it does not take them.
     fn feed(&mut self, bytes: &[u8]) -> Result<usize, TransformError>;
 
-    /// No bytes follow. Does not wait for what comes of it.
+    /// No bytes follow. Does not wait until the transform has ended.
     ///
     /// # Errors
     /// [`TransformError`]: what was fed is not complete.
@@ -92,20 +92,20 @@ pub trait Drain: Send {
     /// [`TransformError`]: the work was not done.
     fn drain(&mut self, output: &mut [u8]) -> Result<usize, TransformError>;
 
-    /// No more bytes of this output are wanted. Sleeps until nothing of the work is left.
+    /// No more bytes of this output are wanted. Sleeps until the transform has ended.
     fn has_enough(&mut self);
 }
 
-/// The whole of a transform that was started, for every thread.
+/// A transform that was started, as a whole, for every thread.
 pub trait Control: Send + Sync {
-    /// Stops all work, and wakes the threads that feed and drain: the network has failed, and what would come out is of no use.
+    /// Stops all work, and wakes the threads that feed and drain: the network has failed, and its output is of no use.
     fn stop(&self);
 
     /// How it ended; `None` while it runs.
     fn ending(&self) -> Option<Ending>;
 }
 
-/// How a transform that works elsewhere has ended.
+/// How an external transform has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ending {
     /// The exit status; of several processes that of the first that failed.

@@ -56,7 +56,7 @@ impl InPlace for Told {
         Ok(())
     }
 
-    fn broken_off(&mut self) -> Result<(), TransformError> {
+    fn finish_early(&mut self) -> Result<(), TransformError> {
         Err(TransformError::new("ended early"))
     }
 
@@ -162,8 +162,9 @@ fn the_plan_says_which_stages_run_beside_each_other_and_why_others_do_not() {
         for (stage, says) in stages.zip(says) {
             assert!(stage.contains(says), "{says:?} in {explained}");
         }
-        let in_teams = plan.teams.iter().filter(|team| team.threads > 1).map(|team| team.stages.len()).sum::<usize>();
-        assert_eq!(in_teams, says.iter().filter(|says| says.ends_with("threads")).count(), "{line}: {plan:?}");
+        let in_groups =
+            plan.worker_groups.iter().filter(|group| group.threads > 1).map(|group| group.stages.len()).sum::<usize>();
+        assert_eq!(in_groups, says.iter().filter(|says| says.ends_with("threads")).count(), "{line}: {plan:?}");
     }
 }
 
