@@ -10,13 +10,12 @@ use millstream_ring::{Received, Shadow};
 use millstream_sys::transfer::{self, Access};
 use millstream_sys::{Errno, cpu, memory, pipe, signals};
 
-use super::LostError;
+use super::lost::LostError;
 use super::segment::Segment;
-use crate::end::broken;
-use crate::error::PipeErrorKind;
-use crate::handover::{self, Place};
+use crate::error::{PipeErrorKind, broken};
 use crate::mirror::{self, Mirror};
 use crate::parking::Parker;
+use crate::place::{self, Place};
 use crate::policy::{Effort, FIRST_NAP, Look, Patience, WaitPolicy, is_worth, longer};
 use crate::settings;
 use crate::statistics::{Counters, Statistics};
@@ -118,8 +117,8 @@ impl Reader {
     /// Too many open files; `/proc` is not mounted. The end is closed then.
     pub fn into_fd(self) -> io::Result<OwnedFd> {
         let given = transfer::reopened(self.fd(), Access::Read, self.is_nonblocking())?;
-        let place = handover::place_of(&self.segment.file, self.segment.found_at);
-        handover::mark_with_place(&given, Access::Read, place)?;
+        let at = place::place_of(&self.segment.file, self.segment.found_at);
+        place::mark_with_place(&given, Access::Read, at)?;
         Ok(given)
     }
 

@@ -8,12 +8,13 @@ use millstream_ring::{ReadSide, Ring, Route};
 use millstream_sys::{Errno, clock, cpu, signals, transfer};
 
 use super::company::Link;
-use super::lookout;
 use super::routes::{self, is_half_full};
-use crate::end::{BothSides, End, broken, lock_both};
+use crate::buffers::filled_by_one_call;
+use crate::end::{BothSides, End, lock_both};
+use crate::error::broken;
 use crate::parking::Parker;
 use crate::policy::{Effort, Look};
-use crate::reader::{Waits, filled_by_one_call, let_gather};
+use crate::waits::Waits;
 
 /// Pauses between two reads of the ring's words. A writer that asks the kernel before each write is slower than at a
 /// pipe. Each look at the ring also takes from it the cache line that it needs for the next write.
@@ -61,7 +62,7 @@ pub(crate) fn read(
             Attempt::EndOfStream => return Ok(0),
             Attempt::Again => {}
             Attempt::EmptyRing => {
-                lookout::see_to_it(link);
+                link.see_to_write_monitor();
                 next = look(end, link, &waits)?;
             }
             Attempt::Nothing => {
@@ -241,7 +242,7 @@ fn look(end: &End, link: &Link, waits: &Waits<'_>) -> io::Result<Next> {
     let mut effort = Effort::default();
     let look = end.patience.look_for_much(ring.writers_cpu(), is_over, |_| is_half_full(ring), &mut effort);
     if look == Look::Found && has_bytes(ring) {
-        let_gather(end, ring, &mut effort);
+        end.let_gather(ring, &mut effort);
     }
     end.counters.waited(effort);
     Ok(match look {

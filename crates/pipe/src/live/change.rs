@@ -8,7 +8,7 @@ use millstream_sys::open_files::{self, MemoryFiles, Target};
 use millstream_sys::transfer::{self, Access};
 use millstream_sys::{memory, pipe};
 
-use super::examine;
+use super::segment::examine;
 use crate::end::{End, Origin, Pipe};
 use crate::error::PipeErrorKind;
 use crate::policy::WaitPolicy;
