@@ -25,8 +25,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use millstream_ring::{ReadSide, Ring, Route};
+use millstream_sys::pipe;
 use millstream_sys::transfer::{self, Access};
-use millstream_sys::{memory, pipe};
 
 use crate::broadcast;
 use crate::claim;
@@ -37,7 +37,7 @@ use crate::mirror::{self, Mirror};
 use crate::parking::Parker;
 use crate::pipe_count::is_another_allowed;
 use crate::place::{Place, mark_with_place, place_of};
-use crate::segment::{Segment, Size};
+use crate::segment::Segment;
 use crate::settings;
 
 /// A write of this size takes a page of its own in a kernel pipe.
@@ -221,15 +221,8 @@ pub(crate) fn clear_strange_bytes(end: &End, ring: &Ring<'_>) -> io::Result<()> 
 
 /// The segment that some mark leads to, if it is one, is this pipe's, and is this user's.
 fn find_segment(fd: &OwnedFd, shadow: pipe::Identity) -> Option<(Origin, Segment)> {
-    // A description does not see its own mark; another one does.
-    let probe = transfer::reopened(fd, Access::Both, true).ok()?;
-    let Place { process, descriptor, .. } = Place::of(transfer::any_mark(&probe).ok()??);
-    let file = memory::open_of_process(process, descriptor).ok()?;
-    // Root may open the memory of every process, but shares rings only with processes of root.
-    if !memory::is_of_this_user(&file).ok()? {
-        return None;
-    }
-    let bank_bytes = Size::bank_bytes_of(memory::length(&file).ok()?)?;
-    let segment = Segment::of_peer(&file, shadow, bank_bytes).ok()?;
-    Some((Origin { file, shadow, size: Size::of_banks(bank_bytes)?, found_at: Some((process, descriptor)) }, segment))
+    let place = Place::marked_on(fd, Access::Both)?;
+    let file = place.open_memory()?;
+    let (segment, size) = Segment::of_peer(&file, shadow).ok()?;
+    Some((Origin { file, shadow, size, found_at: Some((place.process, place.descriptor)) }, segment))
 }

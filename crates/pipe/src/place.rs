@@ -27,6 +27,19 @@ const SERIAL_BITS: u32 = 19;
 pub(crate) const FIRST_OF_WRITERS: Mark = Mark(1 << (PROCESS_BITS + DESCRIPTOR_BITS + SERIAL_BITS));
 
 impl Place {
+    /// What some mark on a pipe says. A description does not see its own mark; another one does.
+    pub(crate) fn marked_on(pipe: &OwnedFd, access: Access) -> Option<Place> {
+        let probe = transfer::reopened(pipe, access, true).ok()?;
+        Some(Place::of(transfer::any_mark(&probe).ok()??))
+    }
+
+    /// The memory there, if it is this user's. Root may open the memory of every process, but shares rings only with
+    /// processes of root.
+    pub(crate) fn open_memory(self) -> Option<OwnedFd> {
+        let file = memory::open_of_process(self.process, self.descriptor).ok()?;
+        memory::is_of_this_user(&file).ok()?.then_some(file)
+    }
+
     pub(crate) fn mark(self) -> Option<Mark> {
         let fits = |value: u32, bits: u32| (value >> bits == 0).then_some(u64::from(value));
         let process = fits(self.process, PROCESS_BITS)?;

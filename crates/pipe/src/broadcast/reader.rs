@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use millstream_ring::{Received, Shadow};
 use millstream_sys::transfer::{self, Access};
-use millstream_sys::{Errno, cpu, memory, pipe, signals};
+use millstream_sys::{Errno, cpu, pipe, signals};
 
 use super::lost::LostError;
 use super::segment::Segment;
@@ -342,14 +342,8 @@ fn find_segment(fd: &OwnedFd, inode: u64) -> Option<(Segment, usize)> {
     if !pipe::is_anonymous(fd).ok()? {
         return None;
     }
-    // A description does not see its own mark; another one does.
-    let probe = transfer::reopened(fd, Access::Read, true).ok()?;
-    let Place { process, descriptor, .. } = Place::of(transfer::any_mark(&probe).ok()??);
-    let file = memory::open_of_process(process, descriptor).ok()?;
-    if !memory::is_of_this_user(&file).ok()? {
-        return None;
-    }
-    let segment = Segment::of_peer(file, (process, descriptor))?;
+    let marked = Place::marked_on(fd, Access::Read)?;
+    let segment = Segment::of_peer(marked.open_memory()?, (marked.process, marked.descriptor))?;
     let place = segment.shared().place_of(inode)?;
     Some((segment, place))
 }

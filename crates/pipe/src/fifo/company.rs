@@ -21,13 +21,13 @@ use millstream_ring::Ring;
 use millstream_sys::transfer::{self, Access, Mark};
 use millstream_sys::{Errno, clock, cpu, fifo, memory, open_files, own_pid, pipe};
 
-use super::doorbell::Doorbell;
 use super::lookout::Watch;
 use crate::capacity::size_for;
+use crate::mirror::Mirror;
 use crate::parking::Parker;
 use crate::pipe_count::{Counted, is_another_allowed};
 use crate::place::{FIRST_OF_WRITERS, Place};
-use crate::segment::{Segment, Size, Slot};
+use crate::segment::{Segment, Slot};
 use crate::statistics::Counters;
 
 /// Marks that are followed at first; in each further round twice as many. A mark may lead nowhere.
@@ -303,8 +303,10 @@ impl Link {
         self.bell.as_fd()
     }
 
-    pub(super) fn doorbell(&self) -> Doorbell<'_> {
-        Doorbell(self.bell.as_fd())
+    /// The wake-up pipe: every participant has it open for both sides, so it never ends and never lacks a reader. The
+    /// FIFO itself reports the end of the stream.
+    pub(super) fn bell_bytes(&self) -> Mirror<'_> {
+        Mirror::of(self.bell.as_fd())
     }
 
     #[inline]
@@ -411,15 +413,10 @@ fn find(own: &OwnedFd, identity: pipe::Identity) -> Option<(OwnedFd, OwnedFd, Se
 }
 
 fn follow(mark: Mark, identity: pipe::Identity) -> Option<(OwnedFd, OwnedFd, Segment)> {
-    let Place { process, descriptor, serial, .. } = Place::of(mark);
-    let file = memory::open_of_process(process, descriptor).ok()?;
-    // Root may open the memory of every process, but shares rings only with processes of root.
-    if !memory::is_of_this_user(&file).ok()? {
-        return None;
-    }
-    let bank_bytes = Size::bank_bytes_of(memory::length(&file).ok()?)?;
-    let segment = Segment::of_peer(&file, identity, bank_bytes).ok()?;
-    let bell = fifo::open_unnamed_of_process(process, serial, segment.ring().bell_inode()).ok()?;
+    let place = Place::of(mark);
+    let file = place.open_memory()?;
+    let (segment, _) = Segment::of_peer(&file, identity).ok()?;
+    let bell = fifo::open_unnamed_of_process(place.process, place.serial, segment.ring().bell_inode()).ok()?;
     Some((file, bell, segment))
 }
 
