@@ -24,8 +24,8 @@ use crate::statistics::Statistics;
 
 /// The read end of a pipe.
 ///
-/// Several handles ([`Reader::try_clone`]), threads (`&Reader` is [`Read`](io::Read)) and processes (fork) may read; each byte
-/// goes to one of them.
+/// Several handles ([`Reader::try_clone`]), threads (`&Reader` is [`Read`](io::Read)) and processes (fork) may read;
+/// each byte goes to one of them.
 ///
 /// # Reading
 /// A read returns what waits, up to the size of the buffer. It sleeps while the pipe is empty and a writer is left. It

@@ -54,7 +54,8 @@ pub struct Writer {
     private: Vec<u8>,
 }
 
-/// What a writer has reserved. Kept there, and not in the [`Reservation`](crate::Reservation), so that finding it moves nothing.
+/// What a writer has reserved. Kept there, and not in the [`Reservation`](crate::Reservation), so that finding it moves
+/// nothing.
 #[derive(Debug, Default)]
 enum Reserved {
     #[default]

@@ -4,8 +4,8 @@ use std::{fmt, io};
 
 use millstream_sys::Errno;
 
-/// A lossy reader fell behind by more than the capacity: so many bytes of the stream it will never read. The next byte that
-/// it reads is the first of a later write, if no write is larger than half of the capacity.
+/// A lossy reader fell behind by more than the capacity: so many bytes of the stream it will never read. The next byte
+/// that it reads is the first of a later write, if no write is larger than half of the capacity.
 ///
 /// It is wrapped in the [`io::Error`] of the read that found it, whose number for C and Python is `ENOBUFS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +35,8 @@ impl fmt::Display for LostError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "this reader was too slow and has lost {} bytes; read on for what comes after them, read faster, or make the \
-             capacity larger (os error {})",
+            "this reader was too slow and has lost {} bytes; read on for what comes after them, read faster, or make \
+             the capacity larger (os error {})",
             self.bytes,
             self.raw_os_error()
         )

@@ -2,8 +2,8 @@
 
 use super::value::Kind;
 
-/// Bytes that a pipe holds unless the program or the [`settings`](crate::settings) say otherwise. On the one machine that was
-/// measured, larger rings gained nothing with both ends on one CPU and little on two. One of 64 KiB makes both sides
+/// Bytes that a pipe holds unless the program or the [`settings`](crate::settings) say otherwise. On the one machine
+/// that was measured, larger rings gained nothing with both ends on one CPU and little on two. One of 64 KiB makes both sides
 /// wait more often, and moved 38 to 83 % as much on one CPU. `docs/pipe.md` has the figures.
 pub const DEFAULT_CAPACITY: usize = 512 << 10;
 
