@@ -35,6 +35,16 @@ pub(crate) fn unwritten<'b>(buffers: &'b [IoSlice<'_>], done: usize) -> impl Ite
 
 /// As many buffers as the kernel takes at once, without those that are empty.
 pub(crate) fn filled_by_one_call<'b>(buffers: &'b mut [IoSliceMut<'_>]) -> Vec<IoSliceMut<'b>> {
+    first_bytes(buffers, usize::MAX)
+}
+
+/// The first `most` bytes that `buffers` hold, as many of them as the kernel takes at once.
+pub(crate) fn first_bytes<'b>(buffers: &'b mut [IoSliceMut<'_>], mut most: usize) -> Vec<IoSliceMut<'b>> {
     let filled = buffers.iter_mut().filter(|buffer| !buffer.is_empty()).take(transfer::BUFFERS_MAX);
-    filled.map(|buffer| IoSliceMut::new(buffer)).collect()
+    let pieces = filled.map_while(|buffer| {
+        let len = buffer.len().min(most);
+        most -= len;
+        (len > 0).then(|| IoSliceMut::new(&mut buffer[..len]))
+    });
+    pieces.collect()
 }

@@ -120,7 +120,14 @@ pub(crate) fn finish_moving(end: &End, segment: &Segment) -> io::Result<()> {
 }
 
 /// From now on the readiness bytes tell programs that poll this end, beginning with the present state of the ring.
-pub(crate) fn show_readiness(end: &End, segment: &Segment, access: Access) -> io::Result<()> {
+pub(crate) fn show_readiness(end: &End, access: Access) -> io::Result<()> {
+    match end.segment()? {
+        Some(segment) => show_readiness_of_ring(end, segment, access),
+        None => end.keep_to_kernel(),
+    }
+}
+
+fn show_readiness_of_ring(end: &End, segment: &Segment, access: Access) -> io::Result<()> {
     let (ring, parker, reads) = (segment.ring(), end.parker(), access == Access::Read);
     let bell = ring.bell();
     let is_watched = if reads { bell.is_watched_for_bytes() } else { bell.is_watched_for_room() };

@@ -141,10 +141,7 @@ impl Reader {
     /// # Errors
     /// The shared memory cannot be mapped; too many open files; `/proc` is not mounted.
     pub fn readiness(&self) -> io::Result<BorrowedFd<'_>> {
-        if let Some(segment) = self.end.segment()? {
-            handover::show_readiness(&self.end, segment, transfer::Access::Read)?;
-        }
-        self.end.keep_to_kernel()?;
+        handover::show_readiness(&self.end, transfer::Access::Read)?;
         Ok(self.end.fd())
     }
 

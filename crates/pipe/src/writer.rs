@@ -146,10 +146,7 @@ impl Writer {
     /// # Errors
     /// As there.
     pub fn readiness(&self) -> io::Result<BorrowedFd<'_>> {
-        if let Some(segment) = self.end.segment()? {
-            handover::show_readiness(&self.end, segment, transfer::Access::Write)?;
-        }
-        self.end.keep_to_kernel()?;
+        handover::show_readiness(&self.end, transfer::Access::Write)?;
         Ok(self.end.fd())
     }
 

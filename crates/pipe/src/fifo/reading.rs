@@ -9,7 +9,7 @@ use millstream_sys::{Errno, clock, cpu, signals, transfer};
 
 use super::company::Link;
 use super::routes::{self, is_half_full};
-use crate::buffers::filled_by_one_call;
+use crate::buffers::{filled_by_one_call, first_bytes};
 use crate::end::{BothSides, End, lock_both};
 use crate::error::broken;
 use crate::parking::Parker;
@@ -119,7 +119,7 @@ fn attempt_fifo(end: &End, link: &Link, buffers: &mut [IoSliceMut<'_>]) -> io::R
         return Ok(Attempt::Again);
     }
     if most > 0 {
-        return take_from_fifo(end, link, &mut first(buffers, most));
+        return take_from_fifo(end, link, &mut first_bytes(buffers, most));
     }
     match ready {
         // Another reader has taken them.
@@ -157,7 +157,7 @@ fn attempt_foreign(
     readers: &ReadSide<'_, Parker<'_>>,
     buffers: &mut [IoSliceMut<'_>],
 ) -> io::Result<Attempt> {
-    match transfer::read(link.fifo(), &mut first(buffers, readers.foreign_bytes())) {
+    match transfer::read(link.fifo(), &mut first_bytes(buffers, readers.foreign_bytes())) {
         Ok(count) if count > 0 => {
             readers.took_foreign_bytes(count);
             end.counters.moved_through_kernel(count);
@@ -202,17 +202,6 @@ fn attempt_moving(end: &End, link: &Link, buffers: &mut [IoSliceMut<'_>]) -> io:
     }
     end.counters.moved_through_kernel(taken);
     Ok(Attempt::Moved(taken))
-}
-
-/// The first `most` bytes that `buffers` hold, as many of them as the kernel takes at once.
-fn first<'b>(buffers: &'b mut [IoSliceMut<'_>], mut most: usize) -> Vec<IoSliceMut<'b>> {
-    let filled = buffers.iter_mut().filter(|buffer| !buffer.is_empty()).take(transfer::BUFFERS_MAX);
-    let pieces = filled.map_while(|buffer| {
-        let len = buffer.len().min(most);
-        most -= len;
-        (len > 0).then(|| IoSliceMut::new(&mut buffer[..len]))
-    });
-    pieces.collect()
 }
 
 /// The bytes have been read: the next call finds an error that occurs here.
