@@ -1,6 +1,7 @@
 //! FIFOs. `docs/fifo.md` has the design.
 
 pub(crate) mod company;
+mod doorbell;
 mod lookout;
 pub(crate) mod reading;
 pub(crate) mod routes;

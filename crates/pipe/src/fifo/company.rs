@@ -21,9 +21,9 @@ use millstream_ring::Ring;
 use millstream_sys::transfer::{self, Access, Mark};
 use millstream_sys::{Errno, clock, cpu, fifo, memory, open_files, own_pid, pipe};
 
+use super::doorbell::Doorbell;
 use super::lookout::Watch;
 use crate::capacity::size_for;
-use crate::mirror::Mirror;
 use crate::parking::Parker;
 use crate::pipe_count::{Counted, is_another_allowed};
 use crate::place::{FIRST_OF_WRITERS, Place};
@@ -303,10 +303,8 @@ impl Link {
         self.bell.as_fd()
     }
 
-    /// The wake-up pipe: every participant has it open for both sides, so it never ends and never lacks a reader. The
-    /// FIFO itself reports the end of the stream.
-    pub(super) fn bell_bytes(&self) -> Mirror<'_> {
-        Mirror::of(self.bell.as_fd())
+    pub(super) fn doorbell(&self) -> Doorbell<'_> {
+        Doorbell(self.bell.as_fd())
     }
 
     #[inline]

@@ -207,7 +207,7 @@ fn attempt_moving(end: &End, link: &Link, buffers: &mut [IoSliceMut<'_>]) -> io:
 /// The bytes have been read: the next call finds an error that occurs here.
 #[cold]
 fn lower_bell(end: &End, link: &Link) {
-    if link.ring().bell().lower(&link.parker(&end.counters), &link.bell_bytes()) == Ok(true) {
+    if link.ring().bell().lower(&link.parker(&end.counters), &link.doorbell()) == Ok(true) {
         end.counters.woke_peer();
     }
 }
@@ -258,13 +258,13 @@ fn must_not_sleep(end: &End, link: &Link, ring: &Ring<'_>) -> io::Result<()> {
 
 fn sleep(end: &End, link: &Link, waits: &mut Waits<'_>) -> io::Result<()> {
     let ring = link.ring();
-    let (bell, parker, bell_bytes) = (ring.bell(), link.parker(&end.counters), link.bell_bytes());
+    let (bell, parker, doorbell) = (ring.bell(), link.parker(&end.counters), link.doorbell());
     let route = ring.route();
     if waits.false_wakes > 3 {
         // Another process has put wake tokens there without cause.
-        bell.expel(&parker, &bell_bytes).map_err(broken)?;
+        bell.expel(&parker, &doorbell).map_err(broken)?;
     }
-    let counted = bell.reader_will_sleep(&parker, &bell_bytes);
+    let counted = bell.reader_will_sleep(&parker, &doorbell);
     let slept = match counted {
         Ok(()) if !has_bytes(ring) && ring.route() == route => {
             end.counters.slept();

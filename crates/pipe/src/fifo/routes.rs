@@ -159,7 +159,7 @@ fn leave_ring<'p>(
     route: Route,
 ) -> io::Result<()> {
     readers.end_foreign_bytes();
-    link.ring().bell().silence(parker, &link.bell_bytes(), route).map_err(broken)
+    link.ring().bell().silence(parker, &link.doorbell(), route).map_err(broken)
 }
 
 /// Flushes the ring to the FIFO, as far as there is room. Later writes go there too. With both sides locked.

@@ -107,7 +107,7 @@ fn ask_for_readers(link: &Link, ring: &Ring<'_>, now: u64) -> Result<(), Stop> {
 /// The bytes have been written: the next call finds an error that occurs here.
 #[cold]
 fn raise_bell(end: &End, link: &Link) {
-    if link.ring().bell().raise(&link.parker(&end.counters), &link.bell_bytes()) == Ok(true) {
+    if link.ring().bell().raise(&link.parker(&end.counters), &link.doorbell()) == Ok(true) {
         end.counters.woke_peer();
     }
 }
@@ -143,9 +143,9 @@ fn must_not_sleep(end: &End, link: &Link, ring: &Ring<'_>, needed: usize) -> Res
 }
 
 fn sleep(end: &End, link: &Link, ring: &Ring<'_>, needed: usize, nap: &mut Duration) -> Result<(), Stop> {
-    let (bell, parker, bell_bytes) = (ring.bell(), link.parker(&end.counters), link.bell_bytes());
+    let (bell, parker, doorbell) = (ring.bell(), link.parker(&end.counters), link.doorbell());
     let route = ring.route();
-    let counted = bell.writer_will_sleep(&parker, &bell_bytes);
+    let counted = bell.writer_will_sleep(&parker, &doorbell);
     let slept = match counted {
         Ok(()) if route != Route::Ring && ring.route() == route => {
             end.counters.slept();
