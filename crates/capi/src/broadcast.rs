@@ -1,91 +1,19 @@
 //! One writer and several readers that each see every byte. Their handles are an `ms_writer` and `ms_reader`s like any other.
 
 use std::ffi::c_int;
-use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::io::ErrorKind;
 
 use libc::{size_t, ssize_t};
-use millstream_pipe::Statistics;
-use millstream_pipe::broadcast::{LostError, Reader, Writer};
+use millstream_pipe::broadcast::Reader;
 
+use crate::broadcast_ends::{BroadcastReader, BroadcastWriter};
+use crate::descriptor::to_take_over;
 use crate::errors::{Errno, INVALID, NO_END, count, status};
 use crate::handle::{Handle, ms_reader, ms_writer};
-use crate::make::to_take_over;
 use crate::options::{MS_LOSSY, MS_NONBLOCK, ms_options};
 
 /// Readers of one broadcast.
 const MOST_READERS: usize = 64;
-
-/// A function that ends of a broadcast do not have.
-pub(crate) const NOT_THERE: Errno = Errno(libc::EOPNOTSUPP);
-
-/// A reading end.
-#[derive(Debug)]
-pub(crate) struct BroadcastReader {
-    end: Reader,
-    lost: AtomicU64,
-}
-
-impl BroadcastReader {
-    fn new(end: Reader) -> BroadcastReader {
-        BroadcastReader { end, lost: AtomicU64::new(0) }
-    }
-
-    pub(crate) fn read(&self, buffers: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
-        (&self.end).read_vectored(buffers).map_err(|error| {
-            if let Some(LostError { bytes }) = LostError::of(&error) {
-                self.lost.fetch_add(bytes, Relaxed);
-            }
-            error.into()
-        })
-    }
-
-    pub(crate) fn into_fd(self) -> io::Result<OwnedFd> {
-        self.end.into_fd()
-    }
-
-    pub(crate) fn fileno(&self) -> io::Result<c_int> {
-        Ok(self.end.readiness()?.as_raw_fd())
-    }
-
-    pub(crate) fn set_nonblocking(&self, yes: bool) {
-        self.end.set_nonblocking(yes);
-    }
-
-    pub(crate) fn capacity(&self) -> usize {
-        self.end.capacity()
-    }
-
-    pub(crate) fn bytes_readable(&self) -> usize {
-        self.end.bytes_readable()
-    }
-
-    pub(crate) fn statistics(&self) -> Statistics {
-        self.end.statistics()
-    }
-}
-
-/// The writing end.
-#[derive(Debug)]
-pub(crate) struct BroadcastWriter(Mutex<Writer>);
-
-impl BroadcastWriter {
-    /// For one call. Another thread that is in a call may sleep there, and after a fork never come back.
-    pub(crate) fn alone(&self) -> Result<MutexGuard<'_, Writer>, Errno> {
-        match self.0.try_lock() {
-            Ok(writer) => Ok(writer),
-            Err(TryLockError::Poisoned(writer)) => Ok(writer.into_inner()),
-            Err(TryLockError::WouldBlock) => Err(Errno(libc::EBUSY)),
-        }
-    }
-
-    pub(crate) fn write(&self, buffers: &[IoSlice<'_>]) -> Result<usize, Errno> {
-        Ok(self.alone()?.write_vectored(buffers)?)
-    }
-}
 
 /// Makes a broadcast: one writer, and reader_count readers (1 to 64) that each see every byte, which is copied once for all. The
 /// slowest reader decides how fast the writer is. With MS_LOSSY the writer never waits for a reader: one that is behind by more
@@ -118,7 +46,7 @@ pub unsafe extern "C" fn ms_broadcast(
         let (write_end, read_ends) = options.for_broadcast().readers(reader_count).create()?;
         // SAFETY: the caller's promise.
         unsafe {
-            writer.write(Handle::give(BroadcastWriter(Mutex::new(write_end))));
+            writer.write(Handle::give(BroadcastWriter::new(write_end)));
             for (index, end) in read_ends.into_iter().enumerate() {
                 readers.add(index).write(Handle::give(BroadcastReader::new(end)));
             }
@@ -182,7 +110,7 @@ pub unsafe extern "C" fn ms_lost(reader: *const ms_reader, bytes: *mut u64) -> c
             return Err(INVALID);
         }
         // SAFETY: the caller's promise.
-        unsafe { bytes.write(handle.end().lost.load(Relaxed)) };
+        unsafe { bytes.write(handle.end().lost()) };
         Ok(())
     })())
 }

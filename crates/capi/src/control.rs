@@ -7,8 +7,7 @@ use std::os::fd::AsRawFd;
 use libc::{size_t, ssize_t};
 use millstream_pipe::Statistics;
 
-use crate::broadcast::NOT_THERE;
-use crate::errors::{IN_PLACE, INVALID, NO_END, count, number, status};
+use crate::errors::{IN_PLACE, INVALID, NO_END, NOT_THERE, count, number, status};
 use crate::handle::{AnyEnd, any, ms_end};
 
 /// Calls a method that both ends of a pipe have, or one that those of a broadcast have.

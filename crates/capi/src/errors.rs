@@ -17,6 +17,8 @@ pub(crate) const NO_END: Errno = Errno(libc::EBADF);
 pub(crate) const INVALID: Errno = Errno(libc::EINVAL);
 /// Bytes of the handle are shown or reserved.
 pub(crate) const IN_PLACE: Errno = Errno(libc::EBUSY);
+/// A function that ends of a broadcast do not have.
+pub(crate) const NOT_THERE: Errno = Errno(libc::EOPNOTSUPP);
 
 impl From<io::Error> for Errno {
     fn from(error: io::Error) -> Errno {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use millstream_pipe::{Reader, Writer};
 
-use crate::broadcast::{BroadcastReader, BroadcastWriter};
+use crate::broadcast_ends::{BroadcastReader, BroadcastWriter};
 
 /// The read end of a pipe.
 ///

@@ -4,14 +4,18 @@
 //! its arguments, calls [`millstream_pipe`], and translates what that returns: -1 and `errno` instead of an error. There is no
 //! state but that of the handles.
 //!
-//! In reading order: `handle` is what a pointer to a reader or writer leads to, `options` what `ms_pipe` is told, `make`
-//! makes and opens pipes, `transfer` reads and writes, `in_place` does so without a copy, `broadcast` is for several readers that see the same, `control` is the rest.
+//! In reading order: `errors` has the numbers of `errno`, `broadcast_ends` and `descriptor` what is behind a handle besides
+//! pipes. `handle` is what a pointer to a reader or writer leads to, `options` what `ms_pipe` is told. `make` makes and opens
+//! pipes, `transfer` reads and writes, `in_place` does so without a copy. `broadcast` is for several readers that see the same,
+//! `control` is the rest.
 #![allow(non_camel_case_types, reason = "the names of C")]
 #![allow(unsafe_code, reason = "pointers from C")]
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod broadcast;
+mod broadcast_ends;
 mod control;
+mod descriptor;
 mod errors;
 mod handle;
 mod in_place;

@@ -1,13 +1,14 @@
 //! Pipes are made, opened, received, given away and closed.
 
 use std::ffi::{CStr, OsStr, c_char, c_int};
-use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::IntoRawFd;
 use std::os::unix::ffi::OsStrExt;
 
 use millstream_pipe::{Fifo, Reader, Writer};
 
-use crate::broadcast::{BroadcastReader, BroadcastWriter, NOT_THERE};
-use crate::errors::{Errno, IN_PLACE, INVALID, NO_END, number, status};
+use crate::broadcast_ends::{BroadcastReader, BroadcastWriter};
+use crate::descriptor::to_take_over;
+use crate::errors::{IN_PLACE, INVALID, NO_END, NOT_THERE, number, status};
 use crate::handle::{AnyEnd, Handle, any, ms_end, ms_reader, ms_writer};
 use crate::options::{FOR_PIPES, MS_TRUST_PEERS, ms_options};
 
@@ -182,24 +183,6 @@ pub unsafe extern "C" fn ms_attach_writer(writer: *mut *mut ms_writer, fd: c_int
         unsafe { writer.write(end) };
         Ok(())
     })())
-}
-
-/// The descriptor, which is the program's as long as it cannot be an end of the wanted kind: `unwanted` is the access mode of
-/// one that is not.
-pub(crate) fn to_take_over(fd: c_int, has_room: bool, unwanted: c_int) -> Result<OwnedFd, Errno> {
-    // SAFETY: all integers; fstat fills the structure or fails.
-    let (flags, mode) = unsafe {
-        let mut status: libc::stat = std::mem::zeroed();
-        (libc::fcntl(fd, libc::F_GETFL), (libc::fstat(fd, &raw mut status) == 0).then_some(status.st_mode))
-    };
-    match mode {
-        _ if !has_room => Err(INVALID),
-        None => Err(NO_END),
-        Some(mode) if mode & libc::S_IFMT != libc::S_IFIFO => Err(INVALID),
-        Some(_) if flags < 0 || flags & libc::O_PATH != 0 || flags & libc::O_ACCMODE == unwanted => Err(NO_END),
-        // SAFETY: open, and by the caller's promise nothing else uses it.
-        Some(_) => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-    }
 }
 
 /// Gives an end away as a plain descriptor of a kernel pipe, closed on exec, for a program that need not know millstream: bytes

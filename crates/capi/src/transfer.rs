@@ -8,7 +8,7 @@ use std::slice;
 use libc::{iovec, size_t, ssize_t};
 use millstream_pipe::{Reader, Writer};
 
-use crate::broadcast::{BroadcastReader, BroadcastWriter};
+use crate::broadcast_ends::{BroadcastReader, BroadcastWriter};
 use crate::errors::{Errno, IN_PLACE, INVALID, NO_END, count};
 use crate::handle::{Handle, ms_reader, ms_writer};
 

@@ -54,23 +54,20 @@
 //! stream when every copy of the writer is closed. [`Reader::into_fd`] and [`Reader::attach`] pass a reader to another
 //! program. Processes that read through copies of one reader share its bytes; a wake-up may come a second late there.
 
-use std::fmt;
 use std::io;
-use std::os::fd::OwnedFd;
 
 use millstream_ring::READERS_MAX;
-use millstream_sys::{Errno, pipe};
 
-use crate::builder::DEFAULT_CAPACITY;
-use crate::end::permitted_capacity;
-use crate::mirror;
+use crate::capacity::permitted_capacity;
 use crate::policy::WaitPolicy;
-use crate::settings;
+use crate::settings::{self, table::DEFAULT_CAPACITY};
 
+mod lost;
 mod reader;
 mod segment;
 mod writer;
 
+pub use lost::LostError;
 pub use reader::Reader;
 pub(crate) use reader::is_reader;
 use segment::Segment;
@@ -180,60 +177,4 @@ impl Builder {
         let readers = readers.collect::<io::Result<Vec<_>>>()?;
         Ok((writer, readers))
     }
-}
-
-/// A lossy reader fell behind by more than the capacity: so many bytes of the stream it will never read. The next byte that
-/// it reads is the first of a later write, if no write is larger than half of the capacity.
-///
-/// It is wrapped in the [`io::Error`] of the read that found it, whose number for C and Python is `ENOBUFS`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LostError {
-    /// How many.
-    pub bytes: u64,
-}
-
-impl LostError {
-    /// What was lost, if that is what the error of a read says.
-    pub fn of(error: &io::Error) -> Option<LostError> {
-        error.get_ref()?.downcast_ref::<LostError>().copied()
-    }
-
-    /// That of the [`io::Error`] which wraps it: `Other`, as long as the standard library has none for it.
-    pub fn kind(&self) -> io::ErrorKind {
-        io::ErrorKind::Other
-    }
-
-    /// `ENOBUFS`, as a netlink socket has it for a receiver that was too slow.
-    pub fn raw_os_error(&self) -> i32 {
-        Errno::NOBUFS.raw_os_error()
-    }
-}
-
-impl fmt::Display for LostError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "this reader was too slow and has lost {} bytes; read on for what comes after them, read faster, or make the \
-             capacity larger (os error {})",
-            self.bytes,
-            self.raw_os_error()
-        )
-    }
-}
-
-impl std::error::Error for LostError {}
-
-impl From<LostError> for io::Error {
-    fn from(lost: LostError) -> io::Error {
-        io::Error::new(lost.kind(), lost)
-    }
-}
-
-/// A backing pipe of two pages, read end first.
-fn backing_pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
-    let (reader, writer) = pipe::create()?;
-    if pipe::capacity(&writer)? != mirror::BYTES {
-        pipe::set_capacity(&writer, mirror::BYTES)?;
-    }
-    Ok((reader, writer))
 }

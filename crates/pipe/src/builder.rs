@@ -5,18 +5,15 @@ use std::sync::Arc;
 
 use millstream_sys::{Errno, memory, pipe, transfer};
 
+use crate::capacity::{permitted_capacity, size_for};
 use crate::claim::Trust;
-use crate::direct::{Direct, DirectPolicy};
-use crate::end::{End, Origin, Pipe, is_another_allowed, permitted_capacity, size_for};
-use crate::policy::WaitPolicy;
+use crate::direct::descriptor::Direct;
+use crate::end::{End, Origin, Pipe};
+use crate::pipe_count::is_another_allowed;
+use crate::policy::{DirectPolicy, WaitPolicy};
 use crate::reader::Reader;
-use crate::settings;
+use crate::settings::{self, table::DEFAULT_CAPACITY};
 use crate::writer::Writer;
-
-/// Bytes that a pipe holds unless the program or the [`settings`] say otherwise. On the one machine that was
-/// measured, larger rings gained nothing with both ends on one CPU and little on two. One of 64 KiB makes both sides
-/// wait more often, and moved 38 to 83 % as much on one CPU. `docs/pipe.md` has the figures.
-pub const DEFAULT_CAPACITY: usize = 512 << 10;
 
 /// A new pipe with default options: what the [`settings`] say, blocking, both ends closed on exec.
 ///

@@ -10,10 +10,11 @@
 //! with its last descriptor. A claim in the name of a process without a lease is void. With the lease goes a share of
 //! the bytes that all ends of the user may work on in place (`share.rs` of `sys`). An end that gets no share copies.
 
+pub(crate) mod open;
+
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use millstream_ring::{Claim, ClaimId, Claims, Ring};
@@ -22,7 +23,8 @@ use millstream_sys::share::Share;
 use millstream_sys::transfer::{self, Access, Mark};
 use millstream_sys::{Errno, clock, cpu, memory};
 
-use crate::end::{End, broken};
+use crate::end::End;
+use crate::error::broken;
 use crate::settings;
 
 /// Between two checks whether the other process still lives: at first, and at most.
@@ -120,31 +122,6 @@ impl Lease {
     }
 }
 
-/// The claim that an end has made and not ended: its number, and on which side.
-#[derive(Debug, Default)]
-pub(crate) struct OpenClaim(AtomicU64);
-
-const OF_WRITERS: u64 = 1 << 32;
-
-impl OpenClaim {
-    #[inline]
-    pub(crate) fn note(&self, claim: &Claim, access: Access) {
-        let side = if access == Access::Write { OF_WRITERS } else { 0 };
-        self.0.store(side | u64::from(claim.id().serial), Relaxed);
-    }
-
-    #[inline]
-    pub(crate) fn clear(&self) {
-        self.0.store(0, Relaxed);
-    }
-
-    /// Whether this is the one.
-    #[inline]
-    pub(crate) fn is(&self, claim: &Claim) -> bool {
-        self.0.load(Relaxed) as u32 == claim.id().serial
-    }
-}
-
 /// The claims to room, or to bytes.
 #[inline]
 pub(crate) fn claims_of<'a>(ring: &Ring<'a>, access: Access) -> Claims<'a> {
@@ -174,16 +151,11 @@ pub(crate) fn end_claim(end: &End, ring: &Ring<'_>, access: Access, claim: &Clai
 /// Ends the claim that an end has made and forgotten, if there is one. Returns whether there was.
 #[cold]
 pub(crate) fn give_back(end: &End) -> bool {
-    let open = end.claim.0.swap(0, Relaxed);
-    let (serial, process) = (open as u32, Thread::current().process());
-    if serial == 0 {
-        return false;
-    }
-    let access = if open & OF_WRITERS == 0 { Access::Read } else { Access::Write };
+    let Some((access, serial)) = end.claim.take() else { return false };
     let Ok(Some(segment)) = end.segment() else { return false };
     let ring = segment.ring();
     // Not in the child of a fork: its claims have another process.
-    let id = ClaimId { process, serial };
+    let id = ClaimId { process: Thread::current().process(), serial };
     claims_of(ring, access).standing() == Some(id) && end_for(end, ring, access, id)
 }
 

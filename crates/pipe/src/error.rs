@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{self, ErrorKind};
 
+use millstream_ring::RingError;
 use millstream_sys::Errno;
 
 /// Why an end was not exported or not attached, if the kernel's number alone would not tell what to do about it.
@@ -155,4 +156,10 @@ impl From<PipeError> for io::Error {
         };
         io::Error::new(kind, error)
     }
+}
+
+/// The stream cannot go on. The error names no culprit.
+#[cold]
+pub(crate) fn broken(_: RingError) -> io::Error {
+    io::Error::other(RingError)
 }

@@ -1,6 +1,6 @@
 //! FIFOs. `docs/fifo.md` has the design.
 
-mod company;
+pub(crate) mod company;
 mod doorbell;
 mod lookout;
 pub(crate) mod reading;
@@ -14,7 +14,6 @@ use std::sync::Arc;
 use millstream_sys::transfer::Access;
 use millstream_sys::{Errno, fifo, pipe};
 
-pub(crate) use self::company::{Alone, Company, Link};
 use crate::end::{End, Pipe};
 use crate::error::PipeErrorKind;
 use crate::policy::WaitPolicy;

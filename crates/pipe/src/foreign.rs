@@ -24,6 +24,18 @@ use millstream_sys::foreign::{self, Call, Kind, Memory};
 use millstream_sys::transfer::{self, Access};
 use millstream_sys::{Errno, pipe};
 
+/// What one attempt to move bytes from one place to another came to.
+pub(crate) enum Step {
+    /// Some were moved, and counted; or it is worth trying again at once.
+    Moved,
+    /// Nothing waits where they come from.
+    Empty,
+    /// There is no room where they go.
+    Full,
+    /// Where they come from has ended.
+    End,
+}
+
 /// Bytes in one call: so many that the call itself costs little, and so few that the other side of the pipe goes on
 /// meanwhile.
 pub(crate) const PIECE: usize = 128 << 10;

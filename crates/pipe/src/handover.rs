@@ -21,20 +21,23 @@
 //! backing pipe as it had copied; the next one sees the route and goes on from there.
 
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use millstream_ring::{ReadSide, Ring, Route};
-use millstream_sys::transfer::{self, Access, Mark};
-use millstream_sys::{Errno, memory, pipe};
+use millstream_sys::pipe;
+use millstream_sys::transfer::{self, Access};
 
 use crate::broadcast;
 use crate::claim;
-use crate::end::{BothSides, End, Origin, Pipe, broken, enlarge_idle_backing_pipe, is_another_allowed, lock_both};
-use crate::error::PipeErrorKind;
+use crate::end::size::enlarge_idle_backing_pipe;
+use crate::end::{BothSides, End, Origin, Pipe, lock_both};
+use crate::error::{PipeErrorKind, broken};
 use crate::mirror::{self, Mirror};
 use crate::parking::Parker;
-use crate::segment::{Segment, Size};
+use crate::pipe_count::is_another_allowed;
+use crate::place::{Place, mark_with_place, place_of};
+use crate::segment::Segment;
 use crate::settings;
 
 /// A write of this size takes a page of its own in a kernel pipe.
@@ -117,7 +120,14 @@ pub(crate) fn finish_moving(end: &End, segment: &Segment) -> io::Result<()> {
 }
 
 /// From now on the readiness bytes tell programs that poll this end, beginning with the present state of the ring.
-pub(crate) fn show_readiness(end: &End, segment: &Segment, access: Access) -> io::Result<()> {
+pub(crate) fn show_readiness(end: &End, access: Access) -> io::Result<()> {
+    match end.segment()? {
+        Some(segment) => show_readiness_of_ring(end, segment, access),
+        None => end.keep_to_kernel(),
+    }
+}
+
+fn show_readiness_of_ring(end: &End, segment: &Segment, access: Access) -> io::Result<()> {
     let (ring, parker, reads) = (segment.ring(), end.parker(), access == Access::Read);
     let bell = ring.bell();
     let is_watched = if reads { bell.is_watched_for_bytes() } else { bell.is_watched_for_room() };
@@ -216,97 +226,10 @@ pub(crate) fn clear_strange_bytes(end: &End, ring: &Ring<'_>) -> io::Result<()> 
     ring.bell().expel(&end.parker(), &end.readiness_bytes()).map_err(broken)
 }
 
-/// What a mark's position says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) process: u32,
-    pub(crate) descriptor: u32,
-    /// Tells apart the marks of write ends, of which two may not have the same position. At a FIFO, the descriptor of
-    /// the ring's wake-up pipe.
-    pub(crate) serial: u32,
-    pub(crate) is_write_end: bool,
-}
-
-const PROCESS_BITS: u32 = 22;
-const DESCRIPTOR_BITS: u32 = 20;
-const SERIAL_BITS: u32 = 19;
-
-/// Marks of read ends are below this position, those of write ends are not.
-pub(crate) const FIRST_OF_WRITERS: Mark = Mark(1 << (PROCESS_BITS + DESCRIPTOR_BITS + SERIAL_BITS));
-
-impl Place {
-    pub(crate) fn mark(self) -> Option<Mark> {
-        let fits = |value: u32, bits: u32| (value >> bits == 0).then_some(u64::from(value));
-        let process = fits(self.process, PROCESS_BITS)?;
-        let descriptor = fits(self.descriptor, DESCRIPTOR_BITS)? << PROCESS_BITS;
-        let serial = fits(self.serial, SERIAL_BITS)? << (PROCESS_BITS + DESCRIPTOR_BITS);
-        let side = u64::from(self.is_write_end) << (PROCESS_BITS + DESCRIPTOR_BITS + SERIAL_BITS);
-        Some(Mark(side | serial | descriptor | process))
-    }
-
-    pub(crate) fn of(Mark(position): Mark) -> Place {
-        let field = |start: u32, bits: u32| ((position >> start) & ((1 << bits) - 1)) as u32;
-        Place {
-            process: field(0, PROCESS_BITS),
-            descriptor: field(PROCESS_BITS, DESCRIPTOR_BITS),
-            serial: field(PROCESS_BITS + DESCRIPTOR_BITS, SERIAL_BITS),
-            is_write_end: field(PROCESS_BITS + DESCRIPTOR_BITS + SERIAL_BITS, 1) == 1,
-        }
-    }
-}
-
-/// The process and descriptor at which the segment can be found after this end has left. These are the ones where it
-/// was found itself, if it is still open there: this process may close its own with the end.
-pub(crate) fn place_of(file: &OwnedFd, found_at: Option<(u32, u32)>) -> (u32, u32) {
-    let is_still_there = |&(process, descriptor): &(u32, u32)| {
-        let there = memory::open_of_process(process, descriptor);
-        there.is_ok_and(|there| memory::is_same(&there, file) == Ok(true))
-    };
-    let here = (millstream_sys::own_pid(), file.as_raw_fd().unsigned_abs());
-    found_at.filter(is_still_there).unwrap_or(here)
-}
-
-pub(crate) fn mark_with_place(given: &OwnedFd, access: Access, (process, descriptor): (u32, u32)) -> io::Result<()> {
-    for serial in 0..1 << SERIAL_BITS {
-        let place = Place { process, descriptor, serial, is_write_end: access == Access::Write };
-        let mark = place.mark().ok_or(PipeErrorKind::NumberTooLarge)?;
-        match transfer::mark(given, mark) {
-            Err(Errno::AGAIN) => {}
-            outcome => return Ok(outcome?),
-        }
-    }
-    Err(PipeErrorKind::TooManyExported.into())
-}
-
 /// The segment that some mark leads to, if it is one, is this pipe's, and is this user's.
 fn find_segment(fd: &OwnedFd, shadow: pipe::Identity) -> Option<(Origin, Segment)> {
-    // A description does not see its own mark; another one does.
-    let probe = transfer::reopened(fd, Access::Both, true).ok()?;
-    let Place { process, descriptor, .. } = Place::of(transfer::any_mark(&probe).ok()??);
-    let file = memory::open_of_process(process, descriptor).ok()?;
-    // Root may open the memory of every process, but shares rings only with processes of root.
-    if !memory::is_of_this_user(&file).ok()? {
-        return None;
-    }
-    let bank_bytes = Size::bank_bytes_of(memory::length(&file).ok()?)?;
-    let segment = Segment::of_peer(&file, shadow, bank_bytes).ok()?;
-    Some((Origin { file, shadow, size: Size::of_banks(bank_bytes)?, found_at: Some((process, descriptor)) }, segment))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_place_survives_being_a_mark() {
-        for (process, descriptor, serial, is_write_end) in
-            [(1, 0, 0, false), (4_194_303, 1_048_575, 524_287, true), (77, 3, 9, true)]
-        {
-            let place = Place { process, descriptor, serial, is_write_end };
-            assert_eq!(place.mark().map(Place::of), Some(place));
-            assert!(place.mark().unwrap().0 < 1 << 63);
-        }
-        let outsize = Place { process: 1 << 22, descriptor: 0, serial: 0, is_write_end: false };
-        assert_eq!(outsize.mark(), None);
-    }
+    let place = Place::marked_on(fd, Access::Both)?;
+    let file = place.open_memory()?;
+    let (segment, size) = Segment::of_peer(&file, shadow).ok()?;
+    Some((Origin { file, shadow, size, found_at: Some((place.process, place.descriptor)) }, segment))
 }

@@ -55,8 +55,21 @@
 //! others waiting while it lives; it cannot make them touch other memory.
 #![deny(unsafe_code)]
 
+// In an order in which each file uses only those before it:
+//
+// - what is chosen, counted and said: `policy`, `statistics`, `error`, `settings`, `pipe_count`;
+// - the memory and what wakes its users: `parking`, `segment`, `capacity`, `mirror`, `place`;
+// - small things of both directions: `buffers`, `waits`, `foreign`, `writer/stop`, `writer/room`;
+// - an end, of whatever direction: `claim/open`, `direct/descriptor`, `fifo/company`, `end`;
+// - what ends do besides reading and writing: `claim`, `direct/clearing`, `fifo/routes`, `end/leaving`, `end/size`,
+//   `broadcast`, `handover`;
+// - a writer: `writer`, then `writer/readers`, `writer/waiting`, `direct/offering`, `fifo/writing` and `writer/write`;
+// - a reader: `reader`, then `reader/writers`, `reader/waiting`, `direct/taking`, `fifo/reading` and `reader/read`;
+// - what is made of these: `fifo`, `builder`, `duplex`, `live`, `tokio`.
 pub mod broadcast;
+mod buffers;
 mod builder;
+mod capacity;
 mod claim;
 mod direct;
 mod duplex;
@@ -68,6 +81,8 @@ mod handover;
 pub mod live;
 mod mirror;
 mod parking;
+mod pipe_count;
+mod place;
 mod policy;
 mod reader;
 mod segment;
@@ -75,16 +90,19 @@ pub mod settings;
 mod statistics;
 #[cfg(feature = "tokio")]
 pub mod tokio;
+mod waits;
 mod writer;
 
 pub use broadcast::broadcast;
-pub use builder::{Builder, DEFAULT_CAPACITY, pipe};
-pub use direct::DirectPolicy;
+pub use builder::{Builder, pipe};
 pub use duplex::{Duplex, duplex};
 pub use error::{PipeError, PipeErrorKind};
 pub use fifo::{Fifo, FifoEnds, FifoOptions};
 pub use millstream_ring::PIPE_BUF;
-pub use policy::WaitPolicy;
-pub use reader::{Borrowed, Reader};
+pub use policy::{DirectPolicy, WaitPolicy};
+pub use reader::Reader;
+pub use reader::borrowed::Borrowed;
+pub use settings::table::DEFAULT_CAPACITY;
 pub use statistics::Statistics;
-pub use writer::{Reservation, Writer};
+pub use writer::Writer;
+pub use writer::reservation::Reservation;

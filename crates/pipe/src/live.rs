@@ -30,6 +30,7 @@ use millstream_sys::{Errno, pipe, share};
 pub use change::set_capacity;
 pub use millstream_ring::Tallies;
 pub use millstream_sys::transfer::Access;
+pub use segment::SegmentErrorKind;
 use segment::{Flaw, Seen, examine};
 
 /// What was found.
@@ -131,22 +132,6 @@ pub struct SegmentError {
     /// What is wrong with it: a clause.
     pub why: String,
     kind: SegmentErrorKind,
-}
-
-/// What a [`SegmentError`] is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum SegmentErrorKind {
-    /// It cannot be read.
-    Unreadable,
-    /// It has not the size, the seals or the first words of a segment.
-    NotASegment,
-    /// Another version of millstream has made it.
-    OtherVersion,
-    /// It says something impossible.
-    Corrupt,
-    /// Its pipe does not exist on this machine.
-    NoPipe,
 }
 
 impl SegmentError {

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::ops::Range;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicPtr, AtomicU64};
@@ -53,10 +53,11 @@ impl Segment {
     }
 
     /// Maps the segment of a pipe whose end came from elsewhere, if it is what it should be.
-    pub(crate) fn of_peer(file: impl AsFd, shadow: Identity, bank_bytes: usize) -> Result<Segment, Unfit> {
-        let segment = Segment::map(file, Size::of_banks(bank_bytes).ok_or(Unfit::Foreign(ForeignError::Size))?)?;
+    pub(crate) fn of_peer(file: &OwnedFd, shadow: Identity) -> Result<(Segment, Size), Unfit> {
+        let size = Size::bank_bytes_of(memory::length(file)?).and_then(Size::of_banks).ok_or(ForeignError::Size)?;
+        let segment = Segment::map(file, size)?;
         segment.ring().check(whose(shadow)?)?;
-        Ok(segment)
+        Ok((segment, size))
     }
 
     fn map(file: impl AsFd, size: Size) -> Result<Segment, Errno> {
@@ -227,7 +228,7 @@ impl Size {
     }
 
     /// Of a segment that was found, whose ring is of the size that it says.
-    pub(crate) fn of_banks(bank_bytes: usize) -> Option<Size> {
+    fn of_banks(bank_bytes: usize) -> Option<Size> {
         Some(Size { bank_bytes, initial: Geometry::of(bank_bytes)? })
     }
 

@@ -8,15 +8,14 @@ use std::time::Duration;
 
 use millstream_ring::{Received, Shadow};
 use millstream_sys::transfer::{self, Access};
-use millstream_sys::{Errno, cpu, memory, pipe, signals};
+use millstream_sys::{Errno, cpu, pipe, signals};
 
-use super::LostError;
+use super::lost::LostError;
 use super::segment::Segment;
-use crate::end::broken;
-use crate::error::PipeErrorKind;
-use crate::handover::{self, Place};
+use crate::error::{PipeErrorKind, broken};
 use crate::mirror::{self, Mirror};
 use crate::parking::Parker;
+use crate::place::{self, Place};
 use crate::policy::{Effort, FIRST_NAP, Look, Patience, WaitPolicy, is_worth, longer};
 use crate::settings;
 use crate::statistics::{Counters, Statistics};
@@ -118,8 +117,8 @@ impl Reader {
     /// Too many open files; `/proc` is not mounted. The end is closed then.
     pub fn into_fd(self) -> io::Result<OwnedFd> {
         let given = transfer::reopened(self.fd(), Access::Read, self.is_nonblocking())?;
-        let place = handover::place_of(&self.segment.file, self.segment.found_at);
-        handover::mark_with_place(&given, Access::Read, place)?;
+        let at = place::place_of(&self.segment.file, self.segment.found_at);
+        place::mark_with_place(&given, Access::Read, at)?;
         Ok(given)
     }
 
@@ -343,14 +342,8 @@ fn find_segment(fd: &OwnedFd, inode: u64) -> Option<(Segment, usize)> {
     if !pipe::is_anonymous(fd).ok()? {
         return None;
     }
-    // A description does not see its own mark; another one does.
-    let probe = transfer::reopened(fd, Access::Read, true).ok()?;
-    let Place { process, descriptor, .. } = Place::of(transfer::any_mark(&probe).ok()??);
-    let file = memory::open_of_process(process, descriptor).ok()?;
-    if !memory::is_of_this_user(&file).ok()? {
-        return None;
-    }
-    let segment = Segment::of_peer(file, (process, descriptor))?;
+    let marked = Place::marked_on(fd, Access::Read)?;
+    let segment = Segment::of_peer(marked.open_memory()?, (marked.process, marked.descriptor))?;
     let place = segment.shared().place_of(inode)?;
     Some((segment, place))
 }

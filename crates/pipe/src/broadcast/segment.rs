@@ -9,7 +9,7 @@ use millstream_ring::{BROADCAST_HEADER_BYTES, Broadcast, BroadcastHeader, Bytes}
 use millstream_sys::memory::{self, SharedMapping};
 use millstream_sys::{Errno, own_pid_namespace};
 
-use crate::end::{Counted, is_another_allowed};
+use crate::pipe_count::{Counted, is_another_allowed};
 
 /// Pages are made and mapped in steps of this size.
 const STEP: usize = 64 << 10;

@@ -5,18 +5,19 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_ring::{READERS_MAX, RingError, Shadow};
+use millstream_ring::{PIPE_BUF, READERS_MAX, RingError, Shadow};
 use millstream_sys::{Errno, clock, cpu, fork, pipe, signals, transfer};
 
-use super::backing_pipe;
 use super::reader::Reader;
 use super::segment::Segment;
-use crate::end::broken;
+use crate::buffers::unwritten;
+use crate::error::broken;
 use crate::mirror::{self, Mirror};
 use crate::parking::Parker;
-use crate::policy::{Effort, FIRST_NAP, Look, Patience, WaitPolicy, is_worth, longer};
+use crate::policy::{ASK_EVERY, Effort, FIRST_NAP, Look, Patience, WaitPolicy, is_worth, longer};
 use crate::statistics::{Counters, Statistics};
-use crate::writer::{ASK_EVERY, Stop, needed, unwritten};
+use crate::writer::room::needed;
+use crate::writer::stop::Stop;
 
 /// A long write sleeps until this part of the capacity is free, and not for each byte that is.
 const REFILLS: usize = 16;
@@ -24,7 +25,7 @@ const REFILLS: usize = 16;
 /// The writing end of a broadcast.
 ///
 /// A write copies the bytes once, and returns when all of them are in shared memory; it sleeps until the slowest reader has
-/// made room. If the end is non-blocking, a write of more than [`PIPE_BUF`](crate::PIPE_BUF) bytes writes what there is room
+/// made room. If the end is non-blocking, a write of more than [`PIPE_BUF`] bytes writes what there is room
 /// for, a smaller one all or nothing. A lossy writer never waits.
 ///
 /// Errors: [`BrokenPipe`](io::ErrorKind::BrokenPipe) if no reader is left, and the thread is sent SIGPIPE (which Rust programs
@@ -166,7 +167,7 @@ impl Writer {
                 Err(stop) => stop,
             };
             // What has been written cannot be taken back: the error can wait, for it will be there next time.
-            return if done > 0 { Ok(done) } else { Err(error_of(error)) };
+            return if done > 0 { Ok(done) } else { Err(error.report()) };
         }
         Ok(done)
     }
@@ -189,7 +190,7 @@ impl Writer {
             (shared.capacity() - position.wrapping_sub(read) as usize, slowest)
         };
         if !shared.is_lossy() && room < needed(total) {
-            let wished = if total <= crate::PIPE_BUF { total } else { left.min(shared.capacity() / REFILLS) };
+            let wished = if total <= PIPE_BUF { total } else { left.min(shared.capacity() / REFILLS) };
             let position = position.wrapping_add(wished as u64).wrapping_sub(shared.capacity() as u64).max(1);
             return Ok(Attempt::NoRoom { place: slowest, position });
         }
@@ -320,6 +321,15 @@ impl Writer {
     }
 }
 
+/// A backing pipe of two pages, read end first.
+fn backing_pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
+    let (reader, writer) = pipe::create()?;
+    if pipe::capacity(&writer)? != mirror::BYTES {
+        pipe::set_capacity(&writer, mirror::BYTES)?;
+    }
+    Ok((reader, writer))
+}
+
 /// A reader that another copy of this writer has added would be overwritten, and not be woken.
 fn check_joins(segment: &Segment, joins: u32) -> Result<(), Errno> {
     if segment.shared().joins() == joins { Ok(()) } else { Err(Errno::STALE) }
@@ -360,17 +370,6 @@ fn fill(pipe: BorrowedFd<'_>) -> bool {
     let mirror = Mirror::of(pipe);
     signals::without_sigpipe(|| while mirror.put(mirror::BYTES as u32 / 2) > 0 {});
     mirror.has_lost_readers()
-}
-
-fn error_of(stop: Stop) -> io::Error {
-    match stop {
-        Stop::Interrupted => Errno::INTR.into(),
-        Stop::NoReader => {
-            signals::send_sigpipe_to_this_thread();
-            Errno::PIPE.into()
-        }
-        Stop::Error(error) => error,
-    }
 }
 
 impl Write for Writer {

@@ -1,19 +1,18 @@
 //! The writer's part of a single-copy transfer.
 
-use std::os::fd::AsFd;
-
 use millstream_ring::{LARGEST_OFFER, PIPE_BUF, Ring, Standing, Terms, WriteSide};
 use millstream_sys::identity::Identity;
 use millstream_sys::own_page::{OwnPage, WORDS};
-use millstream_sys::transfer::{self, Access};
 use millstream_sys::{Errno, cpu, process_memory};
 
-use super::{Direct, DirectPolicy, OwnVoucher, drop_if_dead, own_identity, transfer_descriptor};
-use crate::end::{End, broken};
-use crate::mirror::Mirror;
+use super::clearing::tell_that_nothing_is_offered;
+use super::descriptor::{Direct, OwnVoucher, drop_if_dead, own_identity, transfer_descriptor};
+use crate::end::End;
+use crate::error::broken;
 use crate::parking::Parker;
-use crate::policy::{Effort, FIRST_NAP, Look, longer};
-use crate::writer::{Stop, Writer};
+use crate::policy::{DirectPolicy, Effort, FIRST_NAP, Look, longer};
+use crate::writer::Writer;
+use crate::writer::stop::Stop;
 
 /// An offer of the calling thread, of bytes that it has borrowed until the offer is withdrawn.
 #[derive(Debug)]
@@ -162,17 +161,5 @@ impl Writer {
                 nap = longer(nap);
             }
         }
-    }
-}
-
-/// Corrects the readiness bytes after an offer was withdrawn, or that of a dead process dropped. A reader that took
-/// the last byte corrects them itself. A write end cannot: it opens the pipe once more for both sides. If that
-/// fails, waiters find out at their timeout.
-pub(crate) fn tell_that_nothing_is_offered(end: &End, ring: &Ring<'_>) {
-    let bell = ring.bell();
-    let somebody_waits = ring.writers_wait() || bell.is_watched_for_room() || bell.is_watched_for_bytes();
-    if somebody_waits && let Ok(both) = transfer::reopened(end.fd(), Access::Both, true) {
-        let (parker, mirror) = (end.parker(), Mirror::of(both.as_fd()));
-        let _ = bell.raise(&parker, &mirror).and_then(|_| bell.lower(&parker, &mirror));
     }
 }

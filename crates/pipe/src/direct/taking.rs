@@ -8,8 +8,9 @@ use millstream_sys::own_page::{self, WORDS};
 use millstream_sys::process_memory::{self, BUFFERS_MAX};
 use millstream_sys::{Errno, pipe};
 
-use super::{Source, maker_of, transfer_descriptor};
-use crate::end::{End, broken};
+use super::descriptor::{Source, maker_of, transfer_descriptor};
+use crate::end::End;
+use crate::error::broken;
 
 /// Why nothing was copied.
 enum Failure {

@@ -22,11 +22,12 @@ use millstream_sys::transfer::{self, Access, Mark};
 use millstream_sys::{Errno, clock, cpu, fifo, memory, open_files, own_pid, pipe};
 
 use super::doorbell::Doorbell;
-use super::lookout::{self, Watch};
-use crate::end::{Counted, End, is_another_allowed, size_for};
-use crate::handover::{FIRST_OF_WRITERS, Place};
+use super::lookout::Watch;
+use crate::capacity::size_for;
 use crate::parking::Parker;
-use crate::segment::{Segment, Size, Slot};
+use crate::pipe_count::{Counted, is_another_allowed};
+use crate::place::{FIRST_OF_WRITERS, Place};
+use crate::segment::{Segment, Slot};
 use crate::statistics::Counters;
 
 /// Marks that are followed at first; in each further round twice as many. A mark may lead nowhere.
@@ -85,19 +86,19 @@ impl Company {
     /// The ring. If it is time, looks for it now; a reader makes one if there is none. Otherwise the caller uses the
     /// FIFO as a plain program would, for as long as the returned value lives.
     #[inline]
-    pub(crate) fn link(&self, end: &End) -> Result<&Link, Alone<'_>> {
+    pub(crate) fn link(&self, fd: BorrowedFd<'_>) -> Result<&Link, Alone<'_>> {
         // Which is set after the link is there.
         if self.users.load(Acquire) & SETTLED != 0
             && let Some(link) = self.link.get()
         {
             return Ok(link);
         }
-        self.look_and_enter(end)
+        self.look_and_enter(fd)
     }
 
     #[cold]
-    fn look_and_enter(&self, end: &End) -> Result<&Link, Alone<'_>> {
-        if let Some(link) = self.link.get().or_else(|| self.look_before_use(end))
+    fn look_and_enter(&self, fd: BorrowedFd<'_>) -> Result<&Link, Alone<'_>> {
+        if let Some(link) = self.link.get().or_else(|| self.look_before_use(fd))
             && self.users.compare_exchange(0, SETTLED, AcqRel, Acquire).is_ok()
         {
             return Ok(link);
@@ -117,8 +118,8 @@ impl Company {
     }
 
     /// The ring, if there is one.
-    pub(crate) fn link_if_any(&self, end: &End) -> Option<&Link> {
-        self.link.get().or_else(|| if self.is_time_to_look() { self.find_or_make(end, Wish::default()) } else { None })
+    pub(crate) fn link_if_any(&self, fd: BorrowedFd<'_>) -> Option<&Link> {
+        self.link.get().or_else(|| if self.is_time_to_look() { self.find_or_make(fd, Wish::default()) } else { None })
     }
 
     /// The ring, if this process shares it already.
@@ -127,8 +128,8 @@ impl Company {
     }
 
     /// This end never begins to use a ring from now on. Returns the ring that there is, looked for in any case.
-    pub(crate) fn be_plain(&self, end: &End) -> Option<&Link> {
-        let link = self.link.get().or_else(|| self.find_or_make(end, Wish { must_find: true, may_found: false }));
+    pub(crate) fn be_plain(&self, fd: BorrowedFd<'_>) -> Option<&Link> {
+        let link = self.link.get().or_else(|| self.find_or_make(fd, Wish { must_find: true, may_found: false }));
         self.users.fetch_or(PLAIN, AcqRel);
         // Another thread may have been faster.
         link.or_else(|| self.link.get())
@@ -145,12 +146,12 @@ impl Company {
     }
 
     #[cold]
-    fn look_before_use(&self, end: &End) -> Option<&Link> {
+    fn look_before_use(&self, fd: BorrowedFd<'_>) -> Option<&Link> {
         let (is_reader, is_first) = (self.access == Access::Read, !self.has_looked.load(Acquire));
         if !self.is_time_to_look() && !is_first {
             return None;
         }
-        let found = self.find_or_make(end, Wish { must_find: is_first && !is_reader, may_found: is_reader });
+        let found = self.find_or_make(fd, Wish { must_find: is_first && !is_reader, may_found: is_reader });
         self.has_looked.store(true, Release);
         found
     }
@@ -164,18 +165,18 @@ impl Company {
         !is_same_tick || chance.is_power_of_two()
     }
 
-    fn find_or_make(&self, end: &End, wish: Wish) -> Option<&Link> {
+    fn find_or_make(&self, fd: BorrowedFd<'_>, wish: Wish) -> Option<&Link> {
         if self.users.load(Acquire) & PLAIN != 0 {
             return None;
         }
-        if !wish.may_found && transfer::any_mark(end.fd()).ok()?.is_none() {
+        if !wish.may_found && transfer::any_mark(fd).ok()?.is_none() {
             return None;
         }
         if !is_another_allowed() {
             return None;
         }
         // No failure to share a ring is a reason to fail here: the kernel carries the bytes.
-        Some(self.link.fill(join(end.fd(), self.access, wish).ok()?))
+        Some(self.link.fill(join(fd, self.access, wish).ok()?))
     }
 }
 
@@ -238,6 +239,18 @@ impl Link {
     #[inline]
     pub(super) fn ring(&self) -> &Ring<'_> {
         self.segment.ring()
+    }
+
+    /// Whether no bytes of foreign processes lie in the FIFO; see [`Watch::is_free_of_foreign_bytes`].
+    #[inline]
+    pub(super) fn is_free_of_foreign_bytes(&self, now: u64) -> Result<bool, Errno> {
+        self.watch.is_free_of_foreign_bytes(&self.segment, self.own.as_fd(), now)
+    }
+
+    /// A reader with nothing else to do may become the write monitor; see [`Watch::see_to_it`].
+    #[inline]
+    pub(super) fn see_to_write_monitor(&self) {
+        self.watch.see_to_it(&self.segment, self.own.as_fd());
     }
 
     /// Whether a participant reads, other than through `fifo`. The kernel has removed the marks of killed processes.
@@ -303,7 +316,7 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         // Before the descriptor that is monitored is closed.
-        lookout::withdraw(self);
+        self.watch.withdraw(self.ring());
     }
 }
 
@@ -398,15 +411,10 @@ fn find(own: &OwnedFd, identity: pipe::Identity) -> Option<(OwnedFd, OwnedFd, Se
 }
 
 fn follow(mark: Mark, identity: pipe::Identity) -> Option<(OwnedFd, OwnedFd, Segment)> {
-    let Place { process, descriptor, serial, .. } = Place::of(mark);
-    let file = memory::open_of_process(process, descriptor).ok()?;
-    // Root may open the memory of every process, but shares rings only with processes of root.
-    if !memory::is_of_this_user(&file).ok()? {
-        return None;
-    }
-    let bank_bytes = Size::bank_bytes_of(memory::length(&file).ok()?)?;
-    let segment = Segment::of_peer(&file, identity, bank_bytes).ok()?;
-    let bell = fifo::open_unnamed_of_process(process, serial, segment.ring().bell_inode()).ok()?;
+    let place = Place::of(mark);
+    let file = place.open_memory()?;
+    let (segment, _) = Segment::of_peer(&file, identity).ok()?;
+    let bell = fifo::open_unnamed_of_process(place.process, place.serial, segment.ring().bell_inode()).ok()?;
     Some((file, bell, segment))
 }
 

@@ -17,17 +17,16 @@
 //! The writer asks the kernel if no reader monitors, if the flag was raised, or if the words belong to another
 //! monitor by then. It does so every few microseconds in any case: a program may close descriptors behind our back.
 
-use std::sync::atomic::AtomicBool;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
-use millstream_ring::Lookout;
+use millstream_ring::{Lookout, Ring};
 use millstream_sys::tripwire::{Tripwire, Words};
-use millstream_sys::{Errno, clock};
+use millstream_sys::{Errno, clock, transfer};
 
-use super::company::Link;
-use crate::segment::Slot;
-use crate::writer::ASK_EVERY;
+use crate::policy::ASK_EVERY;
+use crate::segment::{Segment, Slot};
 
 /// Empty FIONREAD results before a writer requests a write monitor: they take some twenty microseconds, half of what
 /// it takes to set up a monitor.
@@ -62,89 +61,93 @@ impl Watch {
             questions: AtomicU32::new(0),
         }
     }
-}
 
-/// Whether no bytes of foreign processes lie in the FIFO. With the writers locked; `now` is a moment ago, in TSC
-/// cycles.
-#[inline]
-pub(super) fn is_free_of_foreign_bytes(link: &Link, now: u64) -> Result<bool, Errno> {
-    let is_recent = now.wrapping_sub(link.watch.asked_at.load(Relaxed)) < ASK_EVERY;
-    if is_recent && is_looked_out_for(link) { Ok(true) } else { ask(link, now) }
-}
+    /// Whether no bytes of foreign processes lie in the FIFO. With the writers locked; `now` is a moment ago, in TSC
+    /// cycles.
+    #[inline]
+    pub(super) fn is_free_of_foreign_bytes(
+        &self,
+        segment: &Segment,
+        fifo: BorrowedFd<'_>,
+        now: u64,
+    ) -> Result<bool, Errno> {
+        let is_recent = now.wrapping_sub(self.asked_at.load(Relaxed)) < ASK_EVERY;
+        if is_recent && is_looked_out_for(segment) { Ok(true) } else { self.ask(segment.ring(), fifo, now) }
+    }
 
-fn ask(link: &Link, now: u64) -> Result<bool, Errno> {
-    let watch = &link.watch;
-    if millstream_sys::transfer::bytes_waiting(link.fifo())? > 0 {
-        watch.asked_at.store(now.wrapping_sub(ASK_EVERY), Relaxed);
-        return Ok(false);
+    fn ask(&self, ring: &Ring<'_>, fifo: BorrowedFd<'_>, now: u64) -> Result<bool, Errno> {
+        if transfer::bytes_waiting(fifo)? > 0 {
+            self.asked_at.store(now.wrapping_sub(ASK_EVERY), Relaxed);
+            return Ok(false);
+        }
+        self.asked_at.store(now, Relaxed);
+        let questions = self.questions.load(Relaxed).wrapping_add(1);
+        self.questions.store(questions, Relaxed);
+        if questions == QUESTIONS {
+            ring.want_monitor();
+        }
+        Ok(true)
     }
-    watch.asked_at.store(now, Relaxed);
-    let questions = watch.questions.load(Relaxed).wrapping_add(1);
-    watch.questions.store(questions, Relaxed);
-    if questions == QUESTIONS {
-        link.ring().want_monitor();
+
+    /// A reader with nothing else to do becomes the write monitor, if writers request one and there is none.
+    #[inline]
+    pub(super) fn see_to_it(&self, segment: &Segment, fifo: BorrowedFd<'_>) {
+        if segment.ring().is_monitor_wanted() && !is_looked_out_for(segment) {
+            self.try_to_look_out(segment, fifo);
+        }
     }
-    Ok(true)
+
+    #[cold]
+    fn try_to_look_out(&self, segment: &Segment, fifo: BorrowedFd<'_>) {
+        let (ring, now) = (segment.ring(), clock::coarse_milliseconds());
+        // Not again and again while a foreign process writes all the time.
+        if self.is_impossible.load(Relaxed) || self.tried_at.swap(now, Relaxed) == now {
+            return;
+        }
+        let post = match self.post.get() {
+            Some(post) => post,
+            None => match new_post(segment, fifo) {
+                Ok(post) => self.post.fill(post),
+                // Then writers ask.
+                Err(_) => return self.is_impossible.store(true, Relaxed),
+            },
+        };
+        self.withdraw(ring);
+        let before = ring.monitor();
+        // An error: the monitor belongs to another thread, or to the process that this one was forked from.
+        if let Ok(Some(count)) = post.tripwire.set() {
+            let Words { flags, count: count_at } = post.tripwire.words();
+            ring.post_monitor(before, Lookout { page: post.page, flags, count_at, count });
+        }
+    }
+
+    /// This process is the write monitor no longer.
+    pub(super) fn withdraw(&self, ring: &Ring<'_>) {
+        if let (Some(post), Some(lookout)) = (self.post.get(), ring.monitor())
+            && lookout.page == post.page
+        {
+            ring.withdraw_monitor(lookout);
+        }
+    }
 }
 
 /// Whether a reader monitors the FIFO, and its flag is armed.
 #[inline]
-fn is_looked_out_for(link: &Link) -> bool {
-    let ring = link.ring();
+fn is_looked_out_for(segment: &Segment) -> bool {
+    let ring = segment.ring();
     ring.monitor().is_some_and(|lookout| {
         let words = Words { flags: lookout.flags, count: lookout.count_at };
-        let is_up = |page| link.segment().is_monitor_armed(page, words, lookout.count);
+        let is_up = |page| segment.is_monitor_armed(page, words, lookout.count);
         // In this order: a monitor withdraws before it arms its flag again. What the writer read before that does not
         // hold any more.
         ring.monitor_page(lookout.page).is_some_and(is_up) && ring.monitor() == Some(lookout)
     })
 }
 
-/// A reader with nothing else to do becomes the write monitor, if writers request one and there is none.
-#[inline]
-pub(super) fn see_to_it(link: &Link) {
-    if link.ring().is_monitor_wanted() && !is_looked_out_for(link) {
-        try_to_look_out(link);
-    }
-}
-
-#[cold]
-fn try_to_look_out(link: &Link) {
-    let (watch, ring, now) = (&link.watch, link.ring(), clock::coarse_milliseconds());
-    // Not again and again while a foreign process writes all the time.
-    if watch.is_impossible.load(Relaxed) || watch.tried_at.swap(now, Relaxed) == now {
-        return;
-    }
-    let post = match watch.post.get() {
-        Some(post) => post,
-        None => match new_post(link) {
-            Ok(post) => watch.post.fill(post),
-            // Then writers ask.
-            Err(_) => return watch.is_impossible.store(true, Relaxed),
-        },
-    };
-    withdraw(link);
-    let before = ring.monitor();
-    // An error: the monitor belongs to another thread, or to the process that this one was forked from.
-    if let Ok(Some(count)) = post.tripwire.set() {
-        let Words { flags, count: count_at } = post.tripwire.words();
-        ring.post_monitor(before, Lookout { page: post.page, flags, count_at, count });
-    }
-}
-
-fn new_post(link: &Link) -> Result<Post, Errno> {
-    let page = link.ring().take_monitor_page().ok_or(Errno::NOSPC)?;
-    let offset = link.ring().monitor_page(page).ok_or(Errno::NOSPC)?;
-    Ok(Post { tripwire: link.segment().write_monitor(offset, link.fifo())?, page })
-}
-
-/// This process is the write monitor no longer.
-pub(super) fn withdraw(link: &Link) {
-    if let (Some(post), Some(lookout)) = (link.watch.post.get(), link.ring().monitor())
-        && lookout.page == post.page
-    {
-        link.ring().withdraw_monitor(lookout);
-    }
+fn new_post(segment: &Segment, fifo: BorrowedFd<'_>) -> Result<Post, Errno> {
+    let page = segment.ring().take_monitor_page().ok_or(Errno::NOSPC)?;
+    let offset = segment.ring().monitor_page(page).ok_or(Errno::NOSPC)?;
+    Ok(Post { tripwire: segment.write_monitor(offset, fifo)?, page })
 }
 
 #[cfg(test)]
@@ -157,6 +160,7 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
+    use super::super::company::Link;
     use super::*;
     use crate::end::End;
     use crate::{Fifo, FifoOptions, Reader, Writer};
@@ -217,7 +221,7 @@ mod tests {
     fn reader_sees(reader: &Reader) -> Option<bool> {
         let company = reader.end.pipe.company.as_ref().unwrap();
         let Some(link) = company.link_so_far() else { return Some(false) };
-        (!link.watch.is_impossible.load(Relaxed)).then(|| is_looked_out_for(link))
+        (!link.watch.is_impossible.load(Relaxed)).then(|| is_looked_out_for(link.segment()))
     }
 
     impl Watched {
@@ -270,9 +274,9 @@ mod tests {
         let Some(watched) = watched() else { return };
         for round in 0..100 {
             while !watched.write_into_ring(b"a") {}
-            assert!(is_looked_out_for(link(&watched.writer.end)), "our own writes do not count");
+            assert!(is_looked_out_for(link(&watched.writer.end).segment()), "our own writes do not count");
             (&watched.stranger).write_all(b"S").unwrap();
-            assert!(!is_looked_out_for(link(&watched.writer.end)));
+            assert!(!is_looked_out_for(link(&watched.writer.end).segment()));
             (&watched.writer).write_all(b"b").unwrap();
             assert_eq!(watched.read(3), b"aSb", "{round}");
         }
@@ -330,7 +334,7 @@ mod tests {
     #[test]
     fn writers_ask_when_the_thread_of_the_write_monitor_has_ended() {
         let Some(watched) = thread::spawn(watched).join().unwrap() else { return };
-        assert!(!is_looked_out_for(link(&watched.writer.end)));
+        assert!(!is_looked_out_for(link(&watched.writer.end).segment()));
         for _ in 0..20 {
             (&watched.stranger).write_all(b"S").unwrap();
             (&watched.writer).write_all(b"b").unwrap();

@@ -8,12 +8,13 @@ use millstream_ring::{ReadSide, Ring, Route};
 use millstream_sys::{Errno, clock, cpu, signals, transfer};
 
 use super::company::Link;
-use super::lookout;
 use super::routes::{self, is_half_full};
-use crate::end::{BothSides, End, broken, lock_both};
+use crate::buffers::{filled_by_one_call, first_bytes};
+use crate::end::{BothSides, End, lock_both};
+use crate::error::broken;
 use crate::parking::Parker;
 use crate::policy::{Effort, Look};
-use crate::reader::{Waits, filled_by_one_call, let_gather};
+use crate::waits::Waits;
 
 /// Pauses between two reads of the ring's words. A writer that asks the kernel before each write is slower than at a
 /// pipe. Each look at the ring also takes from it the cache line that it needs for the next write.
@@ -61,7 +62,7 @@ pub(crate) fn read(
             Attempt::EndOfStream => return Ok(0),
             Attempt::Again => {}
             Attempt::EmptyRing => {
-                lookout::see_to_it(link);
+                link.see_to_write_monitor();
                 next = look(end, link, &waits)?;
             }
             Attempt::Nothing => {
@@ -118,7 +119,7 @@ fn attempt_fifo(end: &End, link: &Link, buffers: &mut [IoSliceMut<'_>]) -> io::R
         return Ok(Attempt::Again);
     }
     if most > 0 {
-        return take_from_fifo(end, link, &mut first(buffers, most));
+        return take_from_fifo(end, link, &mut first_bytes(buffers, most));
     }
     match ready {
         // Another reader has taken them.
@@ -156,7 +157,7 @@ fn attempt_foreign(
     readers: &ReadSide<'_, Parker<'_>>,
     buffers: &mut [IoSliceMut<'_>],
 ) -> io::Result<Attempt> {
-    match transfer::read(link.fifo(), &mut first(buffers, readers.foreign_bytes())) {
+    match transfer::read(link.fifo(), &mut first_bytes(buffers, readers.foreign_bytes())) {
         Ok(count) if count > 0 => {
             readers.took_foreign_bytes(count);
             end.counters.moved_through_kernel(count);
@@ -203,17 +204,6 @@ fn attempt_moving(end: &End, link: &Link, buffers: &mut [IoSliceMut<'_>]) -> io:
     Ok(Attempt::Moved(taken))
 }
 
-/// The first `most` bytes that `buffers` hold, as many of them as the kernel takes at once.
-fn first<'b>(buffers: &'b mut [IoSliceMut<'_>], mut most: usize) -> Vec<IoSliceMut<'b>> {
-    let filled = buffers.iter_mut().filter(|buffer| !buffer.is_empty()).take(transfer::BUFFERS_MAX);
-    let pieces = filled.map_while(|buffer| {
-        let len = buffer.len().min(most);
-        most -= len;
-        (len > 0).then(|| IoSliceMut::new(&mut buffer[..len]))
-    });
-    pieces.collect()
-}
-
 /// The bytes have been read: the next call finds an error that occurs here.
 #[cold]
 fn lower_bell(end: &End, link: &Link) {
@@ -241,7 +231,7 @@ fn look(end: &End, link: &Link, waits: &Waits<'_>) -> io::Result<Next> {
     let mut effort = Effort::default();
     let look = end.patience.look_for_much(ring.writers_cpu(), is_over, |_| is_half_full(ring), &mut effort);
     if look == Look::Found && has_bytes(ring) {
-        let_gather(end, ring, &mut effort);
+        end.let_gather(ring, &mut effort);
     }
     end.counters.waited(effort);
     Ok(match look {

@@ -40,11 +40,10 @@ use millstream_sys::transfer::{self, Access};
 use millstream_sys::{Errno, clock, pipe, signals};
 
 use super::company::Link;
-use super::lookout;
-use crate::end::{BothSides, End, broken, lock_both};
-use crate::error::PipeErrorKind;
+use crate::end::{BothSides, End, lock_both};
+use crate::error::{PipeErrorKind, broken};
 use crate::parking::Parker;
-use crate::writer::RETURN_EVERY;
+use crate::policy::RETURN_EVERY;
 
 /// A reader that was not seen for so long, in milliseconds, is not active. Longer than most programs compute between
 /// two reads. A plain reader beside it may be kept waiting at least as long.
@@ -91,7 +90,7 @@ pub(super) fn way<'p>(
     match ring.route() {
         // Checked each time. A foreign process, or this thread before it knew of the ring, may have written into the
         // FIFO. That is read before what is put into the ring from now on.
-        Route::Ring if is_in_use && lookout::is_free_of_foreign_bytes(link, now)? => return Ok(Way::Ring),
+        Route::Ring if is_in_use && link.is_free_of_foreign_bytes(now)? => return Ok(Way::Ring),
         Route::Shadow if !is_in_use || !is_time_to_return(link, now) => return Ok(Way::Fifo),
         Route::Ring | Route::Shadow | Route::Moving => {}
     }

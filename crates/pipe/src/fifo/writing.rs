@@ -9,9 +9,12 @@ use millstream_sys::{Errno, clock, cpu, signals, transfer};
 
 use super::company::Link;
 use super::routes::{self, ATTENTION, Way, is_half_full};
-use crate::end::{End, broken};
-use crate::policy::{Effort, FIRST_NAP, Look, longer};
-use crate::writer::{ASK_EVERY, Stop, gathered_for_one_call, has_room, needed, unwritten};
+use crate::buffers::{gathered_for_one_call, unwritten};
+use crate::end::End;
+use crate::error::broken;
+use crate::policy::{ASK_EVERY, Effort, FIRST_NAP, Look, longer};
+use crate::writer::room::{has_room, needed};
+use crate::writer::stop::Stop;
 
 /// What one attempt came to.
 enum Attempt {
@@ -36,12 +39,7 @@ pub(crate) fn write(end: &End, link: &Link, buffers: &[IoSlice<'_>]) -> io::Resu
             Ok(()) => continue,
             // As in the kernel: only what has not moved anything is done again by itself.
             Err(Stop::Interrupted) if done == 0 && signals::handlers_ask_for_restart() => continue,
-            Err(Stop::Interrupted) => Errno::INTR.into(),
-            Err(Stop::NoReader) => {
-                signals::send_sigpipe_to_this_thread();
-                Errno::PIPE.into()
-            }
-            Err(Stop::Error(error)) => error,
+            Err(stop) => stop.report(),
         };
         link.asked_at.store(0, Relaxed);
         // What has been written cannot be taken back: the error can wait, for it will be there next time.

@@ -5,14 +5,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use millstream_sys::open_files::{self, MemoryFiles, Target};
+use millstream_sys::pipe;
 use millstream_sys::transfer::{self, Access};
-use millstream_sys::{memory, pipe};
 
-use super::examine;
+use super::segment::examine;
 use crate::end::{End, Origin, Pipe};
 use crate::error::PipeErrorKind;
 use crate::policy::WaitPolicy;
-use crate::segment::{Segment, Size};
+use crate::segment::Segment;
 
 /// Makes the pipe behind `descriptor` of `process` larger or smaller, as
 /// [`Reader::set_capacity`](crate::Reader::set_capacity) of one of its ends would; returns its new capacity.
@@ -30,9 +30,7 @@ pub fn set_capacity(process: u32, descriptor: u32, bytes: usize) -> io::Result<u
     let number = open_files::pipe_number(&pinned).ok_or(PipeErrorKind::NotAPipe)?;
     let identity = pipe::identity(&pinned).ok_or(PipeErrorKind::NotAPipe)?;
     let file = find_memory(process, number)?.ok_or(PipeErrorKind::NoSharedMemory)?;
-    let bank_bytes = Size::bank_bytes_of(memory::length(&file)?).ok_or(PipeErrorKind::NoSharedMemory)?;
-    let segment = Segment::of_peer(&file, identity, bank_bytes).map_err(|_| PipeErrorKind::NoSharedMemory)?;
-    let size = Size::of_banks(bank_bytes).ok_or(PipeErrorKind::NoSharedMemory)?;
+    let (segment, size) = Segment::of_peer(&file, identity).map_err(|_| PipeErrorKind::NoSharedMemory)?;
     let pipe = Pipe::mapped(Origin { file, shadow: identity, size, found_at: None }, segment);
     let shadow = transfer::reopened(&pinned, Access::Both, true)?;
     let end = End::new(shadow, Arc::new(pipe), WaitPolicy::Block);

@@ -8,7 +8,6 @@ use std::time::Instant;
 use millstream_ring::{ForeignError, HEADER_BYTES, Look, RingError};
 use millstream_sys::memory;
 
-use super::SegmentErrorKind;
 use crate::segment::Size;
 
 /// Looks for an instant in which no reader consumed. A busy reader passes a megabyte in the time of about a hundred.
@@ -22,6 +21,22 @@ pub(crate) struct Seen {
     /// Whether so many waited at one instant.
     pub(crate) is_exact: bool,
     pub(crate) at: Instant,
+}
+
+/// What a [`SegmentError`](super::SegmentError) is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SegmentErrorKind {
+    /// It cannot be read.
+    Unreadable,
+    /// It has not the size, the seals or the first words of a segment.
+    NotASegment,
+    /// Another version of millstream has made it.
+    OtherVersion,
+    /// It says something impossible.
+    Corrupt,
+    /// Its pipe does not exist on this machine.
+    NoPipe,
 }
 
 /// What is wrong with a file that should be a segment.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use millstream_sys::{clock, cpu};
 
-use super::WaitPolicy;
+use super::choices::WaitPolicy;
 use super::crowd::{self, Seldom, Turns};
 use super::decisions::{Act, End, Lessons, UNMEASURED_WAKE, Wait};
 use super::gathering::{Gathering, PAUSE};

@@ -8,25 +8,18 @@
 
 use std::io::{self, BufRead, IoSliceMut};
 
-use millstream_ring::{Claim, Route};
+use millstream_ring::Route;
 use millstream_sys::transfer::Access;
 
-use super::{Outcome, Reader};
+use super::waiting::Outcome;
+use super::{InPlace, Reader};
 use crate::claim::{self, Claimant, Trust};
-use crate::end::broken;
-use crate::reader::Waits;
+use crate::error::broken;
+use crate::waits::Waits;
 
 /// The part of the ring that is shown at once. While the program looks at it, its place is not free, and a writer
 /// that keeps up should not have to wait.
 const PARTS: usize = 4;
-
-/// Bytes that this end looks at in the ring.
-#[derive(Debug)]
-pub(super) struct InPlace {
-    claim: Claim,
-    /// Whether nothing else waited.
-    is_all: bool,
-}
 
 /// What the search for bytes came to.
 enum Found {
@@ -97,11 +90,6 @@ impl Drop for Borrowed<'_> {
 }
 
 impl Reader {
-    pub(crate) fn trusting(mut self, trust: Trust) -> Reader {
-        self.trust = trust;
-        self
-    }
-
     /// Trusts the other processes at this pipe from now on: [`Reader::borrow`] and [`fill_buf`](BufRead::fill_buf)
     /// show the shared memory itself, with no copy, wherever the ring carries the bytes. Holds for this handle and
     /// its later clones.
@@ -276,9 +264,7 @@ impl Reader {
             return;
         }
         let emptied = found.is_all && count == found.claim.len();
-        if ring.writers_wait() || (emptied && ring.bell().is_watched_for_bytes()) {
-            self.lower_bell(ring);
-        }
+        self.tell_writers(ring, emptied);
     }
 }
 

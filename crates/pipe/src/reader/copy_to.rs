@@ -3,27 +3,17 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use millstream_ring::{PIPE_BUF, Ring, Route};
+use millstream_ring::{PIPE_BUF, Route};
 use millstream_sys::transfer::{self, Access};
 use millstream_sys::{Errno, cpu, signals};
 
-use super::{Outcome, Reader, Waits};
-use crate::end::broken;
-use crate::foreign::{Foreign, PIECE};
+use super::Reader;
+use super::waiting::Outcome;
+use crate::error::broken;
+use crate::foreign::{Foreign, PIECE, Step};
 use crate::handover;
 use crate::segment::Segment;
-
-/// What one attempt to move bytes from one place to another came to.
-pub(crate) enum Step {
-    /// Some were moved, and counted; or it is worth trying again at once.
-    Moved,
-    /// Nothing waits where they come from.
-    Empty,
-    /// There is no room where they go.
-    Full,
-    /// Where they come from has ended.
-    End,
-}
+use crate::waits::Waits;
 
 impl Reader {
     /// Moves `len` bytes, or all until the end of the stream, to `target`: a file, a socket, a plain pipe, a terminal
@@ -176,30 +166,6 @@ impl Reader {
             Err(Errno::AGAIN) if transfer::bytes_waiting(self.end.fd())? == 0 => Ok(Some(Step::Empty)),
             Err(Errno::AGAIN) => Ok(Some(Step::Full)),
             Err(error) => Err(error.into()),
-        }
-    }
-
-    /// After bytes were consumed and the lock was released.
-    #[inline]
-    pub(super) fn tell_writers(&self, ring: &Ring<'_>, emptied: bool) {
-        if ring.writers_wait() || (emptied && ring.bell().is_watched_for_bytes()) {
-            self.lower_bell(ring);
-        }
-    }
-
-    pub(super) fn wait_for_bytes(&self, segment: Option<&Segment>, waits: &mut Waits<'_>) -> io::Result<Outcome> {
-        match segment {
-            Some(segment) => {
-                self.decline_offer(segment.ring())?;
-                self.wait(segment, waits)
-            }
-            None if self.end.is_blocking()? => {
-                let ready = transfer::sleep_until_readable(self.end.fd(), waits.nap)?;
-                waits.slept(false);
-                let is_over = ready.peer_gone && !ready.readable;
-                Ok(if is_over { Outcome::EndOfStream } else { Outcome::TryAgain })
-            }
-            None => Err(Errno::AGAIN.into()),
         }
     }
 }

@@ -10,14 +10,16 @@ use millstream_sys::foreign::{splice_now, tee_now};
 use millstream_sys::transfer::{self, Access};
 use millstream_sys::{Errno, cpu, pipe};
 
-use super::copy_to::Step;
-use super::waits::Waits;
-use super::{Outcome, Reader};
-use crate::end::broken;
-use crate::foreign::{Detour, Foreign, PIECE};
+use super::Reader;
+use super::waiting::Outcome;
+use crate::error::broken;
+use crate::foreign::{Detour, Foreign, PIECE, Step};
 use crate::handover;
 use crate::segment::Segment;
-use crate::writer::{Stop, Writer, free};
+use crate::waits::Waits;
+use crate::writer::Writer;
+use crate::writer::room::free;
+use crate::writer::stop::Stop;
 
 impl Reader {
     /// As [`Reader::copy_to`], into another millstream pipe: `len` bytes, or all until the end of the stream, with

@@ -3,9 +3,9 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use super::{Name, Report, TABLE};
-use crate::direct::DirectPolicy;
-use crate::policy::WaitPolicy;
+use super::sources::{Report, report};
+use super::table::{Name, TABLE};
+use crate::policy::{DirectPolicy, WaitPolicy};
 
 /// The value of each setting, and whether it was read.
 ///
@@ -37,7 +37,7 @@ impl InForce {
     #[inline]
     fn read(&'static self) -> &'static InForce {
         if !self.is_read.load(Acquire) {
-            self.keep(&super::report());
+            self.keep(&report());
         }
         self
     }
@@ -117,7 +117,7 @@ pub(crate) fn user_loan_max() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{Kind, report};
+    use crate::settings::Kind;
 
     #[test]
     fn every_word_for_waiting_has_its_policy() {

@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use super::file::{LIMIT_SUFFIX, Line, lines};
-use super::{Name, TABLE};
+use super::table::{Name, TABLE};
 
 /// Bytes of a file that are read. A full one, with a comment for every line, has a fiftieth of it.
 const FILE_BYTES_MAX: u64 = 64 << 10;

@@ -2,18 +2,17 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::atomic::Ordering::Relaxed;
 
-use millstream_ring::{PIPE_BUF, Ring, Route};
+use millstream_ring::{PIPE_BUF, Route};
 use millstream_sys::transfer::{self, Access};
-use millstream_sys::{Errno, clock, cpu, signals};
+use millstream_sys::{Errno, cpu};
 
-use super::{Stop, Writer};
-use crate::end::broken;
-use crate::foreign::{Foreign, PIECE};
-use crate::handover;
-use crate::reader::{Step, Waits};
+use super::Writer;
+use super::stop::Stop;
+use crate::error::broken;
+use crate::foreign::{Foreign, PIECE, Step};
 use crate::segment::Segment;
+use crate::waits::Waits;
 
 impl Writer {
     /// Moves `len` bytes, or all until its end, from `source` into the pipe: from a file, a socket, a plain pipe, a
@@ -139,18 +138,6 @@ impl Writer {
         Ok(Step::Moved)
     }
 
-    /// Does first what a route other than the ring asks for; true if the route may have changed.
-    pub(crate) fn tend_to_route(&self, segment: &Segment) -> io::Result<bool> {
-        match segment.ring().route() {
-            Route::Ring => return Ok(false),
-            Route::Shadow if !self.should_try_to_return(segment.ring()) => return Ok(false),
-            // Only saves time: what keeps the pipe with the kernel is no reason to fail.
-            Route::Shadow => _ = handover::return_to_ring(&self.end, segment),
-            Route::Moving => handover::finish_moving(&self.end, segment)?,
-        }
-        Ok(true)
-    }
-
     fn splice_to_backing_pipe(&self, source: &Foreign<'_>, wanted: usize, done: &mut u64) -> Result<Step, Stop> {
         match source.give_to_backing_pipe(self.end.fd(), wanted) {
             Ok(0) => Ok(Step::End),
@@ -165,58 +152,5 @@ impl Writer {
             Err(Errno::INTR) => Err(Stop::Interrupted),
             Err(error) => Err(error.into()),
         }
-    }
-
-    /// Where no reader was to be notified.
-    pub(crate) fn see_unless_seen(&self, ring: &Ring<'_>, was_seen: bool) -> Result<(), Stop> {
-        if was_seen { Ok(()) } else { self.ask_for_readers(clock::ticks(), ring.closes()) }
-    }
-
-    /// After bytes were committed and the lock was released. The bytes have been written: the next attempt finds that
-    /// there was no reader for them.
-    pub(crate) fn tell_readers(&self, ring: &Ring<'_>, room_left: usize, was_seen: bool) -> Result<(), Stop> {
-        if ring.readers_wait() || (room_left < PIPE_BUF && ring.bell().is_watched_for_room()) {
-            self.raise_bell(ring, was_seen)
-        } else {
-            self.see_unless_seen(ring, was_seen)
-        }
-    }
-
-    pub(crate) fn wait_for_room(
-        &self,
-        segment: Option<&Segment>,
-        wanted: usize,
-        waits: &mut Waits<'_>,
-    ) -> Result<(), Stop> {
-        match segment {
-            Some(segment) => self.wait(segment, (0, wanted.min(PIPE_BUF)), &mut waits.nap),
-            None if self.end.is_blocking()? => {
-                let slept = transfer::sleep_until_writable(self.end.fd(), waits.nap);
-                waits.slept(false);
-                match slept {
-                    Ok(ready) if ready.peer_gone => Err(Stop::NoReader),
-                    Ok(_) => Ok(()),
-                    Err(Errno::INTR) => Err(Stop::Interrupted),
-                    Err(error) => Err(error.into()),
-                }
-            }
-            None => Err(Errno::AGAIN.into()),
-        }
-    }
-
-    /// The error of a call that has to end; none if it goes on by itself after a signal.
-    pub(crate) fn give_up(&self, stop: Stop) -> Option<io::Error> {
-        let error = match stop {
-            Stop::Interrupted if signals::handlers_ask_for_restart() => return None,
-            Stop::Interrupted => Errno::INTR.into(),
-            Stop::NoReader => {
-                signals::send_sigpipe_to_this_thread();
-                Errno::PIPE.into()
-            }
-            Stop::Error(error) => error,
-        };
-        // Whatever was seen a moment ago: the next call asks again.
-        self.readers_seen_at.store(0, Relaxed);
-        Some(error)
     }
 }

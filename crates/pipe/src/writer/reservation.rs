@@ -12,9 +12,11 @@ use millstream_ring::{Claim, PIPE_BUF, Route};
 use millstream_sys::transfer::{self, Access};
 use millstream_sys::{Errno, signals};
 
-use super::{Stop, Writer, needed};
+use super::room::needed;
+use super::stop::Stop;
+use super::{Reserved, Writer};
 use crate::claim::{self, Claimant, Trust};
-use crate::end::broken;
+use crate::error::broken;
 use crate::handover;
 use crate::policy::FIRST_NAP;
 
@@ -28,22 +30,6 @@ const LARGEST_FOR_KERNEL: usize = 64 << 10;
 pub struct Reservation<'w> {
     writer: &'w mut Writer,
     filled: usize,
-}
-
-/// What a writer has reserved. Kept there, and not in the [`Reservation`], so that finding it moves nothing.
-#[derive(Debug, Default)]
-pub(super) enum Reserved {
-    #[default]
-    Nothing,
-    InRing {
-        claim: Claim,
-        /// Free bytes behind it.
-        room_behind: usize,
-        /// Whether it is certain that there was a reader a moment ago.
-        was_seen: bool,
-    },
-    /// So many bytes of memory of this process.
-    Private(usize),
 }
 
 impl Reservation<'_> {
@@ -148,11 +134,6 @@ impl Drop for Reservation<'_> {
 }
 
 impl Writer {
-    pub(crate) fn trusting(mut self, trust: Trust) -> Writer {
-        self.trust = trust;
-        self
-    }
-
     /// Trusts the other processes at this pipe from now on: [`Writer::reserve`] gives room in the shared memory
     /// itself wherever the ring carries the bytes. Holds for this handle and its later clones.
     ///

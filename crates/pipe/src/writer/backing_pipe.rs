@@ -1,17 +1,18 @@
 //! Writing while the route leads through the backing pipe, and back from there to the ring.
 
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::sync::atomic::Ordering::Relaxed;
 
-use millstream_ring::{PIPE_BUF, Ring, WriteSide};
+use millstream_ring::{PIPE_BUF, Ring, Route, WriteSide};
 use millstream_sys::{Errno, clock, cpu, futex, transfer};
 
+use super::Writer;
+use super::stop::Stop;
+use crate::buffers::gathered_for_one_call;
+use crate::handover;
 use crate::parking::Parker;
-
-use super::{Attempt, Stop, Writer, gathered_for_one_call};
-
-/// Between two attempts to leave the backing pipe for the ring, in TSC cycles: about a millisecond.
-pub(crate) const RETURN_EVERY: u64 = 3_000_000;
+use crate::policy::RETURN_EVERY;
+use crate::segment::Segment;
 
 /// Between two checks whether the reader asleep in the backing pipe is alive, in TSC cycles: a tenth of a second. The
 /// check took a twelfth of the round trip if it was made at every other byte that comes after a pause of a
@@ -23,14 +24,15 @@ const LOOK_FOR_DEAD_EVERY: u64 = 100 * RETURN_EVERY;
 const MOST_FOR_DOZER: usize = 1024;
 
 impl Writer {
-    /// With the writers locked: no participant writes in between.
-    pub(super) fn attempt_backing_pipe<'b>(
+    /// Writes as much as there is room for; `None`: there is none. With the writers locked: no participant writes in
+    /// between.
+    pub(super) fn attempt_backing_pipe(
         &self,
         ring: &Ring<'_>,
         writers: &WriteSide<'_, Parker<'_>>,
         buffers: &[IoSlice<'_>],
         (done, total): (usize, usize),
-    ) -> Result<Attempt<'b>, Stop> {
+    ) -> Result<Option<usize>, Stop> {
         let has_sleeper = ring.waiter().is_some();
         if has_sleeper {
             writers.note_cpu(cpu::current());
@@ -48,7 +50,7 @@ impl Writer {
         };
         writers.has_put(total - done, *outcome.as_ref().unwrap_or(&0));
         match outcome {
-            Ok(0) | Err(Errno::AGAIN) => Ok(Attempt::NoRoom),
+            Ok(0) | Err(Errno::AGAIN) => Ok(None),
             Err(Errno::INTR) => Err(Stop::Interrupted),
             Ok(count) => {
                 if has_sleeper {
@@ -56,7 +58,7 @@ impl Writer {
                 } else {
                     self.end.counters.moved_through_kernel(count);
                 }
-                Ok(Attempt::Moved(count))
+                Ok(Some(count))
             }
             Err(error) => Err(error.into()),
         }
@@ -95,6 +97,18 @@ impl Writer {
         let Some(readers) = ring.try_lock_readers(parker) else { return Ok(false) };
         // Again, now that no further reader can begin to sleep there.
         Ok(is_empty()? && writers.return_to_ring(&readers))
+    }
+
+    /// Does first what a route other than the ring asks for; true if the route may have changed.
+    pub(crate) fn tend_to_route(&self, segment: &Segment) -> io::Result<bool> {
+        match segment.ring().route() {
+            Route::Ring => return Ok(false),
+            Route::Shadow if !self.should_try_to_return(segment.ring()) => return Ok(false),
+            // Only saves time: what keeps the pipe with the kernel is no reason to fail.
+            Route::Shadow => _ = handover::return_to_ring(&self.end, segment),
+            Route::Moving => handover::finish_moving(&self.end, segment)?,
+        }
+        Ok(true)
     }
 
     pub(super) fn should_try_to_return(&self, ring: &Ring<'_>) -> bool {

@@ -22,13 +22,14 @@ use std::io::{self, IoSliceMut};
 use std::time::Duration;
 
 use millstream_ring::{Ring, Route};
-use millstream_sys::futex::{self, Life};
-use millstream_sys::{Errno, clock, memory, pipe, transfer};
+use millstream_sys::{Errno, clock, futex, pipe, transfer};
 
-use crate::end::broken;
+use super::Reader;
+use super::waiting::Looked;
+use crate::buffers::filled_by_one_call;
+use crate::error::broken;
 use crate::segment::Segment;
-
-use super::{Looked, Reader, Waits, filled_by_one_call};
+use crate::waits::Waits;
 
 /// Pages of memory that an idle pipe may keep: its reader does not wake up to give more back.
 const PAGES_KEPT: usize = 2;
@@ -158,19 +159,6 @@ impl Reader {
         }
         writers.note_quiet(&readers);
         Ok(readers.note_waiter(parker.thread()))
-    }
-
-    /// Whether another thread sleeps in the backing pipe. A thread that was killed there is forgotten, and so is one
-    /// whose number belongs to another program by now. Looks into `/proc`.
-    pub(super) fn is_another_reader(&self, sleeper: Option<u32>, ring: &Ring<'_>) -> bool {
-        let me = self.end.parker().thread();
-        // A signal handler finds its own thread, which takes nothing meanwhile.
-        let Some(id) = sleeper.filter(|&id| id != me) else { return false };
-        let is_there = futex::life_of(id) != Life::Dead && futex::may_have_mapped(id, memory::SEALABLE_NAME);
-        if !is_there {
-            ring.forget_waiter(id);
-        }
-        is_there
     }
 
     /// Gives a reader that sleeps in the backing pipe, and may be stopped there, the time to wake up.
