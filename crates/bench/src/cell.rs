@@ -10,6 +10,8 @@ use crate::engine::launch::{Launch, Telemetry};
 use crate::engine::statistics::{self, Cluster, median, median_interval, ratio_of_medians};
 use crate::machine::Machine;
 
+pub use crate::engine::statistics::Verdict;
+
 mod reading;
 
 /// The format that is written. Another first number for what old readers cannot read.
@@ -94,20 +96,6 @@ pub struct Cell {
     pub verdict: Option<Verdict>,
 }
 
-/// What a ratio says, beyond the noise and [`statistics::MARGIN`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Verdict {
-    /// Faster.
-    Better,
-    /// Neither faster nor slower by more than the margin.
-    Same,
-    /// Slower.
-    Worse,
-    /// It cannot be told.
-    Inconclusive,
-}
-
 /// What belongs to one of two humps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HumpLaunches {
@@ -115,18 +103,6 @@ pub struct HumpLaunches {
     pub launches: Vec<usize>,
     /// Where these ran: each combination of CPUs that occurs, as in [`Telemetry::cpus`].
     pub cpus: Vec<Vec<usize>>,
-}
-
-impl std::fmt::Display for Verdict {
-    /// The word of the JSON.
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.pad(match self {
-            Verdict::Better => "better",
-            Verdict::Same => "same",
-            Verdict::Worse => "worse",
-            Verdict::Inconclusive => "inconclusive",
-        })
-    }
 }
 
 /// What is kept of a launch besides its samples.

@@ -19,6 +19,8 @@ use crate::transport::{Ends, Transport, fifo, kernel_pipe, millstream, unix};
 
 mod repetitions;
 
+pub use repetitions::Repetitions;
+
 /// The name in options and results.
 pub const NAME: &str = "fifo_grid";
 
@@ -53,22 +55,6 @@ pub struct Plan {
     pub placements: Vec<Placement>,
     /// Which transports.
     pub carriers: Vec<&'static dyn Transport>,
-}
-
-/// How often a launch repeats a cell: each repetition is a sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Repetitions {
-    /// At most, from 1 to [`REPETITIONS_MAX`].
-    pub most: usize,
-    /// None but the first begins later than this after it, in milliseconds.
-    pub milliseconds: u64,
-}
-
-impl Repetitions {
-    /// Exactly so many.
-    pub fn exactly(count: usize) -> Repetitions {
-        Repetitions { most: count, milliseconds: u64::MAX / 1_000_000 }
-    }
 }
 
 impl Plan {

@@ -22,8 +22,7 @@ use std::thread;
 use millstream_sys::signals::{self, Held};
 use millstream_sys::{clock, mapped_file};
 
-use super::increment::add_one;
-use super::increment::sum::Sum;
+use super::increment::sum::{Sum, add_one};
 use crate::cell::Cell;
 use crate::engine::{Comparison, Job, Launch};
 use crate::programs::{Programs, installed};

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use millstream_pipe::{Fifo as OurFifo, FifoOptions};
 use millstream_sys::{clock, fifo};
 
-use super::{Ends, Transport, WriteEnd};
+use super::ends::{Ends, Transport, WriteEnd};
 use crate::engine::placement::Placement;
 
 /// A FIFO in a directory of its own, which is gone before the first byte moves.

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, Write};
 
 use millstream_pipe::{Builder, Reader, Writer};
 
-use super::{Ends, Fill, InPlaceEnds, Transport, WriteEnd};
+use super::ends::{Ends, Fill, InPlaceEnds, Transport, WriteEnd};
 use crate::engine::placement::Placement;
 
 /// A pipe of whose ends each trusts the other.

@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use millstream_sys::shared::Shared;
 use millstream_sys::{Errno, own_pid, process_memory};
 
-use super::{Ends, Transport, WriteEnd};
+use super::ends::{Ends, Transport, WriteEnd};
 use crate::engine::placement::Placement;
 
 /// Written by the writer: the position up to which bytes are given, where in its memory that position would be, its

@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 
 use millstream_sys::shared::Shared;
 
-use super::{Ends, Transport, WriteEnd};
+use super::ends::{Ends, Transport, WriteEnd};
 use crate::engine::placement::Placement;
 
 /// Half the second-level cache of today's servers: both copies stay in it.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use millstream_sys::socket;
 
-use super::{Ends, Transport, WriteEnd};
+use super::ends::{Ends, Transport, WriteEnd};
 use crate::engine::placement::Placement;
 
 /// How long a connection within one machine may take.

@@ -19,8 +19,8 @@
 use millstream_sys::clock;
 
 use super::ends::{Sink, Source};
+use super::task::{Amount, Task};
 use super::workload::{self, Timed, Workload};
-use super::{Amount, Task};
 use crate::engine::Launch;
 use crate::method::baton::Baton;
 use crate::page_aligned::PageAligned;

@@ -7,8 +7,8 @@ use millstream_net::{Data, Entry, InPlace, Network, Options, Stage, State, Trans
 use millstream_sys::{clock, cpu};
 use millstream_transforms::INCREMENT;
 
+use super::bounds::{Expected, LIMIT};
 use super::sum::Sum;
-use super::{Expected, LIMIT};
 use crate::engine::Launch;
 use crate::engine::crew::{self, Post};
 use crate::engine::placement::Placement;

@@ -4,8 +4,8 @@ use std::io::{self, Read};
 
 use millstream_sys::{clock, cpu};
 
-use super::sum::Sum;
-use super::{Expected, LIMIT, add_one};
+use super::bounds::{Expected, LIMIT};
+use super::sum::{Sum, add_one};
 use crate::engine::Launch;
 use crate::engine::crew::{self, Post};
 use crate::engine::placement::Placement;

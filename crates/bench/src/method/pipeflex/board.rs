@@ -6,7 +6,6 @@ use std::time::Duration;
 use millstream_sys::shared::Shared;
 use millstream_sys::{Errno, cpu};
 
-use super::parts::Span;
 use crate::engine::Launch;
 
 /// Who is there, and that it starts. Words on lines of their own where they are written while others look at them.
@@ -28,6 +27,14 @@ const HAS_READ: usize = WARM_NS + 40;
 
 /// How often the first reader looks whether the others are done.
 const GLANCE: Duration = Duration::from_micros(100);
+
+/// What went through in a time.
+#[derive(Clone, Copy)]
+pub(super) struct Span {
+    pub(super) nanoseconds: u64,
+    pub(super) bytes: u64,
+    pub(super) reads: u64,
+}
 
 /// Each process has a copy from before the fork.
 pub(super) struct Board {

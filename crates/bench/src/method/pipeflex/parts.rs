@@ -12,8 +12,8 @@ use std::io::Read;
 
 use millstream_sys::clock;
 
-use super::Run;
-use super::board::Board;
+use super::board::{Board, Span};
+use super::runs::Run;
 use super::work::Pauses;
 use crate::method::messages::{Receiver, Sender};
 use crate::transport::WriteEnd;
@@ -41,14 +41,6 @@ pub(super) fn write(
     board.tell_sent(pair, sender.bytes());
     sender.finish();
     Ok(())
-}
-
-/// What went through in a time.
-#[derive(Clone, Copy)]
-pub(super) struct Span {
-    pub(super) nanoseconds: u64,
-    pub(super) bytes: u64,
-    pub(super) reads: u64,
 }
 
 /// The reader's part.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use millstream_sys::clock;
 
-use super::Waiting;
 use super::sleeper::{Sleeper, times_slept};
+use super::waiting::Waiting;
 use crate::engine::Launch;
 use crate::engine::statistics::median;
 use crate::random::Random;
