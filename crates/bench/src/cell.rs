@@ -110,7 +110,7 @@ pub struct HumpLaunches {
 pub struct LaunchRecord {
     /// How many of the cell's samples are its.
     pub samples: usize,
-    /// How many operations those are made of; 0 where nobody counts.
+    /// How many operations those are made of; 0 where the method does not count them.
     #[serde(default)]
     pub operations: u64,
     /// What the kernel counted.

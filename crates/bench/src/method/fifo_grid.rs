@@ -60,7 +60,7 @@ pub struct Plan {
 impl Plan {
     /// Quick: the corners but the longest. Faithful to the study: its grid, in five launches of 20 repetitions, which make
     /// its 100; over what it measured, a FIFO, against millstream's FIFO and pipe; and on two CPUs, because its two processes had four to
-    /// choose from. With everything else that would take twice as long as anybody waits for.
+    /// choose from. With everything else it would take twice as long as a user waits for.
     pub fn of(depth: Depth) -> Plan {
         let brief = |most| Repetitions { most, milliseconds: 30 };
         let (sizes, counts, repetitions) = match depth {

@@ -177,7 +177,7 @@ fn launch(shape: Shape, carrier: &'static dyn Transport, work: Work) -> Result<L
         let pauses = work.pauses(run.reader_us, draws);
         let mut reader = parts::Reader::new(reader, run, pauses, &board, pair);
         reader.run(seconds)?;
-        Ok(if pair == 0 { Some(board.everybody_s()) } else { None })
+        Ok(if pair == 0 { Some(board.of_all_readers()) } else { None })
     })
 }
 

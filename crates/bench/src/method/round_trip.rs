@@ -46,8 +46,8 @@ pub struct Plan<M> {
 }
 
 impl<M: Method> Plan<M> {
-    /// The quick one leaves out the pipe that never looks before it sleeps: that is nobody's choice, and only tells what
-    /// sleeping costs.
+    /// The quick one leaves out the pipe that never looks before it sleeps: no user chooses that one, which only
+    /// tells what sleeping costs.
     pub fn of(depth: Depth) -> Plan<M> {
         let is_wanted =
             |transport: &&dyn Transport| depth != Depth::Quick || transport.name() != millstream::BLOCK.name();

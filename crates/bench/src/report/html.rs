@@ -1,8 +1,7 @@
 //! One page for people: everything about a run in a single file that needs no network, no script and no other program.
 //!
 //! The script that it has only enlarges charts. The page's own policy, checked by the browser, forbids every other script,
-//! every other style sheet and every request. Results may come from anybody's file, so whatever is in them is shown as
-//! text.
+//! every other style sheet and every request. Results may come from any file, so whatever is in them is shown as text.
 
 use serde_json::Value;
 

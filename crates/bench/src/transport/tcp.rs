@@ -43,7 +43,7 @@ fn pair() -> io::Result<(TcpStream, TcpStream)> {
                 prepare(&writer)?;
                 return Ok((writer, reader));
             }
-            // Somebody else on this machine found the port.
+            // Another program on this machine found the port.
             Ok(_) => (),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::yield_now(),
             Err(error) => return Err(error),

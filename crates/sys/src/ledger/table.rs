@@ -196,7 +196,7 @@ impl Entry {
 
 impl SharedEnd {
     /// Records the reason why this end is attached or is not.
-    pub fn set_fate(&self, fate: Fate) {
+    pub fn set_reason(&self, fate: Fate) {
         self.fate.store(fate.word(), Relaxed);
     }
 
@@ -308,8 +308,8 @@ mod tests {
         end.count_sleep();
         end.count_wake();
         end.count_spins(7);
-        end.set_fate(Fate::called(c"dup2"));
-        ledger.end(5, Direction::Read, || 0).unwrap().set_fate(Fate::Peer);
+        end.set_reason(Fate::called(c"dup2"));
+        ledger.end(5, Direction::Read, || 0).unwrap().set_reason(Fate::Peer);
         let record = &listed(ledger)[0];
         assert_eq!((record.written.bytes, record.capacity), (2100, 4096));
         assert_eq!(record.written.ring, Some(Ring { bytes: 2000, sleeps: 1, wakes: 1, spins: 7 }));

@@ -22,7 +22,7 @@ use crate::transport::WriteEnd;
 /// Enough to fill every pipe that is compared from its start to its end, or a few milliseconds.
 const COMPARED_MESSAGES: u64 = 1000;
 
-/// What nobody needs for a repetition and what is around it.
+/// More than any repetition takes, with what is around it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How often a launch repeats a cell: each repetition is a sample.

@@ -14,7 +14,7 @@ use crate::engine::crew::{self, Post};
 use crate::engine::placement::Placement;
 use crate::method::cached_file::CachedFile;
 
-/// The network as anybody would write it, with the sum where the pipeline has one.
+/// The network as a user would write it, with the sum where the pipeline has one.
 pub(super) fn launch(
     stages: usize,
     threads: Option<usize>,

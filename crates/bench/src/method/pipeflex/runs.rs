@@ -34,7 +34,7 @@ pub const SHAPES: [Run; 4] = [
     Run { workload: "gunzip-tar", reader_us: 55, writer_us: 3000, read: 10 << 10, write: 32 << 10, ..SEED_RUN },
 ];
 
-/// Nobody computes: what the calls alone cost, where writes are small and reads are not.
+/// No process computes: what the calls alone cost, where writes are small and reads are not.
 pub const NO_COMPUTE: [Run; 3] = [no_compute(4 << 10), no_compute(16 << 10), no_compute(64 << 10)];
 
 const fn no_compute(read: usize) -> Run {
