@@ -101,6 +101,7 @@ fn cycle_is_found_through_each_kind_of_path() {
         "#[cfg(test)] fn f<A, B>(_: [A; 2]) -> B { } use crate::b::B;",
         "struct S { #[cfg(test)] x: V<u8, u8>, y: crate::b::B }",
         "macro_rules! m { () => { $crate::b::B } }",
+        "macro_rules! n { ($x:ident) => { use crate::c::{$x, y}; use $x::z; } } use crate::{b::B};",
         "const T: &str = r#\"// \" \"#; use crate::b::B; /* */",
     ] {
         let root = ("lib.rs", "mod a;\nmod b;\nmod c;\n");
