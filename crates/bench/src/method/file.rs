@@ -22,7 +22,8 @@ use std::thread;
 use millstream_sys::signals::{self, Held};
 use millstream_sys::{clock, mapped_file};
 
-use super::increment::sum::{Sum, add_one};
+use super::increment::add_one;
+use super::increment::sum::Sum;
 use crate::cell::Cell;
 use crate::engine::{Comparison, Job, Launch};
 use crate::programs::{Programs, installed};

@@ -27,6 +27,7 @@ mod pipeline;
 pub(super) mod sum;
 
 use bounds::Expected;
+pub(super) use sum::add_one;
 
 /// The name in options and results.
 pub const NAME: &str = "increment";
