@@ -147,9 +147,10 @@ test: check-format check-words check-figures check-publish check-lints check-lic
 check-format: setup-test
 	$(CARGO) fmt --all --check
 
-# English, not Markdown: lines, sentences and words that the glossary has replaced.
+# English, not Markdown: lines, sentences and words that the glossary has replaced. And the order in which files can be read.
 check-words: setup-test
 	scripts/check-words
+	scripts/check-cycles
 
 # The tables of measured figures, against the files that they are made from.
 check-figures: setup-test

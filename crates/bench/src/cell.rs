@@ -10,6 +10,8 @@ use crate::engine::launch::{Launch, Telemetry};
 use crate::engine::statistics::{self, Cluster, median, median_interval, ratio_of_medians};
 use crate::machine::Machine;
 
+pub use crate::engine::statistics::Verdict;
+
 mod reading;
 
 /// The format that is written. Another first number for what old readers cannot read.
@@ -94,20 +96,6 @@ pub struct Cell {
     pub verdict: Option<Verdict>,
 }
 
-/// What a ratio says, beyond the noise and [`statistics::MARGIN`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Verdict {
-    /// Faster.
-    Better,
-    /// Neither faster nor slower by more than the margin.
-    Same,
-    /// Slower.
-    Worse,
-    /// It cannot be told.
-    Inconclusive,
-}
-
 /// What belongs to one of two humps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HumpLaunches {
@@ -117,24 +105,12 @@ pub struct HumpLaunches {
     pub cpus: Vec<Vec<usize>>,
 }
 
-impl std::fmt::Display for Verdict {
-    /// The word of the JSON.
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.pad(match self {
-            Verdict::Better => "better",
-            Verdict::Same => "same",
-            Verdict::Worse => "worse",
-            Verdict::Inconclusive => "inconclusive",
-        })
-    }
-}
-
 /// What is kept of a launch besides its samples.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LaunchRecord {
     /// How many of the cell's samples are its.
     pub samples: usize,
-    /// How many operations those are made of; 0 where nobody counts.
+    /// How many operations those are made of; 0 where the method does not count them.
     #[serde(default)]
     pub operations: u64,
     /// What the kernel counted.

@@ -11,7 +11,7 @@
 //! transport was beside the baseline that was launched in the same rounds. A cell without a baseline has nothing but its
 //! own figure, and is believed less.
 //!
-//! "Worse" is said only if all of this holds; "better" is its mirror image:
+//! "Worse" is said only if all of this holds; "better" needs the same in the other direction:
 //!
 //! 1. The launches differ by the rank test of Mann and Whitney, with a chance below 2 % of one such difference in a
 //!    table in which nothing changed (Holm).

@@ -157,7 +157,7 @@ impl History {
         let path = self.path.clone();
         let failed = |error: rusqlite::Error| cannot("prepare", &path, &error);
         let change = self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
-        // Somebody else may have done it while this program waited.
+        // Another program may have done it while this one waited.
         let format: i64 = change.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
         for statements in MIGRATIONS.iter().skip(usize::try_from(format).unwrap_or(0)) {
             change.execute_batch(statements).map_err(failed)?;

@@ -16,7 +16,7 @@ pub struct Machine {
     pub kernel: String,
     /// Bytes of memory.
     pub memory: u64,
-    /// Bytes of each level of cache of the first CPU, from the first level on; 0 where nobody says.
+    /// Bytes of each level of cache of the first CPU, from the first level on; 0 where the kernel does not say.
     pub caches: Vec<u64>,
     /// The setting of transparent huge pages.
     pub huge_pages: String,
@@ -56,7 +56,7 @@ impl Machine {
         format!("{:016x}", fnv(text.as_bytes()))
     }
 
-    /// Bytes of the largest cache, or what is common for one where nobody says.
+    /// Bytes of the largest cache, or a common size where the kernel does not say.
     pub fn last_level_cache(&self) -> u64 {
         self.caches.iter().copied().max().filter(|&bytes| bytes > 0).unwrap_or(32 << 20)
     }
@@ -72,7 +72,7 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
 
-/// Bytes of memory that could be had now without swapping; 0 where nobody says.
+/// Bytes of memory that could be had now without swapping; 0 where the kernel does not say.
 pub fn available_memory() -> u64 {
     amount(&read("/proc/meminfo"), "MemAvailable:")
 }

@@ -5,12 +5,12 @@ use std::io::{self, ErrorKind, Write};
 use std::thread;
 use std::time::Instant;
 
-use millstream_sys::{Errno, transfer, written};
+use millstream_sys::written;
 
 use crate::queue::{Place, Queue};
 use crate::rate::Rate;
 use crate::spill::Spill;
-use crate::{FOR_EVER, Stream, StreamError};
+use crate::stream::{self, Stream, StreamError};
 
 /// Writes until there is no more, or it cannot be written.
 pub(crate) fn drain(queue: &Queue, number: usize, mut output: Stream, rate: Option<u64>, spill: Option<&Spill>) {
@@ -58,12 +58,7 @@ fn write_all(file: &mut File, mut bytes: &[u8]) -> io::Result<()> {
             Ok(count) => bytes = &bytes[count..],
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             // Another process has made the description one that does not block.
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                match transfer::sleep_until_writable(&*file, FOR_EVER) {
-                    Ok(_) | Err(Errno::INTR) => {}
-                    Err(error) => return Err(error.into()),
-                }
-            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => stream::wait_until_writable(file)?,
             Err(error) => return Err(error),
         }
     }

@@ -7,7 +7,7 @@ use millstream_sys::{Errno, foreign, transfer};
 
 use crate::queue::{Queue, Room};
 use crate::spill::{Slot, Spill};
-use crate::{FOR_EVER, Stream, StreamError};
+use crate::stream::{self, Stream, StreamError};
 
 /// So many bytes at most go past in one call.
 const SPLICED: usize = 1 << 20;
@@ -94,7 +94,7 @@ fn pass_on(queue: &Queue, input: &File, output: &File) -> io::Result<Passed> {
             Ok(len) => queue.has_spliced(len),
             Err(Errno::INTR) => {}
             // There is room, so there are no bytes.
-            Err(Errno::AGAIN) if transfer::readiness(output)?.writable => wait_for_bytes(input)?,
+            Err(Errno::AGAIN) if transfer::readiness(output)?.writable => stream::wait_until_readable(input)?,
             Err(Errno::AGAIN) => return Ok(Passed::Slow),
             // Reading and writing tell what it is, if it is more than that these two cannot be spliced.
             Err(_) => return Ok(Passed::Never),
@@ -111,7 +111,7 @@ fn read_block(queue: &Queue, input: &mut File, bytes: &mut [u8]) -> (usize, Then
             Ok(0) => return (len, Then::End),
             Ok(count) => len += count,
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => match wait_for_bytes(input) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => match stream::wait_until_readable(input) {
                 Ok(()) => continue,
                 Err(error) => return (len, Then::Error(error)),
             },
@@ -121,12 +121,5 @@ fn read_block(queue: &Queue, input: &mut File, bytes: &mut [u8]) -> (usize, Then
         if len == bytes.len() || queue.is_short() || !is_more_there() {
             return (len, Then::More);
         }
-    }
-}
-
-fn wait_for_bytes(input: &File) -> io::Result<()> {
-    match transfer::sleep_until_readable(input, FOR_EVER) {
-        Ok(_) | Err(Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
     }
 }

@@ -17,8 +17,8 @@ mod filling;
 mod queue;
 mod rate;
 mod spill;
+mod stream;
 
-use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -32,6 +32,7 @@ use millstream_sys::{foreign, memory, pipe};
 pub use queue::Counts;
 use queue::Queue;
 use spill::Spill;
+pub use stream::{Stream, StreamError};
 
 /// How to buffer.
 #[derive(Debug)]
@@ -51,51 +52,6 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options { memory: 256 << 20, start_percent: 0, low_percent: 100, rate: None, spill: None }
-    }
-}
-
-/// Something that is read or written, and its name in messages.
-#[derive(Debug)]
-pub struct Stream {
-    /// The file.
-    pub file: File,
-    /// Its name.
-    pub name: String,
-}
-
-/// What went wrong with a stream. All that could be done besides was done.
-#[derive(Debug)]
-pub struct StreamError {
-    /// The name of the stream.
-    pub name: String,
-    /// Whether it is the input.
-    pub is_input: bool,
-    /// What the system said.
-    pub error: io::Error,
-}
-
-impl StreamError {
-    /// Of which kind the system's error is.
-    pub fn kind(&self) -> io::ErrorKind {
-        self.error.kind()
-    }
-
-    /// The system's number for it, if it has one.
-    pub fn raw_os_error(&self) -> Option<i32> {
-        self.error.raw_os_error()
-    }
-}
-
-impl fmt::Display for StreamError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verb = if self.is_input { "read" } else { "write to" };
-        write!(f, "cannot {verb} {}: {}", self.name, self.error)
-    }
-}
-
-impl std::error::Error for StreamError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
     }
 }
 
@@ -123,9 +79,6 @@ pub fn spill_file(path: &Path) -> io::Result<File> {
 
 /// Memory that was not needed for so long goes back to the kernel.
 const IDLE: Duration = Duration::from_secs(1);
-
-/// However long it takes.
-const FOR_EVER: Duration = Duration::from_secs(u64::MAX / 4);
 
 /// Gives a pipe room for a block, if it has less: with each turn of a process at it more is moved. Without that it works too.
 fn enlarge(pipe: &File) {

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::StreamError;
 use crate::spill::Slot;
+use crate::stream::StreamError;
 
 /// The largest block. It fits into the second cache of one CPU, with what the kernel moves beside it.
 pub(crate) const BLOCK: usize = 256 << 10;

@@ -9,7 +9,7 @@ use millstream_bench::command::{self, PROGRAM};
 use millstream_sys::Errno;
 use millstream_sys::process::{self, Program};
 
-use crate::failure::Failure;
+use millstream_command::failure::Failure;
 
 /// The options of `millstream bench`, which only the program that measures looks at.
 pub(crate) struct Options;

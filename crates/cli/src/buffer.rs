@@ -14,10 +14,10 @@ use clap::Args;
 use millstream_buffer::{Options as Buffering, Outcome, Stream, StreamError};
 use millstream_sys::{inherited, signals};
 
-use crate::args::StatsFormat;
 use crate::bytes;
-use crate::failure::{self, Failure};
+use crate::statistics::StatsFormat;
 use line::Line;
+use millstream_command::failure::{self, Failure};
 
 /// Shown below the options.
 pub(crate) const EXAMPLES: &str = "\

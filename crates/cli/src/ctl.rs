@@ -11,9 +11,9 @@ use clap::Args;
 use millstream_pipe::live;
 use millstream_pipe::settings::{self, LIMIT_SUFFIX, Name, Report, Source, TABLE};
 
-use crate::failure::{self, Failure};
 use edit::Edit;
 pub(crate) use edit::UNFINISHED;
+use millstream_command::failure::{self, Failure};
 
 /// Shown below the options.
 pub(crate) const EXAMPLES: &str = "\

@@ -7,10 +7,10 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::bytes;
-use crate::failure::{self, Failure};
 use crate::top::{self, Look};
 use crate::watch::pipelines::Pipeline;
 use crate::watch::verdict::{self, Bound, Evidence, Pipe, Stage};
+use millstream_command::failure::{self, Failure};
 
 /// Shown below the options.
 pub(crate) const EXAMPLES: &str = "\
@@ -194,7 +194,7 @@ fn capitalised(sentence: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::watch::Did;
+    use crate::watch::doing::Did;
 
     fn stage(name: &str, did: Did, computed: f64) -> Stage {
         Stage { name: name.into(), looks: 100, did, computed: Some(computed), queued: Some(0.0) }

@@ -1,19 +1,21 @@
 //! `millstream fifo`: making, opening, reading and writing FIFOs.
 
+mod advice;
 mod hold;
 mod stat;
 mod stream;
 
 use std::fs;
-use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use millstream_pipe::{Fifo, PipeError};
+use millstream_pipe::Fifo;
 
-use crate::failure::Failure;
+use millstream_command::failure::Failure;
+
+use advice::cannot;
 
 /// Shown below the options.
 pub(crate) const EXAMPLES: &str = "\
@@ -104,20 +106,6 @@ fn parse_mode(text: &str) -> Result<u32, String> {
         Ok(mode) if mode <= 0o7777 => Ok(mode),
         _ => Err("a mode is octal, 0 to 7777".into()),
     }
-}
-
-/// What was tried, and how to go on where that is not plain.
-fn cannot(verb: &str, path: &Path, error: &io::Error) -> Failure {
-    let refusal = error.get_ref().is_some_and(|inner| inner.is::<PipeError>());
-    let advice = match error.kind() {
-        io::ErrorKind::NotFound if verb != "make" => "; make it with 'millstream fifo create'",
-        io::ErrorKind::AlreadyExists => "; 'millstream fifo stat' says what is there",
-        _ if refusal => "; 'millstream fifo create' makes one",
-        // ENXIO, for which the standard library has no word.
-        _ if error.raw_os_error() == Some(6) => "; it has no reader; leave --nonblock away to wait for one",
-        _ => "",
-    };
-    Failure::own(format!("cannot {verb} '{}': {error}{advice}", path.display()))
 }
 
 #[cfg(test)]

@@ -11,8 +11,8 @@ use millstream_pipe::settings;
 use millstream_sys::open_files;
 use serde::Serialize;
 
-use crate::failure::{self, Failure};
 use crate::{ps, terminal};
+use millstream_command::failure::{self, Failure};
 
 /// Shown below the options.
 pub(crate) const EXAMPLES: &str = "\

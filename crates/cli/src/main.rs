@@ -15,7 +15,7 @@ mod mounts;
 mod net;
 mod ps;
 mod run;
-mod stats_file;
+mod statistics;
 mod terminal;
 mod top;
 mod watch;

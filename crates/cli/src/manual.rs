@@ -9,7 +9,7 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 
-use crate::failure::{self, Failure};
+use millstream_command::failure::{self, Failure};
 
 /// Shown below the options of `man`.
 pub(crate) const EXAMPLES: &str = "\

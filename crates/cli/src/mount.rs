@@ -11,7 +11,7 @@ use millstream_sys::memory;
 use millstream_sys::signals::{self, Held};
 
 use crate::bytes;
-use crate::failure::{self, Failure};
+use millstream_command::failure::{self, Failure};
 
 /// Shown below the options.
 pub(crate) const EXAMPLES: &str = "\

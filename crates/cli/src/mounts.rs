@@ -7,9 +7,9 @@ use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use millstream_fs as fs;
 
-use crate::args::StatsFormat;
 use crate::bytes;
-use crate::failure::{self, Failure};
+use crate::statistics::StatsFormat;
+use millstream_command::failure::{self, Failure};
 
 /// Shown below the options of `mounts`.
 pub(crate) const EXAMPLES: &str = "\

@@ -13,8 +13,8 @@ use millstream_net::{
 use millstream_transforms::ALL;
 
 use crate::bytes;
-use crate::failure::{self, Failure};
-use crate::stats_file::StatsFile;
+use crate::statistics::StatsFile;
+use millstream_command::failure::{self, Failure};
 
 /// Shown below the options.
 pub(crate) const EXAMPLES: &str = "\

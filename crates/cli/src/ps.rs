@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use millstream_pipe::live::{self, Census};
 
-use crate::failure::{self, Failure};
+use millstream_command::failure::{self, Failure};
 
 /// Shown below the options.
 pub(crate) const EXAMPLES: &str = "\

@@ -4,7 +4,7 @@ pub(crate) mod screen;
 
 use std::io::IsTerminal;
 
-use crate::failure::Failure;
+use millstream_command::failure::Failure;
 
 /// A table whose first line stands out, where colours are wanted: on a terminal, unless `NO_COLOR` is set
 /// (<https://no-color.org>).

@@ -15,7 +15,7 @@ const BYTES: u64 = 24 << 20;
 static PROGRAMS: LazyLock<Programs> =
     LazyLock::new(|| Programs::built(&[("B", include_str!("both_ends/both.c"), &["-pthread"])]));
 
-/// By whom, and what is done in the middle.
+/// The writer, and what is done in the middle.
 const USES: [&str; 14] = [
     "parent nothing",
     "child nothing",
@@ -49,9 +49,9 @@ fn other_end_is_used_and_every_byte_is_in_its_place() {
 
 #[test]
 fn death_of_one_leaves_the_other_every_byte() {
-    for who in ["parent", "child"] {
+    for writer in ["parent", "child"] {
         for delay_us in (0..40).map(|time| 500 + 1500 * time) {
-            let script = format!("$B {who} killed {delay_us}");
+            let script = format!("$B {writer} killed {delay_us}");
             let seen = output(&mut over_ring_with(&["--ring-after", "256K"], &script));
             assert_eq!((seen.code, &*seen.stderr), (Some(0), ""), "{script}");
         }

@@ -26,6 +26,7 @@ use crate::left::{left_behind, open_files};
 use crate::process::{Child, die_with_parent, fork, private_directories};
 
 mod acting;
+mod cast;
 mod life;
 mod plan;
 mod role;

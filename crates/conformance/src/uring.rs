@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::ready::Flags;
+use rustix::event::PollFlags as Flags;
 
 const POLL_ADD: u8 = 6;
 const ENTER_GETEVENTS: u32 = 1;

@@ -3,7 +3,7 @@
 //! The one table of options is that of the whole program. This knows a few of them, and only in the form in which most people
 //! write them; everything else, mistakes too, is for the whole program.
 
-use crate::entry::Text;
+use crate::start::Text;
 
 /// A run without anything that needs the whole program.
 pub(crate) struct Request {

@@ -9,9 +9,9 @@ use millstream_sys::executable::{self, Kind};
 use millstream_sys::{raw, settings};
 
 use crate::arguments::Request;
-use crate::entry::Start;
 use crate::list::{Line, List};
 use crate::place::{self, PathLine, Place};
+use crate::start::Start;
 
 const PRELOAD: &str = "LD_PRELOAD";
 

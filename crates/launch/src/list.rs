@@ -4,7 +4,7 @@ use core::ffi::{CStr, c_char};
 use core::fmt;
 use core::mem::MaybeUninit;
 
-use crate::entry::Text;
+use crate::start::Text;
 
 /// As many as fit; a run with more is served by the main binary.
 const ENTRIES: usize = 1024;

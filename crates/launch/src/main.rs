@@ -19,14 +19,15 @@ mod entry;
 mod list;
 mod memory;
 mod place;
+mod start;
 
 use core::convert::Infallible;
 use core::mem::MaybeUninit;
 
 use millstream_sys::raw;
 
-use entry::Start;
 use place::{PathLine, Place, Room};
+use start::Start;
 
 /// What the whole program says when it could not do its own part.
 const OWN_FAILURE: i32 = 125;

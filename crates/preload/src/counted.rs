@@ -94,7 +94,7 @@ pub(crate) fn count(fd: c_int, direction: Direction, moved: isize) -> isize {
         let capacity = || pipe::capacity(end).unwrap_or(0) as u64;
         let end = ledger.count(identity.inode, direction, moved.unsigned_abs() as u64, capacity, this_program());
         if let (Some(end), Some(fate)) = (end, joined::reason_of_other_use(fd)) {
-            end.set_fate(fate);
+            end.set_reason(fate);
         }
     }
     moved

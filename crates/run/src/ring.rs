@@ -23,7 +23,7 @@ pub fn of_this_run(after: u64) -> Result<Ring, Obstacle> {
         return Err(Obstacle::Processor);
     }
     // A run makes rarer calls than the one that this takes.
-    let filters = if confinement::is_confined() { confinement::filters() } else { 0 };
+    let filters = if confinement::is_sandboxed() { confinement::filters() } else { 0 };
     if filters > 0 && (filters == u32::MAX || !confinement::allow_joining()) {
         return Err(Obstacle::Seccomp);
     }

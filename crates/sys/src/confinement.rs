@@ -14,7 +14,7 @@ pub const PR_GET_MDWE: usize = 66;
 
 /// Whether the calling thread is under any filter. Faster than [`filters`], but a filter might kill for this call.
 #[cfg(target_arch = "x86_64")]
-pub fn is_confined() -> bool {
+pub fn is_sandboxed() -> bool {
     use linux_raw_sys::general::__NR_prctl;
     const PR_GET_SECCOMP: usize = 21;
     // SAFETY: touches no memory. An error comes from a filter or from a kernel without seccomp; `filters` tells which.
@@ -22,7 +22,7 @@ pub fn is_confined() -> bool {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-pub fn is_confined() -> bool {
+pub fn is_sandboxed() -> bool {
     filters() > 0
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use millstream_sys::{clock, cpu, memory};
 use serde::Deserialize;
 
-use super::Store;
+use super::data::Store;
 use super::keeper::Keeper;
 use super::list::{Corpus, Pipeline};
 use super::report::{Placed, Report, Row};

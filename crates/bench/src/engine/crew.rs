@@ -124,7 +124,7 @@ impl Member {
             Ok(_) if report.telemetry.cpus != [self.post.cpu] => {
                 Err(format!("the {name} ran on CPU {:?} instead of {}", report.telemetry.cpus, self.post.cpu))
             }
-            // Somebody moved it away and back.
+            // Another program moved it away and back.
             Ok(_) if report.telemetry.migrations > 0 => {
                 Err(format!("the {name} was moved from CPU to CPU, {} times", report.telemetry.migrations))
             }
@@ -266,10 +266,11 @@ mod tests {
     }
 
     #[test]
-    fn everybody_who_failed_is_heard() {
+    fn every_failed_process_is_reported() {
         let met = Shared::anonymous(8).unwrap();
         let seen = run(&posts(), |index| {
-            // Who is late by more than the grace is not heard, and a busy machine may start one long before the other.
+            // The parent does not wait for a report beyond the grace, and a busy machine may start one process long before
+            // the other.
             met.word(0).fetch_add(1, Relaxed);
             while met.word(0).load(Relaxed) < 2 {
                 std::thread::yield_now();

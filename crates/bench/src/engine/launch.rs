@@ -9,7 +9,7 @@ pub struct Launch {
     pub warmup: Vec<f64>,
     /// Samples that count.
     pub samples: Vec<f64>,
-    /// How many operations the samples are made of: what one is depends on the method. 0 where nobody counts.
+    /// How many operations the samples are made of: what one is depends on the method. 0 where the method does not count them.
     #[serde(default)]
     pub operations: u64,
     /// What else happened meanwhile.
@@ -40,7 +40,7 @@ pub struct Telemetry {
     pub minor_faults: u64,
     /// See [`minor_faults`](Self::minor_faults).
     pub major_faults: u64,
-    /// Hundredths of a second for which the hypervisor gave the CPUs of the launch to somebody else.
+    /// Hundredths of a second for which the hypervisor gave the CPUs of the launch to other machines.
     pub steal_ticks: u64,
 }
 

@@ -1,6 +1,7 @@
 //! Medians, how far they can be trusted, and what they say.
 
-use crate::cell::Verdict;
+use serde::{Deserialize, Serialize};
+
 use crate::random::Random;
 
 /// Resamples for an interval. The error this adds to a 95 % bound is below a tenth of the interval's width (Efron and
@@ -65,6 +66,32 @@ pub const MARGIN: f64 = 0.03;
 
 /// A ratio whose interval reaches further from 1 than this is not "the same", however loud the noise is.
 const RESOLUTION: f64 = 0.10;
+
+/// What a ratio says, beyond the noise and [`MARGIN`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Faster.
+    Better,
+    /// Neither faster nor slower by more than the margin.
+    Same,
+    /// Slower.
+    Worse,
+    /// It cannot be told.
+    Inconclusive,
+}
+
+impl std::fmt::Display for Verdict {
+    /// The word of the JSON.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.pad(match self {
+            Verdict::Better => "better",
+            Verdict::Same => "same",
+            Verdict::Worse => "worse",
+            Verdict::Inconclusive => "inconclusive",
+        })
+    }
+}
 
 /// What the interval of a ratio says, where that of the same thing against itself was `noise`.
 pub fn verdict(ratio: [f64; 2], noise: Option<[f64; 2]>) -> Verdict {

@@ -4,7 +4,6 @@
 //! Each sample has a stream and two processes of its own, so nothing that one launch was lucky or unlucky with (page
 //! colours, addresses, the scheduler's history) stays for all samples. What makes a sample count is in `passes`.
 
-use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::time::Duration;
 
@@ -19,6 +18,7 @@ mod ends;
 mod memcpy_twice;
 mod passes;
 pub mod remote;
+mod task;
 #[cfg(test)]
 mod tests;
 mod workload;
@@ -26,6 +26,8 @@ mod workload;
 use super::baton::SharedBaton;
 use ends::{Sink, Source};
 pub use memcpy_twice::NAME as MEMCPY_TWICE;
+pub use task::Amount;
+use task::Task;
 pub use workload::Workload;
 
 /// The largest transfer: beyond it nothing changes but the memory that a run takes.
@@ -76,15 +78,6 @@ impl Carrier {
     }
 }
 
-/// What a sample moves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Amount {
-    /// So many bytes, and more where they take no 8 ms.
-    AtLeast(u64),
-    /// So many bytes, rounded up to whole transfers.
-    Exactly(u64),
-}
-
 /// What to measure.
 pub struct Plan<M> {
     /// Bytes for each write and read, each 1 to [`TRANSFER_MAX`].
@@ -118,14 +111,6 @@ impl<M: Method> Plan<M> {
     }
 }
 
-/// One launch, but for what carries it.
-#[derive(Clone, Copy)]
-struct Task {
-    transfer: usize,
-    workload: Workload,
-    amount: Amount,
-}
-
 /// A comparison for each transfer, workload and placement; none, if the plan combines nothing that can be combined.
 pub fn comparisons<M: Method>(plan: &Plan<M>) -> Vec<Comparison> {
     let mut comparisons = Vec::new();
@@ -148,17 +133,6 @@ pub fn comparisons<M: Method>(plan: &Plan<M>) -> Vec<Comparison> {
 fn job<M: Method>(task: Task, placement: Placement, carrier: Carrier) -> Job {
     let cell = Cell::new(M::NAME, carrier.name(), placement.name(), task.params(), MEGABYTES_PER_SECOND);
     Job::new(cell, move || launch(task, placement, carrier))
-}
-
-impl Task {
-    fn params(self) -> BTreeMap<&'static str, serde_json::Value> {
-        let mut params =
-            BTreeMap::from([("transfer", self.transfer.into()), ("workload", self.workload.name().into())]);
-        if let Amount::Exactly(bytes) = self.amount {
-            params.insert("bytes", bytes.into());
-        }
-        params
-    }
 }
 
 /// MB/s of one launch, or the check that it failed.

@@ -28,7 +28,7 @@ pub struct CachedFile {
 }
 
 impl CachedFile {
-    /// Makes one of `len` bytes, at least 8, in the directory for temporary files. Nobody else can open it.
+    /// Makes one of `len` bytes, at least 8, in the directory for temporary files. No other program can open it.
     ///
     /// # Errors
     /// Whatever making and writing it answers.
@@ -105,7 +105,7 @@ impl CachedFile {
         }
     }
 
-    /// Reads it again where the kernel gave pages of it to somebody else, and looks once more.
+    /// Reads it again where the kernel has reclaimed pages of it, and checks once more.
     pub(super) fn check_cached_again(&self) -> Result<(), String> {
         if self.check_cached().is_ok() {
             return Ok(());

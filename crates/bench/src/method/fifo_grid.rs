@@ -19,6 +19,8 @@ use crate::transport::{Ends, Transport, fifo, kernel_pipe, millstream, unix};
 
 mod repetitions;
 
+pub use repetitions::Repetitions;
+
 /// The name in options and results.
 pub const NAME: &str = "fifo_grid";
 
@@ -55,26 +57,10 @@ pub struct Plan {
     pub carriers: Vec<&'static dyn Transport>,
 }
 
-/// How often a launch repeats a cell: each repetition is a sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Repetitions {
-    /// At most, from 1 to [`REPETITIONS_MAX`].
-    pub most: usize,
-    /// None but the first begins later than this after it, in milliseconds.
-    pub milliseconds: u64,
-}
-
-impl Repetitions {
-    /// Exactly so many.
-    pub fn exactly(count: usize) -> Repetitions {
-        Repetitions { most: count, milliseconds: u64::MAX / 1_000_000 }
-    }
-}
-
 impl Plan {
     /// Quick: the corners but the longest. Faithful to the study: its grid, in five launches of 20 repetitions, which make
     /// its 100; over what it measured, a FIFO, against millstream's FIFO and pipe; and on two CPUs, because its two processes had four to
-    /// choose from. With everything else that would take twice as long as anybody waits for.
+    /// choose from. With everything else it would take twice as long as a user waits for.
     pub fn of(depth: Depth) -> Plan {
         let brief = |most| Repetitions { most, milliseconds: 30 };
         let (sizes, counts, repetitions) = match depth {

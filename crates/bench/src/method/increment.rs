@@ -13,9 +13,6 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::time::Duration;
-
-use millstream_sys::vector;
 
 use super::cached_file::CachedFile;
 use crate::cell::Cell;
@@ -24,9 +21,13 @@ use crate::engine::{Comparison, Job, Launch};
 use crate::method::Depth;
 use crate::transport::{Transport, kernel_pipe, millstream};
 
+mod bounds;
 mod network;
 mod pipeline;
 pub(super) mod sum;
+
+use bounds::Expected;
+pub(super) use sum::add_one;
 
 /// The name in options and results.
 pub const NAME: &str = "increment";
@@ -39,9 +40,6 @@ pub const SIZE_MAX: usize = 4 << 30;
 
 /// The most stages: as many processes have to run.
 pub const STAGES_MAX: usize = 64;
-
-/// One launch: the longest pipeline over the largest file on one busy CPU.
-const LIMIT: Duration = Duration::from_secs(300);
 
 /// What does the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,29 +158,6 @@ fn launch(input: &Input, shape: Shape) -> Result<Launch, String> {
         Way::NetworkOnOne => network::launch(stages, Some(1), placement, &input.file, expected),
         Way::Network => network::launch(stages, None, placement, &input.file, expected),
     }
-}
-
-/// What must come out.
-#[derive(Clone, Copy)]
-struct Expected {
-    bytes: u64,
-    sum: u64,
-}
-
-impl Expected {
-    fn check(self, bytes: u64, sum: u64) -> Result<(), String> {
-        match (bytes == self.bytes, sum == self.sum) {
-            (true, true) => Ok(()),
-            (false, _) => Err(format!("{bytes} bytes came out where {} went in", self.bytes)),
-            (true, false) => Err("the sum of what came out is wrong".into()),
-        }
-    }
-}
-
-/// Adds one to each byte: with the loop of the transform, so that none is faster.
-#[inline]
-pub(super) fn add_one(bytes: &mut [u8]) {
-    vector::each_byte(bytes, |byte| byte.wrapping_add(1));
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ use crate::method::Depth;
 mod chain;
 mod page_size;
 
+pub use chain::LINE;
 use chain::Order;
 pub use page_size::PageSize;
 
@@ -41,9 +42,6 @@ pub const SIZE_MAX: usize = 4 << 30;
 
 /// All strides of the classic study: powers of two, 8 to 32768 bytes.
 pub const STRIDES: [usize; 13] = [8, 16, 32, 64, 128, 256, 512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10];
-
-/// A line: each load of a random walk is one of its own.
-pub const LINE: usize = 64;
 
 /// Loads of a sample, as in the classic study, and of a slice of it.
 const LOADS: usize = 1_000_000;

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The stamp is the first eight bytes (all, where a message is shorter), another in each message; the body is the same
-//! in all. So a message costs the writer eight bytes of work whatever its size, and a byte that was lost, doubled or
-//! changed is off for whoever compares.
+//! in all. So a message costs the writer eight bytes of work whatever its size, and a reader that compares
+//! finds a byte that was lost, doubled or changed.
 
 use std::io::Read;
 

@@ -24,17 +24,15 @@ use crate::transport::{Ends, Transport, kernel_pipe, millstream};
 
 mod board;
 mod parts;
+mod runs;
 mod work;
 
 use board::Board;
+pub use runs::{NO_COMPUTE, READS, Run, SEED_RUN, SHAPES, seed_runs};
 use work::Work;
 
 /// The name in options and results.
 pub const NAME: &str = "pipeflex";
-
-/// Bytes of a read in the study.
-pub const READS: [usize; 10] =
-    [2 << 10, 4 << 10, 6 << 10, 8 << 10, 12 << 10, 16 << 10, 24 << 10, 32 << 10, 64 << 10, 128 << 10];
 
 /// The largest read and write: beyond it nothing changes but the memory that a run takes.
 pub const TRANSFER_MAX: usize = 16 << 20;
@@ -59,48 +57,6 @@ pub const DEFAULT_SEED: u64 = 2002;
 
 /// What carries the bytes, in the order in which it is shown. The first is what the others are measured against.
 pub const CARRIERS: [&dyn Transport; 3] = [&kernel_pipe::DEFAULT, &kernel_pipe::ONE_MEBIBYTE, &millstream::ADAPTIVE];
-
-/// What the processes do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
-    /// The name in options and results.
-    pub workload: &'static str,
-    /// How many, an even number from 2 to [`PROCESSES_MAX`]: a writer and a reader for each pipe.
-    pub processes: usize,
-    /// What a reader computes after each read, in microseconds: drawn from half of it to one and a half.
-    pub reader_us: u32,
-    /// What a writer computes after each write, likewise.
-    pub writer_us: u32,
-    /// Bytes of a read, at most.
-    pub read: usize,
-    /// Bytes of a write.
-    pub write: usize,
-}
-
-/// The study's run, but for the size of a read.
-pub const SEED_RUN: Run =
-    Run { workload: "study", processes: 2, reader_us: 500, writer_us: 0, read: 64 << 10, write: 512 };
-
-/// What stages of real pipelines were seen to do: microseconds between calls as traced, and the sizes that GNU
-/// coreutils 9.1, grep 3.8, gzip and tar ask for.
-pub const SHAPES: [Run; 4] = [
-    Run { workload: "grep", reader_us: 950, writer_us: 13, read: 96 << 10, write: 128 << 10, ..SEED_RUN },
-    Run { workload: "cat-wc", reader_us: 850, writer_us: 13, read: 16 << 10, write: 128 << 10, ..SEED_RUN },
-    Run { workload: "cat-sort", reader_us: 38, writer_us: 14, read: 4 << 10, write: 128 << 10, ..SEED_RUN },
-    Run { workload: "gunzip-tar", reader_us: 55, writer_us: 3000, read: 10 << 10, write: 32 << 10, ..SEED_RUN },
-];
-
-/// Nobody computes: what the calls alone cost, where writes are small and reads are not.
-pub const NO_COMPUTE: [Run; 3] = [no_compute(4 << 10), no_compute(16 << 10), no_compute(64 << 10)];
-
-const fn no_compute(read: usize) -> Run {
-    Run { workload: "no-compute", reader_us: 0, read, ..SEED_RUN }
-}
-
-/// The study's runs: one for each size of a read.
-pub fn seed_runs() -> Vec<Run> {
-    READS.iter().map(|&read| Run { read, ..SEED_RUN }).collect()
-}
 
 /// What to measure.
 pub struct Plan {
@@ -221,7 +177,7 @@ fn launch(shape: Shape, carrier: &'static dyn Transport, work: Work) -> Result<L
         let pauses = work.pauses(run.reader_us, draws);
         let mut reader = parts::Reader::new(reader, run, pauses, &board, pair);
         reader.run(seconds)?;
-        Ok(if pair == 0 { Some(board.everybody_s()) } else { None })
+        Ok(if pair == 0 { Some(board.of_all_readers()) } else { None })
     })
 }
 

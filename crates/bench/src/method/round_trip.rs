@@ -17,35 +17,10 @@ use crate::transport::{Ends, Transport, millstream};
 
 mod sleeper;
 mod trips;
+mod waiting;
 
 use sleeper::Sleeper;
-
-/// What both processes do before a round trip.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waiting {
-    /// They have just finished the one before.
-    Running,
-    /// The one that answers sleeps.
-    Asleep,
-}
-
-impl Waiting {
-    /// Both, in the order in which they are shown.
-    pub const ALL: [Waiting; 2] = [Waiting::Running, Waiting::Asleep];
-
-    /// The name in options and results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Waiting::Running => "running",
-            Waiting::Asleep => "asleep",
-        }
-    }
-
-    /// What never sleeps is not found asleep.
-    fn is_for(self, transport: &dyn Transport) -> bool {
-        self == Waiting::Running || transport.sleeps()
-    }
-}
+pub use waiting::Waiting;
 
 /// What tells a method of this kind from the others.
 pub trait Method: 'static {
@@ -71,8 +46,8 @@ pub struct Plan<M> {
 }
 
 impl<M: Method> Plan<M> {
-    /// The quick one leaves out the pipe that never looks before it sleeps: that is nobody's choice, and only tells what
-    /// sleeping costs.
+    /// The quick one leaves out the pipe that never looks before it sleeps: no user chooses that one, which only
+    /// tells what sleeping costs.
     pub fn of(depth: Depth) -> Plan<M> {
         let is_wanted =
             |transport: &&dyn Transport| depth != Depth::Quick || transport.name() != millstream::BLOCK.name();

@@ -1,6 +1,6 @@
 //! A sample as the median of many short slices.
 //!
-//! A walk through memory or a copy needs nobody but its CPU. When another program takes that CPU away, or evicts what
+//! A walk through memory or a copy needs nothing but its CPU. When another program takes that CPU away, or evicts what
 //! was cached, a few slices tell of it and the median does not, where the time of one long series would be mostly the
 //! other program's.
 

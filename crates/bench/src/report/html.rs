@@ -1,15 +1,16 @@
 //! One page for people: everything about a run in a single file that needs no network, no script and no other program.
 //!
 //! The script that it has only enlarges charts. The page's own policy, checked by the browser, forbids every other script,
-//! every other style sheet and every request. Results may come from anybody's file, so whatever is in them is shown as
-//! text.
+//! every other style sheet and every request. Results may come from any file, so whatever is in them is shown as text.
 
 use serde_json::Value;
 
-use crate::cell::{Cell, Document};
+use crate::cell::Document;
 
+mod blocks;
 mod chart;
 mod charts;
+mod groups;
 mod markup;
 mod older;
 mod policy;
@@ -20,6 +21,7 @@ mod trust;
 mod verdicts;
 mod words;
 
+use groups::by_method;
 use markup::{Element, element};
 
 const STYLE: &str = include_str!("html/page.css");
@@ -134,74 +136,6 @@ fn shorten(text: &mut String) {
         text.truncate(text.floor_char_boundary(LONGEST_NAME));
         text.push('\u{2026}');
     }
-}
-
-/// The cells of a method, in their order.
-type Group<'a> = (&'a str, Vec<&'a Cell>);
-
-fn by_method(document: &Document) -> Vec<Group<'_>> {
-    grouped(document.cells.iter(), |cell| &*cell.method)
-}
-
-/// Groups in the order in which each first appears.
-fn grouped<'a, K: PartialEq>(
-    cells: impl IntoIterator<Item = &'a Cell>,
-    key: impl Fn(&'a Cell) -> K,
-) -> Vec<(K, Vec<&'a Cell>)> {
-    let mut groups: Vec<(K, Vec<&Cell>)> = Vec::new();
-    for cell in cells {
-        let key = key(cell);
-        match groups.iter_mut().find(|(other, _)| *other == key) {
-            Some((_, group)) => group.push(cell),
-            None => groups.push((key, vec![cell])),
-        }
-    }
-    groups
-}
-
-/// The parameters that differ between the cells, first those that change least often from one cell to the next.
-fn varying<'a>(cells: &[&'a Cell]) -> Vec<&'a str> {
-    let mut names: Vec<&str> = Vec::new();
-    for (name, value) in cells.iter().flat_map(|cell| &cell.params) {
-        if !names.contains(&&**name) && cells.iter().any(|cell| cell.params.get(name) != Some(value)) {
-            names.push(name);
-        }
-    }
-    let changes =
-        |name: &&str| cells.windows(2).filter(|pair| pair[0].params.get(*name) != pair[1].params.get(*name)).count();
-    names.sort_by_cached_key(changes);
-    names
-}
-
-/// Bytes that a part of the page may still take. The parts together are below 1 MB.
-struct Room(usize);
-
-impl Room {
-    /// Takes what an element needs, if that is left; if not, nothing that comes later fits.
-    fn take(&mut self, element: &Element) -> bool {
-        let left = self.0.checked_sub(element.len() + 100);
-        self.0 = left.unwrap_or(0);
-        left.is_some()
-    }
-}
-
-/// A paragraph.
-fn paragraph(text: impl std::fmt::Display) -> Element {
-    element("p").text(text)
-}
-
-/// A table that scrolls by itself where the page is narrow.
-fn scrolling(label: &str, table: Element) -> Element {
-    element("div").class("box").with("role", "region").with("aria-label", label).with("tabindex", "0").child(table)
-}
-
-fn header_row<'a>(columns: impl IntoIterator<Item = (&'a str, &'a str)>) -> Element {
-    let cells = columns.into_iter().map(|(class, title)| element("th").with("scope", "col").class(class).text(title));
-    element("thead").child(element("tr").children(cells))
-}
-
-fn folded(summary: impl std::fmt::Display, content: impl IntoIterator<Item = Element>) -> Element {
-    element("details").child(element("summary").text(summary)).children(content)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use millstream_pipe::{Fifo as OurFifo, FifoOptions};
 use millstream_sys::{clock, fifo};
 
-use super::{Ends, Transport, WriteEnd};
+use super::ends::{Ends, Transport, WriteEnd};
 use crate::engine::placement::Placement;
 
 /// A FIFO in a directory of its own, which is gone before the first byte moves.
@@ -68,7 +68,7 @@ impl PrivateDirectory {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let unique = (std::process::id(), COUNT.fetch_add(1, Relaxed), clock::raw_nanoseconds());
         let path = std::env::temp_dir().join(format!("millstream-{}-{}-{:x}", unique.0, unique.1, unique.2));
-        // Fails if it is there already, so it is nobody else's.
+        // Fails if it is there already, so no other program has it.
         match std::fs::DirBuilder::new().mode(0o700).create(&path) {
             Ok(()) => Ok(PrivateDirectory(path)),
             Err(error) => Err(format!("cannot make the directory '{}': {error}; is TMPDIR right?", path.display())),
@@ -78,7 +78,7 @@ impl PrivateDirectory {
 
 impl Drop for PrivateDirectory {
     fn drop(&mut self) {
-        // A directory that somebody else has removed is gone too.
+        // A directory that another program has removed is gone too.
         let _ = remove_dir_all(&self.0);
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, PipeWriter};
 
 use millstream_sys::pipe;
 
-use super::{Ends, Transport, WriteEnd};
+use super::ends::{Ends, Transport, WriteEnd};
 use crate::engine::placement::Placement;
 
 /// A pipe of a certain size.

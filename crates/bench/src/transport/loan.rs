@@ -1,11 +1,11 @@
-//! Our own pipe, whose ends work in the ring itself: what is made there is looked at there, and copied by nobody.
+//! Our own pipe, whose ends work in the ring itself: bytes are made and read there, and never copied.
 #![allow(unsafe_code, reason = "a promise: both ends of a measurement keep to the protocol")]
 
 use std::io::{self, BufRead, Write};
 
 use millstream_pipe::{Builder, Reader, Writer};
 
-use super::{Ends, Fill, InPlaceEnds, Transport, WriteEnd};
+use super::ends::{Ends, Fill, InPlaceEnds, Transport, WriteEnd};
 use crate::engine::placement::Placement;
 
 /// A pipe of whose ends each trusts the other.

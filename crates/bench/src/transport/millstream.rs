@@ -2,7 +2,7 @@
 
 use millstream_pipe::{Builder, DirectPolicy, WaitPolicy, Writer};
 
-use super::{Ends, Transport, WriteEnd};
+use super::ends::{Ends, Transport, WriteEnd};
 use crate::engine::placement::Placement;
 
 /// A pipe whose ends wait, and move bytes, in a certain way.

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use millstream_sys::clock;
 use millstream_sys::message_queue::MessageQueue;
 
-use super::{Ends, Transport, WriteEnd, retried};
+use super::ends::{Ends, Transport, WriteEnd, retried};
 use crate::engine::placement::Placement;
 
 /// A queue.

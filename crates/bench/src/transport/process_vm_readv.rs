@@ -13,7 +13,7 @@
 //! |---|---|---|---|
 //! | G | writer, `GIVEN`, Release | reader, Acquire | address and bytes are there before the position says so |
 //! | T | reader, `TAKEN`, Release | writer, Acquire | bytes were taken before they change |
-//! | O | writer, `IS_OVER`, Release | reader, Acquire | the last G is seen by whoever sees the end |
+//! | O | writer, `IS_OVER`, Release | reader, Acquire | a reader that sees the end sees the last G |
 //! | L | reader, `READER`, Release | writer, Acquire | the reader may look once it gave its number |
 
 use std::io::{self, Read, Write};
@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use millstream_sys::shared::Shared;
 use millstream_sys::{Errno, own_pid, process_memory};
 
-use super::{Ends, Transport, WriteEnd};
+use super::ends::{Ends, Transport, WriteEnd};
 use crate::engine::placement::Placement;
 
 /// Written by the writer: the position up to which bytes are given, where in its memory that position would be, its

@@ -11,7 +11,7 @@
 //! |---|---|---|---|
 //! | W | producer, `write_pos`, Release | consumer, Acquire | bytes are there before the position says so |
 //! | R | consumer, `read_pos`, Release | producer, Acquire | bytes were taken before their place is used again |
-//! | O | producer, `is_over`, Release | consumer, Acquire | the last W is seen by whoever sees the end |
+//! | O | producer, `is_over`, Release | consumer, Acquire | a consumer that sees the end sees the last W |
 #![allow(unsafe_code)]
 
 use std::io::{self, Read, Write};
@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 
 use millstream_sys::shared::Shared;
 
-use super::{Ends, Transport, WriteEnd};
+use super::ends::{Ends, Transport, WriteEnd};
 use crate::engine::placement::Placement;
 
 /// Half the second-level cache of today's servers: both copies stay in it.

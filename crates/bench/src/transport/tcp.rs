@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use millstream_sys::socket;
 
-use super::{Ends, Transport, WriteEnd};
+use super::ends::{Ends, Transport, WriteEnd};
 use crate::engine::placement::Placement;
 
 /// How long a connection within one machine may take.
@@ -43,7 +43,7 @@ fn pair() -> io::Result<(TcpStream, TcpStream)> {
                 prepare(&writer)?;
                 return Ok((writer, reader));
             }
-            // Somebody else on this machine found the port.
+            // Another program on this machine found the port.
             Ok(_) => (),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::yield_now(),
             Err(error) => return Err(error),

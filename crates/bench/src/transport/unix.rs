@@ -2,7 +2,7 @@
 
 use std::os::unix::net::UnixStream;
 
-use super::{Ends, Transport, WriteEnd};
+use super::ends::{Ends, Transport, WriteEnd};
 use crate::engine::placement::Placement;
 
 /// A pair.

@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use millstream_sys::lend::{Lender, SLOTS};
 use millstream_sys::{cpu, transfer};
 
-use super::{Ends, Transport, WriteEnd, retried};
+use super::ends::{Ends, Transport, WriteEnd, retried};
 use crate::engine::placement::Placement;
 
 const PAGE_BYTES: usize = 4096;

@@ -4,8 +4,8 @@ use comfy_table::{CellAlignment, Table, presets};
 use millstream_pipe::settings::{self, Entry, Kind, Name, Report, SettingError, Source};
 use serde::Serialize;
 
-use crate::failure::Failure;
 use crate::terminal;
+use millstream_command::failure::Failure;
 
 /// The settings in `names`, or all, and what is wrong with what they come from.
 pub(super) fn render(report: &Report, names: &[Name], json: bool) -> Result<(String, Vec<SettingError>), Failure> {

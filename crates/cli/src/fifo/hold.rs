@@ -9,8 +9,8 @@ use std::process::{Command, ExitCode, Stdio};
 use clap::Args;
 use millstream_pipe::{Fifo, FifoOptions};
 
-use super::cannot;
-use crate::failure::Failure;
+use super::advice::cannot;
+use millstream_command::failure::Failure;
 
 /// Options of `millstream fifo open`.
 #[derive(Args)]

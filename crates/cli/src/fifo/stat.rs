@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use super::cannot;
-use crate::failure::{self, Failure};
+use super::advice::cannot;
+use millstream_command::failure::{self, Failure};
 
 /// What the file system knows of a FIFO. Which processes have it open only the kernel knows, and it does not say.
 #[derive(Serialize)]

@@ -10,9 +10,9 @@ use clap::Args;
 use millstream_pipe::{Fifo, FifoOptions, Statistics};
 use serde::Serialize;
 
-use super::cannot;
-use crate::args::StatsFormat;
-use crate::failure::{Failure, warn};
+use super::advice::cannot;
+use crate::statistics::StatsFormat;
+use millstream_command::failure::{Failure, warn};
 
 /// Bytes that are moved at once.
 const PIECE: usize = 128 << 10;

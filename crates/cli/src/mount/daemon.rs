@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use millstream_sys::detach;
 
-use crate::failure::Failure;
+use millstream_command::failure::Failure;
 
 /// What the daemon says when the directory is mounted.
 const READY: &str = "mounted\n";

@@ -8,8 +8,8 @@ use millstream_pipe::settings::{self, Name};
 use serde::Serialize;
 
 use crate::bytes;
-use crate::failure::Failure;
 use crate::terminal;
+use millstream_command::failure::Failure;
 
 /// Ends that are named in a table; of more only the number is told.
 const NAMED: usize = 3;

@@ -7,7 +7,7 @@ use millstream_run::Plan;
 use millstream_sys::{Errno, machine, pipe};
 
 use crate::bytes;
-use crate::failure::{Failure, warn};
+use millstream_command::failure::{Failure, warn};
 
 /// More than this no kernel takes for an argument.
 const MOST: u64 = 1 << 31;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use millstream_sys::settings::{self, LIBRARY};
 
-use crate::failure::Failure;
+use millstream_command::failure::Failure;
 
 /// The loader's variable.
 pub(super) const LD_PRELOAD: &str = "LD_PRELOAD";

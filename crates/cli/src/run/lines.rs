@@ -4,7 +4,8 @@
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use super::{library, set};
+use super::environment::{set, value};
+use super::library;
 
 /// As `python -u`.
 const PYTHON: &str = "PYTHONUNBUFFERED";
@@ -33,11 +34,6 @@ fn add_option(environment: &mut Vec<CString>, name: &str, option: OsString) {
         let words = [present.as_bytes(), option.as_bytes()].join(&b' ');
         set(environment, name, Some(OsString::from_vec(words.trim_ascii_start().to_vec())));
     }
-}
-
-fn value(environment: &[CString], name: &str) -> Option<OsString> {
-    let of = |entry: &CString| Some(entry.as_bytes().strip_prefix(name.as_bytes())?.strip_prefix(b"=")?.to_vec());
-    environment.iter().find_map(of).map(OsString::from_vec)
 }
 
 #[cfg(test)]

@@ -3,19 +3,18 @@
 mod pipes;
 
 use std::path::Path;
+use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table, presets};
 use millstream_sys::ledger::Ledger;
 use millstream_sys::signals::Signal;
 use serde::Serialize;
 
-use super::supervise::Outcome;
-use crate::args::StatsFormat;
 use crate::bytes;
-use crate::failure::Failure;
-use crate::stats_file::StatsFile;
+use crate::statistics::{StatsFile, StatsFormat};
 use crate::watch::Seen;
 use crate::watch::reach::NotReached;
+use millstream_command::failure::Failure;
 use millstream_run::Plan;
 use pipes::{Pipe, PipeEnd};
 
@@ -46,6 +45,13 @@ impl Output {
 pub(super) enum End {
     Exited(u8),
     Killed(Signal),
+}
+
+/// How the command ended, and after how long.
+#[derive(Clone, Copy)]
+pub(super) struct Outcome {
+    pub(super) end: End,
+    pub(super) duration: Duration,
 }
 
 /// The run in figures. The field names are the JSON format, described in `docs/run.md`.

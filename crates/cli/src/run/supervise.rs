@@ -15,19 +15,20 @@
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use millstream_sys::ledger::{self, Ledger, Origin};
 use millstream_sys::process::{self, Pid, WaitStatus};
 use millstream_sys::settings::LedgerAddress;
 use millstream_sys::signals::{self, Held, Received, Sender};
-use millstream_sys::{machine, pipe};
+use millstream_sys::{Errno, machine, pipe};
 
+use super::command::Command;
+use super::explain;
 use super::meter::Meter;
-use super::report::{End, Output, Summary};
-use super::{Command, explain, no_random};
-use crate::failure::{Failure, warn};
+use super::report::{End, Outcome, Output, Summary};
 use crate::watch::{Seen, Watcher};
+use millstream_command::failure::{Failure, warn};
 
 /// What is to be done beside running it.
 pub(super) struct Wanted {
@@ -66,11 +67,8 @@ pub(super) fn run(command: &Command, wanted: Wanted) -> Result<ExitCode, Failure
     Ok(end_like(end))
 }
 
-/// How the command ended, and after how long.
-#[derive(Clone, Copy)]
-pub(super) struct Outcome {
-    pub(super) end: End,
-    pub(super) duration: Duration,
+fn no_random(errno: Errno) -> Failure {
+    Failure::own(format!("the kernel gives no random numbers: {errno}"))
 }
 
 fn tell(command: &Command, wanted: Wanted, outcome: Outcome, ledger: &Ledger, seen: &Seen) {

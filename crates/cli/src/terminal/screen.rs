@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn panic_gives_the_terminal_back_before_it_is_told() {
         if std::env::var_os(PANICS).is_some() {
-            crate::failure::report_bugs(super::leave);
+            millstream_command::failure::report_bugs(super::leave);
             let _terminal = millstream_sys::terminal::Terminal::take().unwrap();
             super::enter().unwrap();
             let _ = std::thread::spawn(|| panic!("on the screen")).join();

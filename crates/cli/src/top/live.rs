@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use millstream_sys::signals::{self, Signal};
 use millstream_sys::terminal::{self, Event, Terminal};
 
+use super::look::Look;
 use super::page::{self, Line};
-use super::{Look, Options};
-use crate::failure::{self, Failure};
 use crate::terminal::{has_styles, screen};
+use millstream_command::failure::{self, Failure};
 
 /// What the keys for shorter and longer looks go through, in milliseconds.
 const INTERVALS: [u64; 10] = [100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 300_000];
@@ -18,11 +18,10 @@ const INTERVALS: [u64; 10] = [100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 6
 const USUAL_SIZE: (usize, usize) = (80, 24);
 
 /// Shows so many looks, or until it is told to end.
-pub(super) fn run(options: &Options, looks: u64) -> Result<ExitCode, Failure> {
+pub(super) fn run(processes: &[u32], interval: Duration, looks: u64) -> Result<ExitCode, Failure> {
     let terminal = Terminal::take().map_err(|errno| Failure::own(format!("cannot use this terminal: {errno}")))?;
-    let interval = options.interval;
     let mut view = View { terminal, interval, is_paused: false, first: 0, look: None, end: None };
-    let shown = screen::enter().and_then(|()| view.show(options, looks));
+    let shown = screen::enter().and_then(|()| view.show(processes, looks));
     screen::leave();
     let View { terminal, look, end, .. } = view;
     drop(terminal);
@@ -72,7 +71,7 @@ enum Change {
 
 impl View {
     /// Looks and draws, until all looks are done or [`View::end`] says why not.
-    fn show(&mut self, options: &Options, looks: u64) -> io::Result<()> {
+    fn show(&mut self, processes: &[u32], looks: u64) -> io::Result<()> {
         let mut left = looks;
         while left > 0 && self.end.is_none() {
             self.draw()?;
@@ -81,7 +80,7 @@ impl View {
                 continue;
             }
             let mut written = Ok(true);
-            let look = Look::take(&options.processes, self.interval, |pause| {
+            let look = Look::take(processes, self.interval, |pause| {
                 written = self.pause(pause);
                 matches!(written, Ok(true))
             });

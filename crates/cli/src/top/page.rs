@@ -2,7 +2,7 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::Look;
+use super::look::Look;
 use crate::bytes;
 use crate::watch::pipelines::Pipeline;
 use crate::watch::verdict::{self, Evidence};

@@ -51,6 +51,17 @@ pub(in crate::watch) enum Doing {
     Else,
 }
 
+/// Numbers of looks; see [`Doing`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Did {
+    pub(crate) want: u32,
+    pub(crate) write: u32,
+    pub(crate) read: u32,
+    pub(crate) several: u32,
+    pub(crate) child: u32,
+    pub(crate) other: u32,
+}
+
 /// Of a process with these threads and pipes (by descriptor). `None`: it may not be looked at.
 pub(in crate::watch) fn of(pid: u32, threads: &[u32], pipes: &BTreeMap<u32, u64>) -> Option<Doing> {
     let order = |doing: &Doing| match doing {
@@ -148,6 +159,16 @@ impl Times {
 fn queued(pid: u32, thread: u32) -> Option<Duration> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/schedstat")).ok()?;
     text.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
+}
+
+/// A process and all below it.
+pub(super) fn below(root: u32) -> Vec<u32> {
+    let (mut pids, mut at) = (vec![root], 0);
+    while let Some(&pid) = pids.get(at) {
+        at += 1;
+        pids.extend(threads(pid).iter().flat_map(|thread| children(pid, *thread)));
+    }
+    pids
 }
 
 #[cfg(test)]

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use millstream_sys::Errno;
 use millstream_sys::open_files::{self, Target};
 
-use super::{RATED, Seen, below, doing};
+use super::doing::{self, below};
+use super::seen::{RATED, Seen};
 
 /// Between two looks, at least.
 const PAUSE: Duration = Duration::from_millis(20);

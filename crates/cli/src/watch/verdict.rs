@@ -10,7 +10,7 @@
 //!
 //! Everything else is unclear, and is said to be.
 
-use super::Did;
+use super::doing::Did;
 
 /// Of the looks: so many are "all the time".
 const MOST: f64 = 0.7;

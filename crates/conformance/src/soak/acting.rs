@@ -7,7 +7,8 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::Signal;
 
-use super::plan::{Cast, Plan, Step, Steps};
+use super::cast::Cast;
+use super::plan::{Plan, Step, Steps};
 use super::role::{At, Role, Traveller};
 use super::said::{Count, Desk, Said, Totals};
 use crate::End;

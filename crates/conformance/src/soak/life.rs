@@ -8,7 +8,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process_group, setpgid, wait};
 
 use super::acting::Actor;
-use super::plan::{Cast, Plan, What};
+use super::cast::Cast;
+use super::plan::{Plan, What};
 use super::role::{Fault, Reading, Writing, is_atomic};
 use super::said::{Count, Desk, Said, Totals};
 use super::stream::UNIT;

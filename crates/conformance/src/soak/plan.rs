@@ -9,31 +9,11 @@ use std::time::Duration;
 
 use millstream_pipe::{Builder, Reader, WaitPolicy, Writer};
 
+use super::cast::Cast;
 use super::stream::{UNIT, mixed};
 use crate::PIPE_BUF;
 use crate::paths::{PIPE_KINDS, PipeKind, READ_PATHS, WRITE_PATHS};
 use crate::pattern::Random;
-
-/// The participants: writers first, then readers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cast {
-    /// One writer, one reader.
-    Pair,
-    /// So many writers, one reader.
-    Writers(usize),
-    /// One writer, so many readers.
-    Readers(usize),
-}
-
-impl Cast {
-    pub(super) fn writers(self) -> usize {
-        if let Cast::Writers(count) = self { count } else { 1 }
-    }
-
-    pub(super) fn readers(self) -> usize {
-        if let Cast::Readers(count) = self { count } else { 1 }
-    }
-}
 
 /// The most that take part.
 pub(super) const PARTS_MAX: usize = 4;

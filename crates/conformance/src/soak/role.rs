@@ -5,7 +5,8 @@ use std::os::fd::OwnedFd;
 
 use millstream_pipe::Statistics;
 
-use super::plan::{Cast, Plan};
+use super::cast::Cast;
+use super::plan::Plan;
 use super::said::{Desk, Said};
 use super::stream::{Stream, UNIT, writer_of};
 use crate::ours::{Reader, Writer};

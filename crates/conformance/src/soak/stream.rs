@@ -11,7 +11,7 @@
 //! like, so each byte names its writer, and what comes of each must be its stream in order. Readers may share the bytes
 //! as they like, so each unit names its position; all of them read and write whole units.
 
-use super::plan::Cast;
+use super::cast::Cast;
 
 /// What several readers share a stream by.
 pub(super) const UNIT: usize = 64;

@@ -19,7 +19,7 @@ pub(super) fn count(fd: c_int, direction: Direction, moved: isize) -> isize {
 /// What is known of a pipe that is not, or not yet, an end of this process.
 pub(super) fn tell(fd: c_int, direction: Direction, fate: Fate) {
     if let Some(end) = counted::end_of(fd, direction) {
-        end.set_fate(fate);
+        end.set_reason(fate);
     }
 }
 
@@ -50,7 +50,7 @@ impl Tally {
     /// What became of it, as far as one knows.
     pub(super) fn tell(&self, fate: Fate) {
         if let Some(end) = self.end().filter(|_| fate != Fate::Untold) {
-            end.set_fate(fate);
+            end.set_reason(fate);
         }
     }
 

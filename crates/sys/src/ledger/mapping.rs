@@ -6,7 +6,7 @@ use core::ptr;
 use rustix::fs::{Mode, OFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
-use super::{Ledger, MAGIC};
+use super::table::Ledger;
 use crate::settings::LedgerAddress;
 
 /// With these the file behind the mapping can neither shrink, which would turn an access into SIGBUS, nor lose them.
@@ -19,7 +19,6 @@ const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlag
 /// `EMFILE`, `ENFILE`: too many open files. `ENOMEM`. `ENOSYS`: no `memfd_create` (Linux before 3.17).
 #[cfg(feature = "std")]
 pub fn create(token: u64) -> Result<(rustix::fd::OwnedFd, &'static Ledger), crate::Errno> {
-    use core::sync::atomic::Ordering::Relaxed;
     use rustix::fs::MemfdFlags;
 
     let file = rustix::fs::memfd_create("millstream-ledger", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
@@ -27,17 +26,13 @@ pub fn create(token: u64) -> Result<(rustix::fd::OwnedFd, &'static Ledger), crat
     rustix::fs::fcntl_add_seals(&file, SEALS)?;
     let (probe, _) = crate::pipe::create()?;
     let ledger = map(&file)?;
-    ledger.pipe_device.store(crate::pipe::identity(&probe).map_or(0, |pipe| pipe.device), Relaxed);
-    ledger.token.store(token, Relaxed);
-    ledger.magic.store(MAGIC, Relaxed);
+    ledger.initialize(token, crate::pipe::identity(&probe).map_or(0, |pipe| pipe.device));
     Ok((file, ledger))
 }
 
 /// Finds the counters that the supervisor holds. `None` if there are none, if another user owns them, or if the file is
 /// another one: the process then does not count. The mapping stays until the process ends or execs.
 pub fn attach(address: LedgerAddress<'_>) -> Option<&'static Ledger> {
-    use core::sync::atomic::Ordering::Relaxed;
-
     // In another namespace the path may lead to any file; opening a FIFO or a device can have effects.
     let mut room = [0; 64];
     let path = address.c_path(&mut room)?;
@@ -53,8 +48,7 @@ pub fn attach(address: LedgerAddress<'_>) -> Option<&'static Ledger> {
         return None;
     }
     let ledger = map(&file).ok()?;
-    let is_ours = ledger.magic.load(Relaxed) == MAGIC && ledger.token.load(Relaxed) == address.token;
-    is_ours.then_some(ledger)
+    ledger.belongs_to(address.token).then_some(ledger)
 }
 
 fn map(file: &rustix::fd::OwnedFd) -> Result<&'static Ledger, crate::Errno> {

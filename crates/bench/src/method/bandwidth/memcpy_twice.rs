@@ -4,8 +4,8 @@ use std::hint::black_box;
 
 use millstream_sys::clock;
 
-use super::Task;
 use super::passes::{rehearsed_bytes, timed_bytes};
+use super::task::Task;
 use super::workload::{self, Timed, Workload};
 use crate::engine::Launch;
 use crate::page_aligned::PageAligned;

@@ -19,8 +19,8 @@
 use millstream_sys::clock;
 
 use super::ends::{Sink, Source};
+use super::task::{Amount, Task};
 use super::workload::{self, Timed, Workload};
-use super::{Amount, Task};
 use crate::engine::Launch;
 use crate::method::baton::Baton;
 use crate::page_aligned::PageAligned;
@@ -223,7 +223,7 @@ impl<B: Baton> Reader<B> {
         }
         let nanoseconds = clock::raw_nanoseconds() - start;
         self.expect_position(end_of_pass)?;
-        // Where nobody asks for the sum it is still to be made.
+        // The compiler must not leave out a sum that the workload does not use.
         let sum =
             if self.task.workload == Workload::Summed { sum } else { std::hint::black_box(sum).wrapping_sub(sum) };
         let (transfer, last) = (self.task.transfer, self.end.last(last).unwrap_or(&self.last));

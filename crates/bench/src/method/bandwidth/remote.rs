@@ -12,8 +12,8 @@
 //! Numbers are eight bytes, the least significant first. There is no shared memory between machines, so the question is
 //! timed with the answer: half a round trip in what lasts 8 ms at least.
 //!
-//! The server tells nothing about its machine and reads nothing of it, but it sends to whoever connects: for a network
-//! that one trusts.
+//! The server tells nothing about its machine and reads nothing of it, but it sends to every client: use it in a network
+//! that you trust.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -40,7 +40,7 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// How long the other may say nothing.
 const SILENCE_LIMIT: Duration = Duration::from_secs(20);
 
-/// No pass asks for more, so who does is no client of ours.
+/// No pass asks for more, so a client that does is not ours.
 const PASS_BYTES_MAX: u64 = 2 << 30;
 
 /// Pushes bytes to clients, one client after the other: two at a time would measure each other.
@@ -107,7 +107,7 @@ fn serve_one(mut stream: TcpStream) -> Result<(), String> {
     stream.write_all(&GREETING).map_err(|error| format!("cannot greet: {error}"))?;
     let copy = stream.try_clone().map_err(|error| format!("cannot use the connection: {error}"))?;
     let mut first = [0];
-    // A client that only looked whether somebody is here leaves without a question.
+    // A client that only checked for a server closes the connection without a question.
     if matches!(stream.peek(&mut first), Ok(0)) {
         return Ok(());
     }
@@ -129,7 +129,7 @@ impl Write for Pushing {
 
 impl WriteEnd for Pushing {
     fn finish(self: Box<Self>) {
-        // The client has everything or is gone; in both cases there is nobody to tell.
+        // The client has everything or is gone; in both cases an error has no recipient.
         let _ = self.0.shutdown(std::net::Shutdown::Write);
     }
 }
@@ -200,7 +200,7 @@ pub struct Plan {
 /// A comparison with nothing for each transfer and workload.
 ///
 /// # Errors
-/// A sentence: nobody answers there, or somebody else.
+/// A sentence: no program answers there, or one that is not this server.
 pub fn comparisons(plan: &Plan) -> Result<Vec<Comparison>, String> {
     connect(&plan.server, 1, Workload::Hot)?;
     let tasks = plan.transfers.iter().flat_map(|&transfer| {
@@ -274,17 +274,17 @@ mod tests {
     }
 
     #[test]
-    fn a_server_goes_on_after_a_stranger() {
+    fn server_goes_on_after_foreign_client() {
         let server = server();
-        let mut stranger = TcpStream::connect(&server).unwrap();
-        stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-        assert_eq!(stranger.read(&mut [0; 100]).unwrap_or(0), 0, "it hangs up");
+        let mut foreign = TcpStream::connect(&server).unwrap();
+        foreign.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        assert_eq!(foreign.read(&mut [0; 100]).unwrap_or(0), 0, "it hangs up");
         assert!(connect(&server, TRANSFER_MAX + 1, Workload::Hot).unwrap_err().contains("does not answer as"));
         assert!(connect(&server, 1, Workload::Hot).is_ok());
     }
 
     #[test]
-    fn who_asks_for_too_much_is_sent_nothing() {
+    fn client_gets_nothing_when_it_asks_for_too_much() {
         let mut greedy = connect(&server(), 1, Workload::Hot).unwrap();
         send_number(&mut greedy, u64::MAX).unwrap();
         assert_eq!(greedy.read(&mut [0; 100]).unwrap_or(0), 0);

@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use millstream_sys::clock;
 
-use super::Repetitions;
 use crate::engine::Launch;
 use crate::method::baton::{Baton, SharedBaton};
 use crate::method::messages::{Receiver, Sender};
@@ -23,10 +22,24 @@ use crate::transport::WriteEnd;
 /// Enough to fill every pipe that is compared from its start to its end, or a few milliseconds.
 const COMPARED_MESSAGES: u64 = 1000;
 
-/// What nobody needs for a repetition and what is around it.
+/// More than any repetition takes, with what is around it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How often a launch repeats a cell: each repetition is a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repetitions {
+    /// At most, from 1 to [`REPETITIONS_MAX`](super::REPETITIONS_MAX).
+    pub most: usize,
+    /// None but the first begins later than this after it, in milliseconds.
+    pub milliseconds: u64,
+}
+
 impl Repetitions {
+    /// Exactly so many.
+    pub fn exactly(count: usize) -> Repetitions {
+        Repetitions { most: count, milliseconds: u64::MAX / 1_000_000 }
+    }
+
     /// How long a launch may take at most. One repetition may take all patience.
     pub(super) fn limit(self) -> Duration {
         PATIENCE.saturating_add(Duration::from_secs(self.most as u64))

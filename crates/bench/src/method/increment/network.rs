@@ -7,14 +7,14 @@ use millstream_net::{Data, Entry, InPlace, Network, Options, Stage, State, Trans
 use millstream_sys::{clock, cpu};
 use millstream_transforms::INCREMENT;
 
+use super::bounds::{Expected, LIMIT};
 use super::sum::Sum;
-use super::{Expected, LIMIT};
 use crate::engine::Launch;
 use crate::engine::crew::{self, Post};
 use crate::engine::placement::Placement;
 use crate::method::cached_file::CachedFile;
 
-/// The network as anybody would write it, with the sum where the pipeline has one.
+/// The network as a user would write it, with the sum where the pipeline has one.
 pub(super) fn launch(
     stages: usize,
     threads: Option<usize>,

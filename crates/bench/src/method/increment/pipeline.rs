@@ -4,8 +4,8 @@ use std::io::{self, Read};
 
 use millstream_sys::{clock, cpu};
 
-use super::sum::Sum;
-use super::{Expected, LIMIT, add_one};
+use super::bounds::{Expected, LIMIT};
+use super::sum::{Sum, add_one};
 use crate::engine::Launch;
 use crate::engine::crew::{self, Post};
 use crate::engine::placement::Placement;
@@ -31,7 +31,7 @@ pub(super) fn launch(
     let post = |index: usize| Post { name: "stage", cpu: cpus[index * 2 / adds.len()] };
     let posts: Vec<Post> = (0..adds.len()).map(post).collect();
     let pipes = (0..last).map(|_| carrier.connect(placement)).collect::<Result<Vec<_>, _>>()?;
-    // Whoever waits gives way: all the others may be on the same CPU.
+    // A process that waits yields: all the others may be on the same CPU.
     let mut baton = SharedBaton::new(cpu::give_way).map_err(|error| format!("no shared memory: {error}"))?;
     crew::run_within(LIMIT, &posts, move |index| {
         let (from, to) = own_ends(pipes, index);
@@ -49,7 +49,7 @@ pub(super) fn launch(
                 stage.pass_on(to).map(|()| None)
             }
             None => {
-                // By now everybody else has been started.
+                // By now all other processes have been started.
                 let start = if is_first { clock::raw_nanoseconds() } else { baton.go(expected.bytes)? };
                 stage.add_up(start, expected).map(Some)
             }

@@ -2,8 +2,10 @@
 
 use millstream_sys::pages::Link;
 
-use super::LINE;
 use crate::random::Random;
+
+/// A line: each load of a random walk is one of its own.
+pub const LINE: usize = 64;
 
 /// A cycle through places `0..len`.
 pub(super) enum Order {

@@ -6,10 +6,10 @@ use std::time::Duration;
 use millstream_sys::shared::Shared;
 use millstream_sys::{Errno, cpu};
 
-use super::parts::Span;
 use crate::engine::Launch;
 
-/// Who is there, and that it starts. Words on lines of their own where they are written while others look at them.
+/// How many processes are there, and that they start. Words that one process writes while others read them have lines
+/// of their own.
 const READY: usize = 0;
 const GO: usize = 128;
 
@@ -28,6 +28,14 @@ const HAS_READ: usize = WARM_NS + 40;
 
 /// How often the first reader looks whether the others are done.
 const GLANCE: Duration = Duration::from_micros(100);
+
+/// What went through in a time.
+#[derive(Clone, Copy)]
+pub(super) struct Span {
+    pub(super) nanoseconds: u64,
+    pub(super) bytes: u64,
+    pub(super) reads: u64,
+}
 
 /// Each process has a copy from before the fork.
 pub(super) struct Board {
@@ -89,9 +97,9 @@ impl Board {
         figures.into_iter().for_each(|(offset, figure)| self.store(pair, offset, figure));
     }
 
-    /// Waits until all readers have told, and puts it together. A reader that died tells nothing: then the parent ends
-    /// whoever waits here.
-    pub(super) fn everybody_s(&self) -> Launch {
+    /// Waits until all readers have told their figures, and adds these up. A reader that died tells nothing: the parent
+    /// then ends the process that waits here.
+    pub(super) fn of_all_readers(&self) -> Launch {
         let (mut warm, mut timed, mut operations) = (0.0, 0.0, 0);
         for pair in 0..self.pairs {
             while self.load(pair, HAS_READ) == 0 {
@@ -127,7 +135,7 @@ mod tests {
         let span = |nanoseconds, bytes, reads| Span { nanoseconds, bytes, reads };
         board.tell_seen(0, span(1000, 1000, 1), span(1000, 2000, 20));
         board.tell_seen(1, span(2000, 4000, 2), span(500, 500, 5));
-        let seen = board.everybody_s();
+        let seen = board.of_all_readers();
         assert_eq!((seen.warmup, seen.samples, seen.operations), (vec![3000.0], vec![3000.0], 25));
         board.stop(1);
         assert_eq!((board.is_stopped(0), board.is_stopped(1)), (false, true));

@@ -12,8 +12,8 @@ use std::io::Read;
 
 use millstream_sys::clock;
 
-use super::Run;
-use super::board::Board;
+use super::board::{Board, Span};
+use super::runs::Run;
 use super::work::Pauses;
 use crate::method::messages::{Receiver, Sender};
 use crate::transport::WriteEnd;
@@ -41,14 +41,6 @@ pub(super) fn write(
     board.tell_sent(pair, sender.bytes());
     sender.finish();
     Ok(())
-}
-
-/// What went through in a time.
-#[derive(Clone, Copy)]
-pub(super) struct Span {
-    pub(super) nanoseconds: u64,
-    pub(super) bytes: u64,
-    pub(super) reads: u64,
 }
 
 /// The reader's part.
@@ -114,7 +106,7 @@ mod tests {
     use crate::method::messages::faulty::{Fault, Faulty, changed, doubled, killed, lost};
     use crate::transport::{Ends, Transport, kernel_pipe};
 
-    /// Writes of 512 bytes for so long, or until somebody fails.
+    /// Writes of 512 bytes for so long, or until a process fails.
     fn launch(seconds: f64, at: u64, fault: Fault) -> Result<Launch, String> {
         let Ends { writer, reader } = kernel_pipe::DEFAULT.connect(Placement::OneCpu)?;
         let (board, work) = (Board::new(1).unwrap(), Work::calibrated());
@@ -129,7 +121,7 @@ mod tests {
             _ => {
                 drop(writer);
                 Reader::new(reader, SEED_RUN, work.pauses(20, 2), &board, 0).run(seconds)?;
-                Ok(Some(board.everybody_s()))
+                Ok(Some(board.of_all_readers()))
             }
         })
     }
@@ -160,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_nobody_told_of_give_no_rate() {
+    fn unannounced_bytes_give_no_rate() {
         let Ends { writer, reader } = kernel_pipe::DEFAULT.connect(Placement::OneCpu).unwrap();
         let board = Board::new(1).unwrap();
         let mut sender = Sender::new(writer, 512);

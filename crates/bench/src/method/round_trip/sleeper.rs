@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use millstream_sys::shared::Shared;
 use millstream_sys::{Errno, own_pid};
 
-/// Made before the fork; one process is the sleeper, the other looks at it.
+/// The number of the process that sleeps, in memory that both share: made before the fork.
 pub(super) struct Sleeper(Shared);
 
 impl Sleeper {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use millstream_sys::clock;
 
-use super::Waiting;
 use super::sleeper::{Sleeper, times_slept};
+use super::waiting::Waiting;
 use crate::engine::Launch;
 use crate::engine::statistics::median;
 use crate::random::Random;
@@ -26,7 +26,7 @@ const ASLEEP_TRIPS: usize = 45;
 const ASLEEP_WARM_UP_TRIPS: usize = 4;
 
 /// The pause before a round trip from sleep, drawn anew each time so that it does not keep step with a timer: more than
-/// anybody spins, less than it takes a CPU to fall into its deepest sleep.
+/// any end spins, less than it takes a CPU to fall into its deepest sleep.
 const PAUSE_US: std::ops::Range<usize> = 300..1000;
 
 /// Pauses until the other sleeps, at most: about two seconds, in which it has had a CPU however busy the machine is.

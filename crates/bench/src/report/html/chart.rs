@@ -11,12 +11,12 @@ pub(super) mod lines;
 const DASHES: usize = 5;
 const MARKERS: usize = 7;
 
-/// The colour of a look, of eight. The first two, which are those of millstream and its baseline, are nobody else's.
+/// The colour of a look, of eight. The first two are only for millstream and its baseline.
 fn colour(look: usize) -> String {
     format!("c{}", if look < 2 { look } else { 2 + (look - 2) % 6 })
 }
 
-/// A chart for people who see it and, in its title and description, for those who do not (SVG accessibility mappings:
+/// A chart, with a title and a description for screen readers (SVG accessibility mappings:
 /// the two elements are what a picture is called and described by).
 fn svg(width: f64, height: f64, title: &str, description: &str) -> Element {
     element("svg")

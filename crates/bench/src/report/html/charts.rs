@@ -3,14 +3,16 @@
 
 use serde_json::Value;
 
+use super::blocks::{Room, paragraph};
 use super::chart::axis::Axis;
 use super::chart::heat::{self, Field, Heat};
 use super::chart::intervals::{Intervals, Row};
 use super::chart::legend;
 use super::chart::lines::{Lines, Point, Series};
+use super::groups::{Group, grouped, varying};
 use super::markup::{Element, element};
+use super::setup;
 use super::words::{self, Unit, count, number};
-use super::{Group, Room, grouped, paragraph, setup, varying};
 use crate::cell::{Cell, Document};
 
 /// Bytes for all charts together.

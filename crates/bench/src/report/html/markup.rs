@@ -75,7 +75,7 @@ impl Display for Element {
 }
 
 /// Text that means itself. Control characters, and those that turn the direction of the text after them, are shown as
-/// replaced: a file of results may come from anybody.
+/// replaced: a file of results may come from any source.
 fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {

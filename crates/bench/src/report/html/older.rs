@@ -1,7 +1,9 @@
 //! What others measured before, beside ours.
 
+use super::blocks::{header_row, paragraph, scrolling};
+use super::groups::Group;
 use super::markup::{Element, element};
-use super::{Group, header_row, paragraph, scrolling, words};
+use super::words;
 use crate::cell::Cell;
 use crate::report::earlier::{Study, studies};
 

@@ -30,8 +30,8 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// FIPS 180-4, section 6.2. Written out because a page hashes two small texts of our own: nothing secret goes in, nobody
-/// waits for it, and a mistake would show at once, as browsers would refuse the style sheet.
+/// FIPS 180-4, section 6.2. Written out because a page hashes two small texts of our own: nothing secret goes in, its
+/// speed does not matter, and a mistake would show at once, as browsers would refuse the style sheet.
 fn sha256(message: &[u8]) -> [u8; 32] {
     let mut padded = message.to_vec();
     padded.push(0x80);

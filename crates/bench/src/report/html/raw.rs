@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
+use super::blocks::{Room, folded, header_row, paragraph, scrolling};
+use super::groups::{Group, varying};
 use super::markup::{self, Element, element};
 use super::words::{self, count, grouped, number};
-use super::{Group, Room, folded, paragraph, scrolling, varying};
 use crate::cell::{Cell, Document};
 
 /// Bytes for the tables of samples, and for the JSON.
@@ -52,7 +53,7 @@ fn table(method: &str, rows: Vec<Element>, parameters: &[&str]) -> Element {
     let table = element("table")
         .class("raw")
         .child(element("caption").text(format!("{method}: every cell")))
-        .child(super::header_row(titles))
+        .child(header_row(titles))
         .child(element("tbody").children(rows));
     scrolling(&format!("Samples of {method}"), table)
 }

@@ -1,7 +1,8 @@
 //! The machine, the command, and how to do it again.
 
+use super::blocks::paragraph;
 use super::markup::{Element, element};
-use super::{paragraph, words};
+use super::words;
 use crate::cell::Document;
 
 /// The card of the machine and what was typed.

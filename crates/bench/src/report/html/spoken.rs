@@ -1,7 +1,7 @@
 //! How it was measured, in plain words.
 
+use super::blocks::paragraph;
 use super::markup::{Element, element};
-use super::paragraph;
 
 const GENERAL: [&str; 5] = [
     "Every launch starts new processes, pins each to its CPU and asks at its end where it really ran. A cell whose bytes, \

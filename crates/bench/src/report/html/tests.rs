@@ -1,4 +1,5 @@
 use super::*;
+use crate::cell::Cell;
 use crate::engine::Launch;
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! What a reader must know before any number: what failed, how sure the rest is, and what disturbed it.
 
+use super::blocks::{folded, paragraph};
 use super::markup::{Element, element};
-use super::words::{count, grouped, number, percent};
-use super::{folded, paragraph, words};
+use super::words::{self, count, grouped, number, percent};
 use crate::cell::{Cell, Document};
 use crate::engine::statistics::median;
 

@@ -1,10 +1,11 @@
 //! The table of verdicts: each ratio with its interval drawn over the noise.
 
+use super::blocks::{Room, folded, paragraph, scrolling};
 use super::chart::axis::Axis;
 use super::chart::intervals::{bar, bar_scale};
+use super::groups::{Group, grouped, varying};
 use super::markup::{Element, element};
 use super::words::{self, Unit, count, number, times};
-use super::{Group, Room, folded, grouped, paragraph, scrolling, varying};
 use crate::cell::{Cell, Verdict};
 
 /// Rows of a table that is shown unfolded, where there are several.

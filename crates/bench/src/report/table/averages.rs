@@ -1,7 +1,7 @@
 //! What the studies printed, beside what we print: plain averages, and improvements over the baseline in percent. Shown
 //! for cells that were measured with their exact parameters.
 
-use super::streams::{Shape, axes, label, new_table};
+use super::rows::{Shape, axes, label, new_table};
 use crate::cell::Cell;
 
 /// Improvement in percent over the pipe of its own kernel, by transfer in KiB, as a study of three Linux 2.5 pipe patches

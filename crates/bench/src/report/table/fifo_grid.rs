@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::{invalid_cells, number, on_machine, percent, size_label};
+use super::labels::{invalid_cells, number, on_machine, percent, size_label};
 use crate::cell::{Cell, Document};
 use crate::engine::placement::Placement;
 use crate::method::fifo_grid::{COUNTS, SIZES};

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::{invalid_cells, on_machine, size_label};
+use super::labels::{invalid_cells, on_machine, size_label};
 use crate::cell::{Cell, Document};
 
 /// What tells the methods apart.

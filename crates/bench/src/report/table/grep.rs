@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::{invalid_cells, on_machine};
+use super::labels::{invalid_cells, on_machine};
 use crate::cell::{Cell, Document};
 use crate::engine::placement::Placement;
 use crate::method::grep::Workload;

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::figures::figure;
-use super::{invalid_cells, number, on_machine, size_label};
+use super::labels::{invalid_cells, number, on_machine, size_label};
 use crate::cell::{Cell, Document};
 use crate::engine::fit::{Fit, fit};
 use crate::engine::placement::Placement;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::{invalid_cells, number, on_machine, percent, size_label};
+use super::labels::{invalid_cells, number, on_machine, percent, size_label};
 use crate::cell::{Cell, Document, Verdict};
 use crate::engine::placement::Placement;
 use crate::method::seeds::{COLUMNS, METHODS};

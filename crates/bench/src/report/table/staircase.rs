@@ -6,7 +6,7 @@ use std::fmt::Write;
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::figures::{average, figure};
-use super::{invalid_cells, on_machine, size_label};
+use super::labels::{invalid_cells, on_machine, size_label};
 use crate::cell::{Cell, Document};
 
 /// What the study that made the method known gives for main memory was measured with this stride.

@@ -3,24 +3,15 @@
 
 use std::fmt::Write;
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::Table;
 use serde_json::Value;
 
-use super::{averages, invalid_cells, on_machine};
+use super::averages;
+use super::labels::{invalid_cells, on_machine};
+use super::rows::{Shape, axes, label, new_table};
 use crate::cell::{Cell, Document};
 use crate::engine::placement::Placement;
 use crate::method::bandwidth::{MEMCPY_TWICE, Workload};
-
-/// What tells the methods apart.
-pub(super) struct Shape {
-    title: &'static str,
-    pub(super) parameter: &'static str,
-    figure: fn(f64) -> String,
-    pub(super) baseline: &'static str,
-    /// What no pipe can beat, on two CPUs and on one, where that is measured.
-    bounds: Option<[&'static str; 2]>,
-    sample: &'static str,
-}
 
 const BANDWIDTH: Shape = Shape {
     title: "GB/s",
@@ -150,33 +141,6 @@ fn table(cells: &[&Cell], shape: &Shape, bound: Option<&str>) -> Table {
     table
 }
 
-/// Transports and values of the parameter, in the order in which they first occur.
-pub(super) fn axes<'a>(cells: &[&'a Cell], shape: &Shape) -> (Vec<&'a str>, Vec<&'a Value>) {
-    let (mut transports, mut rows) = (Vec::new(), Vec::new());
-    for cell in cells {
-        if !transports.contains(&&*cell.transport) {
-            transports.push(&*cell.transport);
-        }
-        if let Some(value) = cell.params.get(shape.parameter).filter(|value| !rows.contains(value)) {
-            rows.push(value);
-        }
-    }
-    (transports, rows)
-}
-
-/// A table whose columns, but for the first, hold numbers.
-pub(crate) fn new_table(header: Vec<String>) -> Table {
-    let columns = header.len();
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(header);
-    for index in 1..columns {
-        if let Some(column) = table.column_mut(index) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table
-}
-
 fn speed_over(ours: &Cell, other: &Cell) -> Option<f64> {
     let (ours_median, other_median) = (ours.median?, other.median?);
     Some(if ours.is_rate() { ours_median / other_median } else { other_median / ours_median })
@@ -184,16 +148,6 @@ fn speed_over(ours: &Cell, other: &Cell) -> Option<f64> {
 
 fn times(ratio: f64) -> String {
     format!("{ratio:.2}")
-}
-
-/// A number of bytes as it is given to `--transfer`, or a word.
-pub(super) fn label(value: &Value) -> String {
-    match (value.as_u64(), value.as_str()) {
-        (Some(bytes), _) if bytes % (1 << 20) == 0 => format!("{}m", bytes >> 20),
-        (Some(bytes), _) if bytes % (1 << 10) == 0 => format!("{}k", bytes >> 10),
-        (Some(bytes), _) => bytes.to_string(),
-        (None, word) => word.unwrap_or_default().to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::{invalid_cells, on_machine, size_label};
+use super::labels::{invalid_cells, on_machine, size_label};
 use crate::cell::{Cell, Document, Verdict};
 
 /// The transports that are ours.

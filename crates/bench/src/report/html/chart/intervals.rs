@@ -73,8 +73,8 @@ fn whisker(row: &Row, axis: &Axis, y: f64) -> Element {
 /// Width and height of a bar in the table of verdicts.
 const BAR: [f64; 2] = [300.0, 20.0];
 
-/// The ratio's interval, over the noise, with a line at 1. It repeats what stands beside it in numbers, so it is no
-/// picture of its own for who does not see it.
+/// The ratio's interval, over the noise, with a line at 1. It repeats the numbers beside it, so screen
+/// readers skip it.
 pub(crate) fn bar(
     axis: &Axis,
     ratio: Option<f64>,

@@ -1,11 +1,21 @@
-//! The file that `--stats-file` names.
+//! How statistics are written, and where: `--stats` and `--stats-file`.
 
 use std::fs::{File, Metadata};
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::failure::Failure;
+use clap::ValueEnum;
+use millstream_command::failure::Failure;
+
+/// How statistics are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StatsFormat {
+    /// For people.
+    Table,
+    /// One JSON object.
+    Json,
+}
 
 /// Where statistics go: on stderr, unless a file is named.
 pub(crate) struct StatsFile(Option<(File, PathBuf)>);
