@@ -6,13 +6,15 @@
 //! the descriptors that are worth it, and `outlook` how much is to come; and [`end`] is what is known of one; `guard` makes a
 //! process leave before it does anything that the ring cannot carry, `confined` before it sandboxes itself, [`trapped`] and `fenced` before its own
 //! code calls the kernel; `alone` proves that no other process holds the pipe; `meet` is how two
-//! sides agree; [`slot`] is the ring; `stream` reads and writes, `polled` waits; `retreat` gives everything back to the kernel. `brief` learns
+//! sides agree; `millstream_ring::channel` is the protocol, `ring_memory` and
+//! `backing_pipe` are what it needs of this process; `stream` reads and writes, `polled` waits; `retreat` gives everything back to the kernel. `brief` learns
 //! which programs are too short for any of that.
 //!
 //! The flag by which glibc itself knows that a process has one thread is looked at in every call; where there are several,
 //! [`threads`] sees to it that one at a time has an end. Programs that know this library make a promise instead: [`promised`].
 
 mod alone;
+mod backing_pipe;
 mod brief;
 mod calls;
 mod confined;
@@ -27,7 +29,6 @@ mod kernel;
 mod lookup;
 mod mapping;
 mod meet;
-mod nap;
 mod newer;
 mod notice;
 mod offer;
@@ -38,8 +39,8 @@ mod own_word;
 mod polled;
 mod promised;
 mod retreat;
+mod ring_memory;
 mod signals;
-mod slot;
 mod spliced;
 mod stdio;
 mod stream;
@@ -53,6 +54,7 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 
+use millstream_ring::channel::Channel;
 use millstream_sys::fate::{Fate, WORTH_IT};
 use millstream_sys::pipe;
 use millstream_sys::settings::{OLDER_PIPES, Ring, Settings};
@@ -61,7 +63,6 @@ use crate::descriptor::borrow;
 use calls::{Calls, has_one_thread, read_from_kernel, write_to_kernel};
 use end::{End, READER, Stage, WRITER};
 use signals::Held;
-use slot::Slot;
 use threads::OwnPage;
 
 pub(crate) use brief::{expect_starts, is_brief, know};
@@ -149,7 +150,7 @@ fn own_page() -> Option<&'static OwnPage> {
 
 /// Before this process becomes another program. `false`: a pipe cannot be given back, because no file can be opened for it.
 pub(crate) fn leave() -> bool {
-    let has_nothing = READER.slot().is_none() && WRITER.slot().is_none();
+    let has_nothing = READER.channel().is_none() && WRITER.channel().is_none();
     // What a parent has offered goes with this program, which has a copy of the descriptor.
     let has_parents = WRITER.stage() == Stage::Offers && !guard::are_up() && offer::is_of_parent();
     has_nothing || has_parents || retreat::before_a_call(Fate::called(c"execve"))
@@ -221,7 +222,7 @@ fn begin_as_child() {
 fn forget_parents() {
     meet::forget_offer_of_parent();
     for end in [&WRITER, &READER] {
-        if end.slot().is_some() {
+        if end.channel().is_some() {
             if end.is_reader() {
                 meet::leave_robust();
             }
@@ -249,7 +250,7 @@ fn leave_to_threads(end: &'static End) -> bool {
         begin_as_child();
         return true;
     }
-    if end.slot().is_some() {
+    if end.channel().is_some() {
         retreat::because_of(end, Fate::Threads);
     }
     let is_left = retreat::follow(end);
@@ -264,21 +265,21 @@ fn leave_to_threads(end: &'static End) -> bool {
 #[inline(never)]
 fn advance_reader() {
     leave_if_not_alone(&READER);
-    match (READER.stage(), READER.slot()) {
+    match (READER.stage(), READER.channel()) {
         (Stage::Counted, _) if READER.is_due() => meet::accept(),
-        (Stage::Wants, Some(slot)) => meet::prove(&READER, slot),
-        (Stage::Ready, Some(slot)) if !READER.is_in_kernel() => meet::meet_writer(slot),
+        (Stage::Wants, Some(channel)) => meet::prove(&READER, channel),
+        (Stage::Ready, Some(channel)) if !READER.is_in_kernel() => meet::meet_writer(channel),
         _ => {}
     }
 }
 
 fn read_attached(fd: c_int, buffer: *mut u8, len: usize, bell: Option<c_int>) -> isize {
     advance_reader();
-    if let (Stage::Ring, Some(slot)) = (READER.stage(), READER.slot())
+    if let (Stage::Ring, Some(channel)) = (READER.stage(), READER.channel())
         && len > 0
         && can_be_memory(buffer, len)
     {
-        return stream::read(slot, fd, buffer, len, bell);
+        return stream::read(channel, fd, buffer, len, bell);
     }
     if promised::is_only_rung(fd, bell) {
         return promised::RUNG;
@@ -299,36 +300,36 @@ fn write_output(fd: c_int, buffer: *const u8, len: usize) -> isize {
 #[inline(never)]
 fn advance_writer(len: usize) {
     leave_if_not_alone(&WRITER);
-    match (WRITER.stage(), WRITER.slot()) {
+    match (WRITER.stage(), WRITER.channel()) {
         // Of no bytes: it tells nothing of what is to come, and Perl ends each of its writes with one.
         _ if len == 0 => {}
         (Stage::Counted, _) if WRITER.is_due() => meet::offer(),
-        (Stage::Offers, Some(slot)) if meet::is_accepted(slot) && WRITER.may_try() => meet::want(slot),
+        (Stage::Offers, Some(channel)) if meet::is_accepted(channel) && WRITER.may_try() => meet::want(channel),
         (Stage::Offers, _) if WRITER.is_due() => meet::look_after_offer(),
-        (Stage::Wants, Some(slot)) if WRITER.is_due() => meet::prove(&WRITER, slot),
+        (Stage::Wants, Some(channel)) if WRITER.is_due() => meet::prove(&WRITER, channel),
         _ => {}
     }
 }
 
 /// Whether the reader now waits for the call that comes to be the last to the backing pipe.
-fn announces(slot: &Slot) -> bool {
-    WRITER.stage() == Stage::Ready && !WRITER.is_in_kernel() && meet::announce(slot)
+fn announces(channel: &Channel) -> bool {
+    WRITER.stage() == Stage::Ready && !WRITER.is_in_kernel() && meet::announce(channel)
 }
 
 fn write_attached(fd: c_int, buffer: *const u8, len: usize) -> isize {
     advance_writer(len);
-    if let (Stage::Ring, Some(slot)) = (WRITER.stage(), WRITER.slot())
+    if let (Stage::Ring, Some(channel)) = (WRITER.stage(), WRITER.channel())
         && len > 0
         && can_be_memory(buffer, len)
     {
-        return stream::write(slot, fd, buffer, len);
+        return stream::write(channel, fd, buffer, len);
     }
-    let Some(slot) = WRITER.slot().filter(|&slot| announces(slot)) else {
+    let Some(channel) = WRITER.channel().filter(|&channel| announces(channel)) else {
         return WRITER.in_kernel(|| write_to_kernel(fd, buffer, len));
     };
     let first = len.min(meet::LAST_BYTES);
     let moved = WRITER.in_kernel(|| write_to_kernel(fd, buffer, first));
-    meet::await_reader(slot, moved > 0);
+    meet::await_reader(channel, moved > 0);
     if moved.cast_unsigned() < len && moved.cast_unsigned() == first {
         return moved + write_output(fd, buffer.wrapping_add(first), len - first).max(0);
     }

@@ -75,6 +75,7 @@ mod bell;
 mod biased;
 mod broadcast;
 mod bytes;
+pub mod channel;
 mod claim;
 mod error;
 mod fifo;

@@ -94,7 +94,7 @@ pub(super) fn lift() {
 }
 
 pub(super) fn lift_if_unused() {
-    if WRITER.slot().is_none() && READER.slot().is_none() {
+    if WRITER.channel().is_none() && READER.channel().is_none() {
         lift();
     }
 }
@@ -308,11 +308,11 @@ pub(super) extern "C" fn close(fd: c_int) -> c_int {
 }
 
 fn closed(end: &End) {
-    if let Some(slot) = end.slot() {
+    if let Some(channel) = end.channel() {
         if end.stage() != Stage::Ring {
-            retreat::want_no_more(slot, end);
+            retreat::want_no_more(channel, end);
         } else if end.is_reader() {
-            meet::reader_closes(slot);
+            meet::reader_closes(channel);
         }
         if end.is_reader() {
             meet::leave_robust();

@@ -8,12 +8,12 @@ use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicPtr, AtomicUsize};
 
+use millstream_ring::channel::Channel;
 use millstream_sys::joint;
 
 use super::is_own_process;
 use super::own_word::OwnWord;
 use super::signals::first_stack;
-use super::slot::Slot;
 use super::threads;
 
 /// So many mappings may wait for the end of one call: a handler would have to come to one more pipe in each.
@@ -26,7 +26,7 @@ pub(super) struct Uses {
     calls: OwnWord,
     /// Stack address of the first of them.
     outermost: OwnWord,
-    left: [AtomicPtr<Slot>; WAITING],
+    left: [AtomicPtr<Channel>; WAITING],
 }
 
 impl Uses {
@@ -105,8 +105,8 @@ impl Uses {
     }
 
     /// The end has left this memory. If a call may be using it and no place is free it stays until the process ends.
-    pub(super) fn leave(&self, memory: NonNull<Slot>) {
-        let is_kept = |place: &AtomicPtr<Slot>| {
+    pub(super) fn leave(&self, memory: NonNull<Channel>) {
+        let is_kept = |place: &AtomicPtr<Channel>| {
             place.compare_exchange(core::ptr::null_mut(), memory.as_ptr(), SeqCst, Relaxed).is_ok()
         };
         if !self.left.iter().any(is_kept) {

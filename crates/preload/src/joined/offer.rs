@@ -9,11 +9,11 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
+use millstream_ring::channel::Channel;
 use millstream_sys::fate::Fate;
 use millstream_sys::joint::{self, Owner};
 
 use super::end::{READER, WRITER};
-use super::slot::Slot;
 use super::{alone, kernel, mark_own_process, own_run};
 
 /// Locks of writers lie from here on.
@@ -34,7 +34,7 @@ pub(super) struct Found {
 }
 
 /// Makes memory for the pipe of this writer and says where it is.
-pub(super) fn make(inode: u64) -> Result<&'static Slot, Fate> {
+pub(super) fn make(inode: u64) -> Result<&'static Channel, Fate> {
     if !mark_own_process() {
         return Err(Fate::Slot);
     }
@@ -53,7 +53,7 @@ pub(super) fn make(inode: u64) -> Result<&'static Slot, Fate> {
         return Err(Fate::Shared);
     }
     // SAFETY: a mapping that lasts until its end is released and no call uses it (`mapping`); every field is an atomic integer.
-    Ok(unsafe { memory.cast::<Slot>().as_ref() })
+    Ok(unsafe { memory.cast::<Channel>().as_ref() })
 }
 
 /// What a writer of this reader's pipe offers.
@@ -68,10 +68,10 @@ pub(super) fn is_there(fd: c_int) -> bool {
 }
 
 /// Maps it, if it is what it should be.
-pub(super) fn open(found: &Found, inode: u64) -> Option<&'static Slot> {
+pub(super) fn open(found: &Found, inode: u64) -> Option<&'static Channel> {
     let memory = joint::open(found.process, found.fd, owner(inode))?;
     // SAFETY: as in `make`.
-    Some(unsafe { memory.cast::<Slot>().as_ref() })
+    Some(unsafe { memory.cast::<Channel>().as_ref() })
 }
 
 /// No reader finds it any more. A reader that has it keeps it.

@@ -33,7 +33,7 @@ const COST: u64 = 2 << 20;
 /// What is to come after `written` bytes to the output.
 pub(super) fn after(written: u64) -> Outlook {
     if READER.stage() == Stage::Ring {
-        let is_most_of_it = READER.slot().is_some_and(|slot| written >= slot.carried() / 2);
+        let is_most_of_it = READER.channel().is_some_and(|slot| written >= slot.carried() / 2);
         return if is_most_of_it { Outlook::Much } else { Outlook::Unknown };
     }
     let Some((read, left)) = file_that_is_read() else { return Outlook::Unknown };

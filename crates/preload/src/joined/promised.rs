@@ -26,7 +26,7 @@ extern "C" fn millstream_promise_1(fd: c_int) -> c_int {
         _ => return 0,
     };
     // Where the other end is guarded, this one is too.
-    let is_guarded = |end: &End| end.slot().is_some() && !end.is_promised();
+    let is_guarded = |end: &End| end.channel().is_some() && !end.is_promised();
     if is_guarded(other) || !notice::adopts_promised(end, fd) {
         return 0;
     }

@@ -60,7 +60,7 @@ impl Call {
         if is_attached {
             return if can_take_all(to) { self.through_buffer(reads, writes) } else { self.as_kernel_has_it() };
         }
-        let announced = WRITER.slot().filter(|&slot| writes && announces(slot));
+        let announced = WRITER.channel().filter(|&channel| writes && announces(channel));
         let call = || self.in_kernel(if announced.is_some() { self.len.min(meet::LAST_BYTES) } else { self.len });
         let moved = match (reads, writes) {
             (true, true) => READER.in_kernel(|| WRITER.in_kernel(call)),
@@ -68,8 +68,8 @@ impl Call {
             (false, true) => WRITER.in_kernel(call),
             (false, false) => call(),
         };
-        if let Some(slot) = announced {
-            meet::await_reader(slot, moved > 0);
+        if let Some(channel) = announced {
+            meet::await_reader(channel, moved > 0);
         }
         if !reads {
             notice::passed(&READER, from, moved);

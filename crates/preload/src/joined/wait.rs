@@ -5,6 +5,8 @@ use core::hint::spin_loop;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
+use millstream_ring::channel::Found;
+
 use super::contention::{self, SharedCpu};
 use super::end::End;
 use super::kernel;
@@ -59,15 +61,6 @@ impl Patience {
         self.rest.store(rest, Relaxed);
         self.offers_resume_at.store(to.wrapping_add(u64::from(rest) * took), Relaxed);
     }
-}
-
-/// What an end finds when it looks.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Found {
-    Nothing,
-    Something,
-    /// So much that giving the CPU away was right, however long it took, if the other side had it.
-    Much,
 }
 
 /// Whether what is waited for came without a sleep.
