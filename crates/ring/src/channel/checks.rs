@@ -23,6 +23,8 @@ pub enum Check {
     HandlerTookToken,
     /// A drain removes the wake token first.
     NoTokenAmongContent,
+    /// A drain sees to it that the reader does not say any more that it sleeps.
+    NoSleepOnceFrozen,
     /// A drain that finds the wake token on its way waits for it.
     TokenOnItsWay,
     /// A drain that goes on after a death asks how much the backing pipe holds already.

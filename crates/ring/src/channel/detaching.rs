@@ -165,23 +165,31 @@ impl Channel {
         }
     }
 
-    /// Sees to it that the backing pipe is empty, and that a reader which sleeps in `read(2)` takes what comes for the stream. Once
-    /// the ring is frozen no writer begins to send a wake token, but one may have begun before.
+    /// Sees to it that the backing pipe is empty, that a reader which sleeps in `read(2)` takes what comes for the stream, and
+    /// that it does not say that it sleeps after this: a writer that has published before the ring was frozen would send it a
+    /// token.
     fn settle<P: BackingPipe>(&self, side: Side, pipe: &P, own: &OwnSleep) -> Detached {
         let word = &self.sleep.0;
         let mut pauses = 0;
-        while let Err(now @ (sleep::TOKEN_SENT | sleep::WAKING)) =
-            word.compare_exchange(sleep::ASLEEP, sleep::STREAM_COMES, SeqCst, SeqCst)
-        {
+        loop {
+            let now = word.load(SeqCst);
+            if !sleep::is_woken(now) {
+                let may_stay = now == sleep::AWAKE && !is_made(Check::NoSleepOnceFrozen);
+                if may_stay || word.compare_exchange(now, sleep::STREAM_COMES, SeqCst, SeqCst).is_ok() {
+                    return Detached::Done;
+                }
+                continue;
+            }
             // A token is on its way, or there, or was just taken by the reader, which knows what it was.
             match (pipe.bytes(), side) {
                 (0, Side::Reader) if now == sleep::TOKEN_SENT => {
                     own.note_token();
-                    let _ = word.compare_exchange(sleep::TOKEN_SENT, sleep::STREAM_COMES, SeqCst, SeqCst);
-                    break;
+                    if word.compare_exchange(now, sleep::STREAM_COMES, SeqCst, SeqCst).is_ok() {
+                        return Detached::Done;
+                    }
                 }
-                (0, Side::Reader) if !is_made(Check::TokenOnItsWay) => break,
-                (0, Side::Reader) if pipe.peer_is_gone() && pipe.bytes() == 0 => break,
+                (0, Side::Reader) if !is_made(Check::TokenOnItsWay) => return Detached::Done,
+                (0, Side::Reader) if pipe.peer_is_gone() && pipe.bytes() == 0 => return Detached::Done,
                 // The writer has been stopped before it could put the token in.
                 (0, Side::Reader) if pauses == P::PAUSES => return Detached::Busy,
                 (0, Side::Reader) => {
@@ -189,7 +197,7 @@ impl Channel {
                     pipe.pause_for_bytes();
                 }
                 // This process put it in, so it is not on its way.
-                (0, Side::Writer) => break,
+                (0, Side::Writer) => return Detached::Done,
                 _ => match pipe.take_token() {
                     None => return Detached::NoFile,
                     // The reader has it, and will say so.
@@ -201,12 +209,11 @@ impl Channel {
                     Some(true) => {
                         let _ = word.compare_exchange(now, sleep::STREAM_COMES, SeqCst, SeqCst);
                         let _ = word.compare_exchange(sleep::TOKEN_SENT, sleep::STREAM_COMES, SeqCst, SeqCst);
-                        break;
+                        return Detached::Done;
                     }
                 },
             }
         }
-        Detached::Done
     }
 }
 

@@ -73,12 +73,15 @@ impl Channel {
         sleep::is_woken(self.sleep.0.load(SeqCst))
     }
 
+    /// A drain may have changed the word meanwhile: then the reader has its note.
+    fn takes_token_from(&self, state: u32) -> bool {
+        self.sleep.0.compare_exchange(state, sleep::AWAKE, SeqCst, Relaxed).is_ok()
+    }
+
     /// What the reader has got from the backing pipe, in a call that has returned so many bytes.
     pub fn wakes_up(&self, took: usize, own: &OwnSleep) -> Woken {
-        // The word is loaded before the note: a handler makes the note first.
-        let is_woken = self.is_woken();
-        if took == 1 && is_woken {
-            self.sleep.0.store(sleep::AWAKE, SeqCst);
+        // The word is changed before the note is looked at: a drain makes the note first.
+        if took == 1 && (self.takes_token_from(sleep::WAKING) || self.takes_token_from(sleep::TOKEN_SENT)) {
             return Woken::ByToken;
         }
         if took == 1 && own.takes_note() {

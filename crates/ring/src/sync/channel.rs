@@ -59,9 +59,19 @@ mod stepped {
                     self.0.load(order)
                 }
 
+                /// What the kernel finds there. No step.
+                pub fn peek(&self) -> $value {
+                    self.0.load(Ordering::Relaxed)
+                }
+
                 pub fn store(&self, value: $value, order: Ordering) {
                     step();
                     self.0.store(value, order);
+                }
+
+                pub fn swap(&self, value: $value, order: Ordering) -> $value {
+                    step();
+                    self.0.swap(value, order)
                 }
 
                 pub fn compare_exchange(
