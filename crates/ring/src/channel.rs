@@ -19,6 +19,7 @@
 //! of the other side are loaded (edge E16). `docs/ordering.md` has the edges.
 
 mod attaching;
+mod backing_pipe;
 mod checks;
 mod detaching;
 mod positions;
@@ -26,10 +27,11 @@ mod reader_sleep;
 mod room;
 mod words;
 
+pub use backing_pipe::{BackingPipe, Put};
 pub use checks::Check;
 #[cfg(loom)]
 pub use checks::leave_out;
-pub use detaching::{BackingPipe, Detached, Put};
+pub use detaching::Detached;
 pub use positions::{Found, Moved, Span};
 pub use reader_sleep::{OwnSleep, TOKEN, Woken};
 pub use words::{Arrival, Channel, HEADER_BYTES, LABEL_BYTES, RING_BYTES, Side, activation};

@@ -1,7 +1,7 @@
 //! How both sides begin: the reader comes, both check their ends, and they agree while the backing pipe is empty.
 
+use super::backing_pipe::BackingPipe;
 use super::checks::{Check, is_made};
-use super::detaching::BackingPipe;
 use super::words::{Arrival, Channel, Side, activation, state};
 use crate::sync::Ordering::SeqCst;
 use crate::sync::channel::AtomicU32;

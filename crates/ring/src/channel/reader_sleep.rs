@@ -3,8 +3,8 @@
 //! The word `sleep` says what comes: a token, which is none of the stream, or bytes of the stream after it has been
 //! detached.
 
+use super::backing_pipe::BackingPipe;
 use super::checks::{Check, fence_of_exchange, is_made};
-use super::detaching::BackingPipe;
 use super::positions::Found;
 use super::words::{Channel, sleep};
 use crate::sync::AtomicBool;
