@@ -6,7 +6,8 @@ use core::ops::Range;
 use millstream_sys::{descriptors, directory};
 
 use super::end::End;
-use super::{decoded, fenced, has_one_thread, kernel, offer, threads};
+use super::own_process::has_one_thread;
+use super::{decoded, fenced, kernel, offer, own_process};
 use crate::descriptor::borrow;
 use crate::names;
 
@@ -339,7 +340,7 @@ impl Module {
 /// libgcc looks for the code of that, so it is in its own, and every program in C++ and Rust has libgcc.
 fn calls_the_kernel(mapping: &Mapping<'_>, module: &Module, may_be: fn(usize) -> bool) -> bool {
     let places = module.start..module.end().unwrap_or(mapping.end);
-    if !threads::are_there() {
+    if !own_process::has_threads() {
         return has_calls(&(mapping.start..mapping.end), &places, may_be);
     }
     // Another thread may take the mapping away at any moment, so a copy is searched, as if it lay where the code does.
@@ -354,7 +355,7 @@ fn calls_the_kernel(mapping: &Mapping<'_>, module: &Module, may_be: fn(usize) ->
 
 /// Copies code of the program. `false`: it is not there any more.
 fn read_code(from: usize, to: *mut u8, len: usize) -> bool {
-    if threads::are_there() {
+    if own_process::has_threads() {
         return kernel::read_own_memory(from as *const u8, to, len);
     }
     // SAFETY: code that is mapped here and readable, which no other thread can take away; the caller's room.

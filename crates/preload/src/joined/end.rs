@@ -10,7 +10,7 @@ use millstream_sys::{joint, pipe};
 
 use super::mapping::Uses;
 use super::own_word::OwnFlag;
-use super::{kernel, tally, wait};
+use super::{kernel, own_run, tally, wait};
 use crate::descriptor::borrow;
 
 /// What an end of this process is.
@@ -253,7 +253,7 @@ impl End {
 
     fn count(&self, moved: isize) {
         if let Ok(moved) = u64::try_from(moved) {
-            self.passed.store(self.passed.load(Relaxed) + super::worth_of(moved), Relaxed);
+            self.passed.store(self.passed.load(Relaxed) + own_run::worth_of(moved), Relaxed);
         }
     }
 

@@ -18,13 +18,13 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use millstream_ring::channel::{Channel, RING_BYTES, Side, activation};
 use millstream_sys::fate::Fate;
+use millstream_sys::ledger::Direction;
 
 use super::end::{End, READER, Stage, WRITER};
+use super::own_run::{worth_a_long_look, worth_it};
 use super::ring_memory::ring_of;
 use super::signals::{self, Held};
-use super::{
-    alone, confined, faults, guard, kernel, newer, offer, other_names, retreat, threads, worth_a_long_look, worth_it,
-};
+use super::{alone, confined, faults, guard, kernel, newer, offer, other_names, own_run, retreat, threads};
 
 /// A writer waits this long for its reader to come, and a reader for its writer.
 const MEETING_NS: u64 = 2_000_000;
@@ -60,7 +60,7 @@ pub(super) fn offer() {
     if !WRITER.is_still_there() {
         return WRITER.release();
     }
-    WRITER.tally.begin(&WRITER);
+    WRITER.tally.begin(WRITER.fd(), Direction::Written);
     if confined::may_not_join() {
         WRITER.give_up();
         return WRITER.tally.tell(Fate::Confined);
@@ -93,7 +93,7 @@ pub(super) fn offer() {
 /// input wake it: on another CPU that is dearer than what memory saves. Where the user has said when pipes attach, they do.
 fn is_fed_by_kernel() -> bool {
     let is_in_kernel = matches!(READER.stage(), Stage::Counted | Stage::Wants | Stage::Ready);
-    let is_asked = super::after().is_none() && !WRITER.is_promised() && !READER.is_promised();
+    let is_asked = own_run::after().is_none() && !WRITER.is_promised() && !READER.is_promised();
     is_asked && is_in_kernel && READER.is_still_there() && !kernel::has_one_cpu()
 }
 
@@ -152,7 +152,7 @@ pub(super) fn accept() {
     if !READER.is_still_there() {
         return READER.release();
     }
-    READER.tally.begin(&READER);
+    READER.tally.begin(READER.fd(), Direction::Read);
     if confined::may_not_join() {
         READER.give_up();
         return READER.tally.tell(Fate::Confined);

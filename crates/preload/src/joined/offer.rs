@@ -14,7 +14,9 @@ use millstream_sys::fate::Fate;
 use millstream_sys::joint::{self, Owner};
 
 use super::end::{READER, WRITER};
-use super::{alone, kernel, mark_own_process, own_run};
+use super::own_process::mark_own_process;
+use super::own_run::own_run;
+use super::{alone, kernel};
 
 /// Locks of writers lie from here on.
 const FIRST: i64 = alone::MARK + 16;

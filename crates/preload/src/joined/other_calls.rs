@@ -8,11 +8,13 @@ use millstream_sys::fate::Fate;
 use millstream_sys::ledger::Direction;
 use millstream_sys::pipe::PIPE_BUF;
 
+use super::attached::{advance_reader, advance_writer, announces, read_input, write_output};
+use super::copy::copy;
 use super::end::{End, READER, Stage, WRITER};
-use super::faults::{self, copy};
+use super::faults;
 use super::spliced::{Call, Kernel};
-use super::{advance_reader, advance_writer, announces, kernel, meet, notice, other_names, retreat, tally};
-use super::{read_input, write_output};
+use super::{kernel, meet, notice, other_names, retreat, tally};
+
 use crate::glibc;
 
 /// `struct iovec`: an address and a length.

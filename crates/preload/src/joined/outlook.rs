@@ -7,8 +7,10 @@ use core::ffi::c_int;
 
 use millstream_sys::raw;
 
+use millstream_sys::fate::WORTH_IT;
+
 use super::end::{READER, Stage};
-use super::{WORTH_IT, kernel};
+use super::kernel;
 use crate::descriptor::borrow;
 
 /// How much is to come.

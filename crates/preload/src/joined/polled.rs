@@ -30,10 +30,11 @@ use core::ptr::{null, null_mut};
 use millstream_ring::channel::{Channel, Found};
 use millstream_sys::fate::Fate;
 
+use super::copy::copy;
 use super::end::{READER, READERS_SLEEP, Stage, WRITER};
-use super::faults::{self, copy};
+use super::faults;
 use super::kernel::{self, Asked, Time};
-use super::{guard, meet, other_names, retreat, wait};
+use super::{guard_flags, meet, other_names, retreat, wait};
 use crate::glibc;
 use millstream_sys::pipe::PIPE_BUF;
 
@@ -513,7 +514,7 @@ impl Wanted {
             self.others = true;
             other_names::leave_if_one(fd).then_some(())?;
         }
-        guard::are_up().then_some(())
+        guard_flags::are_up().then_some(())
     }
 }
 

@@ -8,7 +8,7 @@ use millstream_sys::fate::Fate;
 use super::backing_pipe::{pause, peer_is_gone, with_other_end};
 use super::end::{End, READER, READERS_SLEEP, Stage, WRITER};
 use super::signals::Held;
-use super::{guard, offer};
+use super::{guard, offer, own_process, own_run};
 
 /// So often this side tries again, each time after a millisecond, when the system has no file left.
 const ATTEMPTS: u32 = 1000;
@@ -96,7 +96,7 @@ fn of(end: &End, why: Fate) -> Detached {
         }
     } else if stage == Stage::Offers && offer::is_of_parent() {
         // A child that borrows its parent's memory leaves everything as it is.
-        if !super::is_own_process() {
+        if !own_process::is_own_process() {
             super::meet::forget_offer_of_parent();
         }
         return Detached::Done;
@@ -119,7 +119,7 @@ fn of(end: &End, why: Fate) -> Detached {
 /// kernel can serve, may do so once. Each attempt in vain makes the next one later ([`End::price`]). Where the user has said when pipes are
 /// attached, that is once.
 fn may_come_again(why: Fate) -> bool {
-    super::after().is_none() && matches!(why, Fate::Called(_) | Fate::Peer | Fate::Company)
+    own_run::after().is_none() && matches!(why, Fate::Called(_) | Fate::Peer | Fate::Company)
 }
 
 /// This end is not attached and never will be.

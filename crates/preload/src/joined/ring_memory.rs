@@ -3,7 +3,7 @@
 use millstream_ring::channel::{Channel, HEADER_BYTES, LABEL_BYTES, RING_BYTES, Span};
 use millstream_sys::joint;
 
-use super::faults::copy;
+use super::copy::copy;
 
 const _: () = assert!(HEADER_BYTES == joint::HEADER_BYTES && RING_BYTES == joint::RING_BYTES);
 const _: () = assert!(LABEL_BYTES == joint::LABEL_BYTES);

@@ -9,8 +9,8 @@ use millstream_sys::fate::Fate;
 use millstream_sys::raw;
 
 use super::end::End;
-use super::threads::{self, OwnPage};
-use super::{alone, faults, kernel, retreat};
+use super::own_process::OwnPage;
+use super::{alone, faults, kernel, own_process, retreat};
 use crate::glibc;
 
 const ALL: u64 = u64::MAX;
@@ -24,14 +24,14 @@ pub(super) struct Held {
 impl Held {
     pub(super) fn all() -> Held {
         let before = raw::block_signals(ALL);
-        Held { before, lock: threads::lock() }
+        Held { before, lock: own_process::lock() }
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
         if let Some(page) = self.lock {
-            threads::unlock(page);
+            own_process::unlock(page);
         }
         raw::set_signal_mask(self.before);
     }
@@ -132,7 +132,7 @@ fn inverted_return(signal: usize) -> Option<usize> {
 /// mapping nothing else comes before the thread's own data.
 fn stack_around(here: usize) -> Option<Range<usize>> {
     let first = first_stack();
-    if first.contains(&here) || !threads::are_there() {
+    if first.contains(&here) || !own_process::has_threads() {
         return Some(first).filter(|first| first.contains(&here));
     }
     let end = alone::end_of_mapping(here)?;

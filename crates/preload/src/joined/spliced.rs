@@ -10,9 +10,10 @@ use linux_raw_sys::general as k;
 use millstream_sys::fate::Fate;
 use millstream_sys::ledger::Direction;
 
+use super::attached::{advance_reader, advance_writer, announces, read_input, write_output};
 use super::calls::{read_from_kernel, write_to_kernel};
 use super::end::{READER, Stage, WRITER};
-use super::{advance_reader, advance_writer, announces, read_input, write_output};
+
 use super::{kernel, meet, notice, other_names, retreat, tally};
 
 /// A call moves so much at most, and may be made again.

@@ -11,11 +11,13 @@ use millstream_sys::fate::Fate;
 use millstream_sys::ledger::Direction;
 
 use super::calls::read_by_kernel;
+use super::calls::{read_from_kernel, write_to_kernel};
+use super::copy::copy;
 use super::end::{READER, READERS_SLEEP, WRITER};
-use super::faults::{self, copy};
+use super::faults;
 use super::ring_memory::{empty, fill};
 use super::signals::{Held, copying};
-use super::{kernel, promised, read_from_kernel, retreat, tally, wait, write_to_kernel};
+use super::{kernel, promised, retreat, tally, wait};
 
 /// The most that one call of the kernel moves.
 const LARGEST: usize = 0x7fff_f000;

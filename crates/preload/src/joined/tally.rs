@@ -7,7 +7,6 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use millstream_sys::fate::Fate;
 use millstream_sys::ledger::{Direction, SharedEnd};
 
-use super::end::End;
 use crate::counted;
 
 /// Counts what has gone through the kernel, and passes the number on.
@@ -34,9 +33,8 @@ impl Tally {
     }
 
     /// Finds the place of the pipe that stands at the end's number now.
-    pub(super) fn begin(&self, end: &End) {
-        let direction = if end.is_reader() { Direction::Read } else { Direction::Written };
-        let found = counted::end_of(end.fd(), direction);
+    pub(super) fn begin(&self, fd: c_int, direction: Direction) {
+        let found = counted::end_of(fd, direction);
         let place = found.map_or(core::ptr::null_mut(), |end| core::ptr::from_ref(end).cast_mut());
         self.end.store(place, SeqCst);
     }

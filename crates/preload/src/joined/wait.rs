@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use millstream_ring::channel::Found;
 
-use super::contention::{self, SharedCpu};
+use super::contention::{self, SharedCpu, is_before};
 use super::end::End;
 use super::kernel;
 
@@ -105,9 +105,4 @@ fn looks(end: &End, look: impl Fn() -> Found) -> bool {
     end.tally.looked(seen_at.map_or(looks, |before| before as u32 + 1));
     end.patience.looks.store(if seen_at.is_some() { LOOKS_MAX } else { (looks / 2).max(LOOKS_MIN) }, Relaxed);
     seen_at.is_some()
-}
-
-/// Of two instants that lie less than half the range apart.
-pub(super) fn is_before(one: u64, other: u64) -> bool {
-    one.wrapping_sub(other) > u64::MAX / 2
 }
