@@ -8,8 +8,8 @@ use millstream_sys::fate::Fate;
 use super::calls::{read_from_kernel, write_to_kernel};
 use super::end::{End, READER, Stage, WRITER};
 use super::forked::begin_as_child;
+use super::held::Held;
 use super::own_process::{has_one_thread, is_own_process};
-use super::signals::Held;
 use super::{kernel, meet, own_process, promised, retreat, stream};
 
 fn leave_if_not_alone(end: &End) {

@@ -10,7 +10,8 @@ use millstream_sys::{joint, pipe};
 
 use super::mapping::Uses;
 use super::own_word::OwnFlag;
-use super::{kernel, own_run, tally, wait};
+use super::patience::Patience;
+use super::{kernel, own_run, tally};
 use crate::descriptor::borrow;
 
 /// What an end of this process is.
@@ -65,7 +66,7 @@ pub(super) struct End {
     pub(super) is_copying: OwnFlag,
     /// The last thread whose copies were found to be safe where memory is not there ([`super::faults::would_catch`]).
     pub(super) checked_thread: AtomicUsize,
-    pub(super) patience: wait::Patience,
+    pub(super) patience: Patience,
     pub(super) tally: tally::Tally,
     given_up: [AtomicU64; GIVEN_UP],
     given_up_next: AtomicU32,
@@ -95,7 +96,7 @@ impl End {
             kept: AtomicI32::new(-1),
             is_copying: OwnFlag::new(),
             checked_thread: AtomicUsize::new(0),
-            patience: wait::Patience::new(),
+            patience: Patience::new(),
             tally: tally::Tally::new(),
             given_up: [const { AtomicU64::new(0) }; GIVEN_UP],
             given_up_next: AtomicU32::new(0),

@@ -15,16 +15,10 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use millstream_sys::fate::Fate;
 use millstream_sys::raw;
 
+use super::caught::{CAUGHT, SIGBUS, SIGNALS, SIGSEGV, SIGSYS};
 use super::end::{End, READER, WRITER};
 use super::kernel::{self, Action};
 use super::{copy, fenced, own_process, retreat, trapped};
-
-const SIGBUS: usize = 7;
-const SIGSEGV: usize = 11;
-const SIGSYS: usize = 31;
-const SIGNALS: [usize; 3] = [SIGSEGV, SIGBUS, SIGSYS];
-/// All of them, as a set.
-pub(super) const CAUGHT: u64 = 1 << (SIGSEGV - 1) | 1 << (SIGBUS - 1) | 1 << (SIGSYS - 1);
 
 const DEFAULT: u64 = 0;
 const IGNORED: u64 = 1;
@@ -54,16 +48,6 @@ pub(super) fn can_be_caught() -> bool {
     }
     // A copy brings no SIGSYS.
     [SIGSEGV, SIGBUS].into_iter().all(|signal| kernel::action_of(signal).handler != IGNORED)
-}
-
-/// Before a function that says what becomes of a signal: whether it is none of these, and its handler lets them in.
-///
-/// # Safety
-/// `action` is what the program has passed as a `struct sigaction`, or null.
-pub(super) unsafe fn are_left_alone(signal: usize, action: *const [u64; 2]) -> bool {
-    // SAFETY: the caller's promise: the handler, and the first word of its mask.
-    let lets_in = unsafe { action.as_ref() }.is_none_or(|&[_, mask]| mask & CAUGHT == 0);
-    lets_in && !SIGNALS.contains(&(signal as u32 as usize))
 }
 
 /// Whether the calling code does not hold these signals back.
@@ -96,29 +80,6 @@ pub(super) fn would_catch(end: &End) -> bool {
     let is_caught = are_let_in();
     end.checked_thread.store(this | if is_caught { 0 } else { HOLDS }, Relaxed);
     is_caught
-}
-
-/// Whether a change of the mask leaves these signals as they are, which are let through.
-///
-/// # Safety
-/// `set` is null or a set of signals, as for `sigprocmask(2)`.
-pub(super) unsafe fn are_let_through(how: usize, set: usize) -> bool {
-    const SIG_UNBLOCK: usize = 1;
-    // SAFETY: the caller's promise.
-    how as u32 as usize == SIG_UNBLOCK || unsafe { (set as *const u64).as_ref() }.is_none_or(|set| set & CAUGHT == 0)
-}
-
-/// Whether a jump leaves these signals as they are, whose mask comes back with it where it was saved.
-///
-/// # Safety
-/// `saved` is what `setjmp(3)` or `sigsetjmp(3)` has filled.
-pub(super) unsafe fn are_let_through_by_jump(saved: usize) -> bool {
-    /// In `jmp_buf` of x86-64, in words.
-    const IS_SAVED: usize = 8;
-    const MASK: usize = 9;
-    // SAFETY: the caller's promise.
-    let word = |at: usize| unsafe { (saved as *const u64).add(at).read() };
-    word(IS_SAVED) as u32 == 0 || word(MASK) & CAUGHT == 0
 }
 
 static IS_IN_FRONT: AtomicBool = AtomicBool::new(false);

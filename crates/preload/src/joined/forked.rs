@@ -3,9 +3,9 @@
 use millstream_sys::fate::Fate;
 
 use super::end::{READER, WRITER};
+use super::held::Held;
 use super::own_process::{is_own_process, mark_own_process};
-use super::signals::Held;
-use super::{guard, meet};
+use super::{guard, offer, robust};
 
 /// At the first call of the child that comes to this library.
 pub(super) fn begin_as_child() {
@@ -20,11 +20,11 @@ pub(super) fn begin_as_child() {
 
 /// In a forked child: the memory of its parent's pipes is not there.
 fn forget_parents() {
-    meet::forget_offer_of_parent();
+    offer::forget_offer_of_parent();
     for end in [&WRITER, &READER] {
         if end.channel().is_some() {
             if end.is_reader() {
-                meet::leave_robust();
+                robust::leave();
             }
             end.tally.tell(Fate::Forked);
         }

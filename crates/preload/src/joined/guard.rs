@@ -10,6 +10,7 @@ use millstream_sys::fate::{Fate, place_of};
 
 use super::end::{End, READER, Stage, WRITER};
 use super::guard_flags::are_up;
+use super::harmless::is_of_other_signal;
 use super::harmless::{
     CLOSE, FCNTL, IOCTL, LONGJMP, POLL, POLL_CHK, PTHREAD_SIGMASK, SELECT, SIGPROCMASK, is_harmless_fcntl,
     is_harmless_ioctl,
@@ -17,8 +18,8 @@ use super::harmless::{
 use super::own_process::has_threads;
 use super::own_process::is_alone;
 use super::{
-    alone, faults, fenced, forked, guard_flags, interposed, kernel, meet, other_names, own_process, polled, retreat,
-    threads, trapped, watched,
+    alone, caught, faults, fenced, forked, guard_flags, interposed, kernel, meet, other_names, own_process, polled,
+    retreat, robust, threads, trapped, watched,
 };
 use crate::{glibc, names};
 
@@ -97,22 +98,6 @@ const REPLACE: [usize; 7] = [
     place_of("freopen"),
     place_of("freopen64"),
 ];
-/// Whether a function says what becomes of a signal, and that is none of those that must come here.
-pub(super) fn is_of_other_signal(place: usize, first: usize, second: usize) -> bool {
-    const SIGACTION: [usize; 2] = [place_of("sigaction"), place_of("__sigaction")];
-    const OF_SIGNAL: [usize; 7] = [
-        place_of("signal"),
-        place_of("bsd_signal"),
-        place_of("ssignal"),
-        place_of("sysv_signal"),
-        place_of("__sysv_signal"),
-        place_of("sigignore"),
-        place_of("siginterrupt"),
-    ];
-    let action = if SIGACTION.contains(&place) { second as *const [u64; 2] } else { core::ptr::null() };
-    // SAFETY: what glibc reads as well.
-    (SIGACTION.contains(&place) || OF_SIGNAL.contains(&place)) && unsafe { faults::are_left_alone(first, action) }
-}
 
 /// A guarded function is being called, and the entries bring it here: where it goes on. `None`: in glibc.
 pub(super) fn before_call(place: usize, first: usize, second: usize) -> Option<usize> {
@@ -161,18 +146,18 @@ fn goes_on_at(place: usize, first: usize, second: usize) -> Option<usize> {
         }
         IOCTL if is_harmless_ioctl(concerns_an_end, second) => return Some(ioctl as *const () as usize),
         // SAFETY: what the program passed as a set, or null.
-        SIGPROCMASK if unsafe { faults::are_let_through(first, second) } => {
+        SIGPROCMASK if unsafe { caught::are_let_through(first, second) } => {
             return Some(sigprocmask as *const () as usize);
         }
         // SAFETY: as above.
-        PTHREAD_SIGMASK if unsafe { faults::are_let_through(first, second) } => {
+        PTHREAD_SIGMASK if unsafe { caught::are_let_through(first, second) } => {
             return Some(pthread_sigmask as *const () as usize);
         }
         // SAFETY: what `setjmp` has filled.
-        _ if LONGJMP.contains(&place) && unsafe { faults::are_let_through_by_jump(first) } => return None,
+        _ if LONGJMP.contains(&place) && unsafe { caught::are_let_through_by_jump(first) } => return None,
         DLCLOSE if !fenced::is_up() => {
             // An attempt to attach may be reading the code that goes. The next one finds the note.
-            drop(super::signals::Held::all());
+            drop(super::held::Held::all());
             return None;
         }
         _ if is_of_other_signal(place, first, second) => return None,
@@ -221,7 +206,7 @@ pub(super) extern "C" fn close(fd: c_int) -> c_int {
             return refuse() as c_int;
         }
     }
-    let _held = ends().next().map(|_| super::signals::Held::all());
+    let _held = ends().next().map(|_| super::held::Held::all());
     if ends().any(|end| end.stage() == Stage::Ring && alone::has_other_name(end)) {
         retreat::all(Fate::Renamed);
     }
@@ -243,7 +228,7 @@ fn closed(end: &End) {
             meet::reader_closes(channel);
         }
         if end.is_reader() {
-            meet::leave_robust();
+            robust::leave();
         }
     }
     end.release();

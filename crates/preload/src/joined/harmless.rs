@@ -2,6 +2,8 @@
 
 use millstream_sys::fate::place_of;
 
+use super::caught;
+
 pub(super) const CLOSE: [usize; 2] = [place_of("close"), place_of("__close")];
 pub(super) const FCNTL: [usize; 3] = [place_of("fcntl"), place_of("__fcntl"), place_of("fcntl64")];
 pub(super) const IOCTL: usize = place_of("ioctl");
@@ -52,4 +54,21 @@ pub(super) fn is_harmless_ioctl(concerns_an_end: bool, request: usize) -> bool {
     // glibc gives the kernel 32 bits of it.
     let request = request as u32;
     request == TCGETS || (!concerns_an_end && OF_OTHER_FILES.contains(&request))
+}
+
+/// Whether a function says what becomes of a signal, and that is none of those that must come here.
+pub(super) fn is_of_other_signal(place: usize, first: usize, second: usize) -> bool {
+    const SIGACTION: [usize; 2] = [place_of("sigaction"), place_of("__sigaction")];
+    const OF_SIGNAL: [usize; 7] = [
+        place_of("signal"),
+        place_of("bsd_signal"),
+        place_of("ssignal"),
+        place_of("sysv_signal"),
+        place_of("__sysv_signal"),
+        place_of("sigignore"),
+        place_of("siginterrupt"),
+    ];
+    let action = if SIGACTION.contains(&place) { second as *const [u64; 2] } else { core::ptr::null() };
+    // SAFETY: what glibc reads as well.
+    (SIGACTION.contains(&place) || OF_SIGNAL.contains(&place)) && unsafe { caught::are_left_alone(first, action) }
 }

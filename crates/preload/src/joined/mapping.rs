@@ -11,9 +11,9 @@ use core::sync::atomic::{AtomicPtr, AtomicUsize};
 use millstream_ring::channel::Channel;
 use millstream_sys::joint;
 
+use super::own_process::first_stack;
 use super::own_process::{self, is_own_process};
 use super::own_word::OwnWord;
-use super::signals::first_stack;
 
 /// So many mappings may wait for the end of one call: a handler would have to come to one more pipe in each.
 const WAITING: usize = 4;

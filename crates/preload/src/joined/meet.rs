@@ -21,10 +21,11 @@ use millstream_sys::fate::Fate;
 use millstream_sys::ledger::Direction;
 
 use super::end::{End, READER, Stage, WRITER};
+use super::held::Held;
 use super::own_run::{worth_a_long_look, worth_it};
 use super::ring_memory::ring_of;
-use super::signals::{self, Held};
-use super::{alone, confined, faults, guard, kernel, newer, offer, other_names, own_run, retreat, threads};
+use super::signals;
+use super::{alone, confined, faults, guard, kernel, newer, offer, other_names, own_run, retreat, robust, threads};
 
 /// A writer waits this long for its reader to come, and a reader for its writer.
 const MEETING_NS: u64 = 2_000_000;
@@ -278,7 +279,7 @@ pub(super) fn prove(end: &End, slot: &Channel) {
             retreat::because_of(end, Fate::Shared);
             return;
         }
-        if !enter_robust(slot) {
+        if !robust::enter(slot) {
             retreat::because_of(end, Fate::Mutex);
             return;
         }
@@ -310,38 +311,6 @@ pub(super) fn prove(end: &End, slot: &Channel) {
     slot.ready_word(end.side()).store(reader.number, SeqCst);
     end.set_stage(Stage::Ready);
     end.tally.tell(Fate::Unmet);
-}
-
-/// In a forked child: what its parent has offered is not its own, and neither are the words of that slot. It has no guards yet.
-pub(super) fn forget_offer_of_parent() {
-    if WRITER.stage() == Stage::Offers {
-        offer::forget();
-        WRITER.forget();
-        WRITER.tally.tell(Fate::Forked);
-    }
-}
-
-/// From now on the kernel marks the slot when the process ends, and wakes the writer.
-fn enter_robust(slot: &Channel) -> bool {
-    let Some(list) = kernel::robust_list() else { return false };
-    let word = slot.room_word();
-    word.store(millstream_sys::own_pid(), SeqCst);
-    // SAFETY: the list of the first thread, which glibc has registered and which lives as long as that thread.
-    unsafe {
-        if (*list).pending != 0 {
-            return false;
-        }
-        (&raw mut (*list).pending).write_volatile((word.as_ptr() as usize).wrapping_add_signed(-(*list).offset));
-    }
-    true
-}
-
-/// The process ends unnoticed again.
-pub(super) fn leave_robust() {
-    if let Some(list) = kernel::robust_list() {
-        // SAFETY: as in `enter_robust`.
-        unsafe { (&raw mut (*list).pending).write_volatile(0) };
-    }
 }
 
 /// Before a write that is to be the last one to the backing pipe: tells the reader that this side will wait for it. Said before and not

@@ -14,11 +14,11 @@ use millstream_sys::pipe;
 
 use super::calls::{self, Calls};
 use super::end::{End, Stage};
+use super::held::Held;
 use super::outlook::{self, Outlook};
 use super::own_process::{NUMBERS, is_alone, is_own_process};
 use super::own_run::{IS_WANTED, OFTEN, worth_it, worth_of};
-use super::signals::Held;
-use super::{confined, kernel, meet, offer, own_run, tally, threads, watched};
+use super::{confined, kernel, offer, own_run, tally, threads, watched};
 use crate::descriptor::borrow;
 
 /// What passed each number since the kernel was last asked. Small, as all of the library's data: what fits into the
@@ -125,7 +125,7 @@ fn makes_way(end: &End) -> bool {
         // A child that borrows its parent's memory (`vfork`) leaves everything as it is, and a forked one has nothing to leave.
         Stage::Offers if offer::is_of_parent() => {
             if !is_own_process() {
-                meet::forget_offer_of_parent();
+                offer::forget_offer_of_parent();
             }
             end.stage() == Stage::Kernel
         }

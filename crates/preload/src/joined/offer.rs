@@ -13,7 +13,7 @@ use millstream_ring::channel::Channel;
 use millstream_sys::fate::Fate;
 use millstream_sys::joint::{self, Owner};
 
-use super::end::{READER, WRITER};
+use super::end::{READER, Stage, WRITER};
 use super::own_process::mark_own_process;
 use super::own_run::own_run;
 use super::{alone, kernel};
@@ -106,4 +106,13 @@ pub(super) fn is_of_parent() -> bool {
 
 fn owner(inode: u64) -> Owner {
     Owner { token: own_run().token, inode }
+}
+
+/// In a forked child: what its parent has offered is not its own, and neither are the words of that slot. It has no guards yet.
+pub(super) fn forget_offer_of_parent() {
+    if WRITER.stage() == Stage::Offers {
+        forget();
+        WRITER.forget();
+        WRITER.tally.tell(Fate::Forked);
+    }
 }

@@ -1,10 +1,12 @@
 //! What a process knows of itself: whether it is a forked child, its lock, and what its threads have called. All of it is in a page that
 //! the kernel clears in a forked child.
 
+use core::ops::Range;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 
 use super::kernel;
+use crate::glibc;
 
 pub(super) use super::guard_flags::has_threads;
 
@@ -124,4 +126,12 @@ pub(super) fn has_one_thread() -> bool {
 /// Whether there is one thread, in the process that put the guards up.
 pub(super) fn is_alone() -> bool {
     has_one_thread() && is_own_process()
+}
+
+/// Where frames on the first thread's own stack lie.
+pub(super) fn first_stack() -> Range<usize> {
+    /// Less than the kernel leaves between a stack and what is mapped below it (`mmap_base` of Linux: 128 MiB).
+    const BYTES: usize = 64 << 20;
+    let end = glibc::end_of_frames() & !7;
+    end.saturating_sub(BYTES)..end
 }

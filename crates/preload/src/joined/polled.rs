@@ -34,7 +34,7 @@ use super::copy::copy;
 use super::end::{READER, READERS_SLEEP, Stage, WRITER};
 use super::faults;
 use super::kernel::{self, Asked, Time};
-use super::{guard_flags, meet, other_names, retreat, wait};
+use super::{caught, guard_flags, meet, other_names, retreat, wait};
 use crate::glibc;
 use millstream_sys::pipe::PIPE_BUF;
 
@@ -417,7 +417,7 @@ impl Call<'_> {
         // SAFETY: to a variable of its own.
         self.mask.is_null()
             || (unsafe { copy(self.mask.cast(), (&raw mut mask).cast(), size_of::<u64>()) }
-                && mask & faults::CAUGHT == 0)
+                && mask & caught::CAUGHT == 0)
     }
 
     /// Asks as the program would without this library.

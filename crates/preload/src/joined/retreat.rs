@@ -7,8 +7,8 @@ use millstream_sys::fate::Fate;
 
 use super::backing_pipe::{pause, peer_is_gone, with_other_end};
 use super::end::{End, READER, READERS_SLEEP, Stage, WRITER};
-use super::signals::Held;
-use super::{guard, offer, own_process, own_run};
+use super::held::Held;
+use super::{guard, offer, own_process, own_run, robust};
 
 /// So often this side tries again, each time after a millisecond, when the system has no file left.
 const ATTEMPTS: u32 = 1000;
@@ -97,14 +97,14 @@ fn of(end: &End, why: Fate) -> Detached {
     } else if stage == Stage::Offers && offer::is_of_parent() {
         // A child that borrows its parent's memory leaves everything as it is.
         if !own_process::is_own_process() {
-            super::meet::forget_offer_of_parent();
+            offer::forget_offer_of_parent();
         }
         return Detached::Done;
     } else {
         want_no_more(channel, end);
     }
     if end.is_reader() {
-        super::meet::leave_robust();
+        robust::leave();
     }
     if may_come_again(why) {
         end.release()

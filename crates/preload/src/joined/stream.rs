@@ -13,10 +13,10 @@ use millstream_sys::ledger::Direction;
 use super::calls::read_by_kernel;
 use super::calls::{read_from_kernel, write_to_kernel};
 use super::copy::copy;
-use super::end::{READER, READERS_SLEEP, WRITER};
+use super::end::{End, READER, READERS_SLEEP, WRITER};
 use super::faults;
+use super::held::Held;
 use super::ring_memory::{empty, fill};
-use super::signals::{Held, copying};
 use super::{kernel, promised, retreat, tally, wait};
 
 /// The most that one call of the kernel moves.
@@ -71,6 +71,18 @@ pub(super) fn write(channel: &Channel, fd: c_int, source: *const u8, len: usize)
             }
         }
     }
+}
+
+/// Does `copy`, a copy to or from the ring of `end`.
+fn copying<T>(end: &End, copy: impl FnOnce() -> T) -> T {
+    if end.is_copying.is_set() {
+        // This is a handler, or one has jumped out of a copy.
+        retreat::because_of(end, Fate::Handler);
+    }
+    end.is_copying.set(true);
+    let outcome = faults::caught(end, copy);
+    end.is_copying.set(false);
+    outcome
 }
 
 /// Wakes the reader if it sleeps. A handler that comes before has detached the pipe, which is seen here.

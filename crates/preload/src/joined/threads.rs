@@ -22,7 +22,7 @@ use millstream_sys::raw;
 use super::end::{End, READER, WRITER};
 use super::own_process::{OwnPage, has_threads, own_page, this_thread};
 use super::own_run::IS_WANTED;
-use super::{alone, calls, confined, faults, guard, guard_flags, harmless, kernel, retreat, trapped};
+use super::{alone, calls, caught, confined, faults, guard_flags, harmless, kernel, retreat, trapped};
 use crate::glibc::Behind;
 use crate::names;
 
@@ -106,7 +106,7 @@ fn may_attach() -> bool {
 
 /// Whether a call of this thread can be trapped: a SIGSYS that is held back is the program's end.
 fn lets_sigsys_in() -> bool {
-    raw::block_signals(0) & faults::CAUGHT == 0
+    raw::block_signals(0) & caught::CAUGHT == 0
 }
 
 /// Whether the calls of every thread are trapped, as soon as any are ([`trapped::begin`]).
@@ -254,9 +254,9 @@ fn may_hold_sigsys(place: usize, first: usize, second: usize) -> bool {
     // SAFETY: what the program passes as a set, or what `setjmp` has filled.
     unsafe {
         if [harmless::SIGPROCMASK, harmless::PTHREAD_SIGMASK].contains(&place) {
-            !faults::are_let_through(first, second)
+            !caught::are_let_through(first, second)
         } else {
-            harmless::LONGJMP.contains(&place) && !faults::are_let_through_by_jump(first)
+            harmless::LONGJMP.contains(&place) && !caught::are_let_through_by_jump(first)
         }
     }
 }
@@ -266,7 +266,7 @@ fn is_harmless(place: usize, first: usize, second: usize) -> bool {
     const F_DUPFD: u32 = 0;
     const F_DUPFD_CLOEXEC: u32 = 1030;
     harmless::is_of_mask_or_jump(place)
-        || guard::is_of_other_signal(place, first, second)
+        || harmless::is_of_other_signal(place, first, second)
         || (place == TIMER_CREATE && !begins_thread(second))
         || harmless::CLOSE.contains(&place)
         || [PTHREAD_CREATE, THRD_CREATE].contains(&place)
