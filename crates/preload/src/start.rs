@@ -4,7 +4,7 @@ use core::ffi::{CStr, c_char};
 
 use millstream_sys::settings::{self, Settings};
 
-use crate::{counted, glibc, joined, lines, names, pipes};
+use crate::{counters, glibc, joined, lines, names, pipes};
 
 // SAFETY: the loader calls the functions of this section once, before the program's own code. The function takes no
 // arguments, because only glibc passes any.
@@ -18,7 +18,10 @@ extern "C" fn start() {
     // change it.
     let Some(settings) = (unsafe { settings_in(glibc::environment()) }) else { return };
     names::start();
-    counted::start(&settings);
+    if settings.ledger.is_some() {
+        joined::start_counting();
+    }
+    counters::start(&settings);
     lines::start(&settings);
     pipes::start(&settings.sizing);
     joined::start(&settings);

@@ -13,8 +13,9 @@ use super::attached::{read_input, write_output};
 use super::end::{READER, WRITER};
 use super::own_process::{SINGLE_THREADED, has_one_thread};
 use super::threads::InCall;
-use super::{kernel, notice, other_names, own_process, stdio, tally};
-use crate::glibc::{self, Behind};
+use super::{kernel, notice, other_names, own_process, stdio};
+use crate::behind::Behind;
+use crate::glibc;
 use crate::{counted, names};
 
 /// Whether calls are counted, and may be for a pipe that is attached.
@@ -170,7 +171,7 @@ pub(super) extern "C" fn write_here(fd: c_int, buffer: *const u8, len: usize) ->
 }
 
 pub(super) fn read_from_kernel(fd: c_int, buffer: *mut u8, len: usize) -> isize {
-    tally::count(fd, Direction::Read, read_by_kernel(fd, buffer, len))
+    counted::note(fd, Direction::Read, read_by_kernel(fd, buffer, len))
 }
 
 /// The same, not counted.
@@ -193,5 +194,5 @@ pub(super) fn write_to_kernel(fd: c_int, buffer: *const u8, len: usize) -> isize
         true => by_glibc(&WRITE, fd, buffer.cast_mut(), len),
         false => kernel::write(fd, buffer, len),
     };
-    tally::count(fd, Direction::Written, moved)
+    counted::note(fd, Direction::Written, moved)
 }

@@ -6,7 +6,7 @@ use core::ffi::{CStr, c_char, c_void};
 use millstream_sys::fate::Fate;
 
 use super::{guard_flags, interposed, retreat};
-use crate::glibc::Behind;
+use crate::behind::Behind;
 use crate::names;
 
 static DLSYM: Behind = Behind::new("dlsym");

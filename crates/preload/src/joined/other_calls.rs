@@ -13,7 +13,8 @@ use super::copy::copy;
 use super::end::{End, READER, Stage, WRITER};
 use super::faults;
 use super::spliced::{Call, Kernel};
-use super::{kernel, meet, notice, other_names, retreat, tally};
+use super::{kernel, meet, notice, other_names, retreat};
+use crate::counted;
 
 use crate::glibc;
 
@@ -46,7 +47,7 @@ fn vector(end: &End, fd: c_int, pieces: *const Piece, count: c_int) -> isize {
 #[inline(never)]
 fn in_kernel(end: &End, fd: c_int, pieces: *const Piece, count: c_int) -> isize {
     let direction = if end.is_reader() { Direction::Read } else { Direction::Written };
-    tally::count(fd, direction, kernel::vector(end.is_reader(), fd, pieces, count))
+    counted::note(fd, direction, kernel::vector(end.is_reader(), fd, pieces, count))
 }
 
 fn at_end(end: &End, fd: c_int, pieces: *const Piece, count: c_int) -> isize {

@@ -14,7 +14,8 @@ use super::attached::{advance_reader, advance_writer, announces, read_input, wri
 use super::calls::{read_from_kernel, write_to_kernel};
 use super::end::{READER, Stage, WRITER};
 
-use super::{kernel, meet, notice, other_names, retreat, tally};
+use super::{kernel, meet, notice, other_names, retreat};
+use crate::counted;
 
 /// A call moves so much at most, and may be made again.
 const PIECE: usize = 16 << 10;
@@ -134,8 +135,8 @@ impl Call {
             Kernel::Splice { from_at, to_at, flags } => kernel::splice(self.from, from_at, self.to, to_at, len, flags),
             Kernel::Sendfile { at } => kernel::sendfile(self.to, self.from, at, len),
         };
-        tally::count(self.from, Direction::Read, moved);
-        tally::count(self.to, Direction::Written, moved)
+        counted::note(self.from, Direction::Read, moved);
+        counted::note(self.to, Direction::Written, moved)
     }
 
     fn as_kernel_has_it(&self) -> isize {

@@ -17,7 +17,8 @@ use super::end::{End, READER, READERS_SLEEP, WRITER};
 use super::faults;
 use super::held::Held;
 use super::ring_memory::{empty, fill};
-use super::{kernel, promised, retreat, tally, wait};
+use super::{kernel, promised, retreat, wait};
+use crate::counted;
 
 /// The most that one call of the kernel moves.
 const LARGEST: usize = 0x7fff_f000;
@@ -258,7 +259,7 @@ fn fetch(channel: &Channel, fd: c_int, target: *mut u8, len: usize, how: Fetch) 
 fn fetched(channel: &Channel, fd: c_int, result: isize, waits: bool) -> Option<isize> {
     match (channel.wakes_up(result.max(0).cast_unsigned(), &READERS_SLEEP), result) {
         (Woken::ByToken, _) => None,
-        (Woken::ByStream, _) => Some(tally::count(fd, Direction::Read, result)),
+        (Woken::ByStream, _) => Some(counted::note(fd, Direction::Read, result)),
         // Whatever the handler has done.
         (_, kernel::EINTR) => Some(result),
         (_, kernel::EAGAIN) if !waits => None,

@@ -23,7 +23,7 @@ use super::end::{End, READER, WRITER};
 use super::own_process::{OwnPage, has_threads, own_page, this_thread};
 use super::own_run::IS_WANTED;
 use super::{alone, calls, caught, confined, faults, guard_flags, harmless, kernel, retreat, trapped};
-use crate::glibc::Behind;
+use crate::behind::Behind;
 use crate::names;
 
 /// More calls at once than that are not told apart.

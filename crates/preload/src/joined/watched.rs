@@ -15,7 +15,8 @@ use super::end::{READER, WRITER};
 use super::own_process::NUMBERS;
 use super::threads::{self, Waits};
 use super::{guard_flags, kernel};
-use crate::glibc::{self, Behind};
+use crate::behind::Behind;
+use crate::glibc;
 
 const WORDS: usize = NUMBERS / 64;
 /// A bit for each number that was ready since it was last asked.
