@@ -18,7 +18,7 @@ use millstream_sys::{raw, settings};
 use crate::behind::Behind;
 use crate::descriptor::borrow;
 use crate::glibc;
-use crate::start::rest_of;
+use crate::text::rest_of;
 use crate::{counters, joined, lines, pipes, tools};
 
 type Strings = *const *const c_char;

@@ -40,4 +40,5 @@ mod passing_on;
 mod pipes;
 mod quota;
 mod start;
+mod text;
 mod tools;

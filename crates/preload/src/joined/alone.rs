@@ -13,9 +13,6 @@ use crate::names;
 
 pub(super) const PAGE: usize = 4096;
 
-/// A mark of ours on an end lies here, or one byte further for the writer.
-pub(super) const MARK: i64 = 0x6d73_6a6f_696e_0000;
-
 /// More links than this are not looked at: on a machine with that many open files the look would cost more than is gained.
 const LINKS_MAX: u32 = 20_000;
 /// The same for the numbers of descriptors of this process.
@@ -192,11 +189,11 @@ fn watches_nothing(number: u32) -> bool {
 /// reach it.
 pub(super) fn has_own_file(fd: i32, is_writer: bool) -> bool {
     let (kind, access, at) = match is_writer {
-        true => (kernel::WRITE_LOCK, kernel::O_WRONLY, MARK + 1),
-        false => (kernel::READ_LOCK, kernel::O_RDONLY, MARK),
+        true => (kernel::WRITE_LOCK, kernel::O_WRONLY, offer::MARK + 1),
+        false => (kernel::READ_LOCK, kernel::O_RDONLY, offer::MARK),
     };
     // The pipe has marks of another owner: a pipe of millstream's library, for one.
-    if kernel::is_marked(fd, 0, MARK) != Some(false) || !kernel::mark(fd, kind, at) {
+    if kernel::is_marked(fd, 0, offer::MARK) != Some(false) || !kernel::mark(fd, kind, at) {
         return false;
     }
     let size_is_chosen = crate::pipes::size_is_chosen(fd);

@@ -14,12 +14,14 @@ use millstream_sys::fate::Fate;
 use millstream_sys::joint::{self, Owner};
 
 use super::end::{READER, Stage, WRITER};
+use super::kernel;
 use super::own_process::mark_own_process;
 use super::own_run::own_run;
-use super::{alone, kernel};
 
+/// A mark of ours on an end lies here, or one byte further for the writer.
+pub(super) const MARK: i64 = 0x6d73_6a6f_696e_0000;
 /// Locks of writers lie from here on.
-const FIRST: i64 = alone::MARK + 16;
+const FIRST: i64 = MARK + 16;
 /// More descriptors than any process has.
 const PLACES: i64 = 1 << 32;
 
