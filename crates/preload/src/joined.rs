@@ -1,14 +1,21 @@
 //! Pipes in shared memory: one that this process reads from and one that it writes to, if both sides of the pipe are
 //! such processes, and no other process holds an end.
 //!
-//! `docs/joining.md` has the reasons. In reading order: [`interposed`] stands in front of glibc's functions, `lookup` and
-//! [`stdio`] see to calls that are not made by name, [`calls`] has `read` and `write`, [`other_calls`] and `spliced` what else moves bytes; [`notice`] finds
-//! the descriptors that are worth it, and `outlook` how much is to come; and [`end`] is what is known of one; `guard` makes a
-//! process leave before it does anything that the ring cannot carry, `confined` before it sandboxes itself, [`trapped`] and `fenced` before its own
-//! code calls the kernel; `alone` proves that no other process holds the pipe; `meet` is how two
-//! sides agree; `millstream_ring::channel` is the protocol, `ring_memory` and
-//! `backing_pipe` are what it needs of this process; `stream` reads and writes, `polled` waits; `retreat` gives everything back to the kernel. `brief` learns
-//! which programs are too short for any of that.
+//! `docs/joining.md` has the reasons, and `millstream_ring::channel` the protocol. The files in the order in which each uses those
+//! before it, as far as there is such an order:
+//!
+//! - What all stand on: `kernel` makes the calls. `own_run` is the run, `own_process` what a process knows of itself. `guard_flags`,
+//!   `harmless` and `caught` say which calls and signals are looked at. `held` holds signals back. `copy` copies.
+//! - An end: `patience`, `contention`, `tally`, `mapping` and `robust` are parts of [`end`]; `ring_memory` and `backing_pipe` are what
+//!   the channel needs of it. `offer` says where its memory is, `wait` spins and yields.
+//! - Detaching: `retreat`, which `forked` children do not need. `guard` makes a process detach before it does anything that the ring
+//!   cannot carry, `confined` before it sandboxes itself, [`trapped`] and `fenced` before its own code calls the kernel; `faults` before
+//!   its own handlers run.
+//! - Attaching: [`notice`] finds the descriptors that are worth it, and `outlook` how much is to come. `alone` proves that no other process
+//!   holds the pipe. `meet` is how two sides agree.
+//! - Calls: `stream` reads and writes, `polled` waits, `attached` chooses. [`calls`] has `read` and `write`, [`other_calls`] and `spliced`
+//!   what else moves bytes. [`interposed`] stands in front of glibc's functions, `lookup` and [`stdio`] see to calls that are not made by
+//!   name. `brief` learns which programs are too short for any of that.
 //!
 //! The flag by which glibc itself knows that a process has one thread is looked at in every call; where there are several,
 //! [`threads`] sees to it that one at a time has an end. Programs that know this library make a promise instead: [`promised`].

@@ -1,4 +1,5 @@
-//! How a call of a function here goes on in the one behind it: as any guarded call does, if there may be pipes that it matters to.
+//! How a call of a function here goes on in the one behind it: as any guarded call does, if there may be pipes that it
+//! matters to.
 
 use core::ffi::c_void;
 

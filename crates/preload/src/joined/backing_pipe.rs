@@ -88,8 +88,8 @@ pub(super) fn peer_is_gone(end: &End) -> bool {
     }
 }
 
-/// Opens the other end of the pipe for a moment. Where this process may open no further file a child does it, whose table of
-/// descriptors is its own and has a place free. `false`: neither can.
+/// Opens the other end of the pipe for a moment. Where this process may open no further file a child does it, whose
+/// table of descriptors is its own and has a place free. `false`: neither can.
 ///
 /// What is opened here is not kept: with a write end of its own a reader would not see that the writer is gone.
 pub(super) fn with_other_end(end: &End, mut used: impl FnMut(i32)) -> bool {

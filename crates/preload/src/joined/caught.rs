@@ -1,5 +1,5 @@
-//! The signals by which memory that is not there is known, and calls of the kernel that are trapped: the program may neither hold them
-//! back nor replace their handler while the guards are up.
+//! The signals by which memory that is not there is known, and calls of the kernel that are trapped: the program may
+//! neither hold them back nor replace their handler while the guards are up.
 
 pub(super) const SIGBUS: usize = 7;
 pub(super) const SIGSEGV: usize = 11;

@@ -3,9 +3,9 @@
 
 use core::arch::global_asm;
 
-// The C library's `memcpy` is not ours to call from everywhere, and what another process may change at any time must not become a
-// reference. The direction flag is clear (System V ABI). What is left when the handler has stepped over the instruction is what was not
-// copied.
+// The C library's `memcpy` is not ours to call from everywhere, and what another process may change at any time must
+// not become a reference. The direction flag is clear (System V ABI). What is left when the handler has stepped over
+// the instruction is what was not copied.
 global_asm!(
     ".pushsection .text.millstream_copy,\"ax\",@progbits",
     ".globl millstream_copy",
@@ -31,8 +31,8 @@ unsafe extern "C" {
     pub(super) fn millstream_copied();
 }
 
-/// Copies bytes. `false`: some of them cannot be read or written. Where it is not caught, see [`super::faults::stand_in_front`], that is
-/// the program's end.
+/// Copies bytes. `false`: some of them cannot be read or written. Where it is not caught, see
+/// [`super::faults::stand_in_front`], that is the program's end.
 ///
 /// # Safety
 /// There is no reference to what is at `to`, and nothing of Rust's own is there but room for `len` bytes.

@@ -3,7 +3,8 @@
 use core::sync::atomic::AtomicU8;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-/// Which calls the entries of [`super::interposed`] bring to [`super::guard`]: none, or all. [`UP`] and [`WITH_THREADS`].
+/// Which calls the entries of [`super::interposed`] bring to [`super::guard`]: none, or all. [`UP`] and
+/// [`WITH_THREADS`].
 pub(super) static WATCHED: AtomicU8 = AtomicU8::new(0);
 /// The guards are up.
 const UP: u8 = 1;

@@ -1,6 +1,6 @@
-//! What changes more than one word of an end holds signals back, as a handler may call anything of ours at any instant, and keeps other
-//! threads from doing the same. Copies need no protection: a handler that finds one interrupted freezes the ring, so that the copy is
-//! not counted, and the interrupted call does it again through the kernel.
+//! What changes more than one word of an end holds signals back, as a handler may call anything of ours at any instant,
+//! and keeps other threads from doing the same. Copies need no protection: a handler that finds one interrupted freezes
+//! the ring, so that the copy is not counted, and the interrupted call does it again through the kernel.
 
 use millstream_sys::raw;
 

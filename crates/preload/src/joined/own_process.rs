@@ -1,5 +1,5 @@
-//! What a process knows of itself: whether it is a forked child, its lock, and what its threads have called. All of it is in a page that
-//! the kernel clears in a forked child.
+//! What a process knows of itself: whether it is a forked child, its lock, and what its threads have called. All of it
+//! is in a page that the kernel clears in a forked child.
 
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};

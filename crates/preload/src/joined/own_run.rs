@@ -19,8 +19,8 @@ const RUN_WORDS: usize = 7 + OLDER_PIPES;
 const AFTER: usize = 1;
 /// A process number, which is never 0.
 const FIRST: usize = 2;
-/// Whether its pipes are to be attached. Not any more in a process that has sandboxed itself: from then on it makes no calls that it would
-/// not make by itself.
+/// Whether its pipes are to be attached. Not any more in a process that has sandboxed itself: from then on it makes no
+/// calls that it would not make by itself.
 pub(super) static IS_WANTED: AtomicBool = AtomicBool::new(false);
 
 /// From now on this is the run.
@@ -54,7 +54,8 @@ pub(crate) fn is_worth(bytes: u64) -> bool {
     bytes >= worth_it()
 }
 
-/// What a call that has moved so many bytes counts for [`worth_it`]. Where the user has said when, bytes are what was said.
+/// What a call that has moved so many bytes counts for [`worth_it`]. Where the user has said when, bytes are what was
+/// said.
 pub(super) fn worth_of(moved: u64) -> u64 {
     if after().is_some() { moved } else { moved + CALL }
 }

@@ -7,9 +7,11 @@ use super::contention::{SharedCpu, is_before};
 
 /// How often one looks: about as long as a wake-up between two CPUs takes.
 pub(super) const LOOKS_MAX: u32 = 1000;
-/// What a dear offer is taken to have taken at most, so that a side that was stopped for a while is not marked for long.
+/// What a dear offer is taken to have taken at most, so that a side that was stopped for a while is not marked for
+/// long.
 const DEAREST: u64 = 100_000_000;
-/// After a dear offer none is made for as long as it took; after the next, soon, for four times as long, up to so many times.
+/// After a dear offer none is made for as long as it took; after the next, soon, for four times as long, up to so many
+/// times.
 const LONGEST_REST: u32 = 128;
 /// How many rests must go by for an offer not to be the next one soon.
 const SOON: u64 = 8;

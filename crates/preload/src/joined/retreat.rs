@@ -1,4 +1,5 @@
-//! Detaching: when and why an end of this process goes back to the kernel. How is the channel's (`millstream_ring::channel`).
+//! Detaching: when and why an end of this process goes back to the kernel. How is the channel's
+//! (`millstream_ring::channel`).
 
 use core::sync::atomic::Ordering::SeqCst;
 
@@ -13,15 +14,16 @@ use super::{guard, offer, own_process, own_run, robust};
 /// So often this side tries again, each time after a millisecond, when the system has no file left.
 const ATTEMPTS: u32 = 1000;
 
-/// Detaches every pipe of this process that is attached, or about to be, for good; but not those of which it is promised that nothing will
-/// happen to them that asks for that. glibc's functions are its own again; `why` goes into the statistics. `false`: what rings hold cannot
-/// be moved, because the system has no file left. No byte goes through these rings any more; the next call tries again.
+/// Detaches every pipe of this process that is attached, or about to be, for good; but not those of which it is
+/// promised that nothing will happen to them that asks for that. glibc's functions are its own again; `why` goes into
+/// the statistics. `false`: what rings hold cannot be moved, because the system has no file left. No byte goes through
+/// these rings any more; the next call tries again.
 pub(super) fn all(why: Fate) -> bool {
     both(why, why) == Detached::Done
 }
 
-/// The same for a call of the program that can fail: if it cannot be done, nothing is begun, and the rings go on. Waits for the other
-/// side as long as it lives; a signal is handled meanwhile.
+/// The same for a call of the program that can fail: if it cannot be done, nothing is begun, and the rings go on. Waits
+/// for the other side as long as it lives; a signal is handled meanwhile.
 pub(super) fn before_a_call(why: Fate) -> bool {
     loop {
         if let Some(is_done) = try_before_a_call(why) {
@@ -32,8 +34,8 @@ pub(super) fn before_a_call(why: Fate) -> bool {
     }
 }
 
-/// One attempt, which ends after some pauses. `None`: the other side is not done yet; where signals are held back anyway they are to be
-/// let in.
+/// One attempt, which ends after some pauses. `None`: the other side is not done yet; where signals are held back
+/// anyway they are to be let in.
 pub(super) fn try_before_a_call(why: Fate) -> Option<bool> {
     let _held = Held::all();
     if ![&WRITER, &READER].into_iter().all(can_give_back) {
@@ -115,9 +117,9 @@ fn of(end: &End, why: Fate) -> Detached {
     Detached::Done
 }
 
-/// Whether the pipe may be attached again, when it has gone on to carry much: a program that makes a process, or a call that only the
-/// kernel can serve, may do so once. Each attempt in vain makes the next one later ([`End::price`]). Where the user has said when pipes are
-/// attached, that is once.
+/// Whether the pipe may be attached again, when it has gone on to carry much: a program that makes a process, or a call
+/// that only the kernel can serve, may do so once. Each attempt in vain makes the next one later ([`End::price`]).
+/// Where the user has said when pipes are attached, that is once.
 fn may_come_again(why: Fate) -> bool {
     own_run::after().is_none() && matches!(why, Fate::Called(_) | Fate::Peer | Fate::Company)
 }
@@ -132,9 +134,9 @@ pub(super) fn want_no_more(channel: &Channel, end: &End) {
     }
 }
 
-/// The other side, or a handler, has frozen the stream: waits until its content is in the backing pipe, and leaves the ring. Signals
-/// are handled meanwhile. `false`: the system has no file left for so long, and the other side has not done it either. Nothing is
-/// lost, and the next call tries again.
+/// The other side, or a handler, has frozen the stream: waits until its content is in the backing pipe, and leaves the
+/// ring. Signals are handled meanwhile. `false`: the system has no file left for so long, and the other side has not
+/// done it either. Nothing is lost, and the next call tries again.
 pub(super) fn follow(end: &End) -> bool {
     let mut attempts = 0;
     while end.stage() == Stage::Ring {

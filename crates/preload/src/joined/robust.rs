@@ -1,5 +1,5 @@
-//! The kernel marks a channel when the first thread of its reader's process ends: in the place of the thread's list of robust futexes for
-//! the one that it is just locking.
+//! The kernel marks a channel when the first thread of its reader's process ends: in the place of the thread's list of
+//! robust futexes for the one that it is just locking.
 
 use core::sync::atomic::Ordering::SeqCst;
 

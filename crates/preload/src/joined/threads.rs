@@ -2,7 +2,7 @@
 //!
 //! One thread at a time has an end, for as long as its call lasts ([`super::mapping::Uses`]). A thread that comes to an end which
 //! another one has detaches the pipe: in the kernel any number of threads may use it. What changes an end is done under one lock, with
-//! signals held back ([`super::signals::Held`]).
+//! signals held back ([`super::held::Held`]).
 //!
 //! A hook is a jump and leaves no trace, so when the guards go up another thread may be in a call that passed its hook before. That
 //! call must not pass an end on, or watch one. So from the first thread on every guarded call is noted before it goes on, and an attempt

@@ -70,9 +70,9 @@ impl Channel {
         word.compare_exchange(activation::READER_WAITS, activation::NONE, SeqCst, SeqCst) == Err(activation::AGREED)
     }
 
-    /// The writer agrees, if the backing pipe of a reader that waits is empty: both use the ring from now on, which `prepare` has
-    /// made ready for so many bytes. `false`: not yet. A reader that has looked before the last bytes were written is not kept
-    /// waiting, and comes again when it has them.
+    /// The writer agrees, if the backing pipe of a reader that waits is empty: both use the ring from now on, which
+    /// `prepare` has made ready for so many bytes. `false`: not yet. A reader that has looked before the last bytes
+    /// were written is not kept waiting, and comes again when it has them.
     pub fn agree(&self, pipe: &impl BackingPipe, prepare: impl FnOnce() -> usize) -> bool {
         let agreement = &self.agreement.0;
         let word = &agreement.activation;

@@ -62,8 +62,8 @@ pub(super) fn is_made(check: Check) -> bool {
     LEFT_OUT.get() != Some(check)
 }
 
-/// Edge E16: the exchange before has fenced already. The model checker takes a sequentially consistent access for less, so a
-/// model has a fence here.
+/// Edge E16: the exchange before has fenced already. The model checker takes a sequentially consistent access for less,
+/// so a model has a fence here.
 #[inline(always)]
 pub(super) fn fence_of_exchange(check: Check) {
     #[cfg(loom)]

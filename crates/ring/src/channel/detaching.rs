@@ -4,9 +4,9 @@
 //!   ring ──freeze both positions──▶ draining ──wake token taken out, content put in──▶ backing pipe, for good
 //! ```
 //!
-//! Either side can do it alone, also when the other is stopped, unless it was stopped on this very way: then it is waited
-//! for. A side that dies on the way leaves so many bytes in the backing pipe as it had put there; the other goes on from
-//! there.
+//! Either side can do it alone, also when the other is stopped, unless it was stopped on this very way: then it is
+//! waited for. A side that dies on the way leaves so many bytes in the backing pipe as it had put there; the other goes
+//! on from there.
 
 use super::backing_pipe::{BackingPipe, Put};
 use super::checks::{Check, is_made};
@@ -20,7 +20,8 @@ use crate::sync::Ordering::SeqCst;
 pub enum Detached {
     /// The backing pipe has the stream, or its other side is gone.
     Done,
-    /// The other side is on the same way and has not come to its end, or bytes do not fit into the backing pipe for now.
+    /// The other side is on the same way and has not come to its end, or bytes do not fit into the backing pipe for
+    /// now.
     Busy,
     /// The system has no file left to open the other end of the pipe.
     NoFile,
@@ -74,8 +75,8 @@ impl Channel {
         }
     }
 
-    /// `None`: the writer's number is not its end any more, unseen. A reader that finds it gone goes on from there; it alone
-    /// can, as only the reader knows what it has read.
+    /// `None`: the writer's number is not its end any more, unseen. A reader that finds it gone goes on from there; it
+    /// alone can, as only the reader knows what it has read.
     fn drain<P: BackingPipe>(&self, side: Side, pipe: &P, own: &OwnSleep) -> Option<Detached> {
         let agreement = &self.agreement.0;
         if side == Side::Writer && pipe.peer_is_gone() {
@@ -116,7 +117,8 @@ impl Channel {
                 Put::Bytes(bytes) => put += bytes,
                 Put::NoReader => return Some(Detached::Done),
                 Put::OtherFile => return None,
-                // The backing pipe has room for all of it, unless a foreign process fills it; memory may be short for a moment.
+                // The backing pipe has room for all of it, unless a foreign process fills it; memory may be short for a
+                // moment.
                 Put::Full if pauses == P::PAUSES => return Some(Detached::Busy),
                 Put::Full => {
                     pauses += 1;
@@ -126,9 +128,9 @@ impl Channel {
         }
     }
 
-    /// Sees to it that the backing pipe is empty, that a reader which sleeps in `read(2)` takes what comes for the stream, and
-    /// that it does not say that it sleeps after this: a writer that has published before the ring was frozen would send it a
-    /// token.
+    /// Sees to it that the backing pipe is empty, that a reader which sleeps in `read(2)` takes what comes for the
+    /// stream, and that it does not say that it sleeps after this: a writer that has published before the ring was
+    /// frozen would send it a token.
     fn settle<P: BackingPipe>(&self, side: Side, pipe: &P, own: &OwnSleep) -> Detached {
         let word = &self.sleep.0;
         let mut pauses = 0;

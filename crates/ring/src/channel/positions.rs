@@ -1,8 +1,9 @@
 //! The positions of a channel: a ring for one writing and one reading process, without locks.
 //!
-//! Each position is a word that its own side moves by compare-and-exchange, after the bytes were copied. A side that sets
-//! the highest bit of both words has frozen the stream, at once and whatever the other side is just doing: a copy in progress
-//! then fails to be counted (edge E17). So no side waits for a process that is stopped or dead in the middle of a copy.
+//! Each position is a word that its own side moves by compare-and-exchange, after the bytes were copied. A side that
+//! sets the highest bit of both words has frozen the stream, at once and whatever the other side is just doing: a copy
+//! in progress then fails to be counted (edge E17). So no side waits for a process that is stopped or dead in the
+//! middle of a copy.
 
 use super::checks::{Check, fence_of_exchange};
 use super::words::{Channel, Position, RING_BYTES};
@@ -63,8 +64,8 @@ impl Channel {
         if bytes.is_power_of_two() && bytes <= RING_BYTES { bytes } else { PIPE_BUF }
     }
 
-    /// Has `copy` fill as much of the ring as there is room for of `len` bytes, at most a piece; all or nothing of at most
-    /// [`PIPE_BUF`]. A `copy` that returns `false` has failed.
+    /// Has `copy` fill as much of the ring as there is room for of `len` bytes, at most a piece; all or nothing of at
+    /// most [`PIPE_BUF`]. A `copy` that returns `false` has failed.
     #[inline]
     pub fn put(&self, len: usize, copy: impl FnOnce([Span; 2]) -> bool) -> Moved {
         let at = self.written.0.bytes.load(Relaxed);
@@ -154,7 +155,8 @@ impl Channel {
         self.capacity().saturating_sub(written.wrapping_sub(read) as usize)
     }
 
-    /// Impossible positions count as no bytes. The reader then waits in the kernel, which ends the wait when the writer is gone.
+    /// Impossible positions count as no bytes. The reader then waits in the kernel, which ends the wait when the writer
+    /// is gone.
     fn waiting_at(&self, read: u64) -> usize {
         let written = self.written.0.bytes.load(SeqCst) & !FROZEN;
         let waiting = written.wrapping_sub(read) as usize;

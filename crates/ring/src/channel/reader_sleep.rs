@@ -33,13 +33,14 @@ impl Channel {
         self.sleep.0.load(SeqCst) == sleep::ASLEEP
     }
 
-    /// The writer wakes the reader. Returns whether it did. A signal handler must not come between the word and the byte: it
-    /// could drain the stream in front of that byte.
+    /// The writer wakes the reader. Returns whether it did. A signal handler must not come between the word and the
+    /// byte: it could drain the stream in front of that byte.
     pub fn wake_reader(&self, pipe: &impl BackingPipe) -> bool {
         let word = &self.sleep.0;
         let wakes = word.compare_exchange(sleep::ASLEEP, sleep::WAKING, SeqCst, Relaxed).is_ok();
         if wakes {
-            // A byte that is there wakes the reader as well, and a backing pipe that a foreign process has filled would take none.
+            // A byte that is there wakes the reader as well, and a backing pipe that a foreign process has filled would
+            // take none.
             if pipe.bytes() == 0 {
                 pipe.put_token();
             }
@@ -49,20 +50,22 @@ impl Channel {
         wakes
     }
 
-    /// The reader is about to sleep. Returns whether the token of an earlier sleep is still to come, which would end this one.
+    /// The reader is about to sleep. Returns whether the token of an earlier sleep is still to come, which would end
+    /// this one.
     pub fn begin_sleep(&self) -> bool {
         let before = self.sleep.0.compare_exchange(sleep::AWAKE, sleep::ASLEEP, SeqCst, Relaxed);
         fence_of_exchange(Check::FenceBeforeSleep);
         before.is_err_and(sleep::is_woken)
     }
 
-    /// After [`begin_sleep`](Self::begin_sleep): whether the reader need not sleep. What the writer publishes after this it will
-    /// wake the reader for.
+    /// After [`begin_sleep`](Self::begin_sleep): whether the reader need not sleep. What the writer publishes after
+    /// this it will wake the reader for.
     pub fn has_bytes_before_sleep(&self) -> bool {
         is_made(Check::BytesBeforeSleep) && self.bytes_waiting() != Found::Nothing
     }
 
-    /// The reader does not sleep any more. Returns whether the writer has begun to wake it: the token is then still to be taken.
+    /// The reader does not sleep any more. Returns whether the writer has begun to wake it: the token is then still to
+    /// be taken.
     pub fn end_sleep(&self) -> bool {
         self.sleep.0.compare_exchange(sleep::ASLEEP, sleep::AWAKE, SeqCst, Relaxed).is_err_and(sleep::is_woken)
     }
@@ -103,9 +106,10 @@ impl Channel {
 
 /// A sleep of the reader of this process, where a signal handler or another thread finds it.
 ///
-/// It may come when the kernel has taken the wake token out of the backing pipe, and the reader has not yet said so. The reader
-/// is then told that what it has is none of the stream. A handler may also read by itself, while the sleep that it has
-/// interrupted goes on behind it in the kernel: no writer would wake that one any more, so the pipe is detached.
+/// It may come when the kernel has taken the wake token out of the backing pipe, and the reader has not yet said so.
+/// The reader is then told that what it has is none of the stream. A handler may also read by itself, while the sleep
+/// that it has interrupted goes on behind it in the kernel: no writer would wake that one any more, so the pipe is
+/// detached.
 pub struct OwnSleep {
     goes_on: AtomicBool,
     /// The token that the sleep has taken is known to others.

@@ -1,4 +1,5 @@
-//! How the writer of a full ring waits: on a word of which the reader knows, and which the kernel marks when the reader dies.
+//! How the writer of a full ring waits: on a word of which the reader knows, and which the kernel marks when the reader
+//! dies.
 
 use super::checks::{Check, fence_of_exchange, is_made};
 use super::positions::Found;
@@ -7,8 +8,8 @@ use crate::sync::Ordering::{Relaxed, SeqCst};
 use crate::sync::channel::AtomicU32;
 
 impl Channel {
-    /// Says that the writer waits for room for `len` bytes. Returns the value of [`room_word`](Self::room_word) while which it
-    /// is to sleep; `None` if it need not sleep.
+    /// Says that the writer waits for room for `len` bytes. Returns the value of [`room_word`](Self::room_word) while
+    /// which it is to sleep; `None` if it need not sleep.
     pub fn writer_will_sleep(&self, len: usize) -> Option<u32> {
         let value = self.room.0.fetch_or(WRITER_WAITS, SeqCst) | WRITER_WAITS;
         fence_of_exchange(Check::FenceBeforeRoomSleep);
@@ -17,7 +18,8 @@ impl Channel {
         (!is_gone && !has_room).then_some(value)
     }
 
-    /// The futex on which the writer sleeps. While the channel is attached it holds the reader's thread, for the kernel.
+    /// The futex on which the writer sleeps. While the channel is attached it holds the reader's thread, for the
+    /// kernel.
     pub fn room_word(&self) -> &AtomicU32 {
         &self.room.0
     }

@@ -55,7 +55,8 @@ pub mod activation {
 
 /// In `room` of the channel: the writer waits for room. The bits are the kernel's for robust futexes.
 pub(super) const WRITER_WAITS: u32 = 1 << 31;
-/// In `room` of the channel: the reader is gone. Set by the kernel when its thread ends, or by the reader when it closes its end.
+/// In `room` of the channel: the reader is gone. Set by the kernel when its thread ends, or by the reader when it
+/// closes its end.
 pub(super) const READER_GONE: u32 = 1 << 30;
 
 /// Which end of the channel a process has.
@@ -105,8 +106,8 @@ pub(super) struct Agreement {
     pub(super) bytes: AtomicU32,
 }
 
-/// The reader that has come to a channel, and how many have come so far. One process may come, detach, become another program and
-/// come again, and what was checked of it before is worth nothing then.
+/// The reader that has come to a channel, and how many have come so far. One process may come, detach, become another
+/// program and come again, and what was checked of it before is worth nothing then.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
     /// 0: none.

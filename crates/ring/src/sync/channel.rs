@@ -1,5 +1,5 @@
-//! The atomics of a channel. In a model each access is a step before which the model may kill the process, or interrupt it
-//! with a signal handler.
+//! The atomics of a channel. In a model each access is a step before which the model may kill the process, or interrupt
+//! it with a signal handler.
 
 #[cfg(not(loom))]
 pub use core::sync::atomic::{AtomicU32, AtomicU64};

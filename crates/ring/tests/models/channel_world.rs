@@ -1,5 +1,5 @@
-//! Two processes with the ends of a channel, and the kernel's pipe behind it. The ends do what `crates/preload/src/joined`
-//! does, with the same code of the channel.
+//! Two processes with the ends of a channel, and the kernel's pipe behind it. The ends do what
+//! `crates/preload/src/joined` does, with the same code of the channel.
 #![allow(unsafe_code)]
 
 use core::cell::Cell;
