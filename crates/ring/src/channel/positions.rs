@@ -209,3 +209,41 @@ impl Channel {
         self.read.0.cpu.load(Relaxed) == cpu + 1
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const WORDS: [u64; 8] = [0, 1, 4095, 4096, RING_BYTES as u64, RING_BYTES as u64 + 1, FROZEN - 1, u64::MAX];
+
+    #[test]
+    fn spans_stay_inside_the_ring_whatever_a_peer_writes() {
+        let is_inside = |spans: [Span; 2]| {
+            assert!(spans.iter().all(|span| span.at + span.len <= RING_BYTES), "{spans:?}");
+            true
+        };
+        let channel = Channel::default();
+        for (written, read) in WORDS.iter().flat_map(|written| WORDS.iter().map(move |read| (*written, *read))) {
+            for bytes in WORDS {
+                channel.written.0.bytes.store(written, Relaxed);
+                channel.read.0.bytes.store(read, Relaxed);
+                channel.agreement.0.bytes.store(bytes as u32, Relaxed);
+                channel.put(RING_BYTES, is_inside);
+                channel.get(RING_BYTES, is_inside);
+                channel.freeze();
+                is_inside(channel.content(bytes as usize));
+            }
+        }
+    }
+
+    #[test]
+    fn small_write_is_put_whole_or_not_at_all() {
+        let channel = Channel::default();
+        channel.agreement.0.bytes.store(8192, Relaxed);
+        assert_eq!(channel.put(8000, |_| true), Moved::Bytes(8000));
+        assert_eq!(channel.put(193, |_| panic!("there is no room")), Moved::Nothing);
+        assert_eq!(channel.put(PIPE_BUF + 1, |_| true), Moved::Bytes(192));
+        assert_eq!(channel.get(9000, |_| false), Moved::Absent);
+        assert_eq!(channel.get(9000, |_| true), Moved::Bytes(8192));
+    }
+}

@@ -152,6 +152,11 @@ impl End {
 
     /// `read(2)` of one byte. `None`: the end of the stream.
     pub(crate) fn read(self: &Arc<End>) -> Option<u8> {
+        if self.is_attached()
+            && let Some(byte) = self.take_woken()
+        {
+            return Some(byte);
+        }
         loop {
             if !self.is_attached() {
                 return self.read_from_kernel();
@@ -175,6 +180,48 @@ impl End {
                 Moved::Frozen => self.follow(),
                 Moved::Absent => unreachable!(),
             }
+        }
+    }
+
+    /// `poll(2)` of the reader, as in `polled.rs`. It leaves a token to the next read, and returns at any change.
+    pub(crate) fn poll(self: &Arc<End>) {
+        let channel = self.channel();
+        if !self.is_attached() || channel.has_bytes() != Some(false) {
+            return;
+        }
+        if !self.own.begin() {
+            return self.try_detach();
+        }
+        let was_woken = channel.begin_sleep();
+        let is_empty = !channel.has_bytes_before_sleep();
+        let sleeps = is_empty && !was_woken;
+        if sleeps {
+            self.wait_for_kernel();
+        }
+        channel.end_sleep();
+        self.own.end();
+        if is_empty && was_woken {
+            self.try_detach();
+        }
+    }
+
+    /// `take_token` of `stream.rs`, after a poll. `None`: look at the ring.
+    fn take_woken(&self) -> Option<u8> {
+        if !self.channel().is_woken() || !self.own.begin() {
+            return None;
+        }
+        step();
+        let took = self.joint.pipe.lock().unwrap().bytes.pop_front();
+        let woken = self.channel().wakes_up(took.into_iter().count(), &self.own);
+        self.own.end();
+        took.filter(|_| woken == Woken::ByStream)
+    }
+
+    fn wait_for_kernel(&self) {
+        step();
+        let mut pipe = self.joint.pipe.lock().unwrap();
+        while pipe.bytes.is_empty() && pipe.has_writer {
+            pipe = self.joint.changed.wait(pipe).unwrap();
         }
     }
 

@@ -15,6 +15,7 @@ use crate::world::check;
 struct Lives {
     bytes: u8,
     capacity: usize,
+    reader_polls: bool,
     /// After so many bytes an end detaches.
     writer_detaches: Option<u8>,
     reader_detaches: Option<u8>,
@@ -57,6 +58,9 @@ fn live(lives: Lives) {
             if lives.reader_detaches == Some(got) {
                 reader.detach();
             }
+            if lives.reader_polls {
+                reader.poll();
+            }
             let Some(byte) = reader.read() else { break };
             assert_eq!(byte, got, "a byte is lost, doubled or none of the stream");
             got += 1;
@@ -77,6 +81,13 @@ fn writer_detaches() {
 fn reader_detaches() {
     check(2, || live(Lives { bytes: 3, capacity: 2, reader_detaches: Some(1), ..Lives::default() }));
     check(2, || live(Lives { bytes: 2, capacity: 1, reader_detaches: Some(0), ..Lives::default() }));
+}
+
+fn reader_polls() {
+    let lives = Lives { bytes: 2, capacity: 1, reader_polls: true, ..Lives::default() };
+    check(2, move || live(lives));
+    check(2, move || live(Lives { writer_detaches: Some(1), ..lives }));
+    check(2, move || live(Lives { reader_detaches: Some(1), ..lives }));
 }
 
 fn both_detach() {
@@ -142,6 +153,11 @@ fn writer_of_a_channel_detaches_between_its_writes() {
 #[test]
 fn reader_of_a_channel_detaches_between_its_reads() {
     reader_detaches();
+}
+
+#[test]
+fn reader_of_a_channel_polls_and_leaves_the_token() {
+    reader_polls();
 }
 
 #[test]
