@@ -10,7 +10,7 @@ use core::ffi::{CStr, c_int};
 use millstream_sys::confinement::PR_SET_SYSCALL_USER_DISPATCH;
 use millstream_sys::raw;
 
-use crate::{counted, glibc, joined};
+use crate::{counters, glibc, joined};
 
 const NR_PRCTL: usize = 157;
 const NR_SECCOMP: usize = 317;
@@ -93,7 +93,7 @@ fn is_sandboxing(option: usize) -> bool {
 pub(crate) fn before_own_call(number: usize, first: usize) {
     if number == NR_SECCOMP || (number == NR_PRCTL && is_sandboxing(first)) {
         joined::stop_wanting();
-        counted::stop();
+        counters::stop();
     }
 }
 
@@ -107,7 +107,7 @@ fn leaves(confines: bool, called: &CStr, number: usize, first: usize) -> bool {
         return false;
     }
     if confines {
-        counted::stop();
+        counters::stop();
     }
     true
 }

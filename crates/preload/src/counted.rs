@@ -8,83 +8,24 @@
 //! Not seen: stdio, which calls the kernel from inside glibc, and programs that do not load this library.
 
 use core::ffi::{CStr, c_int, c_uint, c_void};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::Relaxed};
 
-use millstream_sys::fd::BorrowedFd;
-use millstream_sys::ledger::{self, Direction, Ledger, Origin, Program};
+use millstream_sys::ledger::Direction;
 use millstream_sys::pipe;
-use millstream_sys::settings::{LedgerAddress, Settings};
 
+use crate::counters::{self, counters, is_wanted, this_program};
 use crate::descriptor::borrow;
 use crate::joined;
 
-/// Whether the run counts.
-static IS_WANTED: AtomicBool = AtomicBool::new(false);
-/// Null until the start, and for ever where the counters cannot be mapped.
-static LEDGER: AtomicPtr<Ledger> = AtomicPtr::new(core::ptr::null_mut());
-/// The program's name, as in [`Program`].
-static NAME: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
-
-/// Maps the run's counters, if the run counts.
-pub(crate) fn start(settings: &Settings<'_>) {
-    if let Some(address) = settings.ledger {
-        IS_WANTED.store(true, Relaxed);
-        joined::start_counting();
-        attach(address);
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn attach(address: LedgerAddress<'_>) {
-    let Some(ledger) = ledger::attach(address) else { return };
-    for (to, word) in NAME.iter().zip(Program::new(0, &millstream_sys::own_name()).name_words()) {
-        to.store(word, Relaxed);
-    }
-    LEDGER.store(core::ptr::from_ref(ledger).cast_mut(), Relaxed);
-}
-
-/// Whether the run counts, though this process may not, or not any more.
-pub(crate) fn is_wanted() -> bool {
-    IS_WANTED.load(Relaxed)
-}
-
-/// Nothing is counted any more: it takes system calls that this program may be killed for.
-pub(crate) fn stop() {
-    LEDGER.store(core::ptr::null_mut(), Relaxed);
-}
-
-/// Notes a pipe that this process has just made.
-pub(crate) fn record(end: BorrowedFd<'_>, origin: Origin) {
-    if let Some(ledger) = counters()
-        && let Some(identity) = pipe::identity(end)
-    {
-        ledger.record(identity.inode, origin, pipe::capacity(end).unwrap_or(0) as u64, Some(this_program()));
-    }
-}
-
-/// Whether this process counts.
-#[inline]
-pub(crate) fn counts() -> bool {
-    !LEDGER.load(Relaxed).is_null()
-}
-
-fn counters() -> Option<&'static Ledger> {
-    // SAFETY: null, or a mapping that lasts as long as the process image; it only holds atomics.
-    unsafe { LEDGER.load(Relaxed).as_ref() }
-}
-
-/// Asked anew each time: after a fork the number is another.
-#[inline(never)] // has many callers
-fn this_program() -> Program {
-    let [first, last] = &NAME;
-    Program::from_words(millstream_sys::own_pid(), [first.load(Relaxed), last.load(Relaxed)])
+/// Counts what has gone through the kernel, if the run counts, and passes the number on.
+#[inline(always)] // each call of a program comes through here
+pub(crate) fn note(fd: c_int, direction: Direction, moved: isize) -> isize {
+    if counters::counts() { count(fd, direction, moved) } else { moved }
 }
 
 /// Notes that `moved` bytes (if positive) went through `fd`, and passes the number on. Leaves errno alone.
 #[cold]
 #[inline(never)]
-pub(crate) fn count(fd: c_int, direction: Direction, moved: isize) -> isize {
+fn count(fd: c_int, direction: Direction, moved: isize) -> isize {
     if moved > 0
         && let Some(ledger) = counters()
         && let Some(end) = borrow(&fd)
@@ -100,19 +41,12 @@ pub(crate) fn count(fd: c_int, direction: Direction, moved: isize) -> isize {
     moved
 }
 
-/// The counters of the pipe that `fd` is an end of.
-pub(crate) fn end_of(fd: c_int, direction: Direction) -> Option<&'static ledger::SharedEnd> {
-    let (ledger, end) = (counters()?, borrow(&fd)?);
-    let identity = pipe::identity(end).filter(|identity| identity.device == ledger.pipe_device())?;
-    ledger.end(identity.inode, direction, || pipe::capacity(end).unwrap_or(0) as u64)
-}
-
 /// Defines functions that call the one behind them, so cancellation and errno are the C library's own, and then run
 /// `$after` on its result.
 macro_rules! counted {
     ($($name:ident ( $($argument:ident: $kind:ty),* ), $moved:ident => $after:expr;)*) => {
         mod behind {
-            use crate::glibc::Behind;
+            use crate::behind::Behind;
             $(
                 #[allow(non_upper_case_globals)]
                 pub(super) static $name: Behind = Behind::new(stringify!($name));

@@ -15,10 +15,11 @@ use core::mem::MaybeUninit;
 use millstream_sys::executable::{self, Kind};
 use millstream_sys::{raw, settings};
 
+use crate::behind::Behind;
 use crate::descriptor::borrow;
-use crate::glibc::{self, Behind};
-use crate::start::rest_of;
-use crate::{counted, joined, lines, pipes, tools};
+use crate::glibc;
+use crate::text::rest_of;
+use crate::{counters, joined, lines, pipes, tools};
 
 type Strings = *const *const c_char;
 
@@ -231,7 +232,7 @@ unsafe fn is_better_off_in_path(name: *const c_char, arguments: Strings, descrip
 
 /// Whether the run has a use for the library in every program that can load it.
 pub(crate) fn wants_every_program() -> bool {
-    counted::is_wanted() || lines::are_wanted()
+    counters::is_wanted() || lines::are_wanted()
 }
 
 /// Whether its name alone tells that.

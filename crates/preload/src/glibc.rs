@@ -6,12 +6,9 @@
 //! program brings. They are weak, so another C library that is made to load this one finds nothing missing.
 
 use core::arch::global_asm;
-use core::ffi::{CStr, c_char, c_int, c_ulong, c_void};
-use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use core::ffi::{c_char, c_int, c_ulong};
 
 use millstream_sys::Errno;
-
-use crate::{joined, names};
 
 /// A stdio stream, which only glibc looks into.
 #[repr(C)]
@@ -132,71 +129,4 @@ pub(crate) fn began_as_root() -> bool {
 pub(crate) fn end_of_frames() -> usize {
     const AT_RANDOM: c_ulong = 25;
     getauxval(AT_RANDOM) as usize
-}
-
-/// A function of the C library that ours hides.
-pub(crate) struct Behind {
-    /// Null until it is looked up.
-    address: AtomicPtr<c_void>,
-    /// In place: the loader relocates every address in the data as a program starts.
-    name: [u8; Behind::NAME_BYTES],
-}
-
-impl Behind {
-    const NAME_BYTES: usize = 16;
-
-    pub(crate) const fn new(name: &str) -> Behind {
-        assert!(name.len() < Behind::NAME_BYTES);
-        let mut bytes = [0; Behind::NAME_BYTES];
-        bytes.split_at_mut(name.len()).0.copy_from_slice(name.as_bytes());
-        Behind { address: AtomicPtr::new(core::ptr::null_mut()), name: bytes }
-    }
-
-    fn name(&self) -> &CStr {
-        CStr::from_bytes_until_nul(&self.name).unwrap_or_default()
-    }
-
-    #[cold]
-    fn find(&self) -> *mut c_void {
-        let address = names::behind(self.name());
-        self.address.store(address, Relaxed);
-        address
-    }
-
-    /// The function, as the type it has.
-    ///
-    /// # Safety
-    /// `F` must be the function pointer type of the C function of this name.
-    pub(crate) unsafe fn function<F: Copy>(&self) -> F {
-        // SAFETY: the caller's promise. No descriptor has this number.
-        unsafe { self.function_for(usize::MAX, 0) }
-    }
-
-    /// The same for a call whose first two arguments are these, by which it may matter to attached pipes.
-    ///
-    /// # Safety
-    /// As for [`function`](Self::function).
-    pub(crate) unsafe fn function_for<F: Copy>(&self, first: usize, second: usize) -> F {
-        const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
-        if let Some(next) = joined::next_by_name(self.name(), first, second) {
-            // SAFETY: the same size, as checked above; what is there instead has the same type.
-            return unsafe { core::mem::transmute_copy::<usize, F>(&next) };
-        }
-        // SAFETY: the caller's promise.
-        unsafe { self.glibcs() }
-    }
-
-    /// The function, whatever is attached.
-    ///
-    /// # Safety
-    /// As for [`function`](Self::function).
-    pub(crate) unsafe fn glibcs<F: Copy>(&self) -> F {
-        const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
-        let mut address = self.address.load(Relaxed);
-        if address.is_null() {
-            address = self.find();
-        }
-        // SAFETY: the same size, as checked above; the caller vouches for the type.
-        unsafe { core::mem::transmute_copy::<*mut c_void, F>(&address) }
-    }
 }

@@ -2,7 +2,7 @@
 //!
 //! It stands in front of a few functions of the C library. It makes pipes large as they are created ([`pipes`]) and
 //! keeps itself out of programs that have no use for it ([`exec`]). Three more parts are switched on by the run's settings:
-//! one counts what passes through pipes ([`counted`]), one moves bytes through shared memory (`joined`), one has stdio
+//! one counts what passes through pipes ([`counted`], [`counters`]), one moves bytes through shared memory (`joined`), one has stdio
 //! flush at line ends ([`lines`]). Nothing else about the program may change: return values, errno, cancellation and
 //! signals are those of the function behind.
 //!
@@ -23,9 +23,11 @@
 // Parts that only `joined` calls are not called where there is none of it.
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 
+mod behind;
 #[cfg(target_arch = "x86_64")]
 mod confining;
 mod counted;
+mod counters;
 mod descriptor;
 mod exec;
 mod glibc;
@@ -34,7 +36,9 @@ mod joined;
 mod lines;
 mod memory;
 mod names;
+mod passing_on;
 mod pipes;
 mod quota;
 mod start;
+mod text;
 mod tools;

@@ -14,9 +14,10 @@ use millstream_sys::settings::Sizing;
 use millstream_sys::settled::{self, By};
 use millstream_sys::{pipe, raw};
 
+use crate::behind::Behind;
 use crate::descriptor::borrow;
-use crate::glibc::{self, Behind};
-use crate::{counted, joined, lines, quota};
+use crate::glibc;
+use crate::{counters, joined, lines, quota};
 
 /// [`Sizing::bytes`]; 0, that is hands off, until the start and when there are no settings.
 static PIPE_BYTES: AtomicU64 = AtomicU64::new(0);
@@ -232,7 +233,7 @@ fn enlarge_new(fd: c_int) {
 
 fn record(fd: c_int, origin: Origin) {
     if let Some(end) = borrow(&fd) {
-        counted::record(end, origin);
+        counters::record(end, origin);
     }
 }
 

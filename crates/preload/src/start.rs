@@ -4,7 +4,8 @@ use core::ffi::{CStr, c_char};
 
 use millstream_sys::settings::{self, Settings};
 
-use crate::{counted, glibc, joined, lines, names, pipes};
+use crate::text::rest_of;
+use crate::{counters, glibc, joined, lines, names, pipes};
 
 // SAFETY: the loader calls the functions of this section once, before the program's own code. The function takes no
 // arguments, because only glibc passes any.
@@ -18,7 +19,10 @@ extern "C" fn start() {
     // change it.
     let Some(settings) = (unsafe { settings_in(glibc::environment()) }) else { return };
     names::start();
-    counted::start(&settings);
+    if settings.ledger.is_some() {
+        joined::start_counting();
+    }
+    counters::start(&settings);
     lines::start(&settings);
     pipes::start(&settings.sizing);
     joined::start(&settings);
@@ -44,21 +48,4 @@ unsafe fn settings_in<'a>(mut environment: *const *const c_char) -> Option<Setti
         // SAFETY: not past the end, because the null that ends the list has not been seen.
         environment = unsafe { environment.add(1) };
     }
-}
-
-/// What follows `beginning` in a text. Compares in place: most entries of an environment differ in their first bytes.
-///
-/// # Safety
-/// `text` is a C string, and no byte of `beginning` is zero.
-pub(crate) unsafe fn rest_of(text: *const c_char, beginning: &[u8]) -> Option<*const c_char> {
-    let mut at = text;
-    for &expected in beginning {
-        // SAFETY: every byte before was one of `beginning`, so the string has not ended.
-        if unsafe { at.read() }.cast_unsigned() != expected {
-            return None;
-        }
-        // SAFETY: the byte just compared was not the final zero.
-        at = unsafe { at.add(1) };
-    }
-    Some(at)
 }

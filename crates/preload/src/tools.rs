@@ -7,7 +7,7 @@ use core::ffi::c_char;
 
 use millstream_sys::executable::name;
 
-use crate::start::rest_of;
+use crate::text::rest_of;
 
 pub(crate) use at_pipes::{is_pipe, may_move_much};
 

@@ -39,7 +39,7 @@
 //! other and survives their death; `biased` makes that cheap for a side with one user. `claim` lets a process work in
 //! place without a lock. [`Bell`] wakes the other side. [`Route`] is the state of a pipe: the ring or the kernel
 //! carries the bytes. [`Offer`] leaves bytes in the memory of their writer, for single-copy transfer. [`Broadcast`] is
-//! another ring, of which each of several readers gets every byte. [`Look`] is for processes that only observe. `sync`
+//! another ring, of which each of several readers gets every byte. [`channel`] is that of unmodified programs. [`Look`] is for processes that only observe. `sync`
 //! is where atomics come from.
 //!
 //! # Edges
@@ -65,6 +65,12 @@
 //!                                                                                           broadcast: no wake-up is lost
 //! E15 BroadcastWriter::reserve  store, Release fence        <->  BroadcastReader::is_intact  Acquire fence, load
 //!                                                                                           broadcast: no torn copy
+//! E16 `channel`: exchange a word that the other side waits for  <->  exchange a word that says so; load the first
+//!                                                                                           no side sleeps beside it
+//! E17 Channel::freeze       set the top bits of both positions  <->  put, get   exchange a position
+//!                                                                                           counted before, or never
+//! E18 Channel::detach       store state, Release           <->  await_turn     exchange, Acquire  how far a drain was
+//! E19 Channel::agree        exchange activation, Release   <->  has_agreed     exchange, Acquire  size and state
 //! ```
 #![no_std]
 
@@ -75,6 +81,7 @@ mod bell;
 mod biased;
 mod broadcast;
 mod bytes;
+pub mod channel;
 mod claim;
 mod error;
 mod fifo;

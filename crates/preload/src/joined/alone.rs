@@ -7,14 +7,12 @@ use core::sync::atomic::Ordering::Relaxed;
 use millstream_sys::{descriptors, directory};
 
 use super::end::End;
-use super::{decoded, fenced, has_one_thread, kernel, offer, threads};
+use super::own_process::has_one_thread;
+use super::{decoded, fenced, kernel, offer, own_process};
 use crate::descriptor::borrow;
 use crate::names;
 
 pub(super) const PAGE: usize = 4096;
-
-/// A mark of ours on an end lies here, or one byte further for the writer.
-pub(super) const MARK: i64 = 0x6d73_6a6f_696e_0000;
 
 /// More links than this are not looked at: on a machine with that many open files the look would cost more than is gained.
 const LINKS_MAX: u32 = 20_000;
@@ -220,11 +218,11 @@ fn watches_nothing(number: u32) -> bool {
 /// reach it.
 pub(super) fn has_own_file(fd: i32, is_writer: bool) -> bool {
     let (kind, access, at) = match is_writer {
-        true => (kernel::WRITE_LOCK, kernel::O_WRONLY, MARK + 1),
-        false => (kernel::READ_LOCK, kernel::O_RDONLY, MARK),
+        true => (kernel::WRITE_LOCK, kernel::O_WRONLY, offer::MARK + 1),
+        false => (kernel::READ_LOCK, kernel::O_RDONLY, offer::MARK),
     };
     // The pipe has marks of another owner: a pipe of millstream's library, for one.
-    if kernel::is_marked(fd, 0, MARK) != Some(false) || !kernel::mark(fd, kind, at) {
+    if kernel::is_marked(fd, 0, offer::MARK) != Some(false) || !kernel::mark(fd, kind, at) {
         return false;
     }
     renew(fd, access) && kernel::is_marked(fd, at, 1) == Some(false)
@@ -374,7 +372,7 @@ impl Module {
 /// libgcc looks for the code of that, so it is in its own, and every program in C++ and Rust has libgcc.
 fn calls_the_kernel(mapping: &Mapping<'_>, module: &Module, may_be: fn(usize) -> bool) -> bool {
     let places = module.start..module.end().unwrap_or(mapping.end);
-    if !threads::are_there() {
+    if !own_process::has_threads() {
         return has_calls(&(mapping.start..mapping.end), &places, may_be);
     }
     // Another thread may take the mapping away at any moment, so a copy is searched, as if it lay where the code does.
@@ -389,7 +387,7 @@ fn calls_the_kernel(mapping: &Mapping<'_>, module: &Module, may_be: fn(usize) ->
 
 /// Copies code of the program. `false`: it is not there any more.
 fn read_code(from: usize, to: *mut u8, len: usize) -> bool {
-    if threads::are_there() {
+    if own_process::has_threads() {
         return kernel::read_own_memory(from as *const u8, to, len);
     }
     // SAFETY: code that is mapped here and readable, which no other thread can take away; the caller's room.

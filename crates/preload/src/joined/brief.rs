@@ -12,7 +12,8 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 
 use super::confined::has_untried_filter;
-use super::{IS_WANTED, after, kernel};
+use super::kernel;
+use super::own_run::{IS_WANTED, after};
 use crate::exec;
 
 /// So many ticks after its start (about 5 milliseconds) a brief program has ended.

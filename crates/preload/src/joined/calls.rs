@@ -5,14 +5,17 @@
 
 use core::arch::naked_asm;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
 use millstream_sys::ledger::Direction;
 
+use super::attached::{read_input, write_output};
 use super::end::{READER, WRITER};
-use super::threads::{self, InCall};
-use super::{kernel, notice, other_names, read_input, stdio, tally, write_output};
-use crate::glibc::{self, Behind};
+use super::own_process::{SINGLE_THREADED, has_one_thread};
+use super::threads::InCall;
+use super::{kernel, notice, other_names, own_process, stdio};
+use crate::behind::Behind;
+use crate::glibc;
 use crate::{counted, names};
 
 /// Whether calls are counted, and may be for a pipe that is attached.
@@ -29,8 +32,6 @@ pub(super) enum Calls {
 static STATE: AtomicU8 = AtomicU8::new(Calls::NotYet as u8);
 /// The same as [`Calls::Ours`].
 static ARE_OURS: AtomicBool = AtomicBool::new(false);
-/// glibc's flag; null before calls are ours.
-pub(super) static SINGLE_THREADED: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 
 static READ: Behind = Behind::new("read");
 static WRITE: Behind = Behind::new("write");
@@ -145,12 +146,6 @@ pub(super) fn stop() {
     ARE_OURS.store(false, Relaxed);
 }
 
-pub(super) fn has_one_thread() -> bool {
-    let flag = SINGLE_THREADED.load(Relaxed);
-    // SAFETY: glibc's own flag, which is never moved.
-    !flag.is_null() && unsafe { flag.read_volatile() } != 0
-}
-
 /// `read(2)`. Beside its entry: the kernel leaves little of what it does not need in the cache.
 #[unsafe(link_section = ".text.millstream_joined")]
 pub(super) extern "C" fn read_here(fd: c_int, buffer: *mut u8, len: usize) -> isize {
@@ -176,12 +171,12 @@ pub(super) extern "C" fn write_here(fd: c_int, buffer: *const u8, len: usize) ->
 }
 
 pub(super) fn read_from_kernel(fd: c_int, buffer: *mut u8, len: usize) -> isize {
-    tally::count(fd, Direction::Read, read_by_kernel(fd, buffer, len))
+    counted::note(fd, Direction::Read, read_by_kernel(fd, buffer, len))
 }
 
 /// The same, not counted.
 pub(super) fn read_by_kernel(fd: c_int, buffer: *mut u8, len: usize) -> isize {
-    if threads::are_there() { by_glibc(&READ, fd, buffer, len) } else { kernel::read(fd, buffer, len) }
+    if own_process::has_threads() { by_glibc(&READ, fd, buffer, len) } else { kernel::read(fd, buffer, len) }
 }
 
 /// As a point of cancellation.
@@ -195,9 +190,9 @@ fn by_glibc(function: &Behind, fd: c_int, buffer: *mut u8, len: usize) -> isize 
 }
 
 pub(super) fn write_to_kernel(fd: c_int, buffer: *const u8, len: usize) -> isize {
-    let moved = match threads::are_there() {
+    let moved = match own_process::has_threads() {
         true => by_glibc(&WRITE, fd, buffer.cast_mut(), len),
         false => kernel::write(fd, buffer, len),
     };
-    tally::count(fd, Direction::Written, moved)
+    counted::note(fd, Direction::Written, moved)
 }

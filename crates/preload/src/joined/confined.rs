@@ -10,7 +10,8 @@ use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use millstream_sys::confinement;
 use millstream_sys::fate::Fate;
 
-use super::{IS_WANTED, guard, own_run, retreat, threads, trapped};
+use super::own_run::{IS_WANTED, own_run};
+use super::{guard_flags, own_process, retreat, threads, trapped};
 
 /// Whether a filter that the run has not tried may forbid what attaching takes. Asked once: one that is added later is seen as it comes.
 pub(super) fn may_not_join() -> bool {
@@ -40,8 +41,8 @@ pub(crate) fn leaves(confines: bool, called: &CStr, number: usize, first: usize)
     } else if trapped::concerns_no_descriptor(number, first) {
         return true;
     }
-    if threads::are_there() {
+    if own_process::has_threads() {
         threads::note_any(Fate::called(called));
     }
-    !(confines || guard::are_up()) || retreat::before_a_call(Fate::called(called))
+    !(confines || guard_flags::are_up()) || retreat::before_a_call(Fate::called(called))
 }

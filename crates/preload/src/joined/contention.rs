@@ -5,8 +5,7 @@
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
-use super::wait::is_before;
-use super::{kernel, threads};
+use super::{kernel, own_process};
 
 /// Cycles between two questions, about 2 milliseconds: a question takes 3 microseconds.
 const ASK_EVERY: u64 = 5_000_000;
@@ -39,7 +38,8 @@ pub(super) fn is_there(now: u64) -> bool {
 
 #[cold]
 fn ask(now: u64) -> bool {
-    let is_first = (ASKED_AT.swap(now, Relaxed) == 0) | (ASKED_BY.swap(threads::this(), Relaxed) != threads::this());
+    let is_first = (ASKED_AT.swap(now, Relaxed) == 0)
+        | (ASKED_BY.swap(own_process::this_thread(), Relaxed) != own_process::this_thread());
     let Some([run, waited]) = schedstat() else { return false };
     let (ran, did_wait) = (run.wrapping_sub(RUN.swap(run, Relaxed)), waited.wrapping_sub(WAITED.swap(waited, Relaxed)));
     let is_contended = !is_first && did_wait > (ran + did_wait) / PART;
@@ -115,4 +115,9 @@ impl SharedCpu {
         let ran = run.wrapping_sub(self.run_ns.swap(run, Relaxed));
         passed < Self::RECENT_NS && ran < passed - passed / Self::PART
     }
+}
+
+/// Of two instants that lie less than half the range apart.
+pub(super) fn is_before(one: u64, other: u64) -> bool {
+    one.wrapping_sub(other) > u64::MAX / 2
 }

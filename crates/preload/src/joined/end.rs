@@ -5,12 +5,13 @@ use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 
+use millstream_ring::channel::{Channel, OwnSleep, Side};
 use millstream_sys::{joint, pipe};
 
 use super::mapping::Uses;
 use super::own_word::OwnFlag;
-use super::slot::Slot;
-use super::{kernel, tally, wait};
+use super::patience::Patience;
+use super::{kernel, own_run, tally};
 use crate::descriptor::borrow;
 
 /// What an end of this process is.
@@ -21,9 +22,9 @@ pub(super) enum Stage {
     Kernel,
     /// A kernel's pipe that carries much.
     Counted,
-    /// A writer that has made a slot for its reader to find. No guards yet.
+    /// A writer that has made a channel for its reader to find. No guards yet.
     Offers,
-    /// It has a slot, and the guards are up.
+    /// It has a channel, and the guards are up.
     Wants,
     /// No other process holds it.
     Ready,
@@ -46,7 +47,7 @@ pub(super) struct End {
     /// The pipe that has been seen at that number.
     inode: AtomicU64,
     stage: AtomicU8,
-    slot: AtomicPtr<Slot>,
+    channel: AtomicPtr<Channel>,
     /// Bytes that went through the kernel, and what the calls for them count.
     pub(super) passed: AtomicU64,
     pub(super) try_at: AtomicU64,
@@ -67,7 +68,7 @@ pub(super) struct End {
     pub(super) is_copying: OwnFlag,
     /// The last thread whose copies were found to be safe where memory is not there ([`super::faults::would_catch`]).
     pub(super) checked_thread: AtomicUsize,
-    pub(super) patience: wait::Patience,
+    pub(super) patience: Patience,
     pub(super) tally: tally::Tally,
     given_up: [AtomicU64; GIVEN_UP],
     given_up_next: AtomicU32,
@@ -75,6 +76,8 @@ pub(super) struct End {
 
 pub(super) static READER: End = End::new(true);
 pub(super) static WRITER: End = End::new(false);
+/// Where a signal handler or another thread finds that the reader sleeps.
+pub(super) static READERS_SLEEP: OwnSleep = OwnSleep::new();
 
 impl End {
     const fn new(is_reader: bool) -> End {
@@ -83,7 +86,7 @@ impl End {
             fd: AtomicI32::new(-1),
             inode: AtomicU64::new(0),
             stage: AtomicU8::new(Stage::Kernel as u8),
-            slot: AtomicPtr::new(core::ptr::null_mut()),
+            channel: AtomicPtr::new(core::ptr::null_mut()),
             passed: AtomicU64::new(0),
             try_at: AtomicU64::new(0),
             tries: AtomicU32::new(0),
@@ -96,7 +99,7 @@ impl End {
             kept: AtomicI32::new(-1),
             is_copying: OwnFlag::new(),
             checked_thread: AtomicUsize::new(0),
-            patience: wait::Patience::new(),
+            patience: Patience::new(),
             tally: tally::Tally::new(),
             given_up: [const { AtomicU64::new(0) }; GIVEN_UP],
             given_up_next: AtomicU32::new(0),
@@ -145,6 +148,10 @@ impl End {
         self.is_reader
     }
 
+    pub(super) fn side(&self) -> Side {
+        if self.is_reader { Side::Reader } else { Side::Writer }
+    }
+
     pub(super) fn inode(&self) -> u64 {
         self.inode.load(Relaxed)
     }
@@ -187,7 +194,7 @@ impl End {
     /// There is no such end any more, or it is not looked at for now.
     pub(super) fn release(&self) {
         self.stage.store(Stage::Kernel as u8, SeqCst);
-        if let Some(memory) = NonNull::new(self.slot.swap(core::ptr::null_mut(), SeqCst)) {
+        if let Some(memory) = NonNull::new(self.channel.swap(core::ptr::null_mut(), SeqCst)) {
             // SAFETY: a mapping that this end leaves only now.
             if unsafe { memory.as_ref() }.carried() >= PAYS {
                 self.vain.store(0, Relaxed);
@@ -210,7 +217,7 @@ impl End {
     /// In a forked child: the end of its parent is none of its own.
     pub(super) fn forget(&self) {
         self.stage.store(Stage::Kernel as u8, SeqCst);
-        self.slot.store(core::ptr::null_mut(), SeqCst);
+        self.channel.store(core::ptr::null_mut(), SeqCst);
         self.uses.forget();
     }
 
@@ -234,16 +241,16 @@ impl End {
         borrow(&self.fd()).and_then(pipe::identity).is_some_and(|pipe| pipe.inode == self.inode())
     }
 
-    pub(super) fn slot(&self) -> Option<&'static Slot> {
+    pub(super) fn channel(&self) -> Option<&'static Channel> {
         // SAFETY: null, or a mapping that lasts until the end is released and every call that uses it has ended; every field is
         // an atomic integer.
-        unsafe { self.slot.load(Relaxed).as_ref() }
+        unsafe { self.channel.load(Relaxed).as_ref() }
     }
 
     /// The attempt is in vain until it has paid.
-    pub(super) fn set_slot(&self, slot: &'static Slot) {
+    pub(super) fn set_channel(&self, channel: &'static Channel) {
         self.vain.fetch_add(1, Relaxed);
-        self.slot.store(core::ptr::from_ref(slot).cast_mut(), SeqCst);
+        self.channel.store(core::ptr::from_ref(channel).cast_mut(), SeqCst);
     }
 
     /// Whether the pipe has to be detached before it is used under another number. A call for the opposite end must not be going on when
@@ -254,14 +261,14 @@ impl End {
         stage == Stage::Ring as u8 || stage >= Stage::Wants as u8 && self.holds_both.load(Relaxed)
     }
 
-    /// Whether its stream is in this slot.
-    pub(super) fn is_in(&self, slot: &Slot) -> bool {
-        self.stage() == Stage::Ring && core::ptr::eq(self.slot.load(Relaxed), slot)
+    /// Whether its stream is in this channel.
+    pub(super) fn is_in(&self, channel: &Channel) -> bool {
+        self.stage() == Stage::Ring && core::ptr::eq(self.channel.load(Relaxed), channel)
     }
 
     fn count(&self, moved: isize) {
         if let Ok(moved) = u64::try_from(moved) {
-            self.passed.store(self.passed.load(Relaxed) + super::worth_of(moved), Relaxed);
+            self.passed.store(self.passed.load(Relaxed) + own_run::worth_of(moved), Relaxed);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Memory that is not there. The kernel answers `EFAULT` for it; a copy of ours is stopped by a signal instead.
 //!
-//! All copies between a program's memory and a ring are one instruction ([`copy`]), so the signal says whose it is: at that
+//! All copies between a program's memory and a ring are one instruction ([`super::copy`]), so the signal says whose it is: at that
 //! instruction the copy is abandoned, and the call goes to the kernel, whose answer it then is. Any other SIGSEGV or SIGBUS is the
 //! program's own. Its own action is put back first and the instruction done again, so that all is as without this library, down to
 //! the core dump; what was sent is sent once more.
@@ -15,39 +15,17 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use millstream_sys::fate::Fate;
 use millstream_sys::raw;
 
+use super::caught::{CAUGHT, SIGBUS, SIGNALS, SIGSEGV, SIGSYS};
 use super::end::{End, READER, WRITER};
 use super::kernel::{self, Action};
-use super::{fenced, retreat, threads, trapped};
-
-const SIGBUS: usize = 7;
-const SIGSEGV: usize = 11;
-const SIGSYS: usize = 31;
-const SIGNALS: [usize; 3] = [SIGSEGV, SIGBUS, SIGSYS];
-/// All of them, as a set.
-pub(super) const CAUGHT: u64 = 1 << (SIGSEGV - 1) | 1 << (SIGBUS - 1) | 1 << (SIGSYS - 1);
+use super::{copy, fenced, own_process, retreat, trapped};
 
 const DEFAULT: u64 = 0;
 const IGNORED: u64 = 1;
 
-// Copies as one instruction: the C library's `memcpy` is not ours to call from everywhere, and what another process may change at
-// any time must not become a reference. The direction flag is clear (System V ABI). What is left when the handler has stepped over
-// the instruction is what was not copied. Debuggers know the way back from a handler by these very bytes.
+// How a handler returns. Debuggers know the way back by these very bytes.
 global_asm!(
     ".pushsection .text.millstream_copy,\"ax\",@progbits",
-    ".globl millstream_copy",
-    ".hidden millstream_copy",
-    ".balign 16",
-    "millstream_copy:",
-    "mov rcx, rdx",
-    ".globl millstream_copies_here",
-    ".hidden millstream_copies_here",
-    "millstream_copies_here:",
-    "rep movsb",
-    ".globl millstream_copied",
-    ".hidden millstream_copied",
-    "millstream_copied:",
-    "mov rax, rcx",
-    "ret",
     ".balign 16",
     ".globl millstream_return",
     ".hidden millstream_return",
@@ -58,42 +36,18 @@ global_asm!(
 );
 
 unsafe extern "C" {
-    fn millstream_copy(to: *mut u8, from: *const u8, len: usize) -> usize;
-    fn millstream_copies_here();
-    fn millstream_copied();
     fn millstream_return();
-}
-
-/// Copies bytes. `false`: some of them cannot be read or written. Where it is not caught, see [`stand_in_front`], that is the
-/// program's end.
-///
-/// # Safety
-/// There is no reference to what is at `to`, and nothing of Rust's own is there but room for `len` bytes.
-#[inline]
-pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) -> bool {
-    // To begin a copy takes as long as to copy a cache line. SAFETY: the caller's promise.
-    len == 0 || unsafe { millstream_copy(to, from, len) == 0 }
 }
 
 /// Whether the handler would be called for each fault of the calling code: these signals are neither held back nor ignored. Where a
 /// thread may hold them back, that is asked again before each copy.
 pub(super) fn can_be_caught() -> bool {
     // A `poll` copies without asking, and is glibc's own where there are several threads.
-    if !threads::are_there() && !are_let_in() {
+    if !own_process::has_threads() && !are_let_in() {
         return false;
     }
     // A copy brings no SIGSYS.
     [SIGSEGV, SIGBUS].into_iter().all(|signal| kernel::action_of(signal).handler != IGNORED)
-}
-
-/// Before a function that says what becomes of a signal: whether it is none of these, and its handler lets them in.
-///
-/// # Safety
-/// `action` is what the program has passed as a `struct sigaction`, or null.
-pub(super) unsafe fn are_left_alone(signal: usize, action: *const [u64; 2]) -> bool {
-    // SAFETY: the caller's promise: the handler, and the first word of its mask.
-    let lets_in = unsafe { action.as_ref() }.is_none_or(|&[_, mask]| mask & CAUGHT == 0);
-    lets_in && !SIGNALS.contains(&(signal as u32 as usize))
 }
 
 /// Whether the calling code does not hold these signals back.
@@ -116,39 +70,16 @@ pub(super) fn caught<T>(end: &End, copy: impl FnOnce() -> T) -> T {
 pub(super) fn would_catch(end: &End) -> bool {
     /// Set in the address of a thread that holds them back.
     const HOLDS: usize = 1;
-    if !threads::are_there() {
+    if !own_process::has_threads() {
         return true;
     }
-    let (this, checked) = (threads::this(), end.checked_thread.load(Relaxed));
+    let (this, checked) = (own_process::this_thread(), end.checked_thread.load(Relaxed));
     if checked & !HOLDS == this {
         return checked == this;
     }
     let is_caught = are_let_in();
     end.checked_thread.store(this | if is_caught { 0 } else { HOLDS }, Relaxed);
     is_caught
-}
-
-/// Whether a change of the mask leaves these signals as they are, which are let through.
-///
-/// # Safety
-/// `set` is null or a set of signals, as for `sigprocmask(2)`.
-pub(super) unsafe fn are_let_through(how: usize, set: usize) -> bool {
-    const SIG_UNBLOCK: usize = 1;
-    // SAFETY: the caller's promise.
-    how as u32 as usize == SIG_UNBLOCK || unsafe { (set as *const u64).as_ref() }.is_none_or(|set| set & CAUGHT == 0)
-}
-
-/// Whether a jump leaves these signals as they are, whose mask comes back with it where it was saved.
-///
-/// # Safety
-/// `saved` is what `setjmp(3)` or `sigsetjmp(3)` has filled.
-pub(super) unsafe fn are_let_through_by_jump(saved: usize) -> bool {
-    /// In `jmp_buf` of x86-64, in words.
-    const IS_SAVED: usize = 8;
-    const MASK: usize = 9;
-    // SAFETY: the caller's promise.
-    let word = |at: usize| unsafe { (saved as *const u64).add(at).read() };
-    word(IS_SAVED) as u32 == 0 || word(MASK) & CAUGHT == 0
 }
 
 static IS_IN_FRONT: AtomicBool = AtomicBool::new(false);
@@ -219,7 +150,7 @@ fn restore_handlers() {
 /// Puts them back, unless another thread may be at a copy, or have executed a fenced page and its signal is still to come: then they
 /// stay until the next time, or until the program asks for them.
 pub(super) fn step_aside_unless_used() {
-    let is_fault_to_come = threads::are_there() && fenced::has_pages();
+    let is_fault_to_come = own_process::has_threads() && fenced::has_pages();
     if !is_fault_to_come && ![&READER, &WRITER].into_iter().any(|end| end.uses.are_of_another_thread()) {
         step_aside();
     }
@@ -232,7 +163,7 @@ pub(super) fn step_aside() {
         for (signal, own) in SIGNALS.into_iter().zip(&OWN) {
             // Another thread may have replaced it, past its hook before the guards went up.
             let is_ours = kernel::action_of(signal).handler == on_fault as *const () as u64;
-            if is_ours && (signal != SIGSYS || !threads::are_there()) {
+            if is_ours && (signal != SIGSYS || !own_process::has_threads()) {
                 kernel::set_action(signal, &own.action());
             }
         }
@@ -251,10 +182,10 @@ unsafe extern "C" fn on_fault(signal: c_int, info: *const [c_int; 32], context: 
     // SAFETY: `siginfo_t` is 128 bytes, number, errno and code first; the context is this large and lives until the return.
     let (code, instruction) = unsafe { ((*info)[2], (&raw mut (*context)[INSTRUCTION])) };
     // SAFETY: as above.
-    let is_at_copy = unsafe { *instruction } == millstream_copies_here as *const () as u64;
+    let is_at_copy = unsafe { *instruction } == copy::millstream_copies_here as *const () as u64;
     if is_at_copy && is_fault(code) {
         // SAFETY: the instruction behind, which finds the registers as this one has left them.
-        unsafe { *instruction = millstream_copied as *const () as u64 };
+        unsafe { *instruction = copy::millstream_copied as *const () as u64 };
         return;
     }
     if signal as usize == SIGSYS && code == SYS_USER_DISPATCH {

@@ -11,7 +11,9 @@ use millstream_sys::fate::Fate;
 
 use super::alone::PAGE;
 use super::decoded::LONGEST;
-use super::{begin_as_child, is_own_process, kernel, retreat, threads};
+use super::forked::begin_as_child;
+use super::own_process::is_own_process;
+use super::{kernel, own_process, retreat};
 
 /// A program with more of them stays with the kernel.
 const MOST: usize = 8;
@@ -88,7 +90,7 @@ pub(super) fn is_executed(instruction: usize, fault: usize) -> bool {
     }
     if !is_up() {
         // It came before the fence was lifted; or the program has made its page so, and it comes once more.
-        let place = instruction.wrapping_add(threads::this());
+        let place = instruction.wrapping_add(own_process::this_thread());
         return LAST.swap(place, SeqCst) != place;
     }
     if !is_own_process() {

@@ -6,23 +6,22 @@
 //! interposed function costs two jumps more.
 
 use core::ffi::c_int;
-use core::sync::atomic::AtomicU8;
-use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-
 use millstream_sys::fate::{Fate, place_of};
 
 use super::end::{End, READER, Stage, WRITER};
+use super::guard_flags::are_up;
+use super::harmless::is_of_other_signal;
+use super::harmless::{
+    CLOSE, FCNTL, IOCTL, LONGJMP, POLL, POLL_CHK, PTHREAD_SIGMASK, SELECT, SIGPROCMASK, is_harmless_fcntl,
+    is_harmless_ioctl,
+};
+use super::own_process::has_threads;
+use super::own_process::is_alone;
 use super::{
-    alone, faults, fenced, interposed, is_alone, kernel, meet, other_names, polled, retreat, threads, trapped, watched,
+    alone, caught, faults, fenced, forked, guard_flags, interposed, kernel, meet, other_names, own_process, polled,
+    retreat, robust, threads, trapped, watched,
 };
 use crate::{glibc, names};
-
-/// Which calls the entries of [`interposed`] bring here: none, or all. [`UP`] and [`WITH_THREADS`].
-pub(super) static WATCHED: AtomicU8 = AtomicU8::new(0);
-/// The guards are up.
-const UP: u8 = 1;
-/// The process has had several threads.
-const WITH_THREADS: u8 = 2;
 
 /// Puts the guards up, or says why they cannot be.
 #[inline(never)]
@@ -39,10 +38,10 @@ pub(super) fn raise() -> Result<(), Fate> {
     if !ANSWERED.iter().all(|&place| interposed::is_behind(place, &glibc.code)) {
         return Err(Fate::Glibc);
     }
-    if !super::mark_own_process() {
+    if !own_process::mark_own_process() {
         return Err(Fate::Slot);
     }
-    WATCHED.fetch_or(UP, SeqCst);
+    guard_flags::put_up();
     let Some(trapped_outside) = threads::may_read_code().and_then(|()| alone::range_of_calls(&glibc.code, own_code))
     else {
         lift();
@@ -65,50 +64,24 @@ pub(super) fn own_code() -> usize {
     raise as *const () as usize
 }
 
-pub(super) fn are_up() -> bool {
-    WATCHED.load(SeqCst) & UP != 0
-}
-
-/// Whether calls come here at all.
-pub(super) fn are_watched() -> bool {
-    WATCHED.load(Relaxed) != 0
-}
-
-pub(super) fn has_threads() -> bool {
-    WATCHED.load(Relaxed) & WITH_THREADS != 0
-}
-
-/// From now on every guarded call comes here.
-pub(super) fn expect_threads() {
-    WATCHED.fetch_or(WITH_THREADS, SeqCst);
-}
-
 /// Takes them down.
 pub(super) fn lift() {
     // First: a thread that finds the guards down may fork, and nothing would lift the fence in the child.
     fenced::lift();
-    if WATCHED.fetch_and(!UP, SeqCst) & UP != 0 {
+    if guard_flags::take_down() {
         trapped::end();
         faults::step_aside_unless_used();
     }
 }
 
 pub(super) fn lift_if_unused() {
-    if WRITER.slot().is_none() && READER.slot().is_none() {
+    if WRITER.channel().is_none() && READER.channel().is_none() {
         lift();
     }
 }
 
-pub(super) const CLOSE: [usize; 2] = [place_of("close"), place_of("__close")];
-pub(super) const FCNTL: [usize; 3] = [place_of("fcntl"), place_of("__fcntl"), place_of("fcntl64")];
-pub(super) const IOCTL: usize = place_of("ioctl");
-pub(super) const SIGPROCMASK: usize = place_of("sigprocmask");
-pub(super) const PTHREAD_SIGMASK: usize = place_of("pthread_sigmask");
-pub(super) const POLL: [usize; 2] = [place_of("poll"), place_of("__poll")];
-pub(super) const POLL_CHK: usize = place_of("__poll_chk");
 const PPOLL: usize = place_of("ppoll");
 const PPOLL_CHK: usize = place_of("__ppoll_chk");
-pub(super) const SELECT: [usize; 2] = [place_of("select"), place_of("__select")];
 const PSELECT: usize = place_of("pselect");
 const DLCLOSE: usize = place_of("dlclose");
 /// Those of which some calls are answered here instead of in glibc, each by one of its names.
@@ -125,30 +98,6 @@ const REPLACE: [usize; 7] = [
     place_of("freopen"),
     place_of("freopen64"),
 ];
-pub(super) const LONGJMP: [usize; 4] =
-    [place_of("longjmp"), place_of("_longjmp"), place_of("siglongjmp"), place_of("__longjmp_chk")];
-
-/// Whether a function changes nothing but what its thread does next, or which signals it takes.
-pub(super) fn is_of_mask_or_jump(place: usize) -> bool {
-    [SIGPROCMASK, PTHREAD_SIGMASK].contains(&place) || LONGJMP.contains(&place)
-}
-
-/// Whether a function says what becomes of a signal, and that is none of those that must come here.
-pub(super) fn is_of_other_signal(place: usize, first: usize, second: usize) -> bool {
-    const SIGACTION: [usize; 2] = [place_of("sigaction"), place_of("__sigaction")];
-    const OF_SIGNAL: [usize; 7] = [
-        place_of("signal"),
-        place_of("bsd_signal"),
-        place_of("ssignal"),
-        place_of("sysv_signal"),
-        place_of("__sysv_signal"),
-        place_of("sigignore"),
-        place_of("siginterrupt"),
-    ];
-    let action = if SIGACTION.contains(&place) { second as *const [u64; 2] } else { core::ptr::null() };
-    // SAFETY: what glibc reads as well.
-    (SIGACTION.contains(&place) || OF_SIGNAL.contains(&place)) && unsafe { faults::are_left_alone(first, action) }
-}
 
 /// A guarded function is being called, and the entries bring it here: where it goes on. `None`: in glibc.
 pub(super) fn before_call(place: usize, first: usize, second: usize) -> Option<usize> {
@@ -165,8 +114,8 @@ pub(super) fn before_call(place: usize, first: usize, second: usize) -> Option<u
     if !are_up() {
         return None;
     }
-    if !super::is_own_process() {
-        super::begin_as_child();
+    if !own_process::is_own_process() {
+        forked::begin_as_child();
         return None;
     }
     // A thread that has raised them meanwhile may not have read the note.
@@ -197,18 +146,18 @@ fn goes_on_at(place: usize, first: usize, second: usize) -> Option<usize> {
         }
         IOCTL if is_harmless_ioctl(concerns_an_end, second) => return Some(ioctl as *const () as usize),
         // SAFETY: what the program passed as a set, or null.
-        SIGPROCMASK if unsafe { faults::are_let_through(first, second) } => {
+        SIGPROCMASK if unsafe { caught::are_let_through(first, second) } => {
             return Some(sigprocmask as *const () as usize);
         }
         // SAFETY: as above.
-        PTHREAD_SIGMASK if unsafe { faults::are_let_through(first, second) } => {
+        PTHREAD_SIGMASK if unsafe { caught::are_let_through(first, second) } => {
             return Some(pthread_sigmask as *const () as usize);
         }
         // SAFETY: what `setjmp` has filled.
-        _ if LONGJMP.contains(&place) && unsafe { faults::are_let_through_by_jump(first) } => return None,
+        _ if LONGJMP.contains(&place) && unsafe { caught::are_let_through_by_jump(first) } => return None,
         DLCLOSE if !fenced::is_up() => {
             // An attempt to attach may be reading the code that goes. The next one finds the note.
-            drop(super::signals::Held::all());
+            drop(super::held::Held::all());
             return None;
         }
         _ if is_of_other_signal(place, first, second) => return None,
@@ -246,42 +195,6 @@ fn wait_at(place: usize) -> Option<usize> {
     })
 }
 
-pub(super) fn is_harmless_fcntl(concerns_an_end: bool, command: u32) -> bool {
-    const F_GETFD: u32 = 1;
-    const F_SETFD: u32 = 2;
-    const F_GETFL: u32 = 3;
-    const F_SETPIPE_SZ: u32 = 1031;
-    const F_GETOWN: u32 = 9;
-    // `F_GETOWN` is another call inside glibc.
-    matches!(command, F_GETFD | F_SETFD | F_GETFL)
-        || (!concerns_an_end && command != F_SETPIPE_SZ && command != F_GETOWN)
-}
-
-pub(super) fn is_harmless_ioctl(concerns_an_end: bool, request: usize) -> bool {
-    const TCGETS: u32 = 0x5401;
-    /// Terminals, flags and sizes of files. Any other request may have a descriptor inside (`BTRFS_IOC_SEND`).
-    const OF_OTHER_FILES: [u32; 15] = [
-        0x5402,      // TCSETS
-        0x5403,      // TCSETSW
-        0x5404,      // TCSETSF
-        0x5405,      // TCGETA
-        0x5409,      // TCSBRK
-        0x540b,      // TCFLSH
-        0x540f,      // TIOCGPGRP
-        0x5410,      // TIOCSPGRP
-        0x5413,      // TIOCGWINSZ
-        0x5414,      // TIOCSWINSZ
-        0x5421,      // FIONBIO
-        0x5450,      // FIONCLEX
-        0x5451,      // FIOCLEX
-        0x8008_1272, // BLKGETSIZE64
-        0x8008_6601, // FS_IOC_GETFLAGS
-    ];
-    // glibc gives the kernel 32 bits of it.
-    let request = request as u32;
-    request == TCGETS || (!concerns_an_end && OF_OTHER_FILES.contains(&request))
-}
-
 pub(super) extern "C" fn close(fd: c_int) -> c_int {
     // Both may think that they have this number, as one of them may not know yet that it means something else now.
     let ends = [&READER, &WRITER].map(|end| end.is_at(fd).then_some(end));
@@ -293,7 +206,7 @@ pub(super) extern "C" fn close(fd: c_int) -> c_int {
             return refuse() as c_int;
         }
     }
-    let _held = ends().next().map(|_| super::signals::Held::all());
+    let _held = ends().next().map(|_| super::held::Held::all());
     if ends().any(|end| end.stage() == Stage::Ring && alone::has_other_name(end)) {
         retreat::all(Fate::Renamed);
     }
@@ -308,14 +221,14 @@ pub(super) extern "C" fn close(fd: c_int) -> c_int {
 }
 
 fn closed(end: &End) {
-    if let Some(slot) = end.slot() {
+    if let Some(channel) = end.channel() {
         if end.stage() != Stage::Ring {
-            retreat::want_no_more(slot, end);
+            retreat::want_no_more(channel, end);
         } else if end.is_reader() {
-            meet::reader_closes(slot);
+            meet::reader_closes(channel);
         }
         if end.is_reader() {
-            meet::leave_robust();
+            robust::leave();
         }
     }
     end.release();

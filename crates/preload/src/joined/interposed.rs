@@ -20,7 +20,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
 
 use millstream_sys::fate::{GUARDED, guarded, place_of};
 
-use super::{calls, guard, other_calls};
+use super::{calls, guard, guard_flags, other_calls, own_process};
 use crate::{counted, glibc, names};
 
 /// Where each guarded function of glibc is; 0: not looked up yet.
@@ -83,7 +83,7 @@ global_asm!(
     "add rsp, 136",
     "jmp r11",
     ".popsection",
-    are_up = sym guard::WATCHED,
+    are_up = sym guard_flags::WATCHED,
     real = sym REAL,
     next = sym next,
 );
@@ -230,7 +230,7 @@ macro_rules! ours_first {
                     "jmp millstream_guard",
                     are_ours = sym ARE_OURS,
                     bit = const $bit,
-                    flag = sym calls::SINGLE_THREADED,
+                    flag = sym own_process::SINGLE_THREADED,
                     ours = sym other_calls::$ours,
                     place = const place_of(stringify!($name)),
                 )
@@ -243,7 +243,7 @@ macro_rules! ours_first {
                 $(_ if place == const { place_of(stringify!($name)) } => ($bit, other_calls::$ours as *const () as usize),)*
                 _ => return None,
             };
-            let is_glibcs = calls::are_ours() && calls::has_one_thread() && is_behind(place, &names::c_library()?.code);
+            let is_glibcs = calls::are_ours() && own_process::has_one_thread() && is_behind(place, &names::c_library()?.code);
             is_glibcs.then(|| {
                 ARE_OURS.fetch_or(bit, Relaxed);
                 here
@@ -312,7 +312,7 @@ extern "C" fn next(place: usize, first: usize, second: usize) -> usize {
 
 /// The same for a function of which this library has one of its own, before it calls the one behind. `None`: pipes ask for nothing.
 pub(crate) fn next_by_name(name: &CStr, first: usize, second: usize) -> Option<usize> {
-    if !guard::are_watched() {
+    if !guard_flags::are_watched() {
         return None;
     }
     guard::before_call(guarded().position(|guarded| guarded == name)?, first, second)

@@ -5,8 +5,8 @@ use core::ffi::{CStr, c_char, c_void};
 
 use millstream_sys::fate::Fate;
 
-use super::{guard, interposed, retreat};
-use crate::glibc::Behind;
+use super::{guard_flags, interposed, retreat};
+use crate::behind::Behind;
 use crate::names;
 
 static DLSYM: Behind = Behind::new("dlsym");
@@ -73,7 +73,7 @@ unsafe extern "C" fn before_version(_handle: usize, name: *const c_char) -> usiz
 fn leave_if_ours(name: &CStr) {
     if names::own(name) != 0 {
         interposed::note_bypass();
-        if guard::are_up() {
+        if guard_flags::are_up() {
             retreat::before_a_call(Fate::Code);
         }
     }

@@ -8,13 +8,12 @@ use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicPtr, AtomicUsize};
 
+use millstream_ring::channel::Channel;
 use millstream_sys::joint;
 
-use super::is_own_process;
+use super::own_process::first_stack;
+use super::own_process::{self, is_own_process};
 use super::own_word::OwnWord;
-use super::signals::first_stack;
-use super::slot::Slot;
-use super::threads;
 
 /// So many mappings may wait for the end of one call: a handler would have to come to one more pipe in each.
 const WAITING: usize = 4;
@@ -26,7 +25,7 @@ pub(super) struct Uses {
     calls: OwnWord,
     /// Stack address of the first of them.
     outermost: OwnWord,
-    left: [AtomicPtr<Slot>; WAITING],
+    left: [AtomicPtr<Channel>; WAITING],
 }
 
 impl Uses {
@@ -41,7 +40,7 @@ impl Uses {
 
     /// Does a call that may use the memory of this end. `None`: a call of another thread goes on, and this one is not done.
     pub(super) fn during<T>(&self, call: impl FnOnce() -> T) -> Option<T> {
-        let took = threads::are_there() && self.take()?;
+        let took = own_process::has_threads() && self.take()?;
         let has_jumped = self.begin();
         let outcome = call();
         let others = self.calls.get().saturating_sub(1);
@@ -49,7 +48,7 @@ impl Uses {
         if others == 0 {
             self.unmap_left();
         }
-        if took || (has_jumped && threads::are_there()) {
+        if took || (has_jumped && own_process::has_threads()) {
             self.release();
         }
         Some(outcome)
@@ -57,7 +56,7 @@ impl Uses {
 
     /// Has the end be this thread's: whether it was not before, as it is in a signal handler. `None`: it is another's.
     fn take(&self) -> Option<bool> {
-        let this = threads::this();
+        let this = own_process::this_thread();
         match self.thread.compare_exchange(0, this, SeqCst, SeqCst) {
             Ok(_) => Some(true),
             Err(other) => (other == this).then_some(false),
@@ -65,7 +64,7 @@ impl Uses {
     }
 
     fn release(&self) {
-        let this = threads::this();
+        let this = own_process::this_thread();
         let _ = self.thread.compare_exchange(this, 0, SeqCst, SeqCst);
         // What another thread has left in the meantime, if none has the end by now that could be using it.
         while self.left.iter().any(|place| !place.load(SeqCst).is_null()) && self.take() == Some(true) {
@@ -82,12 +81,12 @@ impl Uses {
     /// Whether a call of another thread goes on.
     #[inline(never)] // has many callers
     pub(super) fn are_of_another_thread(&self) -> bool {
-        threads::are_there() && ![0, threads::this()].contains(&self.thread.load(SeqCst))
+        own_process::has_threads() && ![0, own_process::this_thread()].contains(&self.thread.load(SeqCst))
     }
 
     /// Whether a call of any thread may be using the memory.
     fn go_on(&self) -> bool {
-        if threads::are_there() { self.thread.load(SeqCst) != 0 } else { self.calls.get() > 0 }
+        if own_process::has_threads() { self.thread.load(SeqCst) != 0 } else { self.calls.get() > 0 }
     }
 
     /// Whether a call before this one was left by a jump.
@@ -106,8 +105,8 @@ impl Uses {
     }
 
     /// The end has left this memory. If a call may be using it and no place is free it stays until the process ends.
-    pub(super) fn leave(&self, memory: NonNull<Slot>) {
-        let is_kept = |place: &AtomicPtr<Slot>| {
+    pub(super) fn leave(&self, memory: NonNull<Channel>) {
+        let is_kept = |place: &AtomicPtr<Channel>| {
             place.compare_exchange(core::ptr::null_mut(), memory.as_ptr(), SeqCst, Relaxed).is_ok()
         };
         if !self.left.iter().any(is_kept) {

@@ -16,15 +16,17 @@
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
+use millstream_ring::channel::{Channel, RING_BYTES, Side, activation};
 use millstream_sys::fate::Fate;
+use millstream_sys::ledger::Direction;
 
 use super::alone::Opposite;
 use super::end::{End, READER, Stage, WRITER};
-use super::signals::{self, Held};
-use super::slot::{READER_GONE, RING_LIMIT, Slot, Taken, WRITER_WAITS, carrier, meeting};
-use super::{
-    alone, confined, faults, guard, kernel, newer, offer, other_names, retreat, threads, worth_a_long_look, worth_it,
-};
+use super::held::Held;
+use super::own_run::{worth_a_long_look, worth_it};
+use super::ring_memory::ring_of;
+use super::signals;
+use super::{alone, confined, faults, guard, kernel, newer, offer, other_names, own_run, retreat, robust, threads};
 
 /// A writer waits this long for its reader to come, and a reader for its writer.
 const MEETING_NS: u64 = 2_000_000;
@@ -60,7 +62,7 @@ pub(super) fn offer() {
     if !WRITER.is_still_there() {
         return WRITER.release();
     }
-    WRITER.tally.begin(&WRITER);
+    WRITER.tally.begin(WRITER.fd(), Direction::Written);
     if confined::may_not_join() {
         WRITER.give_up();
         return WRITER.tally.tell(Fate::Confined);
@@ -76,7 +78,7 @@ pub(super) fn offer() {
     let mut room = [0; 64];
     match pipe_of(&WRITER, &mut room).ok_or(Fate::Untold).and_then(|(_, inode)| offer::make(inode)) {
         Ok(slot) => {
-            WRITER.set_slot(slot);
+            WRITER.set_channel(slot);
             WRITER.set_stage(Stage::Offers);
             WRITER.try_at.store(WRITER.passed.load(Relaxed) + worth_it(), Relaxed);
             WRITER.tally.tell(Fate::Waits);
@@ -93,7 +95,7 @@ pub(super) fn offer() {
 /// input wake it: on another CPU that is dearer than what memory saves. Where the user has said when pipes attach, they do.
 fn is_fed_by_kernel() -> bool {
     let is_in_kernel = matches!(READER.stage(), Stage::Counted | Stage::Wants | Stage::Ready);
-    let is_asked = super::after().is_none() && !WRITER.is_promised() && !READER.is_promised();
+    let is_asked = own_run::after().is_none() && !WRITER.is_promised() && !READER.is_promised();
     is_asked && is_in_kernel && READER.is_still_there() && !kernel::has_one_cpu()
 }
 
@@ -110,12 +112,12 @@ pub(super) fn look_after_offer() {
 }
 
 /// Before a write: whether the reader has found the slot, and is guarded.
-pub(super) fn is_accepted(slot: &Slot) -> bool {
-    Taken::of(slot.agreement.0.reader.load(SeqCst)).process != 0
+pub(super) fn is_accepted(slot: &Channel) -> bool {
+    slot.arrival().process != 0
 }
 
 /// The same as for the reader in [`accept`], and the slot need not be found any more.
-pub(super) fn want(slot: &'static Slot) {
+pub(super) fn want(slot: &'static Channel) {
     if !WRITER.is_promised() && signals::may_be_in_handler() {
         return;
     }
@@ -152,7 +154,7 @@ pub(super) fn accept() {
     if !READER.is_still_there() {
         return READER.release();
     }
-    READER.tally.begin(&READER);
+    READER.tally.begin(READER.fd(), Direction::Read);
     if confined::may_not_join() {
         READER.give_up();
         return READER.tally.tell(Fate::Confined);
@@ -178,7 +180,7 @@ pub(super) fn accept() {
     }
     match accepted(&found) {
         Ok(slot) => {
-            READER.set_slot(slot);
+            READER.set_channel(slot);
             READER.set_stage(Stage::Wants);
             READER.tally.tell(Fate::Waits);
         }
@@ -204,30 +206,18 @@ fn accept_later(why_not: Fate) {
     }
 }
 
-fn accepted(found: &offer::Found) -> Result<&'static Slot, Fate> {
+fn accepted(found: &offer::Found) -> Result<&'static Channel, Fate> {
     guarded(&READER)?;
     let mut room = [0; 64];
     let (_, inode) = pipe_of(&READER, &mut room).ok_or(Fate::Untold)?;
     let slot = offer::open(found, inode).ok_or(Fate::Slot)?;
-    let word = &slot.agreement.0.reader;
-    let before = Taken::of(word.load(SeqCst));
-    if before.process != 0 && kernel::is_alive(before.process) {
-        return refused(slot);
+    if !slot.arrive(millstream_sys::own_pid(), kernel::is_alive) {
+        // Another reader has it.
+        READER.uses.leave(NonNull::from(slot));
+        return Err(Fate::Slot);
     }
-    let now = before.next(millstream_sys::own_pid());
-    match word.compare_exchange(before.word(), now.word(), SeqCst, SeqCst) {
-        Ok(_) => {
-            READER.patience.shared_cpu.is_shared_with(found.process);
-            Ok(slot)
-        }
-        Err(_) => refused(slot),
-    }
-}
-
-/// Another reader has it.
-fn refused(slot: &'static Slot) -> Result<&'static Slot, Fate> {
-    READER.uses.leave(NonNull::from(slot));
-    Err(Fate::Slot)
+    READER.patience.shared_cpu.is_shared_with(found.process);
+    Ok(slot)
 }
 
 /// The guards are up, or why not.
@@ -271,10 +261,9 @@ fn pipe_of<'a>(end: &End, room: &'a mut [u8; 64]) -> Option<(&'a [u8], u64)> {
 }
 
 /// Before a read or write of an end that wants to join: proves that it is alone, when the other side is there.
-pub(super) fn prove(end: &End, slot: &Slot) {
-    let agreement = &slot.agreement.0;
-    let reader = Taken::of(agreement.reader.load(SeqCst));
-    let proved = agreement.writer_ready.load(SeqCst);
+pub(super) fn prove(end: &End, slot: &Channel) {
+    let reader = slot.arrival();
+    let proved = slot.ready_word(Side::Writer).load(SeqCst);
     if reader.process == 0 || (end.is_reader() && proved == 0) {
         return;
     }
@@ -283,7 +272,7 @@ pub(super) fn prove(end: &End, slot: &Slot) {
         return;
     }
     if end.is_reader() {
-        if proved != reader.time {
+        if proved != reader.number {
             // The writer has looked at a reader that was here before this one.
             retreat::because_of(end, Fate::Slot);
             return;
@@ -292,7 +281,7 @@ pub(super) fn prove(end: &End, slot: &Slot) {
             retreat::because_of(end, Fate::Shared);
             return;
         }
-        if !enter_robust(slot) {
+        if !robust::enter(slot) {
             retreat::because_of(end, Fate::Mutex);
             return;
         }
@@ -326,57 +315,24 @@ pub(super) fn prove(end: &End, slot: &Slot) {
             return;
         }
     }
-    slot.ready_word(end).store(reader.time, SeqCst);
+    slot.ready_word(end.side()).store(reader.number, SeqCst);
     end.set_stage(Stage::Ready);
     end.tally.tell(Fate::Unmet);
-}
-
-/// In a forked child: what its parent has offered is not its own, and neither are the words of that slot. It has no guards yet.
-pub(super) fn forget_offer_of_parent() {
-    if WRITER.stage() == Stage::Offers {
-        offer::forget();
-        WRITER.forget();
-        WRITER.tally.tell(Fate::Forked);
-    }
-}
-
-/// From now on the kernel marks the slot when the process ends, and wakes the writer.
-fn enter_robust(slot: &Slot) -> bool {
-    let Some(list) = kernel::robust_list() else { return false };
-    let word = &slot.space.0;
-    word.store(millstream_sys::own_pid(), SeqCst);
-    // SAFETY: the list of the first thread, which glibc has registered and which lives as long as that thread.
-    unsafe {
-        if (*list).pending != 0 {
-            return false;
-        }
-        (&raw mut (*list).pending).write_volatile((word.as_ptr() as usize).wrapping_add_signed(-(*list).offset));
-    }
-    true
-}
-
-/// The process ends unnoticed again.
-pub(super) fn leave_robust() {
-    if let Some(list) = kernel::robust_list() {
-        // SAFETY: as in `enter_robust`.
-        unsafe { (&raw mut (*list).pending).write_volatile(0) };
-    }
 }
 
 /// Before a write that is to be the last one to the backing pipe: tells the reader that this side will wait for it. Said before and not
 /// after, because on one CPU the reader may take these bytes and be asleep again before the call returns. Each attempt in vain makes
 /// the next one rarer.
-pub(super) fn announce(slot: &Slot) -> bool {
-    let agreement = &slot.agreement.0;
-    if agreement.reader_ready.load(SeqCst) == 0 || !WRITER.has_its_turn() {
+pub(super) fn announce(slot: &Channel) -> bool {
+    if slot.ready_word(Side::Reader).load(SeqCst) == 0 || !WRITER.has_its_turn() {
         return false;
     }
-    agreement.writer_waits.store(1, SeqCst);
+    slot.set_writer_waits(true);
     true
 }
 
 /// After that write: waits for the reader to find the backing pipe empty.
-pub(super) fn await_reader(slot: &Slot, has_written: bool) {
+pub(super) fn await_reader(slot: &Channel, has_written: bool) {
     let (mut left, mut bytes) = (MEETINGS, usize::MAX);
     for _ in 0..MEETINGS_MOST {
         let _held = Held::all();
@@ -388,68 +344,49 @@ pub(super) fn await_reader(slot: &Slot, has_written: bool) {
         left = if bytes_left < bytes { MEETINGS } else { left - 1 };
         bytes = bytes_left;
     }
-    slot.agreement.0.writer_waits.store(0, SeqCst);
+    slot.set_writer_waits(false);
 }
 
 /// Whether the reader came, and the pipe was empty.
-fn meets_reader(slot: &Slot) -> bool {
-    let agreement = &slot.agreement.0;
-    let word = &agreement.meeting;
-    if word.load(SeqCst) == meeting::NONE {
-        kernel::wait(word, meeting::NONE, Some(MEETING_NS));
+fn meets_reader(slot: &Channel) -> bool {
+    let word = slot.activation_word();
+    if word.load(SeqCst) == activation::NONE {
+        kernel::wait(word, activation::NONE, Some(MEETING_NS));
     }
-    if word.load(SeqCst) != meeting::READER_WAITS {
-        return false;
-    }
-    // It may have looked before the last bytes were written. It is not kept waiting, and comes again when it has them.
-    if kernel::bytes_in(WRITER.fd()) != 0 {
-        let _ = word.compare_exchange(meeting::READER_WAITS, meeting::NONE, SeqCst, SeqCst);
+    let has_agreed = slot.agree(&WRITER, || make_ring(slot));
+    if has_agreed {
+        other_names::forget_all();
+        WRITER.set_stage(Stage::Ring);
+        WRITER.tally.tell(Fate::Joined);
         kernel::wake_all(word);
-        return false;
     }
-    agree(slot);
-    true
+    has_agreed
 }
 
-fn agree(slot: &Slot) {
-    let agreement = &slot.agreement.0;
+/// Makes the pages of the ring, and returns how many bytes it is to hold.
+fn make_ring(slot: &Channel) -> usize {
     let capacity = kernel::fcntl(WRITER.fd(), F_GETPIPE_SZ, 0).max(0) as usize;
-    let bytes = capacity.min(RING_LIMIT);
-    if !bytes.is_power_of_two() {
-        return;
-    }
-    kernel::populate(slot.ring(), bytes);
-    agreement.bytes.store(bytes as u32, SeqCst);
-    agreement.carrier.store(carrier::RING, SeqCst);
-    match agreement.meeting.compare_exchange(meeting::READER_WAITS, meeting::AGREED, SeqCst, SeqCst) {
-        Ok(_) => {
-            other_names::forget_all();
-            WRITER.set_stage(Stage::Ring);
-            WRITER.tally.tell(Fate::Joined);
-            kernel::wake_all(&agreement.meeting);
-        }
-        Err(_) => agreement.carrier.store(carrier::KERNEL, SeqCst),
-    }
+    let bytes = capacity.min(RING_BYTES);
+    kernel::populate(ring_of(slot), bytes);
+    bytes
 }
 
 const F_GETPIPE_SZ: u32 = 1032;
 
 /// Before a read, or a wait for something to read: if the writer waits and the backing pipe is empty, this is the moment.
-pub(super) fn meet_writer(slot: &Slot) {
-    let agreement = &slot.agreement.0;
-    if agreement.writer_waits.load(SeqCst) == 0 || kernel::bytes_in(READER.fd()) != 0 {
+pub(super) fn meet_writer(slot: &Channel) {
+    if !slot.writer_waits() || kernel::bytes_in(READER.fd()) != 0 {
         return;
     }
     let _held = Held::all();
     if READER.stage() != Stage::Ready {
         return;
     }
-    let word = &agreement.meeting;
-    word.store(meeting::READER_WAITS, SeqCst);
+    let word = slot.activation_word();
+    slot.reader_waits();
     kernel::wake_all(word);
-    kernel::wait(word, meeting::READER_WAITS, Some(MEETING_NS));
-    let left = word.compare_exchange(meeting::READER_WAITS, meeting::NONE, SeqCst, SeqCst);
-    if left == Err(meeting::AGREED) {
+    kernel::wait(word, activation::READER_WAITS, Some(MEETING_NS));
+    if slot.has_agreed() {
         other_names::forget_all();
         READER.set_stage(Stage::Ring);
         READER.tally.tell(Fate::Joined);
@@ -457,8 +394,8 @@ pub(super) fn meet_writer(slot: &Slot) {
 }
 
 /// This process closes its read end: the writer learns of it as it would of the end of the thread.
-pub(super) fn reader_closes(slot: &Slot) {
-    slot.space.0.fetch_or(READER_GONE, SeqCst);
-    slot.space.0.fetch_and(!WRITER_WAITS, SeqCst);
-    kernel::wake_all(&slot.space.0);
+pub(super) fn reader_closes(slot: &Channel) {
+    slot.note_reader_gone();
+    slot.takes_writers_wait();
+    kernel::wake_all(slot.room_word());
 }

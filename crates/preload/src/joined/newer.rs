@@ -14,7 +14,8 @@ use core::ffi::CStr;
 use millstream_sys::settings::Ring;
 use millstream_sys::{births, raw};
 
-use super::{kernel, own_run};
+use super::kernel;
+use super::own_run::own_run;
 
 /// In so many ticks of the clock (about a microsecond) no kernel gives out two numbers: it does that under one lock, and with
 /// much other work for each process and thread.

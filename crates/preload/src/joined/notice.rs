@@ -14,16 +14,12 @@ use millstream_sys::pipe;
 
 use super::calls::{self, Calls};
 use super::end::{End, Stage};
+use super::held::Held;
 use super::outlook::{self, Outlook};
-use super::signals::Held;
-use super::{
-    IS_WANTED, OFTEN, confined, is_alone, is_own_process, kernel, meet, offer, tally, threads, watched, worth_it,
-    worth_of,
-};
+use super::own_process::{NUMBERS, is_alone, is_own_process};
+use super::own_run::{IS_WANTED, OFTEN, worth_it, worth_of};
+use super::{confined, kernel, offer, own_run, tally, threads, watched};
 use crate::descriptor::borrow;
-
-/// Higher ones are not looked at.
-pub(super) const NUMBERS: usize = 128;
 
 /// What passed each number since the kernel was last asked. Small, as all of the library's data: what fits into the
 /// last page of its file takes no call to map more.
@@ -35,9 +31,9 @@ const MOST: u64 = u32::MAX as u64;
 /// However little was said to be left, it was not when so much has passed.
 const LITTLE_MOST: u64 = 36 << 20;
 /// When half of this has passed a number, and each time that so much more has, it is asked whether more is to come. A power of two, and
-/// such that one of these moments is [`WORTH_IT`](super::WORTH_IT).
+/// such that one of these moments is [`WORTH_IT`](millstream_sys::fate::WORTH_IT).
 const LOOK: u64 = 1 << 20;
-const _: () = assert!(LOOK.is_power_of_two() && super::WORTH_IT % LOOK == LOOK / 2);
+const _: () = assert!(LOOK.is_power_of_two() && millstream_sys::fate::WORTH_IT % LOOK == LOOK / 2);
 
 /// After a call for a descriptor that is no end: counts, and passes the number on.
 #[inline]
@@ -49,7 +45,7 @@ pub(super) fn passed(end: &End, fd: c_int, moved: isize) -> isize {
         let sum = before + worth_of(moved.cast_unsigned() as u64);
         count.store(sum.min(MOST) as u32, Relaxed);
         let is_time = || ((sum + LOOK / 2) ^ (before + LOOK / 2)) >= LOOK;
-        if super::after().map_or_else(is_time, |after| sum >= after.min(MOST)) {
+        if own_run::after().map_or_else(is_time, |after| sum >= after.min(MOST)) {
             ask(end, fd, sum);
         }
     }
@@ -86,7 +82,7 @@ fn outlook(end: &End, fd: c_int, passed: u64) -> Outlook {
     // more of them, which detaches its pipes, and so may one of which that was seen.
     let may_last = || end.is_without_vain_attempts() && is_alone() && !kernel::has_children();
     // The call that asks for children is made only by a program that may attach.
-    if !may_tell || super::after().is_some() || confined::may_not_join() || !may_last() {
+    if !may_tell || own_run::after().is_some() || confined::may_not_join() || !may_last() {
         return Outlook::Unknown;
     }
     let _held = Held::all();
@@ -112,7 +108,7 @@ fn look(end: &End, fd: c_int, passed: u64) {
     if !end.is_reader() && watched::was_waited_for(fd) {
         tally::tell(fd, direction, Fate::called(c"poll"));
     } else if makes_way(end) {
-        let try_at = if super::after().is_some() { 0 } else { end.price(passed.min(worth_it())) };
+        let try_at = if own_run::after().is_some() { 0 } else { end.price(passed.min(worth_it())) };
         end.adopt(fd, pipe.inode, passed, try_at);
     } else {
         tally::tell(fd, direction, Fate::Second);
@@ -129,7 +125,7 @@ fn makes_way(end: &End) -> bool {
         // A child that borrows its parent's memory (`vfork`) leaves everything as it is, and a forked one has nothing to leave.
         Stage::Offers if offer::is_of_parent() => {
             if !is_own_process() {
-                meet::forget_offer_of_parent();
+                offer::forget_offer_of_parent();
             }
             end.stage() == Stage::Kernel
         }

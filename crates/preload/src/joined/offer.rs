@@ -9,15 +9,19 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
+use millstream_ring::channel::Channel;
 use millstream_sys::fate::Fate;
 use millstream_sys::joint::{self, Owner};
 
-use super::end::{READER, WRITER};
-use super::slot::Slot;
-use super::{alone, kernel, mark_own_process, own_run};
+use super::end::{READER, Stage, WRITER};
+use super::kernel;
+use super::own_process::mark_own_process;
+use super::own_run::own_run;
 
+/// A mark of ours on an end lies here, or one byte further for the writer.
+pub(super) const MARK: i64 = 0x6d73_6a6f_696e_0000;
 /// Locks of writers lie from here on.
-const FIRST: i64 = alone::MARK + 16;
+const FIRST: i64 = MARK + 16;
 /// More descriptors than any process has.
 const PLACES: i64 = 1 << 32;
 
@@ -34,7 +38,7 @@ pub(super) struct Found {
 }
 
 /// Makes memory for the pipe of this writer and says where it is.
-pub(super) fn make(inode: u64) -> Result<&'static Slot, Fate> {
+pub(super) fn make(inode: u64) -> Result<&'static Channel, Fate> {
     if !mark_own_process() {
         return Err(Fate::Slot);
     }
@@ -53,7 +57,7 @@ pub(super) fn make(inode: u64) -> Result<&'static Slot, Fate> {
         return Err(Fate::Shared);
     }
     // SAFETY: a mapping that lasts until its end is released and no call uses it (`mapping`); every field is an atomic integer.
-    Ok(unsafe { memory.cast::<Slot>().as_ref() })
+    Ok(unsafe { memory.cast::<Channel>().as_ref() })
 }
 
 /// What a writer of this reader's pipe offers.
@@ -68,10 +72,10 @@ pub(super) fn is_there(fd: c_int) -> bool {
 }
 
 /// Maps it, if it is what it should be.
-pub(super) fn open(found: &Found, inode: u64) -> Option<&'static Slot> {
+pub(super) fn open(found: &Found, inode: u64) -> Option<&'static Channel> {
     let memory = joint::open(found.process, found.fd, owner(inode))?;
     // SAFETY: as in `make`.
-    Some(unsafe { memory.cast::<Slot>().as_ref() })
+    Some(unsafe { memory.cast::<Channel>().as_ref() })
 }
 
 /// No reader finds it any more. A reader that has it keeps it.
@@ -104,4 +108,13 @@ pub(super) fn is_of_parent() -> bool {
 
 fn owner(inode: u64) -> Owner {
     Owner { token: own_run().token, inode }
+}
+
+/// In a forked child: what its parent has offered is not its own, and neither are the words of that slot. It has no guards yet.
+pub(super) fn forget_offer_of_parent() {
+    if WRITER.stage() == Stage::Offers {
+        forget();
+        WRITER.forget();
+        WRITER.tally.tell(Fate::Forked);
+    }
 }

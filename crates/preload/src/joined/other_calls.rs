@@ -3,15 +3,19 @@
 
 use core::ffi::{c_int, c_uint};
 
+use millstream_ring::channel::Channel;
 use millstream_sys::fate::Fate;
 use millstream_sys::ledger::Direction;
+use millstream_sys::pipe::PIPE_BUF;
 
+use super::attached::{advance_reader, advance_writer, announces, read_input, write_output};
+use super::copy::copy;
 use super::end::{End, READER, Stage, WRITER};
-use super::faults::{self, copy};
-use super::slot::{PIPE_BUF, Slot};
+use super::faults;
 use super::spliced::{Call, Kernel};
-use super::{advance_reader, advance_writer, announces, kernel, meet, notice, other_names, retreat, tally};
-use super::{read_input, write_output};
+use super::{kernel, meet, notice, other_names, retreat};
+use crate::counted;
+
 use crate::glibc;
 
 /// `struct iovec`: an address and a length.
@@ -43,7 +47,7 @@ fn vector(end: &End, fd: c_int, pieces: *const Piece, count: c_int) -> isize {
 #[inline(never)]
 fn in_kernel(end: &End, fd: c_int, pieces: *const Piece, count: c_int) -> isize {
     let direction = if end.is_reader() { Direction::Read } else { Direction::Written };
-    tally::count(fd, direction, kernel::vector(end.is_reader(), fd, pieces, count))
+    counted::note(fd, direction, kernel::vector(end.is_reader(), fd, pieces, count))
 }
 
 fn at_end(end: &End, fd: c_int, pieces: *const Piece, count: c_int) -> isize {
@@ -61,10 +65,10 @@ fn at_end(end: &End, fd: c_int, pieces: *const Piece, count: c_int) -> isize {
         }
         .unwrap_or_else(|| if retreat::before_a_call(Fate::Nowhere) { in_kernel() } else { kernel::EMFILE });
     }
-    let announced = end.slot().filter(|&slot: &&Slot| !end.is_reader() && announces(slot));
+    let announced = end.channel().filter(|&channel: &&Channel| !end.is_reader() && announces(channel));
     let moved = end.in_kernel(in_kernel);
-    if let Some(slot) = announced {
-        meet::await_reader(slot, moved > 0);
+    if let Some(channel) = announced {
+        meet::await_reader(channel, moved > 0);
     }
     moved
 }
@@ -97,7 +101,7 @@ fn in_turn(end: &End, fd: c_int, pieces: *const Piece, count: usize) -> Option<i
             continue;
         }
         // What a reader has makes an answer.
-        if done > 0 && end.is_reader() && READER.slot().and_then(Slot::has_bytes) != Some(true) {
+        if done > 0 && end.is_reader() && READER.channel().and_then(Channel::has_bytes) != Some(true) {
             break;
         }
         let moved = match end.is_reader() {

@@ -9,12 +9,12 @@ use millstream_sys::fate::Fate;
 use millstream_sys::pipe;
 
 use super::end::{End, READER, WRITER};
-use super::{kernel, notice, retreat};
+use super::{kernel, own_process, retreat};
 use crate::descriptor::borrow;
 
 /// Descriptors that are known to be something else than an attached pipe. A number can only come to mean something else
 /// once it was closed, and all ways to close are guarded.
-static OTHER_FILES: [AtomicU64; notice::NUMBERS / 64] = [const { AtomicU64::new(0) }; notice::NUMBERS / 64];
+static OTHER_FILES: [AtomicU64; own_process::NUMBERS / 64] = [const { AtomicU64::new(0) }; own_process::NUMBERS / 64];
 
 /// Before a call for a descriptor that is no end. `false`: it is one, and could not be given back, because the process may open no
 /// further file.

@@ -7,8 +7,10 @@ use core::ffi::c_int;
 
 use millstream_sys::raw;
 
+use millstream_sys::fate::WORTH_IT;
+
 use super::end::{READER, Stage};
-use super::{WORTH_IT, kernel};
+use super::kernel;
 use crate::descriptor::borrow;
 
 /// How much is to come.
@@ -33,7 +35,7 @@ const COST: u64 = 2 << 20;
 /// What is to come after `written` bytes to the output.
 pub(super) fn after(written: u64) -> Outlook {
     if READER.stage() == Stage::Ring {
-        let is_most_of_it = READER.slot().is_some_and(|slot| written >= slot.carried() / 2);
+        let is_most_of_it = READER.channel().is_some_and(|slot| written >= slot.carried() / 2);
         return if is_most_of_it { Outlook::Much } else { Outlook::Unknown };
     }
     let Some((read, left)) = file_that_is_read() else { return Outlook::Unknown };

@@ -26,17 +26,17 @@
 
 use core::ffi::{c_int, c_ulong};
 use core::ptr::{null, null_mut};
-use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
+use millstream_ring::channel::{Channel, Found};
 use millstream_sys::fate::Fate;
 
-use super::end::{READER, Stage, WRITER};
-use super::faults::{self, copy};
+use super::copy::copy;
+use super::end::{READER, READERS_SLEEP, Stage, WRITER};
+use super::faults;
 use super::kernel::{self, Asked, Time};
-use super::slot::{READER_GONE, Slot, WRITER_WAITS, sleep};
-use super::wait::{self, Found};
-use super::{guard, meet, nap, other_names, retreat};
+use super::{caught, guard_flags, meet, other_names, retreat, wait};
 use crate::glibc;
+use millstream_sys::pipe::PIPE_BUF;
 
 /// A call for more descriptors detaches the pipe: it takes long in any case.
 const MOST: usize = 1024;
@@ -203,43 +203,45 @@ fn wait(call: &mut Call<'_>) -> Result<isize, isize> {
             Wanted::default()
         }
     };
-    if let (Stage::Ready, Some(slot)) = (READER.stage(), READER.slot())
+    if let (Stage::Ready, Some(channel)) = (READER.stage(), READER.channel())
         && wanted.bytes
         && !READER.is_in_kernel()
         && call.left.is_none_or(|left| left.seconds > 0 || left.nanoseconds >= SHORT_NS)
     {
-        meet::meet_writer(slot);
+        meet::meet_writer(channel);
     }
     loop {
-        if let Some(slot) = WRITER.slot().filter(|slot| wanted.room && WRITER.is_in(slot) && !slot.has_room()) {
-            match wait_at_full_ring(call, slot, &wanted)? {
+        if let Some(channel) =
+            WRITER.channel().filter(|channel| wanted.room && WRITER.is_in(channel) && !channel.has_room())
+        {
+            match wait_at_full_ring(call, channel, &wanted)? {
                 Some(result) => return Ok(result),
                 None => continue,
             }
         }
-        let joined = || READER.slot().filter(|slot| wanted.bytes && READER.is_in(slot));
+        let joined = || READER.channel().filter(|channel| wanted.bytes && READER.is_in(channel));
         // A handler must not begin the ring between the look at it and the call.
         let in_kernel = READER.without_beginning(|| joined().is_none().then(|| call.kernel_for_program()));
-        let (None, Some(slot)) = (in_kernel, joined()) else {
+        let (None, Some(channel)) = (in_kernel, joined()) else {
             match in_kernel {
                 Some(result) => return Ok(result),
                 None => continue,
             }
         };
-        if let Some(result) = wait_for_ring(call, slot, wanted.others)? {
+        if let Some(result) = wait_for_ring(call, channel, wanted.others)? {
             return Ok(result);
         }
     }
 }
 
 /// `None`: once more, as something has changed.
-fn wait_for_ring(call: &mut Call<'_>, slot: &Slot, has_others: bool) -> Result<Option<isize>, isize> {
-    let is_ready = slot.bytes_waiting() != Found::Nothing;
+fn wait_for_ring(call: &mut Call<'_>, channel: &Channel, has_others: bool) -> Result<Option<isize>, isize> {
+    let is_ready = channel.bytes_waiting() != Found::Nothing;
     if !is_ready && has_others && call.can_wait() {
         // Another descriptor that is ready must not wait until this side has spun for bytes in vain.
         let found = call.kernel(false);
         if found > 0
-            && let Some(has_bytes) = slot.has_bytes()
+            && let Some(has_bytes) = channel.has_bytes()
         {
             let told = call.put_right(found, Some(has_bytes), false);
             if told > 0 {
@@ -248,22 +250,22 @@ fn wait_for_ring(call: &mut Call<'_>, slot: &Slot, has_others: bool) -> Result<O
         }
     }
     let sleeps = !is_ready && call.can_wait();
-    if sleeps && !falls_asleep(slot)? {
+    if sleeps && !falls_asleep(channel)? {
         return Ok(None);
     }
     let found = call.kernel(!is_ready);
-    let was_rung = sleeps && wakes_up(slot);
+    let was_woken = sleeps && wakes_up(channel);
     if found < 0 {
         // The signal has been seen to, and there is an answer.
         return if is_ready && found == kernel::EINTR { Ok(None) } else { Err(found) };
     }
-    let Some(has_bytes) = slot.has_bytes() else {
+    let Some(has_bytes) = channel.has_bytes() else {
         return if retreat::follow(&READER) { Ok(None) } else { Err(kernel::EMFILE) };
     };
     let told = call.put_right(found, Some(has_bytes), false);
     // Where there were bytes this call has not waited: if a handler has read them, that was no answer.
     let is_over = told != 0 || (found == 0 && !is_ready) || !call.can_wait();
-    if !is_over && sleeps && !was_rung {
+    if !is_over && sleeps && !was_woken {
         // A foreign process writes to the backing pipe, and would end each wait.
         give_back(Fate::called(c"poll"))?;
     }
@@ -272,7 +274,7 @@ fn wait_for_ring(call: &mut Call<'_>, slot: &Slot, has_others: bool) -> Result<O
 }
 
 /// Asks for everything but room, and waits for a moment, if there is nothing. `None`: once more.
-fn wait_at_full_ring(call: &mut Call<'_>, full: &Slot, wanted: &Wanted) -> Result<Option<isize>, isize> {
+fn wait_at_full_ring(call: &mut Call<'_>, full: &Channel, wanted: &Wanted) -> Result<Option<isize>, isize> {
     if !call.mask.is_null() {
         // What waits for room cannot wait under another mask.
         give_back(Fate::called(c"poll"))?;
@@ -282,8 +284,8 @@ fn wait_at_full_ring(call: &mut Call<'_>, full: &Slot, wanted: &Wanted) -> Resul
     if found < 0 {
         return Err(found);
     }
-    let reader = READER.slot().filter(|slot| wanted.bytes && READER.is_in(slot));
-    let has_bytes = reader.map(Slot::has_bytes);
+    let reader = READER.channel().filter(|channel| wanted.bytes && READER.is_in(channel));
+    let has_bytes = reader.map(Channel::has_bytes);
     if has_bytes == Some(None) {
         return if retreat::follow(&READER) { Ok(None) } else { Err(kernel::EMFILE) };
     }
@@ -291,50 +293,44 @@ fn wait_at_full_ring(call: &mut Call<'_>, full: &Slot, wanted: &Wanted) -> Resul
     if told != 0 || !call.can_wait() {
         return Ok(Some(call.tell(told)));
     }
-    let word = &full.space.0;
-    let value = word.fetch_or(WRITER_WAITS, SeqCst) | WRITER_WAITS;
-    if value & READER_GONE != 0 || full.is_frozen() || full.has_room() {
-        return Ok(None);
-    }
+    let Some(value) = full.writer_will_sleep(PIPE_BUF) else { return Ok(None) };
     WRITER.tally.slept();
     let has_others = wanted.others || wanted.bytes;
-    match call.spend(if has_others { OTHERS_NS } else { ROOM_NS }, |limit_ns| kernel::wait(word, value, Some(limit_ns)))
-    {
+    let limit_ns = if has_others { OTHERS_NS } else { ROOM_NS };
+    match call.spend(limit_ns, |limit_ns| kernel::wait(full.room_word(), value, Some(limit_ns))) {
         kernel::EINTR => Err(kernel::EINTR),
         _ => Ok(None),
     }
 }
 
 /// `false`: it need not, or the pipe is the kernel's again.
-fn falls_asleep(slot: &Slot) -> Result<bool, isize> {
+fn falls_asleep(channel: &Channel) -> Result<bool, isize> {
     let cpu = kernel::cpu();
-    slot.note_readers_cpu(cpu);
-    if wait::without_sleep(&READER, || slot.bytes_waiting(), slot.writer_is_on(cpu)) {
+    channel.note_readers_cpu(cpu);
+    if wait::without_sleep(&READER, || channel.bytes_waiting(), channel.writer_is_on(cpu)) {
         return Ok(false);
     }
-    if !nap::begin() {
+    if !READERS_SLEEP.begin() {
         give_back(Fate::Handler)?;
         return Ok(false);
     }
-    let was_rung =
-        slot.sleep.0.compare_exchange(sleep::AWAKE, sleep::ASLEEP, SeqCst, Relaxed).is_err_and(sleep::is_rung);
-    let is_empty = slot.bytes_waiting() == Found::Nothing;
-    if is_empty && !was_rung {
+    let was_woken = channel.begin_sleep();
+    let is_empty = !channel.has_bytes_before_sleep();
+    if is_empty && !was_woken {
         READER.tally.slept();
         return Ok(true);
     }
-    let _ = wakes_up(slot);
+    let _ = wakes_up(channel);
     if is_empty {
         give_back(Fate::called(c"poll"))?;
     }
     Ok(false)
 }
 
-/// Whether it was rung.
-fn wakes_up(slot: &Slot) -> bool {
-    let was_rung =
-        slot.sleep.0.compare_exchange(sleep::ASLEEP, sleep::AWAKE, SeqCst, Relaxed).is_err_and(sleep::is_rung);
-    if was_rung {
+/// Whether the writer has begun to wake it.
+fn wakes_up(channel: &Channel) -> bool {
+    let was_woken = channel.end_sleep();
+    if was_woken {
         // So that the read that comes can take it.
         for _ in 0..LOOKS {
             if kernel::bytes_in(READER.fd()) != 0 {
@@ -343,8 +339,8 @@ fn wakes_up(slot: &Slot) -> bool {
             kernel::give_the_cpu_away();
         }
     }
-    nap::end();
-    was_rung
+    READERS_SLEEP.end();
+    was_woken
 }
 
 fn give_back(why: Fate) -> Result<(), isize> {
@@ -421,7 +417,7 @@ impl Call<'_> {
         // SAFETY: to a variable of its own.
         self.mask.is_null()
             || (unsafe { copy(self.mask.cast(), (&raw mut mask).cast(), size_of::<u64>()) }
-                && mask & faults::CAUGHT == 0)
+                && mask & caught::CAUGHT == 0)
     }
 
     /// Asks as the program would without this library.
@@ -518,7 +514,7 @@ impl Wanted {
             self.others = true;
             other_names::leave_if_one(fd).then_some(())?;
         }
-        guard::are_up().then_some(())
+        guard_flags::are_up().then_some(())
     }
 }
 

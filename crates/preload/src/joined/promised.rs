@@ -8,7 +8,7 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering::SeqCst;
 
 use super::end::{End, READER, WRITER};
-use super::{kernel, notice};
+use super::{attached, kernel, notice};
 
 const INPUT: c_int = 0;
 const OUTPUT: c_int = 1;
@@ -26,7 +26,7 @@ extern "C" fn millstream_promise_1(fd: c_int) -> c_int {
         _ => return 0,
     };
     // Where the other end is guarded, this one is too.
-    let is_guarded = |end: &End| end.slot().is_some() && !end.is_promised();
+    let is_guarded = |end: &End| end.channel().is_some() && !end.is_promised();
     if is_guarded(other) || !notice::adopts_promised(end, fd) {
         return 0;
     }
@@ -38,13 +38,13 @@ extern "C" fn millstream_promise_1(fd: c_int) -> c_int {
 /// `ECANCELED`, when it would sleep and the bell can be read. Errors are negative numbers; errno stays what it is.
 #[unsafe(no_mangle)]
 extern "C" fn millstream_promised_read_1(buffer: *mut u8, len: usize, bell: c_int) -> isize {
-    super::read_input(INPUT, buffer, len, (bell >= 0).then_some(bell))
+    attached::read_input(INPUT, buffer, len, (bell >= 0).then_some(bell))
 }
 
 /// `write(2)` to the standard output, of which the promise was made. Errors are negative numbers; errno stays what it is.
 #[unsafe(no_mangle)]
 extern "C" fn millstream_promised_write_1(buffer: *const u8, len: usize) -> isize {
-    super::write_output(OUTPUT, buffer, len)
+    attached::write_output(OUTPUT, buffer, len)
 }
 
 /// Sleeps until there is something to read, or an end, or the bell rings; whether it rings. Without a bell it does not sleep.

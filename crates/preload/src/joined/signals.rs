@@ -1,61 +1,9 @@
-//! Signal handlers may call anything of ours, at any instant.
-//!
-//! Copies need no protection: a handler that finds one interrupted freezes the ring, so that the copy is not counted, and the
-//! interrupted call does it again through the kernel. What changes more than one word holds signals back.
+//! Whether code runs in a signal handler.
 
 use core::ops::Range;
 
-use millstream_sys::fate::Fate;
-use millstream_sys::raw;
-
-use super::end::End;
-use super::threads::{self, OwnPage};
-use super::{alone, faults, kernel, retreat};
-use crate::glibc;
-
-const ALL: u64 = u64::MAX;
-
-/// Signals held back, and other threads kept from doing the same, until this is dropped.
-pub(super) struct Held {
-    before: u64,
-    lock: Option<&'static OwnPage>,
-}
-
-impl Held {
-    pub(super) fn all() -> Held {
-        let before = raw::block_signals(ALL);
-        Held { before, lock: threads::lock() }
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        if let Some(page) = self.lock {
-            threads::unlock(page);
-        }
-        raw::set_signal_mask(self.before);
-    }
-}
-
-/// Does `copy`, a copy to or from the ring of `end`.
-pub(super) fn copying<T>(end: &End, copy: impl FnOnce() -> T) -> T {
-    if end.is_copying.is_set() {
-        // This is a handler, or one has jumped out of a copy.
-        retreat::because_of(end, Fate::Handler);
-    }
-    end.is_copying.set(true);
-    let outcome = faults::caught(end, copy);
-    end.is_copying.set(false);
-    outcome
-}
-
-/// Where frames on the first thread's own stack lie.
-pub(super) fn first_stack() -> Range<usize> {
-    /// Less than the kernel leaves between a stack and what is mapped below it (`mmap_base` of Linux: 128 MiB).
-    const BYTES: usize = 64 << 20;
-    let end = glibc::end_of_frames() & !7;
-    end.saturating_sub(BYTES)..end
-}
+use super::own_process::first_stack;
+use super::{alone, kernel, own_process};
 
 /// Whether this may be a signal handler: on a stack that is no thread's, or with the frame of a signal between here and the stack's
 /// end. The kernel leaves in each such frame the address of the code by which a handler returns. Here it is only kept with its bits
@@ -132,7 +80,7 @@ fn inverted_return(signal: usize) -> Option<usize> {
 /// mapping nothing else comes before the thread's own data.
 fn stack_around(here: usize) -> Option<Range<usize>> {
     let first = first_stack();
-    if first.contains(&here) || !threads::are_there() {
+    if first.contains(&here) || !own_process::has_threads() {
         return Some(first).filter(|first| first.contains(&here));
     }
     let end = alone::end_of_mapping(here)?;

@@ -10,10 +10,12 @@ use linux_raw_sys::general as k;
 use millstream_sys::fate::Fate;
 use millstream_sys::ledger::Direction;
 
+use super::attached::{advance_reader, advance_writer, announces, read_input, write_output};
 use super::calls::{read_from_kernel, write_to_kernel};
 use super::end::{READER, Stage, WRITER};
-use super::{advance_reader, advance_writer, announces, read_input, write_output};
-use super::{kernel, meet, notice, other_names, retreat, tally};
+
+use super::{kernel, meet, notice, other_names, retreat};
+use crate::counted;
 
 /// A call moves so much at most, and may be made again.
 const PIECE: usize = 16 << 10;
@@ -60,7 +62,7 @@ impl Call {
         if is_attached {
             return if can_take_all(to) { self.through_buffer(reads, writes) } else { self.as_kernel_has_it() };
         }
-        let announced = WRITER.slot().filter(|&slot| writes && announces(slot));
+        let announced = WRITER.channel().filter(|&channel| writes && announces(channel));
         let call = || self.in_kernel(if announced.is_some() { self.len.min(meet::LAST_BYTES) } else { self.len });
         let moved = match (reads, writes) {
             (true, true) => READER.in_kernel(|| WRITER.in_kernel(call)),
@@ -68,8 +70,8 @@ impl Call {
             (false, true) => WRITER.in_kernel(call),
             (false, false) => call(),
         };
-        if let Some(slot) = announced {
-            meet::await_reader(slot, moved > 0);
+        if let Some(channel) = announced {
+            meet::await_reader(channel, moved > 0);
         }
         if !reads {
             notice::passed(&READER, from, moved);
@@ -133,8 +135,8 @@ impl Call {
             Kernel::Splice { from_at, to_at, flags } => kernel::splice(self.from, from_at, self.to, to_at, len, flags),
             Kernel::Sendfile { at } => kernel::sendfile(self.to, self.from, at, len),
         };
-        tally::count(self.from, Direction::Read, moved);
-        tally::count(self.to, Direction::Written, moved)
+        counted::note(self.from, Direction::Read, moved);
+        counted::note(self.to, Direction::Written, moved)
     }
 
     fn as_kernel_has_it(&self) -> isize {

@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use millstream_sys::fate::Fate;
 
 use super::end::{READER, WRITER};
-use super::{calls, guard, kernel, other_names, retreat};
+use super::{calls, guard, guard_flags, kernel, other_names, retreat};
 use crate::names::CLibrary;
 
 /// Places in a table.
@@ -152,7 +152,7 @@ fn that_closes(kind: usize) -> Close {
 
 /// What closes a stream of this kind.
 unsafe extern "C-unwind" fn close_stream<const KIND: usize>(stream: *mut Stream) -> c_int {
-    if guard::are_up() {
+    if guard_flags::are_up() {
         // SAFETY: a stream that stdio closes.
         let fd = unsafe { (*stream).fd };
         if KIND == FILE {

@@ -6,17 +6,19 @@
 //! stream and death are the kernel's own.
 
 use core::ffi::c_int;
-use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-
+use millstream_ring::channel::{Channel, Moved, Woken};
 use millstream_sys::fate::Fate;
 use millstream_sys::ledger::Direction;
 
 use super::calls::read_by_kernel;
-use super::end::{READER, WRITER};
-use super::signals::{Held, copying};
-use super::slot::{Moved, READER_GONE, Slot, WRITER_WAITS, sleep};
-use super::wait::Found;
-use super::{kernel, nap, promised, read_from_kernel, retreat, tally, wait, write_to_kernel};
+use super::calls::{read_from_kernel, write_to_kernel};
+use super::copy::copy;
+use super::end::{End, READER, READERS_SLEEP, WRITER};
+use super::faults;
+use super::held::Held;
+use super::ring_memory::{empty, fill};
+use super::{kernel, promised, retreat, wait};
+use crate::counted;
 
 /// The most that one call of the kernel moves.
 const LARGEST: usize = 0x7fff_f000;
@@ -25,32 +27,32 @@ const LARGEST: usize = 0x7fff_f000;
 const TRUST_NS: u64 = 500_000_000;
 
 /// `write(2)` to the ring; what does not get there any more goes to the backing pipe.
-pub(super) fn write(slot: &Slot, fd: c_int, source: *const u8, len: usize) -> isize {
+pub(super) fn write(channel: &Channel, fd: c_int, source: *const u8, len: usize) -> isize {
     let len = len.min(LARGEST);
     let cpu = kernel::cpu();
-    slot.note_writers_cpu(cpu);
+    channel.note_writers_cpu(cpu);
     // On another CPU the reader can begin with the first piece; on this one it would only take the CPU away.
-    let rings_early = !slot.reader_is_on(cpu);
+    let wakes_early = !channel.reader_is_on(cpu);
     let mut done = 0;
     loop {
         let (from, rest) = (source.wrapping_add(done), len - done);
-        if slot.space.0.load(Relaxed) & READER_GONE != 0 {
+        if channel.reader_is_gone() {
             retreat::because_of(&WRITER, Fate::Untold);
         }
-        match copying(&WRITER, || slot.put(from, rest)) {
+        match copying(&WRITER, || channel.put(rest, |spans| fill(channel, spans, from))) {
             Moved::Bytes(moved) => {
                 done += moved;
                 WRITER.tally.moved(moved);
-                if rings_early || done == len {
-                    ring(slot, fd);
+                if wakes_early || done == len {
+                    wake_reader(channel);
                 }
                 if done == len {
                     return len as isize;
                 }
             }
             Moved::Nothing => {
-                ring(slot, fd);
-                if wait_for_room(slot, fd, rest, done > 0) == kernel::EINTR {
+                wake_reader(channel);
+                if wait_for_room(channel, fd, rest, done > 0) == kernel::EINTR {
                     return if done > 0 { done as isize } else { kernel::EINTR };
                 }
             }
@@ -72,67 +74,68 @@ pub(super) fn write(slot: &Slot, fd: c_int, source: *const u8, len: usize) -> is
     }
 }
 
-/// Wakes the reader if it sleeps. The exchange that counted the bytes is a full fence (edge E3). A handler must not come between
-/// the word and the byte: it could move the stream in front of that byte. One that has come before has moved it already.
-fn ring(slot: &Slot, fd: c_int) {
-    let state = &slot.sleep.0;
-    if state.load(SeqCst) == sleep::ASLEEP {
+/// Does `copy`, a copy to or from the ring of `end`.
+fn copying<T>(end: &End, copy: impl FnOnce() -> T) -> T {
+    if end.is_copying.is_set() {
+        // This is a handler, or one has jumped out of a copy.
+        retreat::because_of(end, Fate::Handler);
+    }
+    end.is_copying.set(true);
+    let outcome = faults::caught(end, copy);
+    end.is_copying.set(false);
+    outcome
+}
+
+/// Wakes the reader if it sleeps. A handler that comes before has detached the pipe, which is seen here.
+fn wake_reader(channel: &Channel) {
+    if channel.reader_sleeps() {
         let _held = Held::all();
-        if WRITER.is_in(slot) && state.compare_exchange(sleep::ASLEEP, sleep::RINGING, SeqCst, Relaxed).is_ok() {
-            // A byte that is there wakes the reader as well, and a backing pipe that a foreign process has filled would take none.
-            if kernel::bytes_in(fd) == 0 {
-                kernel::write(fd, [nap::TOKEN].as_ptr(), 1);
-            }
-            // The reader may have it by now.
-            let _ = state.compare_exchange(sleep::RINGING, sleep::RUNG, SeqCst, Relaxed);
+        if WRITER.is_in(channel) && channel.wake_reader(&WRITER) {
             WRITER.tally.woke();
         }
     }
 }
 
-fn wait_for_room(slot: &Slot, fd: c_int, len: usize, has_written: bool) -> isize {
+fn wait_for_room(channel: &Channel, fd: c_int, len: usize, has_written: bool) -> isize {
     let cpu = kernel::cpu();
-    slot.note_writers_cpu(cpu);
-    if wait::without_sleep(&WRITER, || slot.room_for(len), slot.reader_is_on(cpu)) {
+    channel.note_writers_cpu(cpu);
+    if wait::without_sleep(&WRITER, || channel.room_for(len), channel.reader_is_on(cpu)) {
         return 0;
     }
-    let word = &slot.space.0;
-    let value = word.fetch_or(WRITER_WAITS, SeqCst) | WRITER_WAITS;
-    if value & READER_GONE != 0 || slot.room_for(len) != Found::Nothing {
-        return 0;
-    }
+    let Some(value) = channel.writer_will_sleep(len) else { return 0 };
     WRITER.tally.slept();
     // Once something was written a signal ends the call; before, it is as if the call had not been made.
     let outcome = match has_written {
-        true => kernel::wait(word, value, Some(TRUST_NS)),
-        false => kernel::wait_resumed(word, value, TRUST_NS),
+        true => kernel::wait(channel.room_word(), value, Some(TRUST_NS)),
+        false => kernel::wait_resumed(channel.room_word(), value, TRUST_NS),
     };
     if outcome == kernel::ETIMEDOUT && kernel::has_no_reader(fd) {
-        word.fetch_or(READER_GONE, SeqCst);
+        channel.note_reader_gone();
     }
     outcome
 }
 
 /// `read(2)` from the ring; from the backing pipe when the ring is frozen. Does not sleep while the bell rings.
-pub(super) fn read(slot: &Slot, fd: c_int, target: *mut u8, len: usize, bell: Option<c_int>) -> isize {
+pub(super) fn read(channel: &Channel, fd: c_int, target: *mut u8, len: usize, bell: Option<c_int>) -> isize {
     let len = len.min(LARGEST);
-    slot.note_readers_cpu(kernel::cpu());
-    if sleep::is_rung(slot.sleep.0.load(SeqCst))
-        && let Some(moved) = take_bell(slot, fd, target, len)
+    channel.note_readers_cpu(kernel::cpu());
+    if channel.is_woken()
+        && let Some(moved) = take_token(channel, fd, target, len)
     {
         return moved;
     }
     loop {
         let mut done = 0;
         let last = loop {
-            match copying(&READER, || slot.get(target.wrapping_add(done), len - done)) {
+            match copying(&READER, || channel.get(len - done, |spans| empty(channel, spans, target.wrapping_add(done))))
+            {
                 Moved::Bytes(moved) => {
                     done += moved;
                     READER.tally.moved(moved);
                 }
                 other => break other,
             }
-            let_writer_know(slot);
+            let_writer_know(channel);
             if done == len {
                 break Moved::Nothing;
             }
@@ -152,7 +155,7 @@ pub(super) fn read(slot: &Slot, fd: c_int, target: *mut u8, len: usize, bell: Op
             }
             return read_from_kernel(READER.file(fd), target, len);
         }
-        match wait_for_bytes(slot, fd, target, len, bell) {
+        match wait_for_bytes(channel, fd, target, len, bell) {
             None => {}
             Some(kernel::EFAULT) => return read_in_vain(fd, target, len, 0),
             Some(moved) => return moved,
@@ -177,51 +180,48 @@ fn read_in_vain(fd: c_int, target: *mut u8, len: usize, done: usize) -> isize {
 /// The wake token of a reader that polled, and took nothing. It can be taken only where bytes are read, as it may turn out to be one of
 /// the stream by now. `None`: it is, or is not there yet.
 #[cold]
-fn take_bell(slot: &Slot, fd: c_int, target: *mut u8, len: usize) -> Option<isize> {
+fn take_token(channel: &Channel, fd: c_int, target: *mut u8, len: usize) -> Option<isize> {
     // A handler leaves it to whose sleep it has interrupted.
-    if !nap::begin() {
+    if !READERS_SLEEP.begin() {
         return None;
     }
-    let result = fetch(slot, fd, target, len, Fetch::Now);
-    nap::end();
+    let result = fetch(channel, fd, target, len, Fetch::Now);
+    READERS_SLEEP.end();
     result.filter(|&result| result != kernel::EFAULT)
 }
 
-fn let_writer_know(slot: &Slot) {
-    let word = &slot.space.0;
-    if word.load(SeqCst) & WRITER_WAITS != 0 {
-        word.fetch_and(!WRITER_WAITS, SeqCst);
-        kernel::wake_all(word);
+fn let_writer_know(channel: &Channel) {
+    if channel.takes_writers_wait() {
+        kernel::wake_all(channel.room_word());
         READER.tally.woke();
     }
 }
 
 /// `None`: look at the ring again. Otherwise what the call returns.
-fn wait_for_bytes(slot: &Slot, fd: c_int, target: *mut u8, len: usize, bell: Option<c_int>) -> Option<isize> {
+fn wait_for_bytes(channel: &Channel, fd: c_int, target: *mut u8, len: usize, bell: Option<c_int>) -> Option<isize> {
     let cpu = kernel::cpu();
-    slot.note_readers_cpu(cpu);
-    if wait::without_sleep(&READER, || slot.bytes_waiting(), slot.writer_is_on(cpu)) {
+    channel.note_readers_cpu(cpu);
+    if wait::without_sleep(&READER, || channel.bytes_waiting(), channel.writer_is_on(cpu)) {
         return None;
     }
-    if !nap::begin() {
+    if !READERS_SLEEP.begin() {
         retreat::all(Fate::Handler);
         return None;
     }
-    let result = sleep_for_bytes(slot, fd, target, len, bell);
-    nap::end();
+    let result = sleep_for_bytes(channel, fd, target, len, bell);
+    READERS_SLEEP.end();
     result
 }
 
-fn sleep_for_bytes(slot: &Slot, fd: c_int, target: *mut u8, len: usize, bell: Option<c_int>) -> Option<isize> {
-    let state = &slot.sleep.0;
-    // A byte that was sent for an earlier sleep may still be there; it then ends this one.
-    let _ = state.compare_exchange(sleep::AWAKE, sleep::ASLEEP, SeqCst, Relaxed);
-    if slot.bytes_waiting() != Found::Nothing {
-        let _ = state.compare_exchange(sleep::ASLEEP, sleep::AWAKE, SeqCst, Relaxed);
+fn sleep_for_bytes(channel: &Channel, fd: c_int, target: *mut u8, len: usize, bell: Option<c_int>) -> Option<isize> {
+    // A token that was sent for an earlier sleep may still be there; it then ends this one.
+    channel.begin_sleep();
+    if channel.has_bytes_before_sleep() {
+        channel.end_sleep();
         return None;
     }
     READER.tally.slept();
-    fetch(slot, fd, target, len, bell.map_or(Fetch::Asleep, Fetch::WithBell))
+    fetch(channel, fd, target, len, bell.map_or(Fetch::Asleep, Fetch::WithBell))
 }
 
 /// How bytes are awaited.
@@ -233,46 +233,37 @@ enum Fetch {
     Now,
 }
 
-/// Takes out of the backing pipe what is there. `None`: look at the ring again. Otherwise what the call returns.
-fn fetch(slot: &Slot, fd: c_int, target: *mut u8, len: usize, how: Fetch) -> Option<isize> {
-    let read = || match how {
+/// Takes out of the backing pipe what is there, into the program's buffer, which stays as it was if that is none of the stream. `None`:
+/// look at the ring again. Otherwise what the call returns.
+fn fetch(channel: &Channel, fd: c_int, target: *mut u8, len: usize, how: Fetch) -> Option<isize> {
+    let mut before = 0_u8;
+    // SAFETY: from the program's buffer to a variable, and back.
+    let is_there =
+        faults::caught(&READER, || unsafe { copy(target, &raw mut before, 1) && copy(&raw const before, target, 1) });
+    let result = match how {
+        _ if !is_there => kernel::EFAULT,
         Fetch::Asleep => read_by_kernel(fd, target, len),
         Fetch::WithBell(bell) if promised::is_only_rung(fd, Some(bell)) => promised::RUNG,
-        // What was there a moment ago may be gone: a writer that moves the stream takes its own token out.
+        // What was there a moment ago may be gone: a writer that detaches takes its own token out.
         Fetch::WithBell(_) | Fetch::Now => kernel::read_now(fd, target, len),
     };
-    let waits = matches!(how, Fetch::Asleep);
-    nap::with_buffer(target, || fetched(slot, fd, read(), waits))
-        .unwrap_or_else(|| fetched(slot, fd, kernel::EFAULT, waits))
+    let outcome = fetched(channel, fd, result, matches!(how, Fetch::Asleep));
+    if is_there && !matches!(outcome, Some(1..)) {
+        // SAFETY: as above.
+        faults::caught(&READER, || unsafe { copy(&raw const before, target, 1) });
+    }
+    outcome
 }
 
-fn fetched(slot: &Slot, fd: c_int, result: isize, waits: bool) -> Option<isize> {
-    let state = &slot.sleep.0;
-    // The state is looked at before the note is: a handler makes the note first.
-    match (result, state.load(SeqCst)) {
-        (1, sleep::RUNG | sleep::RINGING) => {
-            state.store(sleep::AWAKE, SeqCst);
-            None
-        }
-        (1, _) if nap::is_noted() => None,
-        // Of the stream: the content has been moved meanwhile, or a foreign process writes to the backing pipe.
-        (1.., _) => {
-            let _ = state.compare_exchange(sleep::ASLEEP, sleep::AWAKE, SeqCst, Relaxed);
-            slot.agreement.0.taken_early.fetch_add(result as u32, SeqCst);
-            Some(tally::count(fd, Direction::Read, result))
-        }
-        (result, _) => {
-            // If it was rung meanwhile, the token ends the next sleep.
-            let _ = state.compare_exchange(sleep::ASLEEP, sleep::AWAKE, SeqCst, Relaxed);
-            let is_more = slot.bytes_waiting() != Found::Nothing;
-            match result {
-                // Whatever the handler has done.
-                kernel::EINTR => Some(result),
-                kernel::EAGAIN if !waits => None,
-                // Its last bytes, and the writer was gone before it rang.
-                _ if is_more => None,
-                _ => Some(result),
-            }
-        }
+#[inline(always)]
+fn fetched(channel: &Channel, fd: c_int, result: isize, waits: bool) -> Option<isize> {
+    match (channel.wakes_up(result.max(0).cast_unsigned(), &READERS_SLEEP), result) {
+        (Woken::ByToken, _) => None,
+        (Woken::ByStream, _) => Some(counted::note(fd, Direction::Read, result)),
+        // Whatever the handler has done.
+        (_, kernel::EINTR) => Some(result),
+        (_, kernel::EAGAIN) if !waits => None,
+        (Woken::ByEndWithBytes, _) => None,
+        (Woken::ByNothing, _) => Some(result),
     }
 }

@@ -7,18 +7,11 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use millstream_sys::fate::Fate;
 use millstream_sys::ledger::{Direction, SharedEnd};
 
-use super::end::End;
-use crate::counted;
-
-/// Counts what has gone through the kernel, and passes the number on.
-#[inline(always)] // each call of a program comes through here
-pub(super) fn count(fd: c_int, direction: Direction, moved: isize) -> isize {
-    if counted::counts() { counted::count(fd, direction, moved) } else { moved }
-}
+use crate::counters;
 
 /// What is known of a pipe that is not, or not yet, an end of this process.
 pub(super) fn tell(fd: c_int, direction: Direction, fate: Fate) {
-    if let Some(end) = counted::end_of(fd, direction) {
+    if let Some(end) = counters::end_of(fd, direction) {
         end.set_reason(fate);
     }
 }
@@ -34,9 +27,8 @@ impl Tally {
     }
 
     /// Finds the place of the pipe that stands at the end's number now.
-    pub(super) fn begin(&self, end: &End) {
-        let direction = if end.is_reader() { Direction::Read } else { Direction::Written };
-        let found = counted::end_of(end.fd(), direction);
+    pub(super) fn begin(&self, fd: c_int, direction: Direction) {
+        let found = counters::end_of(fd, direction);
         let place = found.map_or(core::ptr::null_mut(), |end| core::ptr::from_ref(end).cast_mut());
         self.end.store(place, SeqCst);
     }

@@ -2,7 +2,7 @@
 //!
 //! One thread at a time has an end, for as long as its call lasts ([`super::mapping::Uses`]). A thread that comes to an end which
 //! another one has detaches the pipe: in the kernel any number of threads may use it. What changes an end is done under one lock, with
-//! signals held back ([`super::signals::Held`]).
+//! signals held back ([`super::held::Held`]).
 //!
 //! A hook is a jump and leaves no trace, so when the guards go up another thread may be in a call that passed its hook before. That
 //! call must not pass an end on, or watch one. So from the first thread on every guarded call is noted before it goes on, and an attempt
@@ -14,51 +14,18 @@
 use core::arch::global_asm;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
+use core::sync::atomic::{AtomicU8, AtomicUsize};
 
 use millstream_sys::fate::{Fate, place_of};
 use millstream_sys::raw;
 
 use super::end::{End, READER, WRITER};
-use super::notice::NUMBERS;
-use super::{IS_WANTED, alone, calls, confined, faults, guard, kernel, own_page, retreat, trapped};
-use crate::glibc::Behind;
+use super::own_process::{OwnPage, has_threads, own_page, this_thread};
+use super::own_run::IS_WANTED;
+use super::{alone, calls, caught, confined, faults, guard_flags, harmless, kernel, retreat, trapped};
+use crate::behind::Behind;
 use crate::names;
 
-/// What is this process's own, and zeros in a child that it forks.
-#[repr(C)]
-pub(super) struct OwnPage {
-    /// 1 in the process that made the page.
-    pub(super) is_own: AtomicU32,
-    /// [`FREE`], [`TAKEN`] or [`AWAITED`]; a futex.
-    lock: AtomicU32,
-    /// The thread that has the lock, and how often.
-    owner: AtomicUsize,
-    depth: AtomicU32,
-    /// What a thread has called that could concern any end, as [`Fate::word`]; 0: nothing.
-    called: AtomicU32,
-    /// Calls that wait for descriptors, and are not noted ([`Waits`]); and how many have been.
-    waits: AtomicU32,
-    noted_waits: AtomicU32,
-    /// Calls that load a library.
-    loads: AtomicU32,
-    /// Threads that are in a read or a write of each descriptor.
-    in_call: [AtomicU8; NUMBERS],
-    /// Descriptors that threads have used by other calls than read and write.
-    used_otherwise: [AtomicU64; NUMBERS / 64],
-    /// 1: every thread is armed ([`trapped::arm`]).
-    are_armed: AtomicU32,
-    /// Where calls are not trapped.
-    allowed: [AtomicUsize; 2],
-    /// Function and argument of threads that have not begun; 0: free.
-    beginnings: [[AtomicUsize; 2]; 64],
-}
-
-const _: () = assert!(size_of::<OwnPage>() <= 4096);
-
-const FREE: u32 = 0;
-const TAKEN: u32 = 1;
-const AWAITED: u32 = 2;
 /// More calls at once than that are not told apart.
 const MOST_CALLS: u8 = 128;
 
@@ -83,23 +50,10 @@ const MAKE_THREADS: [usize; 12] = [
     place_of("lio_listio"),
 ];
 
-/// Whether this process has had several threads.
-pub(super) fn are_there() -> bool {
-    guard::has_threads()
-}
-
-/// The calling thread: where the C library keeps what is its own (System V ABI, thread-local storage).
-pub(super) fn this() -> usize {
-    let thread: usize;
-    // SAFETY: the first word of each thread's control block is its own address.
-    unsafe { core::arch::asm!("mov {}, fs:[0]", out(reg) thread, options(nostack, preserves_flags, readonly)) };
-    thread
-}
-
 /// Before a guarded call: where it goes on, if not as any other. The first that makes a thread is made by the only one there is.
 pub(super) fn before_call(place: usize, second: usize) -> Option<usize> {
     let makes_one = MAKE_THREADS.contains(&place) && (place != TIMER_CREATE || begins_thread(second));
-    if !makes_one || !(are_there() || begin()) {
+    if !makes_one || !(has_threads() || begin()) {
         return None;
     }
     // The new thread may have the address of one that was checked, and has this thread's mask.
@@ -141,7 +95,7 @@ fn begin() -> bool {
         page.allowed[1].store(allowed.end, Relaxed);
         page.are_armed.store(1, SeqCst);
     }
-    guard::expect_threads();
+    guard_flags::expect_threads();
     true
 }
 
@@ -152,7 +106,7 @@ fn may_attach() -> bool {
 
 /// Whether a call of this thread can be trapped: a SIGSYS that is held back is the program's end.
 fn lets_sigsys_in() -> bool {
-    raw::block_signals(0) & faults::CAUGHT == 0
+    raw::block_signals(0) & caught::CAUGHT == 0
 }
 
 /// Whether the calls of every thread are trapped, as soon as any are ([`trapped::begin`]).
@@ -239,7 +193,7 @@ pub(super) fn note(place: usize, first: usize, second: usize) {
         note_number(first as c_int);
     } else if !is_harmless(place, first, second) {
         note_any(u16::try_from(place).map_or(Fate::Threads, Fate::Called));
-        if !guard::are_up() {
+        if !guard_flags::are_up() {
             // The call may ask for them, or make a process that has them.
             faults::step_aside();
         }
@@ -291,18 +245,18 @@ fn changes_number(place: usize, second: usize) -> bool {
     const FIONBIO: u32 = 0x5421;
     const FIOASYNC: u32 = 0x5452;
     let command = second as u32;
-    (guard::FCNTL.contains(&place) && [F_SETFL, F_SETOWN].contains(&command))
-        || (place == guard::IOCTL && [FIONBIO, FIOASYNC, kernel::FIONREAD as u32].contains(&command))
+    (harmless::FCNTL.contains(&place) && [F_SETFL, F_SETOWN].contains(&command))
+        || (place == harmless::IOCTL && [FIONBIO, FIOASYNC, kernel::FIONREAD as u32].contains(&command))
 }
 
 /// Calls after which a thread may hold back SIGSYS.
 fn may_hold_sigsys(place: usize, first: usize, second: usize) -> bool {
     // SAFETY: what the program passes as a set, or what `setjmp` has filled.
     unsafe {
-        if [guard::SIGPROCMASK, guard::PTHREAD_SIGMASK].contains(&place) {
-            !faults::are_let_through(first, second)
+        if [harmless::SIGPROCMASK, harmless::PTHREAD_SIGMASK].contains(&place) {
+            !caught::are_let_through(first, second)
         } else {
-            guard::LONGJMP.contains(&place) && !faults::are_let_through_by_jump(first)
+            harmless::LONGJMP.contains(&place) && !caught::are_let_through_by_jump(first)
         }
     }
 }
@@ -311,21 +265,21 @@ fn may_hold_sigsys(place: usize, first: usize, second: usize) -> bool {
 fn is_harmless(place: usize, first: usize, second: usize) -> bool {
     const F_DUPFD: u32 = 0;
     const F_DUPFD_CLOEXEC: u32 = 1030;
-    guard::is_of_mask_or_jump(place)
-        || guard::is_of_other_signal(place, first, second)
+    harmless::is_of_mask_or_jump(place)
+        || harmless::is_of_other_signal(place, first, second)
         || (place == TIMER_CREATE && !begins_thread(second))
-        || guard::CLOSE.contains(&place)
+        || harmless::CLOSE.contains(&place)
         || [PTHREAD_CREATE, THRD_CREATE].contains(&place)
         // The kernel tells of the reader's death by the first thread's list.
         || (place == PTHREAD_EXIT && !is_first())
-        || (guard::FCNTL.contains(&place)
+        || (harmless::FCNTL.contains(&place)
             && ![F_DUPFD, F_DUPFD_CLOEXEC].contains(&(second as u32))
-            && guard::is_harmless_fcntl(false, second as u32))
-        || (place == guard::IOCTL && guard::is_harmless_ioctl(false, second))
+            && harmless::is_harmless_fcntl(false, second as u32))
+        || (place == harmless::IOCTL && harmless::is_harmless_ioctl(false, second))
         // What they wait for is noted by [`super::watched`].
-        || guard::POLL.contains(&place)
-        || guard::SELECT.contains(&place)
-        || place == guard::POLL_CHK
+        || harmless::POLL.contains(&place)
+        || harmless::SELECT.contains(&place)
+        || place == harmless::POLL_CHK
 }
 
 /// Whether a timer calls a function in a thread of its own.
@@ -342,17 +296,17 @@ pub(super) fn leaves_ends_alone(place: usize, first: usize, second: usize) -> bo
         PTHREAD_CREATE | THRD_CREATE => true,
         PTHREAD_EXIT => !is_first(),
         TIMER_CREATE => !begins_thread(second),
-        guard::SIGPROCMASK | guard::PTHREAD_SIGMASK if !trapped::is_on() => {
+        harmless::SIGPROCMASK | harmless::PTHREAD_SIGMASK if !trapped::is_on() => {
             // Its next copy asks for the mask again.
             for end in [&READER, &WRITER] {
-                let _ = end.checked_thread.compare_exchange(this(), 0, Relaxed, Relaxed);
+                let _ = end.checked_thread.compare_exchange(this_thread(), 0, Relaxed, Relaxed);
             }
             true
         }
         _ if USED_BY_NUMBER.contains(&place) => {
             !READER.is_at(fd) && !WRITER.is_at(fd) && super::other_names::leave_if_one(fd)
         }
-        _ if guard::POLL.contains(&place) => !super::polled::concerns_an_end(first, second),
+        _ if harmless::POLL.contains(&place) => !super::polled::concerns_an_end(first, second),
         _ => false,
     }
 }
@@ -364,7 +318,7 @@ fn is_first() -> bool {
 
 /// Whether an end of a process with threads may be attached: if the guards are up, no other thread can be in a call that concerns it.
 pub(super) fn allow(end: &End) -> Result<(), Fate> {
-    if !are_there() {
+    if !has_threads() {
         return Ok(());
     }
     let Some(page) = own_page() else { return Err(Fate::Threads) };
@@ -386,7 +340,7 @@ pub(super) fn allow(end: &End) -> Result<(), Fate> {
 /// While the guards are up: `None` if another thread may be unloading a library whose code is to be read.
 pub(super) fn may_read_code() -> Option<()> {
     let is_loading = || own_page().is_none_or(|page| page.loads.load(SeqCst) != 0);
-    (!are_there() || (why_not().is_none() && !is_loading())).then_some(())
+    (!has_threads() || (why_not().is_none() && !is_loading())).then_some(())
 }
 
 /// Whether what has kept an end from being attached may be over in a while.
@@ -396,7 +350,7 @@ pub(super) fn may_pass(why_not: Fate) -> bool {
 
 /// Why this process attaches no further pipe because of its threads, if that is so.
 pub(super) fn why_not() -> Option<Fate> {
-    let called = own_page().filter(|_| are_there())?.called.load(SeqCst);
+    let called = own_page().filter(|_| has_threads())?.called.load(SeqCst);
     (called != 0).then(|| Fate::from_word(called))
 }
 
@@ -406,7 +360,7 @@ pub(super) struct InCall(Option<&'static AtomicU8>);
 impl InCall {
     #[inline(always)] // each call of a program comes through here
     pub(super) fn of(fd: c_int) -> InCall {
-        InCall(if are_there() { InCall::begin(fd) } else { None })
+        InCall(if has_threads() { InCall::begin(fd) } else { None })
     }
 
     fn begin(fd: c_int) -> Option<&'static AtomicU8> {
@@ -439,7 +393,7 @@ const FIRST_WAITS: u32 = 256;
 
 impl Waits {
     pub(super) fn begin() -> Waits {
-        let page = if are_there() && IS_WANTED.load(Relaxed) { own_page() } else { None };
+        let page = if has_threads() && IS_WANTED.load(Relaxed) { own_page() } else { None };
         let Some(page) = page else { return Waits { page: None, are_noted: false } };
         if page.noted_waits.load(Relaxed) < FIRST_WAITS {
             page.noted_waits.fetch_add(1, Relaxed);
@@ -477,33 +431,4 @@ pub(super) fn loads_here(place: usize, path: usize) -> bool {
     let path = path as *const c_char;
     // SAFETY: null, or a C string, as for `dlopen`.
     place == DLOPEN && !path.is_null() && unsafe { CStr::from_ptr(path) }.to_bytes().starts_with(b"/")
-}
-
-/// Takes the lock, which the thread may have already. Signals are held back.
-pub(super) fn lock() -> Option<&'static OwnPage> {
-    let page = if are_there() { own_page()? } else { return None };
-    if page.owner.load(Relaxed) != this() {
-        let mut next = TAKEN;
-        while page.lock.compare_exchange(FREE, next, SeqCst, Relaxed).is_err() {
-            next = AWAITED;
-            if page.lock.swap(AWAITED, SeqCst) == FREE {
-                break;
-            }
-            kernel::wait(&page.lock, AWAITED, None);
-        }
-        page.owner.store(this(), Relaxed);
-    }
-    page.depth.store(page.depth.load(Relaxed) + 1, Relaxed);
-    Some(page)
-}
-
-pub(super) fn unlock(page: &OwnPage) {
-    let depth = page.depth.load(Relaxed) - 1;
-    page.depth.store(depth, Relaxed);
-    if depth == 0 {
-        page.owner.store(0, Relaxed);
-        if page.lock.swap(FREE, SeqCst) == AWAITED {
-            kernel::wake_all(&page.lock);
-        }
-    }
 }

@@ -16,7 +16,7 @@ use linux_raw_sys::general as k;
 use millstream_sys::fate::Fate;
 
 use super::end::{READER, WRITER};
-use super::{guard, kernel, other_names, retreat, threads};
+use super::{guard_flags, harmless, kernel, other_names, own_process, retreat, threads};
 use crate::confining;
 
 // Where a call that may be made goes on, with the program's registers, flags and stack. A system call leaves nothing in rcx, so there
@@ -55,7 +55,7 @@ pub(super) fn arm(allowed: &Range<usize>) -> bool {
 pub(super) fn begin(allowed: &Range<usize>) -> bool {
     SELECTOR.store(TRAPS, SeqCst);
     // Then: a thread that is about to make one that is not armed either says so before this, or finds that calls are trapped.
-    let is_armed = if threads::are_there() { threads::are_armed() } else { arm(allowed) };
+    let is_armed = if own_process::has_threads() { threads::are_armed() } else { arm(allowed) };
     if !is_armed {
         SELECTOR.store(LETS_PASS, SeqCst);
     }
@@ -67,7 +67,7 @@ pub(super) fn is_on() -> bool {
 }
 
 pub(super) fn end() {
-    if SELECTOR.swap(LETS_PASS, SeqCst) == TRAPS && !threads::are_there() {
+    if SELECTOR.swap(LETS_PASS, SeqCst) == TRAPS && !own_process::has_threads() {
         kernel::trap_calls(None, &SELECTOR);
     }
 }
@@ -90,7 +90,7 @@ pub(super) fn on_call(context: &mut [u64; 22], architecture: u32) {
     let [number, first, second] = [register::RAX, register::RDI, register::RSI].map(|at| context[at] as usize);
     let way_back = context[register::RIP];
     let is_harmless = architecture == X86_64 && touches_no_end(number, first, second);
-    if is_harmless && guard::are_up() {
+    if is_harmless && guard_flags::are_up() {
         context[register::RCX] = way_back;
         context[register::RIP] = millstream_trapped as *const () as u64;
         return;
@@ -99,7 +99,7 @@ pub(super) fn on_call(context: &mut [u64; 22], architecture: u32) {
         confining::before_own_call(number, first);
     }
     // Signals are let in before the next attempt: the instruction is done again, and trapped again.
-    if guard::are_up() && retreat::try_before_a_call(Fate::Code) == Some(false) {
+    if guard_flags::are_up() && retreat::try_before_a_call(Fate::Code) == Some(false) {
         context[register::RAX] = kernel::EMFILE as u64;
     } else {
         context[register::RIP] = way_back - CALL;
@@ -118,8 +118,8 @@ pub(super) fn touches_no_end(number: usize, first: usize, second: usize) -> bool
     let fd = first as c_int;
     let concerns_an_end = READER.is_at(fd) || WRITER.is_at(fd);
     match number as u32 {
-        k::__NR_fcntl => guard::is_harmless_fcntl(concerns_an_end, second as u32),
-        k::__NR_ioctl => guard::is_harmless_ioctl(concerns_an_end, second),
+        k::__NR_fcntl => harmless::is_harmless_fcntl(concerns_an_end, second as u32),
+        k::__NR_ioctl => harmless::is_harmless_ioctl(concerns_an_end, second),
         k::__NR_close if !concerns_an_end => {
             let is_left = other_names::leave_if_one(fd);
             other_names::forget(fd);

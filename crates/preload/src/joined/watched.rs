@@ -12,10 +12,11 @@ use core::sync::atomic::Ordering::Relaxed;
 use millstream_sys::fate::Fate;
 
 use super::end::{READER, WRITER};
-use super::notice::NUMBERS;
+use super::own_process::NUMBERS;
 use super::threads::{self, Waits};
-use super::{guard, kernel};
-use crate::glibc::{self, Behind};
+use super::{guard_flags, kernel};
+use crate::behind::Behind;
+use crate::glibc;
 
 const WORDS: usize = NUMBERS / 64;
 /// A bit for each number that was ready since it was last asked.
@@ -66,7 +67,7 @@ pub unsafe extern "C-unwind" fn poll(asked: *mut Asked, len: c_ulong, limit_ms: 
     // SAFETY: the signature is that of the C library's function.
     let behind: unsafe extern "C-unwind" fn(*mut Asked, c_ulong, c_int) -> c_int = unsafe {
         // After the note: an attempt to attach has raised the guards, or finds it.
-        if guard::are_up() { POLL.function_for(asked as usize, len as usize) } else { POLL.glibcs() }
+        if guard_flags::are_up() { POLL.function_for(asked as usize, len as usize) } else { POLL.glibcs() }
     };
     // SAFETY: the caller's promise is the same.
     let answer = unsafe { behind(asked, len, limit_ms) };
@@ -181,7 +182,7 @@ pub unsafe extern "C-unwind" fn select(
     let concerns_an_end = asked.is_none_or(|asked| [&READER, &WRITER].into_iter().any(|end| asked.has(end.fd())));
     // SAFETY: the signature is that of the C library's function.
     let behind: Select =
-        unsafe { if guard::are_up() && concerns_an_end { SELECT.function() } else { SELECT.glibcs() } };
+        unsafe { if guard_flags::are_up() && concerns_an_end { SELECT.function() } else { SELECT.glibcs() } };
     // SAFETY: the caller's promise is the same.
     let answer = unsafe { behind(numbers, read, write, other, limit) };
     if answer > 0 {

@@ -6,6 +6,8 @@
 #![cfg(loom)]
 
 mod broadcasts;
+mod channel_world;
+mod channels;
 mod fifo_world;
 mod fifos;
 mod in_place;

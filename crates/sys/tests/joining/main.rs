@@ -1,6 +1,6 @@
 //! Every order of steps of a writer and a reader that attach, use the ring, detach and are killed.
 //!
-//! `docs/joining.md` has the protocol, `crates/preload/src/joined` the code. This is a model of that code: [`world`]
+//! `docs/joining.md` has the protocol; `crates/ring/src/channel` and `crates/preload/src/joined` have the code. This is a model of that code: [`world`]
 //! has the words that both ends share and the backing pipe. [`writer`], [`reader`] and [`retreat`] do what the
 //! functions named there do; each step is one access to shared state. The search visits every state of a small world.
 //! The code makes all these accesses sequentially consistent, so no other orders exist.

@@ -16,7 +16,7 @@ pub(crate) enum At {
     MeetCompare,
     /// `read(2)` of the backing pipe, for the program.
     Kernel,
-    /// `take_bell`.
+    /// `take_token`.
     Rung,
     TakeBell,
     /// `wait_for_ring` of `polled.rs`.
@@ -33,7 +33,7 @@ pub(crate) enum At {
     PollAsk,
     PollAwake(Asked),
     PollTell(Asked),
-    /// `get` of `slot.rs`.
+    /// `get` of `channel/positions.rs`.
     Look,
     Copy,
     Take {

@@ -1,17 +1,17 @@
-//! Detaching by either end: `give_back`, `move_content` and `settle` of `retreat.rs`.
+//! Detaching by either end: `detach`, `drain` and `settle` of `channel/detaching.rs` of `crates/ring`.
 
 use crate::world::{Byte, Carrier, Sleep, Without, World};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Retreat {
-    /// `freeze` of `slot.rs`.
+    /// `freeze` of `channel/positions.rs`.
     FreezeWritten,
     FreezeRead,
-    /// `give_back`.
+    /// `await_turn`.
     Claim,
     Look,
     TakeOver,
-    /// `move_content`.
+    /// `drain`.
     Gone,
     Settled,
     /// `settle`.
@@ -27,7 +27,7 @@ pub(crate) enum Retreat {
     Put {
         moved: u8,
     },
-    /// `give_back` again.
+    /// `detach` again.
     Say,
     Release {
         is_done: bool,
@@ -88,12 +88,11 @@ pub(crate) fn step(
         Retreat::Settled if lacks(Without::GoOnWhereTheDeadStopped) => Retreat::Put { moved: 0 },
         Retreat::Settled => Retreat::CountShadow,
         Retreat::SleepChanges => match world.sleep {
-            Sleep::Asleep => {
+            Sleep::Asleep | Sleep::Awake | Sleep::Stream => {
                 next.sleep = Sleep::Stream;
                 Retreat::MarkSettled
             }
             Sleep::Rung | Sleep::Ringing => Retreat::BellCount,
-            Sleep::Awake | Sleep::Stream => Retreat::MarkSettled,
         },
         Retreat::BellCount if !world.shadow.is_empty() => Retreat::BellTake,
         Retreat::BellCount if !is_reader || is_gone => Retreat::MarkSettled,

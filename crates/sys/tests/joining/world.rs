@@ -1,4 +1,4 @@
-//! What both ends share: the words of a slot (`slot.rs`), and the backing pipe.
+//! What both ends share: the words of a channel (`channel/words.rs` of `crates/ring`), and the backing pipe.
 
 use crate::reader::Reader;
 use crate::writer::Writer;

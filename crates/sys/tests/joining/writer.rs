@@ -23,7 +23,7 @@ pub(crate) enum At {
     AgreeCompare,
     AgreeCarrier,
     Withdraw,
-    /// `put` of `slot.rs`.
+    /// `put` of `channel/positions.rs`.
     Gone,
     Room,
     Copy,
