@@ -12,6 +12,7 @@ use millstream_sys::ledger::Direction;
 
 use super::calls::{read_from_kernel, write_to_kernel};
 use super::end::{READER, Stage, WRITER};
+use super::outlook::OUTPUT;
 use super::{advance_reader, advance_writer, announces, read_input, write_output};
 use super::{kernel, meet, notice, other_names, retreat, tally};
 
@@ -71,10 +72,12 @@ impl Call {
         if let Some(slot) = announced {
             meet::await_reader(slot, moved > 0);
         }
-        if !reads {
+        // The kernel hands pages on without a copy, where memory would take two. `--ring-after` attaches all the same.
+        let attaches_all = super::after().is_some();
+        if !reads && (attaches_all || gains_as_input(to)) {
             notice::passed(&READER, from, moved);
         }
-        if !writes {
+        if !writes && attaches_all {
             notice::passed(&WRITER, to, moved);
         }
         moved
@@ -141,6 +144,12 @@ impl Call {
         let name = if matches!(self.kernel, Kernel::Sendfile { .. }) { c"sendfile" } else { c"splice" };
         if retreat::before_a_call(Fate::called(name)) { self.in_kernel(self.len) } else { kernel::EMFILE }
     }
+}
+
+/// Whether what is spliced to this file may as well come from memory: the output can attach too, and `/dev/null` takes no copy. A pipe
+/// at another number is mostly the program's own, from which it splices further.
+fn gains_as_input(to: c_int) -> bool {
+    to == OUTPUT || kernel::kind_of(to).is_some_and(|(kind, _)| kind != k::S_IFIFO)
 }
 
 fn is_file(fd: c_int) -> bool {
