@@ -338,6 +338,11 @@ impl SharedEnd {
         self.fate.store(fate.word(), Relaxed);
     }
 
+    /// Records that a program which counts has begun with this end. What is recorded later replaces it.
+    pub fn expect_calls(&self) {
+        let _ = self.fate.compare_exchange(Fate::Untold.word(), Fate::Uncounted.word(), Relaxed, Relaxed);
+    }
+
     /// Counts bytes through the ring. Only the one thread that has this end may call it: the store is plain.
     #[inline]
     pub fn count_in_ring(&self, bytes: u64) {
