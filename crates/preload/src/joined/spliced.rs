@@ -11,7 +11,7 @@ use millstream_sys::fate::Fate;
 use millstream_sys::ledger::Direction;
 
 use super::calls::{read_from_kernel, write_to_kernel};
-use super::end::{READER, Stage, WRITER};
+use super::end::{End, READER, Stage, WRITER};
 use super::outlook::OUTPUT;
 use super::{advance_reader, advance_writer, announces, read_input, write_output};
 use super::{kernel, meet, notice, other_names, retreat, tally};
@@ -72,13 +72,14 @@ impl Call {
         if let Some(slot) = announced {
             meet::await_reader(slot, moved > 0);
         }
-        // The kernel hands pages on without a copy, where memory would take two. `--ring-after` attaches all the same.
+        // The kernel hands pages on without a copy, where memory would take two. The output may attach after its input; a pipe at
+        // another number is the program's own, from which it splices further. `--ring-after` attaches all the same.
         let attaches_all = super::after().is_some();
-        if !reads && (attaches_all || gains_as_input(to)) {
-            notice::passed(&READER, from, moved);
+        if !reads && (attaches_all || to == OUTPUT) {
+            passed(&READER, from, moved);
         }
         if !writes && attaches_all {
-            notice::passed(&WRITER, to, moved);
+            passed(&WRITER, to, moved);
         }
         moved
     }
@@ -89,7 +90,7 @@ impl Call {
         let (start, len) = (buffer.as_mut_ptr(), self.len.min(PIECE));
         let read = match reads {
             true => read_input(self.from, start, len, None),
-            false => notice::passed(&READER, self.from, read_from_kernel(self.from, start, len)),
+            false => passed(&READER, self.from, read_from_kernel(self.from, start, len)),
         };
         let Ok(all) = usize::try_from(read) else { return read };
         let mut done = 0;
@@ -97,7 +98,7 @@ impl Call {
             let (rest, left) = (start.wrapping_add(done).cast_const(), all - done);
             let wrote = match writes {
                 true => write_output(self.to, rest, left),
-                false => notice::passed(&WRITER, self.to, write_to_kernel(self.to, rest, left)),
+                false => passed(&WRITER, self.to, write_to_kernel(self.to, rest, left)),
             };
             match usize::try_from(wrote) {
                 Ok(wrote) => done += wrote,
@@ -146,10 +147,10 @@ impl Call {
     }
 }
 
-/// Whether what is spliced to this file may as well come from memory: the output can attach too, and `/dev/null` takes no copy. A pipe
-/// at another number is mostly the program's own, from which it splices further.
-fn gains_as_input(to: c_int) -> bool {
-    to == OUTPUT || kernel::kind_of(to).is_some_and(|(kind, _)| kind != k::S_IFIFO)
+/// Once in the library's memory, which is small: these calls move much each.
+#[inline(never)]
+fn passed(end: &End, fd: c_int, moved: isize) -> isize {
+    notice::passed(end, fd, moved)
 }
 
 fn is_file(fd: c_int) -> bool {
