@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 use std::process::Command;
 
-use common::{Scratch, millstream, output, run};
+use common::{Scratch, can_attach, millstream, output, run};
 
 fn json_of(arguments: &[&str]) -> serde_json::Value {
     let scratch = Scratch::new();
@@ -455,7 +455,8 @@ fn calls_past_the_c_library_are_told_as_the_reason() {
     let pipes: Vec<_> = stats["pipes"].as_array().unwrap().iter().filter(|pipe| pipe["origin"] == "pipe").collect();
     let [first, second] = pipes[..] else { panic!("{stats}") };
     let end = |pipe: &serde_json::Value, end: &str| (pipe[end]["bytes"].as_u64(), pipe[end]["why_not"].clone());
-    assert_eq!(end(first, "written").0, Some(9_000_000), "{stats}");
+    // The stdio of a C library that attaches no pipe is not counted, and some 'head' writes by it.
+    assert!(!can_attach() || end(first, "written").0 == Some(9_000_000), "{stats}");
     for uncounted in [end(first, "read"), end(second, "written"), end(second, "read")] {
         assert_eq!(uncounted, (None, "uncounted".into()), "{stats}");
     }
