@@ -49,8 +49,11 @@ fn attach(address: LedgerAddress<'_>) {
 
 #[inline(never)]
 fn expect_calls(fd: c_int, direction: Direction) {
-    if let Some(end) = end_of(fd, direction) {
-        end.expect_calls();
+    if let (Some(ledger), Some(end)) = (counters(), borrow(&fd))
+        && let Some(identity) = pipe::identity(end)
+        && identity.device == ledger.pipe_device()
+    {
+        ledger.expect_calls(identity.inode, direction);
     }
 }
 
