@@ -24,6 +24,9 @@
 # make deb      Debian packages, in target/packages: millstream, libmillstream0, libmillstream-dev
 # make dist     an archive with an installer, for other systems with the same or a later glibc, in target/packages
 # make check-packages  both of them in clean roots, as a newcomer; a part of make test. SUITE=trixie: of another suite of this archive
+# make check-systems  the tests of 'run' with the C libraries of Debian 11 and 13, in roots of their packages; half an hour the first
+#              time, not part of make test. SUITES="bullseye trixie sid": of these, the oldest first
+# make check-oldest  whether the oldest Rust that Cargo.toml names compiles everything; not part of make test
 # make site     these documents as a site, in target/site, each link checked; not part of make test
 # make install  PREFIX=/usr/local by default, DESTDIR for packages; uninstall takes it away
 # make install-lib  the same for libmillstream: header, libraries, manual pages, pkg-config; uninstall-lib takes it away
@@ -64,6 +67,8 @@ LOWER = $(addprefix -p millstream-,capi conformance pattern pipe ring run sys)
 .PHONY: all build lib install-lib uninstall-lib demo corpus rivals test install uninstall clean setup-build setup-test setup-rivals check-rivals
 .PHONY: soak storm fuzz-formats check-models check-asan check-tsan check-fuzz check-miri
 .PHONY: site setup-site wheel setup-wheel check-python check-free-threaded check-cpython check-cargo-c check-mount deb dist check-packages
+SUITES ?= bullseye trixie
+.PHONY: check-systems check-oldest
 .PHONY: check-format check-words check-figures check-publish check-lints check-licences check-docs check-tests
 
 all: build
@@ -187,6 +192,16 @@ check-free-threaded: setup-wheel
 
 check-packages: setup-test deb dist
 	scripts/check-packages $(VERSION) $(SUITE)
+
+check-systems: setup-test
+	scripts/check-systems $(CARGO) $(SUITES)
+
+# Of rustup, which installs it first. The one that tests are run with may be newer.
+OLDEST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+check-oldest: setup-build
+	rustup toolchain install --profile minimal $(OLDEST)
+	$(CARGO) +$(OLDEST) check --locked --workspace --exclude millstream-preload --exclude millstream-launch --target-dir target/oldest
+	$(CARGO) +$(OLDEST) check --locked --profile preload -p millstream-preload -p millstream-launch --target-dir target/oldest
 
 # Five networks, 120 seconds each: none, identity, in place, and two that change the length.
 check-mount: setup-test build

@@ -11,6 +11,8 @@
 //! each may go on. A block is memory of its own, that the kernel has back when it was written and is not needed for a second. Beyond the
 //! memory that was allowed, blocks lie in the `spill`, a file without a name.
 #![forbid(unsafe_code)]
+// A later version may add cases.
+#![warn(clippy::exhaustive_enums)]
 
 mod draining;
 mod filling;

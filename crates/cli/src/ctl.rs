@@ -173,9 +173,9 @@ fn warn_of_what_counts_more(report: &Report, names: &[Name], file: &std::path::P
     for &name in names {
         let entry = report.entry(name);
         let counts_more = match &entry.source {
-            Source::Default => false,
             Source::File { path, .. } => path != file,
             Source::Environment(_) => true,
+            _ => false,
         };
         if counts_more {
             failure::warn(format!("for {}, {} counts more than {}", name.setting().name, entry.source, file.display()));

@@ -69,13 +69,28 @@ fn spliced_bytes_come_from_files() {
     for way in ["splice", "sendfile"] {
         let is_shared = mostly(|| {
             let script = format!("cd {}; $M {way} <in | cat >out", scratch.path("").display());
-            let options = ["--stats=json", "--stats-file", stats.to_str().unwrap()];
+            let options = ["--ring-after", "4M", "--stats=json", "--stats-file", stats.to_str().unwrap()];
             let seen = output(&mut over_ring_with(&options, &script));
             assert_eq!(seen.code, Some(0), "{seen:?}");
             assert!(fs::read(scratch.path("out")).unwrap() == content, "{way}");
             in_ring(&statistics(&stats)) > MANY / 2
         });
         assert_eq!(is_shared, can_attach(), "{way}");
+    }
+}
+
+/// The kernel hands on the pages of the file: memory would copy them twice.
+#[test]
+fn pipe_filled_from_a_file_by_splice_stays_with_the_kernel() {
+    let scratch = Scratch::new();
+    let stats = scratch.path("stats.json");
+    for way in ["splice", "sendfile"] {
+        let script =
+            format!("cd {}; head -c {MANY} /dev/zero >in; $M {way} <in | cat >out", scratch.path("").display());
+        let seen = output(&mut over_ring_with(&["--stats=json", "--stats-file", stats.to_str().unwrap()], &script));
+        assert_eq!((seen.code, fs::metadata(scratch.path("out")).unwrap().len()), (Some(0), MANY), "{seen:?}");
+        let stats = statistics(&stats);
+        assert_eq!((in_ring(&stats), sum(&stats, |pipe| pipe["written"]["bytes"].as_u64())), (0, MANY), "{stats}");
     }
 }
 

@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 use std::process::Command;
 
-use common::{Scratch, millstream, output, run};
+use common::{Scratch, can_attach, millstream, output, run};
 
 fn json_of(arguments: &[&str]) -> serde_json::Value {
     let scratch = Scratch::new();
@@ -422,6 +422,44 @@ fn unobserved_values_are_null() {
     let rate = &pipe["bytes_per_second"];
     assert!(rate.is_null() || rate.as_f64().unwrap() >= 0.0, "{rate}");
     assert!(pipe["watched"].is_null() || pipe["watched"]["looks"].as_u64().unwrap() > 0);
+}
+
+/// Copies its input to its output with system calls of its own, as programs do that do not use the C library for them.
+const OWN_CALLS: &str = r#"
+static long call(long number, long fd, void *bytes, long count) {
+#if defined(__x86_64__)
+    long result;
+    __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(fd), "S"(bytes), "d"(count) : "rcx", "r11", "memory");
+    return result;
+#else
+    register long x8 __asm__("x8") = number, x0 __asm__("x0") = fd, x2 __asm__("x2") = count;
+    register void *x1 __asm__("x1") = bytes;
+    __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2) : "memory");
+    return x0;
+#endif
+}
+#include <sys/syscall.h>
+int main(void) {
+    static char bytes[65536];
+    long got;
+    while ((got = call(SYS_read, 0, bytes, sizeof bytes)) > 0) if (call(SYS_write, 1, bytes, got) != got) return 1;
+    return 0;
+}
+"#;
+
+#[test]
+fn calls_past_the_c_library_are_told_as_the_reason() {
+    let scratch = Scratch::new();
+    let copy = scratch.c_program("copy", OWN_CALLS, &[]);
+    let stats = json_of(&["--shell", "dash", "-c", &format!("head -c 9000000 /dev/zero | {copy} | {copy} >/dev/null")]);
+    let pipes: Vec<_> = stats["pipes"].as_array().unwrap().iter().filter(|pipe| pipe["origin"] == "pipe").collect();
+    let [first, second] = pipes[..] else { panic!("{stats}") };
+    let end = |pipe: &serde_json::Value, end: &str| (pipe[end]["bytes"].as_u64(), pipe[end]["why_not"].clone());
+    // The stdio of a C library that attaches no pipe is not counted, and some 'head' writes by it.
+    assert!(!can_attach() || end(first, "written").0 == Some(9_000_000), "{stats}");
+    for uncounted in [end(first, "read"), end(second, "written"), end(second, "read")] {
+        assert_eq!(uncounted, (None, "uncounted".into()), "{stats}");
+    }
 }
 
 #[test]

@@ -15,6 +15,8 @@
 //! by `writing`; `archive` the members of one; `nodes`, `virtuals` and `names` the tree; `mounted` what each call does, `stages` how
 //! a network grows meanwhile, and `filesystem` the protocol. `docs/design/mount.md` explains why.
 #![deny(unsafe_code)]
+// A later version may add cases.
+#![warn(clippy::exhaustive_enums)]
 
 mod ahead;
 mod archive;

@@ -237,7 +237,7 @@ pub(crate) fn check_line(network: &Network) -> Result<(), String> {
         let names_a_file = match &node.work {
             Work::Read(path) => path.is_some(),
             Work::Write(target) => *target != Target::Stdout,
-            Work::Transform(_) | Work::Inlet { .. } | Work::Outlet { .. } => false,
+            _ => false,
         };
         if names_a_file {
             return Err(format!("'{}' names a file; the mount gives the bytes and takes them", node.work.to_line()));
@@ -291,7 +291,7 @@ fn shape_of(network: &Network) -> Result<Shape, String> {
     let is_in_place = |stage: &Stage| match &stage.kind {
         Kind::InPlace(state, _) => *state != State::Stateful,
         Kind::Buffer(_) => true,
-        Kind::Rewrite(_) | Kind::Exported(_) => false,
+        _ => false,
     };
     if stages.iter().all(is_in_place) {
         return Ok(Shape::InPlace);
@@ -306,7 +306,7 @@ fn shape_of(network: &Network) -> Result<Shape, String> {
         match stage.size {
             Size::Same => {}
             Size::Computed(size) => sizes.push(size),
-            Size::Unknown => return Ok(Shape::Stream),
+            _ => return Ok(Shape::Stream),
         }
     }
     Ok(Shape::Computed(sizes))
@@ -328,7 +328,7 @@ fn push_in_place(transforms: &mut Vec<Member>, call: &Call) -> Result<(), Networ
         }
         // It holds nothing back where bytes are asked for.
         Kind::Buffer(_) => {}
-        Kind::Rewrite(_) | Kind::Exported(_) => unreachable!("the shape of the network says that it is in place"),
+        _ => unreachable!("the shape of the network says that it is in place"),
     }
     Ok(())
 }

@@ -15,6 +15,7 @@ pub struct Call {
 
 /// What a node does.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Work {
     /// Gives the bytes of a file, or of the standard input.
     Read(Option<PathBuf>),

@@ -41,6 +41,8 @@
 //! - For one transform of a buffer that is in memory: call the library that does it.
 //! - Where a stage needs all of its input first, as sorting does.
 #![forbid(unsafe_code)]
+// A later version may add cases.
+#![warn(clippy::exhaustive_enums)]
 
 mod catalogue;
 pub mod check;

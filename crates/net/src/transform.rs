@@ -76,6 +76,7 @@ pub struct Step {
 
 /// What follows a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Next {
     /// Further steps.
     More,
@@ -99,6 +100,7 @@ pub enum State {
 
 /// How many bytes come out.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum Size {
     /// As many as go in.
     Same,
@@ -138,6 +140,7 @@ pub struct Stage {
 }
 
 /// How a transform works.
+#[non_exhaustive]
 pub enum Kind {
     /// On the bytes where they lie.
     InPlace(State, Box<dyn InPlace>),

@@ -38,6 +38,7 @@ use crate::writer::Writer;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Fifo {}
 
 impl Fifo {

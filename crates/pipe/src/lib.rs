@@ -54,6 +54,8 @@
 //! Processes that share a pipe share its memory. One that breaks the rules can end the stream, garble it or keep the
 //! others waiting while it lives; it cannot make them touch other memory.
 #![deny(unsafe_code)]
+// A later version may add cases.
+#![warn(clippy::exhaustive_enums)]
 
 // In an order in which each file uses only those before it:
 //

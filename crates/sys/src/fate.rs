@@ -60,12 +60,14 @@ pub enum Fate {
     Fault,
     /// The file that it copies is nearly read, so attaching would cost more than it saves.
     LittleLeft,
+    /// Its program began with this end, and the library has seen no call of it there.
+    Uncounted,
     /// It called the function at this index of [`guarded`].
     Called(u16),
 }
 
 /// All but [`Fate::Called`]; the index of each is its word.
-const PLAIN: [Fate; 25] = [
+const PLAIN: [Fate; 26] = [
     Fate::Untold,
     Fate::Joined,
     Fate::Waits,
@@ -91,6 +93,7 @@ const PLAIN: [Fate; 25] = [
     Fate::Second,
     Fate::Fed,
     Fate::LittleLeft,
+    Fate::Uncounted,
 ];
 const CALLED: u32 = 1 << 16;
 

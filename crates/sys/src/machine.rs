@@ -76,25 +76,32 @@ pub fn each_open_pipe(mut visit: impl FnMut(u64)) {
 /// Bytes of second-level cache of one CPU, as the C library finds it; `None` where the processor cannot tell.
 #[cfg(target_arch = "x86_64")]
 pub fn second_level_cache_bytes() -> Option<u64> {
-    use core::arch::x86_64::{__cpuid, __cpuid_count};
     /// "Authenti" and "HygonGen", the first four letters.
     const AMD: [u32; 2] = [0x6874_7541, 0x6f67_7948];
-    let basic = __cpuid(0);
+    let basic = cpuid(0, 0);
     let bytes = if AMD.contains(&basic.ebx) {
         // AMD64 Architecture Programmer's Manual, volume 3, E.4.5: kilobytes in the upper half.
         const CACHES: u32 = 0x8000_0006;
-        let has_it = __cpuid(0x8000_0000).eax >= CACHES;
-        if has_it { u64::from(__cpuid(CACHES).ecx >> 16) << 10 } else { 0 }
+        let has_it = cpuid(0x8000_0000, 0).eax >= CACHES;
+        if has_it { u64::from(cpuid(CACHES, 0).ecx >> 16) << 10 } else { 0 }
     } else {
         // Intel 64 Software Developer's Manual, volume 2, CPUID, leaf 4: each factor is stored less one.
         let caches = if basic.eax >= 4 { 0..8 } else { 0..0 };
-        let mut caches = caches.map(|index| __cpuid_count(4, index)).take_while(|cache| cache.eax & 31 != 0);
+        let mut caches = caches.map(|index| cpuid(4, index)).take_while(|cache| cache.eax & 31 != 0);
         caches.find(|cache| cache.eax & 31 != 2 && cache.eax >> 5 & 7 == 2).map_or(0, |cache| {
             let (ways, partitions, line) = (cache.ebx >> 22, cache.ebx >> 12 & 1023, cache.ebx & 4095);
             [ways, partitions, line, cache.ecx].iter().map(|&less_one| u64::from(less_one) + 1).product()
         })
     };
     (bytes > 0).then_some(bytes)
+}
+
+// Newer versions of Rust have made this intrinsic safe.
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code, unused_unsafe)]
+fn cpuid(leaf: u32, index: u32) -> core::arch::x86_64::CpuidResult {
+    // SAFETY: every processor of x86-64 has the instruction.
+    unsafe { core::arch::x86_64::__cpuid_count(leaf, index) }
 }
 
 /// Other processors tell only the kernel.

@@ -12,6 +12,8 @@
 //! One file for each family; [`ALL`] lists them. Formats come from the crates that know them, through the calls that read from
 //! one slice and write to another, so that no byte is copied on the way.
 #![forbid(unsafe_code)]
+// A later version may add cases.
+#![warn(clippy::exhaustive_enums)]
 
 mod age;
 mod arguments;

@@ -27,7 +27,6 @@ fn driven(stage: Stage, input: &[u8], pieces: &[usize]) -> Result<Vec<u8>, usize
             }
             transform.finish().map_err(|_| offset)?;
         }
-        Kind::Buffer(_) | Kind::Exported(_) => unreachable!("none of these stages is one"),
         Kind::Rewrite(mut transform) => loop {
             let size = *pieces.next().unwrap();
             let end = input.len().min(offset + size);
@@ -40,6 +39,7 @@ fn driven(stage: Stage, input: &[u8], pieces: &[usize]) -> Result<Vec<u8>, usize
                 break;
             }
         },
+        _ => unreachable!("none of these stages is another"),
     }
     Ok(output)
 }

@@ -342,6 +342,11 @@ impl Pipe {
         reasons.sort_by_key(|&reason| reason == "other_side");
         reasons.first().map_or_else(|| "unseen".into(), |&reason| reason.into())
     }
+
+    /// Whether the programs at its ends make their calls past the C library.
+    fn is_uncounted(&self) -> bool {
+        [&self.read, &self.written].iter().any(|end| end.why_not.as_deref() == Some("uncounted"))
+    }
 }
 
 impl Statistics {
@@ -353,7 +358,8 @@ impl Statistics {
             let bytes = pipe.bytes.unwrap_or(0).max(shared);
             row.bytes += bytes;
             row.shared_bytes += shared;
-            if bytes > shared {
+            // A pipe of which nothing was counted has a reason too.
+            if bytes > shared || bytes == 0 && pipe.is_uncounted() {
                 *why_not.entry(pipe.why_not()).or_default() += bytes - shared;
             }
         }

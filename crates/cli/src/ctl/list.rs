@@ -165,11 +165,11 @@ impl Place {
     fn of(source: &Source) -> Place {
         let nowhere = Place { kind: "default", file: None, line: None, variable: None };
         match source {
-            Source::Default => nowhere,
             Source::File { path, line } => {
                 Place { kind: "file", file: Some(path.display().to_string()), line: Some(*line), ..nowhere }
             }
             Source::Environment(variable) => Place { kind: "environment", variable: Some(variable.clone()), ..nowhere },
+            _ => nowhere,
         }
     }
 }

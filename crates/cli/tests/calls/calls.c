@@ -52,6 +52,8 @@ enum { BLOCK = 16384, SOME = 5000 };
 static const long BEFORE = 4000000, BEHIND = 1000000;
 
 extern char **environ;
+// Exported, and in no header.
+pid_t __fork(void);
 // As the program began, with SIGSEGV held back.
 static sigjmp_buf holds_sigsegv;
 static FILE *opened;

@@ -29,9 +29,14 @@ pub(crate) fn program() -> &'static str {
 pub(crate) fn millstream<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(arguments: I) -> Command {
     let mut command = Command::new(program());
     command.args(arguments).stdin(Stdio::null());
-    for name in
-        ["LD_PRELOAD", "MILLSTREAM_RUN", "MILLSTREAM_PROGRAM", "MILLSTREAM_JOINED_LOG", "MILLSTREAM_SKIPPED_LOG"]
-    {
+    for name in [
+        "LD_PRELOAD",
+        "MILLSTREAM_RUN",
+        "MILLSTREAM_PROGRAM",
+        "MILLSTREAM_JOINED_LOG",
+        "MILLSTREAM_SKIPPED_LOG",
+        "MILLSTREAM_NO_RING_HERE",
+    ] {
         command.env_remove(name);
     }
     command.env("XDG_DATA_HOME", data_home()).env("XDG_CONFIG_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/config"));
@@ -172,7 +177,9 @@ impl Scratch {
     pub(crate) fn compile(&self, compiler: &str, name: &str, source: &str, options: &[&str]) -> String {
         let source = self.file(&format!("{name}.c"), source);
         let program = self.path(name);
-        let seen = output(Command::new(compiler).arg("-O1").args(options).arg(source).arg("-o").arg(&program));
+        let mut compile = Command::new(compiler);
+        // Before glibc 2.34 what has dlsym is a library of its own.
+        let seen = output(compile.arg("-O1").args(options).arg(source).arg("-ldl").arg("-o").arg(&program));
         assert_eq!(seen.code, Some(0), "{compiler}: {}", seen.stderr);
         program.to_str().unwrap().to_owned()
     }

@@ -37,7 +37,9 @@ static void cancel(char *how) {
     }
     IS(pthread_cancel(thread), 0);
     IS(pthread_join(thread, &result), 0);
-    CHECK(result == PTHREAD_CANCELED && cleaned == before + 1);
+    // From glibc 2.41 on a write that has moved bytes returns their number, and its thread goes on (glibc's bug 12683).
+    int goes_on = *how == 'w' && __GLIBC_PREREQ(2, 41);
+    CHECK(result == (goes_on ? NULL : PTHREAD_CANCELED) && cleaned == before + !goes_on);
 }
 int main(void) {
     pair(ends);

@@ -4,6 +4,7 @@
 
 /// A piece of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Piece<'a> {
     /// As it stands there.
     Text(&'a str),

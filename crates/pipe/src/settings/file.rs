@@ -8,6 +8,7 @@ pub const LIMIT_SUFFIX: &str = ".limit";
 
 /// One line of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Line<'a> {
     /// Nothing, or a comment.
     Empty,

@@ -14,6 +14,7 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Source {
     /// No source says anything.
     Default,

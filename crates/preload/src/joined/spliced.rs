@@ -12,8 +12,9 @@ use millstream_sys::ledger::Direction;
 
 use super::attached::{advance_reader, advance_writer, announces, read_input, write_output};
 use super::calls::{read_from_kernel, write_to_kernel};
-use super::end::{READER, Stage, WRITER};
-
+use super::end::{End, READER, Stage, WRITER};
+use super::outlook::OUTPUT;
+use super::own_run::after;
 use super::{kernel, meet, notice, other_names, retreat};
 use crate::counted;
 
@@ -73,11 +74,14 @@ impl Call {
         if let Some(channel) = announced {
             meet::await_reader(channel, moved > 0);
         }
-        if !reads {
-            notice::passed(&READER, from, moved);
+        // The kernel hands pages on without a copy, where memory would take two. The output may attach after its input; a pipe at
+        // another number is the program's own, from which it splices further. `--ring-after` attaches all the same.
+        let attaches_all = after().is_some();
+        if !reads && (attaches_all || to == OUTPUT) {
+            passed(&READER, from, moved);
         }
-        if !writes {
-            notice::passed(&WRITER, to, moved);
+        if !writes && attaches_all {
+            passed(&WRITER, to, moved);
         }
         moved
     }
@@ -88,7 +92,7 @@ impl Call {
         let (start, len) = (buffer.as_mut_ptr(), self.len.min(PIECE));
         let read = match reads {
             true => read_input(self.from, start, len, None),
-            false => notice::passed(&READER, self.from, read_from_kernel(self.from, start, len)),
+            false => passed(&READER, self.from, read_from_kernel(self.from, start, len)),
         };
         let Ok(all) = usize::try_from(read) else { return read };
         let mut done = 0;
@@ -96,7 +100,7 @@ impl Call {
             let (rest, left) = (start.wrapping_add(done).cast_const(), all - done);
             let wrote = match writes {
                 true => write_output(self.to, rest, left),
-                false => notice::passed(&WRITER, self.to, write_to_kernel(self.to, rest, left)),
+                false => passed(&WRITER, self.to, write_to_kernel(self.to, rest, left)),
             };
             match usize::try_from(wrote) {
                 Ok(wrote) => done += wrote,
@@ -143,6 +147,12 @@ impl Call {
         let name = if matches!(self.kernel, Kernel::Sendfile { .. }) { c"sendfile" } else { c"splice" };
         if retreat::before_a_call(Fate::called(name)) { self.in_kernel(self.len) } else { kernel::EMFILE }
     }
+}
+
+/// Once in the library's memory, which is small: these calls move much each.
+#[inline(never)]
+fn passed(end: &End, fd: c_int, moved: isize) -> isize {
+    notice::passed(end, fd, moved)
 }
 
 fn is_file(fd: c_int) -> bool {

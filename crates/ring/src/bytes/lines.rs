@@ -15,7 +15,7 @@
 //! was not measured.
 
 use core::arch::asm;
-use core::arch::x86_64::{__cpuid, __cpuid_count, _MM_HINT_T0, _mm_prefetch};
+use core::arch::x86_64::{__cpuid_count, _MM_HINT_T0, _mm_prefetch, CpuidResult};
 use core::ptr::copy_nonoverlapping;
 use core::sync::atomic::{AtomicU8, Ordering};
 
@@ -112,14 +112,21 @@ struct Processor {
 impl Processor {
     #[cold]
     fn this() -> Processor {
-        let first = __cpuid(0);
+        let first = cpuid(0);
         let mut vendor = [0; 12];
         for (part, word) in vendor.chunks_exact_mut(4).zip([first.ebx, first.edx, first.ecx]) {
             part.copy_from_slice(&word.to_le_bytes());
         }
-        let has_fast_short_strings = first.eax >= 7 && __cpuid_count(7, 0).edx & (1 << 4) != 0;
+        let has_fast_short_strings = first.eax >= 7 && cpuid(7).edx & (1 << 4) != 0;
         Processor { vendor, has_fast_short_strings }
     }
+}
+
+// Newer versions of Rust have made this intrinsic safe.
+#[allow(unused_unsafe)]
+fn cpuid(leaf: u32) -> CpuidResult {
+    // SAFETY: every processor of x86-64 has the instruction.
+    unsafe { __cpuid_count(leaf, 0) }
 }
 
 /// Copies in pieces of [`AHEAD`]. Before each it prefetches as many lines, `ahead` of the piece.

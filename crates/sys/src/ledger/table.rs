@@ -134,10 +134,18 @@ impl Ledger {
             place.entry.capacity.store(capacity(), Relaxed);
             self.publish(&place);
         }
-        Some(match direction {
-            Direction::Written => &place.entry.written,
-            Direction::Read => &place.entry.read,
-        })
+        Some(place.entry.end(direction))
+    }
+
+    /// Records that a program which counts has begun with this end of a pipe. What is recorded later replaces it. A pipe that was not
+    /// recorded yet stays so: its maker has yet to say where it is from.
+    pub fn expect_calls(&self, inode: u64, direction: Direction) {
+        let start = first_probe(inode);
+        let mut probes = (0..PROBES).filter_map(|probe| self.entries.get((start + probe) % ENTRIES));
+        if let Some(entry) = probes.find(|entry| entry.inode.load(Relaxed) == inode) {
+            let fate = &entry.end(direction).fate;
+            let _ = fate.compare_exchange(Fate::Untold.word(), Fate::Uncounted.word(), Relaxed, Relaxed);
+        }
     }
 
     /// Copies out every pipe that is recorded now, in the order of their making.
@@ -151,8 +159,7 @@ impl Ledger {
 
     /// The entry of the pipe `inode`, which is made if there is none; `None` if all [`PROBES`] entries are taken.
     fn place_of(&self, inode: u64) -> Option<Place<'_>> {
-        // Fibonacci hashing (Knuth, volume 3, 6.4): inode numbers are consecutive, and this spreads those best.
-        let start = (inode.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 48) as usize;
+        let start = first_probe(inode);
         for probe in 0..PROBES {
             let index = (start + probe) % ENTRIES;
             let entry = self.entries.get(index)?;
@@ -174,6 +181,11 @@ impl Ledger {
     }
 }
 
+/// Fibonacci hashing (Knuth, volume 3, 6.4): inode numbers are consecutive, and this spreads those best.
+fn first_probe(inode: u64) -> usize {
+    (inode.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 48) as usize
+}
+
 struct Place<'a> {
     index: usize,
     entry: &'a Entry,
@@ -181,6 +193,13 @@ struct Place<'a> {
 }
 
 impl Entry {
+    fn end(&self, direction: Direction) -> &SharedEnd {
+        match direction {
+            Direction::Written => &self.written,
+            Direction::Read => &self.read,
+        }
+    }
+
     fn copy_out(&self, ordinal: u32) -> Record {
         Record {
             inode: self.inode.load(Relaxed),

@@ -111,7 +111,8 @@ impl PipeEnd {
         // An end where nothing was counted may have been idle, or in the hands of a program that does not count.
         let bytes = (end.bytes > 0).then_some(end.bytes);
         let has_been_joined = end.ring.is_some() || end.fate == Fate::Joined;
-        let why_not = match word(end.fate) {
+        let fate = if bytes.is_some() && end.fate == Fate::Uncounted { Fate::Untold } else { end.fate };
+        let why_not = match word(fate) {
             _ if !ring => Some("off".to_owned()),
             None if has_been_joined => None,
             None => reason_of_none(bytes, &seen),
@@ -170,6 +171,7 @@ fn word(fate: Fate) -> Option<String> {
         Fate::Descriptors => "descriptors",
         Fate::Code => "code",
         Fate::LittleLeft => "little_left",
+        Fate::Uncounted => "uncounted",
         Fate::Slot => "no_slot",
         Fate::Shared => "shared",
         Fate::Mutex => "mutex",
