@@ -8,6 +8,7 @@ use crate::machine::Machine;
 mod averages;
 mod fifo_grid;
 mod figures;
+pub mod file;
 mod grep;
 mod increment;
 #[cfg(test)]
