@@ -112,6 +112,14 @@ impl Content {
         }
     }
 
+    /// Closes the source while no program reads it: it is opened again when one does. Returns whether that freed a descriptor.
+    pub(crate) fn rest(&self) -> bool {
+        match &self.how {
+            How::InPlace { file, .. } => file.try_lock().is_ok_and(|mut file| file.take().is_some()),
+            How::Converted { reading, .. } => reading.rest_unless_busy(),
+        }
+    }
+
     /// Where the next byte at the end goes.
     pub(crate) fn end(&self, object: &Object) -> Result<u64> {
         if let How::Converted { reading, writing } = &self.how {

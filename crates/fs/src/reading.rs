@@ -82,6 +82,16 @@ impl Reading {
         inner.ahead.stop(&self.shared.changed);
     }
 
+    /// Closes the source, unless it is being read. Returns whether that freed a descriptor.
+    pub(crate) fn rest_unless_busy(&self) -> bool {
+        let Ok(mut inner) = self.shared.inner.try_lock() else { return false };
+        if inner.ahead.at_work.is_some() {
+            return false;
+        }
+        inner.decoders.clear();
+        inner.file.take().is_some()
+    }
+
     /// Reads at most `len` bytes; fewer only at the end.
     pub(crate) fn read(&self, object: &Object, name: &Path, offset: u64, len: usize) -> Result<Piece> {
         let within = (offset % BLOCK as u64) as usize;
