@@ -154,6 +154,14 @@ impl Mounted {
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
     }
 
+    /// Memory that the daemon has had at most.
+    pub(crate) fn peak_kibibytes(&self) -> u64 {
+        let pid = self.daemon.as_ref().unwrap().id();
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
     /// Waits for the daemon's end.
     pub(crate) fn wait(&mut self) -> ExitStatus {
         let begun = Instant::now();
