@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::output;
+use common::{Scratch, output};
 use mounting::Mounted;
 
 const OPEN: usize = 10_000;
@@ -37,27 +37,19 @@ fn ten_thousand_open_files_are_served() {
         return;
     }
     // In place, and with a decoder for each file.
-    for (network, end, sources) in [("identity", "", (0..OPEN).map(content).collect()), ("gunzip", ".gz", gzipped())] {
-        let mount = Mounted::new(&[network]);
-        for (number, source) in sources.iter().enumerate() {
-            fs::write(mount.source(&format!("{number}{end}")), source).unwrap();
+    for (network, pack) in [("identity", "true"), ("gunzip", "ls | xargs gzip -1")] {
+        let sources = Scratch::new();
+        for number in 0..OPEN {
+            fs::write(sources.path(&number.to_string()), content(number)).unwrap();
         }
+        let packed = Command::new("sh").args(["-c", pack]).current_dir(sources.path("")).status();
+        assert!(packed.unwrap().success());
+        let mount = Mounted::of_source(&sources.path(""), &[network]);
         let script = format!("ulimit -n 20000 && exec perl -e '{READ_ALL}' {OPEN}");
         let seen = output(Command::new("sh").args(["-c", &script]).current_dir(mount.at("")));
         assert_eq!((seen.stdout.trim(), &*seen.stderr), (&*OPEN.to_string(), ""), "{network}: {}", mount.log());
         assert_eq!(mount.log(), "", "{network}");
     }
-}
-
-/// All of them at once: a process for each would take longer than the test.
-fn gzipped() -> Vec<Vec<u8>> {
-    let scratch = common::Scratch::new();
-    for number in 0..OPEN {
-        fs::write(scratch.path(&number.to_string()), content(number)).unwrap();
-    }
-    let packed = Command::new("sh").args(["-c", "ls | xargs gzip -1"]).current_dir(scratch.path("")).status();
-    assert!(packed.unwrap().success());
-    (0..OPEN).map(|number| fs::read(scratch.path(&format!("{number}.gz"))).unwrap()).collect()
 }
 
 /// Bytes of the large file. `MILLSTREAM_GIGABYTES=1` for more (`make check-mount`).
