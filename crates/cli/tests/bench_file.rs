@@ -68,8 +68,8 @@ fn each_row_is_measured_and_compared() {
             _ => &[],
         };
         assert_eq!((stages.as_slice(), ours.len()), (expected, expected.len().max(1)), "{row}");
-        let is_compared = |cell: &&&Value| cell["ratio"].as_f64().is_some();
-        assert!(row.starts_with("memory") || ours.iter().all(|cell| is_compared(&cell)), "{row}");
+        let is_compared = |cell: &&Value| cell["ratio"].as_f64().is_some();
+        assert!(row.starts_with("memory") || ours.iter().all(|cell| is_compared(cell)), "{row}");
         assert!(seen.stdout.contains(row), "{row}: {}", seen.stdout);
     }
     assert!(seen.stdout.contains("at most 20 ms") && seen.stdout.contains("0.90x zstd"), "{}", seen.stdout);

@@ -94,7 +94,8 @@ impl Call {
         let nothing = |()| String::new();
         match self {
             Call::Create { path, is_new, mode } => {
-                let file = OpenOptions::new().write(true).create(true).create_new(*is_new).open(at(path))?;
+                let file =
+                    OpenOptions::new().write(true).create(true).truncate(true).create_new(*is_new).open(at(path))?;
                 file.set_permissions(Permissions::from_mode(*mode)).map(nothing)
             }
             Call::Write { path, offset, bytes } => {
