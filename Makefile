@@ -12,13 +12,14 @@
 # make check-cpython  CPython's own tests of multiprocessing over our pipes; two minutes, not part of make test
 # make corpus   a hundred real pipelines, bare and under 'run': whether any is slower; 20 minutes, see docs/benchmarks.md
 # make rivals   other ways between two processes beside ours, measured; some minutes, see docs/benchmarks.md
+# make mount-rivals  other file systems beside a mount of ours, measured with 1 GiB; half an hour, see docs/benchmarks.md
 # make check-rivals  their tests; neither is part of make test
 # make soak     MINUTES=10 by default: lives of pipes in which everything happens at random, every byte accounted for
 # make storm    STORM_SECONDS=120 by default: sixty-four writers and as many readers of one FIFO that come, go and are killed at
 #              random, ours and plain programs, every record accounted for
 # make fuzz-formats  SECONDS=10 for each by default: the formats and notations of networks against a fuzzer; needs a nightly
 #              compiler, and some minutes to build; not part of make test
-# make check-mount  a mount under random calls for ten minutes, and killed 1000 times; a part of it is in make test
+# make check-mount  a mount under random calls for 20 minutes, killed 1000 times, and a gigabyte through it; a part is in make test
 # make check-miri  not part of it: the ring under Miri, where that is installed
 # make check-cargo-c  the C library as cargo-c installs it, against 'make install-lib'; some minutes the first time, not part of make test
 # make deb      Debian packages, in target/packages: millstream, libmillstream0, libmillstream-dev
@@ -64,7 +65,7 @@ RIVALS_OPTIONS = --manifest-path rivals/Cargo.toml --target-dir target/rivals
 UPPER = -p millstream $(addprefix -p millstream-,bench buffer command fs net transforms)
 LOWER = $(addprefix -p millstream-,capi conformance pattern pipe ring run sys)
 
-.PHONY: all build lib install-lib uninstall-lib demo corpus rivals test install uninstall clean setup-build setup-test setup-rivals check-rivals
+.PHONY: all build lib install-lib uninstall-lib demo corpus rivals mount-rivals test install uninstall clean setup-build setup-test setup-rivals check-rivals
 .PHONY: soak storm fuzz-formats check-models check-asan check-tsan check-fuzz check-miri
 .PHONY: site setup-site wheel setup-wheel check-python check-free-threaded check-cpython check-cargo-c check-mount deb dist check-packages
 SUITES ?= bullseye trixie
@@ -128,9 +129,13 @@ setup-site:
 site: setup-site
 	scripts/make-site target/mdbook/bin/mdbook
 
-# Status 3: a cell failed its checks, on a machine with one CPU for instance. The table says which, and why.
+# Status 3: a cell failed its checks, on a machine with one CPU for instance. The table says which, and why. Not everyone may mount:
+# then the program says why, and the other measurements count.
 demo: build
 	$(BUILD)/millstream bench --quick --no-history --json $(BUILD)/demo.json --html $(BUILD)/demo.html || [ $$? -eq 3 ]
+	@echo
+	$(BUILD)/millstream bench file --only unbound,increment,gunzip,zstd --size 64M --pairs 5 --no-history || \
+		echo "No mount was measured: see above."
 	@echo "Try it on your own: $(BUILD)/millstream run -c 'your | pipeline'"
 	@echo "All samples: $(BUILD)/demo.json. The page: $(BUILD)/demo.html"
 
@@ -143,6 +148,11 @@ rivals: setup-rivals
 	$(RIVALS) build --release $(RIVALS_OPTIONS)
 	target/rivals/release/millstream-rivals --json target/rivals/rivals.json
 	@echo "All samples: target/rivals/rivals.json. More: target/rivals/release/millstream-rivals --help"
+
+mount-rivals: build
+	@scripts/setup mount-rivals
+	PATH="$(CURDIR)/target/mount-rivals/bin:$$PATH" $(BUILD)/millstream bench file --size 1G --json $(BUILD)/mount-rivals.json
+	@echo "All samples: $(BUILD)/mount-rivals.json"
 
 # The last ones use little more than one CPU each, and measure nothing.
 test: check-format check-words check-figures check-publish check-lints check-licences check-docs check-tests
@@ -205,8 +215,8 @@ check-oldest: setup-build
 
 # Five networks, 120 seconds each: none, identity, in place, and two that change the length.
 check-mount: setup-test build
-	MILLSTREAM_RANDOM_SECONDS=120 MILLSTREAM_LIVES=1000 $(CARGO) test --release -p millstream \
-		--test mount_random --test mount_kills -- --test-threads 1 --nocapture
+	MILLSTREAM_RANDOM_SECONDS=120 MILLSTREAM_LIVES=1000 MILLSTREAM_GIGABYTES=1 $(CARGO) test --release -p millstream \
+		--test mount_random --test mount_calls --test mount_kills --test mount_large -- --test-threads 1 --nocapture
 
 check-cpython: wheel
 	scripts/check-cpython $(WHEELS) $(PYTHONS)

@@ -10,11 +10,14 @@ use std::time::{Duration, Instant};
 
 use mounting::Mounted;
 
-/// For each network. `MILLSTREAM_RANDOM_SECONDS=120` makes ten minutes of five (`make check-mount`).
+/// For each file. `MILLSTREAM_RANDOM_SECONDS=120` makes ten minutes of five networks (`make check-mount`).
 fn length() -> Duration {
     let seconds = std::env::var("MILLSTREAM_RANDOM_SECONDS").ok().and_then(|text| text.parse().ok());
     Duration::from_secs_f64(seconds.unwrap_or(3.0))
 }
+
+/// Files of one mount that are called at once: a minute of calls on all files of all networks.
+const FILES: u64 = 4;
 
 /// Runs, so that there is something to compress.
 fn runs(random: &mut fastrand::Rng, len: usize) -> Vec<u8> {
@@ -32,12 +35,31 @@ const MOST: usize = 600_000;
 /// What was done lately, for the message of a failure.
 type Done = Vec<String>;
 
-fn compared(network: &[&str], source_name: &str, unpack: &dyn Fn(&[u8]) -> Vec<u8>) {
-    let seed =
-        std::env::var("MILLSTREAM_SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().expect("a number"));
-    let mut random = fastrand::Rng::with_seed(seed);
+/// Gives the bytes of a source as programs see them.
+type Unpack = dyn Fn(&[u8]) -> Vec<u8> + Sync;
+
+/// Calls on several files at once. `source_end`: behind the name of each source.
+fn compared(network: &[&str], source_end: &str, unpack: &Unpack) {
+    let seed = seed();
     let mount = Mounted::new(network);
-    let path = mount.at("file");
+    std::thread::scope(|scope| {
+        for file in 0..FILES {
+            let mount = &mount;
+            scope.spawn(move || compare_file(mount, &format!("file{file}"), source_end, unpack, seed + file));
+        }
+    });
+    let is_hidden = |name: &String| name.starts_with('.');
+    assert!(mount.log().is_empty() && !mount.source_names().iter().any(is_hidden), "seed {seed}: {}", mount.log());
+}
+
+fn seed() -> u64 {
+    let given = std::env::var("MILLSTREAM_SEED");
+    given.map_or_else(|_| fastrand::u64(..u64::MAX / 2), |seed| seed.parse().expect("a number"))
+}
+
+fn compare_file(mount: &Mounted, name: &str, source_end: &str, unpack: &Unpack, seed: u64) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let (path, source) = (mount.at(name), mount.source(&format!("{name}{source_end}")));
     let mut model: Vec<u8> = Vec::new();
     let open = || OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).unwrap();
     let mut file = open();
@@ -85,8 +107,7 @@ fn compared(network: &[&str], source_name: &str, unpack: &dyn Fn(&[u8]) -> Vec<u
             15 => {
                 done.push("fsync".into());
                 file.sync_all().unwrap();
-                let source = fs::read(mount.source(source_name)).unwrap();
-                check(&unpack(&source), &model, &done, seed);
+                check(&unpack(&fs::read(&source).unwrap()), &model, &done, seed);
             }
             16 | 17 => {
                 done.push("close and open".into());
@@ -108,8 +129,8 @@ fn compared(network: &[&str], source_name: &str, unpack: &dyn Fn(&[u8]) -> Vec<u
     }
     drop((file, other));
     check(&fs::read(&path).unwrap(), &model, &done, seed);
-    check(&unpack(&fs::read(mount.source(source_name)).unwrap()), &model, &done, seed);
-    println!("{network:?}: {calls} calls");
+    check(&unpack(&fs::read(source).unwrap()), &model, &done, seed);
+    println!("{name}{source_end}: {calls} calls");
 }
 
 fn check(found: &[u8], expected: &[u8], done: &Done, seed: u64) {
@@ -125,7 +146,7 @@ fn unbound_file_does_what_a_file_does() {
     if mounting::is_forbidden() {
         return;
     }
-    compared(&[], "file", &|bytes| bytes.to_vec());
+    compared(&[], "", &|bytes| bytes.to_vec());
 }
 
 /// Every call goes through the daemon.
@@ -134,7 +155,7 @@ fn identity_does_what_a_file_does() {
     if mounting::is_forbidden() {
         return;
     }
-    compared(&["identity"], "file", &|bytes| bytes.to_vec());
+    compared(&["identity"], "", &|bytes| bytes.to_vec());
 }
 
 #[test]
@@ -142,7 +163,7 @@ fn in_place_network_does_what_a_file_does() {
     if mounting::is_forbidden() {
         return;
     }
-    compared(&["increment | rot13"], "file", &|bytes| {
+    compared(&["increment | rot13"], "", &|bytes| {
         let plus_one: Vec<u8> = bytes.iter().map(|byte| byte.wrapping_add(1)).collect();
         plus_one.iter().map(|&byte| turned(byte)).collect()
     });
@@ -161,7 +182,7 @@ fn compressed_file_does_what_a_file_does() {
     if mounting::is_forbidden() {
         return;
     }
-    compared(&["gunzip"], "file.gz", &|bytes| mounting::piped("gzip", &["-dc"], bytes));
+    compared(&["gunzip"], ".gz", &|bytes| mounting::piped("gzip", &["-dc"], bytes));
 }
 
 #[test]
@@ -169,7 +190,7 @@ fn zstd_and_a_transform_in_place_do_what_a_file_does() {
     if mounting::is_forbidden() {
         return;
     }
-    compared(&["unzstd | rot13"], "file.zst", &|bytes| {
+    compared(&["unzstd | rot13"], ".zst", &|bytes| {
         let plain = mounting::piped("zstd", &["-dcq"], bytes);
         plain.iter().map(|&byte| turned(byte)).collect()
     });
@@ -177,8 +198,7 @@ fn zstd_and_a_transform_in_place_do_what_a_file_does() {
 
 /// Random members of an archive, of which some are sparse, read anywhere through a few open files.
 fn compared_members(pack: &[&str], end: &str, network: &str) {
-    let seed =
-        std::env::var("MILLSTREAM_SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().expect("a number"));
+    let seed = seed();
     let mut random = fastrand::Rng::with_seed(seed);
     let scratch = common::Scratch::new();
     let members: Vec<Vec<u8>> = (0..random.usize(1..12)).map(|_| member(&mut random)).collect();

@@ -15,6 +15,7 @@
 //!
 //! Nothing in the directory can be changed. No member can be reached outside of it, whatever its name is.
 
+mod bytes;
 mod sparse;
 mod tar;
 mod tree;
@@ -28,7 +29,8 @@ use crate::blocks::{Piece, spare};
 use crate::common::Common;
 use crate::content::Content;
 use crate::source::{Object, Result, Version};
-use tar::{End, Extent, TarError};
+use bytes::{Extent, TarError};
+use tar::End;
 use tree::{Builder, MEMORY_MOST};
 pub(crate) use tree::{Kind, TOP, Tree};
 

@@ -8,25 +8,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::{Deref, Range};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use millstream_net::NetworkError;
-
-use crate::decoder::Decoder;
-
 /// Bytes of a block: what the kernel asks for at once when it reads ahead.
 pub(crate) const BLOCK: usize = 128 << 10;
 
 /// A block of transformed bytes.
 pub(crate) type Block = Arc<Vec<u8>>;
-
-/// The next block of a decoder that stands at the beginning of one: shorter than others at the end. `used`: memory of a block
-/// that is not needed any more.
-pub(crate) fn next_block(decoder: &mut Decoder, used: Option<Block>) -> Result<Block, NetworkError> {
-    let mut bytes = used.and_then(Arc::into_inner).unwrap_or_default();
-    bytes.resize(BLOCK, 0);
-    let count = decoder.fill(&mut bytes)?;
-    bytes.truncate(count);
-    Ok(Arc::new(bytes))
-}
 
 /// Memory of a reply that a thread keeps for its next one, at most. More is rare, and there are many threads.
 const SPARE_MOST: usize = 256 << 10;

@@ -11,8 +11,8 @@ use rustix::io::Errno;
 use crate::blocks::Piece;
 use crate::common::Common;
 use crate::in_place::Transformed;
+use crate::line::SizeFrom;
 use crate::reading::Reading;
-use crate::rules::SizeFrom;
 use crate::source::{Object, Result, Version};
 use crate::view::{Shape, View};
 use crate::writing::{Target, Writing};
@@ -109,6 +109,14 @@ impl Content {
                 reading.rest(&self.name);
                 committed
             }
+        }
+    }
+
+    /// Closes the source while no program reads it: it is opened again when one does. Returns whether that freed a descriptor.
+    pub(crate) fn rest(&self) -> bool {
+        match &self.how {
+            How::InPlace { file, .. } => file.try_lock().is_ok_and(|mut file| file.take().is_some()),
+            How::Converted { reading, .. } => reading.rest_unless_busy(),
         }
     }
 

@@ -39,7 +39,7 @@ pub(crate) fn understood(command: u32, input: &[u8]) -> Result<Command> {
 /// # Errors
 /// What is wrong, as a sentence.
 pub fn push(file: &Path, stage: &str) -> std::result::Result<(), String> {
-    crate::rules::network(stage)?;
+    crate::line::network(stage)?;
     let mut bytes = [0; STAGE];
     let room = bytes.get_mut(..stage.len()).filter(|room| room.len() < STAGE);
     let Some(room) = room else { return Err(format!("the stage is longer than {} bytes", STAGE - 1)) };

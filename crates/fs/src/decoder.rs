@@ -8,7 +8,7 @@ use std::sync::Arc;
 use millstream_net::{Input, NetworkError, Pull};
 use sha2::{Digest as _, Sha256};
 
-use crate::blocks::BLOCK;
+use crate::blocks::{BLOCK, Block};
 use crate::in_place;
 use crate::index::Index;
 use crate::index::gzip::{Checkpoints, Gunzip};
@@ -130,6 +130,16 @@ impl Decoder {
         self.position += count as u64;
         Ok(count)
     }
+}
+
+/// The next block of a decoder that stands at the beginning of one: shorter than others at the end. `used`: memory of a block
+/// that is not needed any more.
+pub(crate) fn next_block(decoder: &mut Decoder, used: Option<Block>) -> Result<Block, NetworkError> {
+    let mut bytes = used.and_then(Arc::into_inner).unwrap_or_default();
+    bytes.resize(BLOCK, 0);
+    let count = decoder.fill(&mut bytes)?;
+    bytes.truncate(count);
+    Ok(Arc::new(bytes))
 }
 
 /// The source from a place on, after the header of the stream.

@@ -10,15 +10,14 @@
 //! # Ok::<(), String>(())
 //! ```
 //!
-//! In reading order: [`Rules`] say which files appear under which names, and through which networks; `view` what a network does
+//! In reading order: `line` is a line of transforms; [`Rules`] say which files appear under which names, and through which networks; `view` what a network does
 //! to offsets and sizes; `content` a file as all programs see it, which is changed `in_place`, or read by `reading` and replaced
-//! by `writing`; `archive` the members of one; `nodes`, `virtuals` and `names` the tree; `mounted` what each call does, `stages` how
+//! by `writing`; `archive` the members of one; `nodes`, `virtuals` and `names` the tree; `mounted` and `virtual_calls` what each call does, `stages` how
 //! a network grows meanwhile, and `filesystem` the protocol. `docs/design/mount.md` explains why.
 #![deny(unsafe_code)]
 // A later version may add cases.
 #![warn(clippy::exhaustive_enums)]
 
-mod ahead;
 mod archive;
 mod attributes;
 mod blocks;
@@ -30,6 +29,7 @@ mod filesystem;
 mod handles;
 mod in_place;
 mod index;
+mod line;
 mod links;
 mod list;
 mod mount;
@@ -43,14 +43,16 @@ mod source;
 mod stages;
 mod version;
 mod view;
+mod virtual_calls;
 mod virtuals;
 mod writers;
 mod writing;
 
 pub use common::Log;
 pub use control::{pop, push};
+pub use line::SizeFrom;
 pub use links::{Link, link, links, unlink};
 pub use list::{Listed, mounts};
 pub use mount::{Mount, Options, Unmounter};
 pub use mounted::STATISTICS;
-pub use rules::{Rules, SizeFrom};
+pub use rules::Rules;

@@ -17,8 +17,8 @@ use rustix::fs::{FileType, Stat, XattrFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use crate::line::{self, SizeFrom, WriteNetwork};
 use crate::reading::ATTRIBUTES;
-use crate::rules::{self, SizeFrom, WriteNetwork};
 use crate::source::{Object, Result};
 use crate::view::View;
 
@@ -158,10 +158,10 @@ impl Links {
 impl Written {
     fn view(&self) -> std::result::Result<View, String> {
         let write = match &self.write {
-            Some(line) => WriteNetwork::Given(rules::network(line)?),
+            Some(line) => WriteNetwork::Given(line::network(line)?),
             None => WriteNetwork::Inverse,
         };
-        View::new(rules::network(&self.read)?, write, self.size)
+        View::new(line::network(&self.read)?, write, self.size)
     }
 }
 

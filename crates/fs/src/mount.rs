@@ -19,6 +19,12 @@ use crate::rules::Rules;
 /// What stands before the source where mounts are listed.
 pub(crate) const DEVICE: &str = "millstream:";
 
+/// What a daemon and the kernel talk through.
+const DEVICE_FILE: &str = "/dev/fuse";
+
+/// Says whether others than root may let other users in.
+const FUSE_CONF: &str = "/etc/fuse.conf";
+
 /// How a directory is mounted.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -86,7 +92,7 @@ impl Mount {
         let mounted = Arc::new(mounted.map_err(|error| format!("cannot open '{}': {error}", source.display()))?);
         let served = Served { mounted: Arc::clone(&mounted), passes_through: options.passthrough };
         let session = Session::new(served, &mount_point, &config(&source_path, options));
-        let session = session.map_err(|error| why_not(&mount_point, &error))?;
+        let session = session.map_err(|error| why_not(&mount_point, options, &error))?;
         let _ = mounted.notifier.set(session.notifier());
         read_further_ahead(&mount_point);
         Ok(Mount { session, mounted, mount_point })
@@ -205,17 +211,29 @@ fn config(source: &Path, options: &Options) -> Config {
     config
 }
 
-fn why_not(mount_point: &Path, error: &io::Error) -> String {
+fn why_not(mount_point: &Path, options: &Options, error: &io::Error) -> String {
     let mount_point = mount_point.display();
+    let told = error.to_string();
+    let told = told.trim_end().trim_start_matches("fusermount3: ");
     match error.kind() {
-        io::ErrorKind::NotFound if !Path::new("/dev/fuse").exists() => {
-            "there is no /dev/fuse: load the kernel's module 'fuse', or have the container be given the device".into()
-        }
+        io::ErrorKind::NotFound if !Path::new(DEVICE_FILE).exists() => format!(
+            "there is no {DEVICE_FILE}: load the kernel's module 'fuse', or have the container be given the device"
+        ),
         io::ErrorKind::NotFound => {
             format!("cannot mount on '{mount_point}': only root can without 'fusermount3' (package fuse3)")
         }
-        _ => format!("cannot mount on '{mount_point}': {error}"),
+        io::ErrorKind::PermissionDenied if options.allow_other && told.contains("user_allow_other") => format!(
+            "cannot let other users in: {FUSE_CONF} has no line 'user_allow_other' (have root add it, or mount without --allow-other)"
+        ),
+        io::ErrorKind::PermissionDenied if !can_open_device() => format!(
+            "cannot mount on '{mount_point}': this user may not open {DEVICE_FILE} (mount as root, or have root run: chmod 666 {DEVICE_FILE})"
+        ),
+        _ => format!("cannot mount on '{mount_point}': {told}"),
     }
+}
+
+fn can_open_device() -> bool {
+    std::fs::OpenOptions::new().read(true).write(true).open(DEVICE_FILE).is_ok()
 }
 
 /// Descriptors that a mount has use for, at most.

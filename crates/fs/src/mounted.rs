@@ -118,6 +118,14 @@ impl Mounted {
         if is_virtual(ino) { self.virtuals.forget(ino.0, lookups) } else { self.nodes.forget(ino.0, lookups) }
     }
 
+    /// A call that changes nothing. If no descriptor is left it is made again with those of sources that are not being read.
+    fn with_descriptors<T>(&self, call: impl Fn() -> Result<T>) -> Result<T> {
+        match call() {
+            Err(Errno::MFILE) if self.nodes.rest() > 0 => call(),
+            other => other,
+        }
+    }
+
     /// What is behind a name. The kernel will remember it.
     pub(crate) fn lookup(self: &Arc<Self>, parent: INodeNo, name: &OsStr) -> Result<Found> {
         if is_virtual(parent) {
@@ -128,7 +136,7 @@ impl Mounted {
             return self.member(archive, name).map(Found::Virtual);
         }
         let directory = node.source();
-        match self.names.find(&directory, name) {
+        match self.with_descriptors(|| self.names.find(&directory, name)) {
             Ok(named) => Ok(Found::Node(self.found(parent, name, named))),
             Err(Errno::NOENT) => self.generated(parent, &directory, name).map(Found::Virtual),
             Err(error) => {
@@ -437,7 +445,7 @@ impl Mounted {
         let source = node.source();
         let mut openers = node.openers();
         let Some(content) = node.content() else {
-            let file = source.open(opened_with(flags))?;
+            let file = self.with_descriptors(|| source.open(opened_with(flags)))?;
             *openers += 1;
             return Ok((self.opened(node, Some(file), flags), Opened::Source));
         };
@@ -530,7 +538,7 @@ impl Mounted {
 
     pub(crate) fn read(&self, handle: &Handle, offset: u64, len: usize) -> Result<Piece> {
         let bytes = match handle {
-            Handle::File(open) => read_file(open, offset, len)?,
+            Handle::File(open) => self.with_descriptors(|| read_file(open, offset, len))?,
             Handle::Virtual(open) => self.read_virtual(open, offset, len)?,
             Handle::Directory(_) => return Err(Errno::ISDIR),
         };

@@ -191,6 +191,12 @@ impl Nodes {
         Some(surplus)
     }
 
+    /// Closes the sources that programs have open and do not read now. Returns how many descriptors that freed.
+    pub(crate) fn rest(&self) -> usize {
+        let nodes: Vec<Arc<Node>> = self.table().known.values().map(|known| Arc::clone(&known.node)).collect();
+        nodes.iter().filter(|node| node.content().is_some_and(|content| content.rest())).count()
+    }
+
     /// The kernel was asked to forget the surplus.
     pub(crate) fn thinned(&self) {
         self.table().is_being_thinned = false;

@@ -3,7 +3,10 @@
 //! A decoder starts at the beginning, or at a place that the format or an earlier pass has shown. What it passes goes into the
 //! cache of blocks. A few decoders of a file stay where they are, so that several programs can read it in order at once.
 
-use std::fs::File;
+mod ahead;
+mod shared;
+mod window;
+
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,56 +14,21 @@ use millstream_net::NetworkError;
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
-use crate::ahead::{self, Ahead, Changed};
-use crate::blocks::{BLOCK, Block, Piece, next_block, spare};
+use crate::blocks::{BLOCK, Block, Piece, spare};
 use crate::common::{Common, add};
-use crate::decoder::Decoder;
+use crate::decoder::{Decoder, next_block};
 use crate::in_place;
-use crate::index::Index;
-use crate::index::gzip::Checkpoints;
-use crate::rules::SizeFrom;
+use crate::line::SizeFrom;
 use crate::source::{Object, Result, Version};
 use crate::view::{Format, Shape, View};
-
-/// Decoders of one file that stay where they are.
-const DECODERS: usize = 4;
+use shared::{Inner, Shared};
+use window::Changed;
 
 /// A source as transformed.
 pub(crate) struct Reading {
     view: Arc<View>,
     common: Arc<Common>,
     shared: Arc<Shared>,
-}
-
-pub(crate) struct Inner {
-    /// `None` until the source is first looked at.
-    version: Option<Version>,
-    file: Option<Arc<File>>,
-    /// Names the version in the cache.
-    pub(crate) content: u64,
-    changes: u64,
-    index: Option<Index>,
-    checkpoints: Checkpoints,
-    /// Whether those of an earlier mount were looked for.
-    has_looked: bool,
-    /// That which was used last is the last.
-    decoders: Vec<Decoder>,
-    pub(crate) ahead: Ahead,
-    /// The block that a program has waited for last.
-    last_made: Option<u64>,
-    size: Option<u64>,
-}
-
-/// What decoders that work ahead share with those that read.
-pub(crate) struct Shared {
-    inner: Mutex<Inner>,
-    pub(crate) changed: Changed,
-}
-
-impl Shared {
-    pub(crate) fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Reading {
@@ -112,6 +80,16 @@ impl Reading {
         inner.decoders.clear();
         inner.file = None;
         inner.ahead.stop(&self.shared.changed);
+    }
+
+    /// Closes the source, unless it is being read. Returns whether that freed a descriptor.
+    pub(crate) fn rest_unless_busy(&self) -> bool {
+        let Ok(mut inner) = self.shared.inner.try_lock() else { return false };
+        if inner.ahead.at_work.is_some() {
+            return false;
+        }
+        inner.decoders.clear();
+        inner.file.take().is_some()
     }
 
     /// Reads at most `len` bytes; fewer only at the end.
@@ -340,76 +318,4 @@ pub(crate) const ATTRIBUTES: &str = "user.millstream.";
 /// A size with the version that it belongs to.
 fn kept_as(version: Version, size: u64) -> String {
     format!("{size} {version}")
-}
-
-impl Inner {
-    fn new(content: u64) -> Inner {
-        Inner {
-            version: None,
-            file: None,
-            content,
-            changes: 0,
-            index: None,
-            checkpoints: Checkpoints::default(),
-            has_looked: false,
-            decoders: Vec::new(),
-            ahead: Ahead::default(),
-            last_made: None,
-            size: None,
-        }
-    }
-
-    /// A decoder that works ahead finds another content, and ends.
-    fn forget(&mut self, content: u64) {
-        *self = Inner { changes: self.changes, ..Inner::new(content) };
-    }
-
-    /// Keeps a decoder where it is, instead of the one that was used longest ago.
-    pub(crate) fn keep(&mut self, decoder: Decoder) {
-        if self.file.is_none() {
-            return;
-        }
-        self.decoders.push(decoder);
-        if self.decoders.len() > DECODERS {
-            self.decoders.remove(0);
-        }
-    }
-
-    fn open(&mut self, object: &Object) -> Result<()> {
-        if self.file.is_none() {
-            self.file = Some(Arc::new(object.open(rustix::fs::OFlags::RDONLY)?));
-        }
-        Ok(())
-    }
-
-    fn index(&mut self, format: Format) -> std::io::Result<&Index> {
-        if self.index.is_none() {
-            let file = self.file.as_ref().ok_or(std::io::ErrorKind::NotFound)?;
-            self.index = Some(Index::of(format, file)?);
-        }
-        self.index.as_ref().ok_or_else(|| std::io::ErrorKind::NotFound.into())
-    }
-
-    /// Whether a block that was made for a content is one of it: the source is as it was, and ends where it says.
-    pub(crate) fn accepts(&mut self, content: u64, is_last: bool, end: u64) -> bool {
-        let is_same = self.content == content && self.is_unchanged().unwrap_or(false);
-        is_same && (!is_last || *self.size.get_or_insert(end) == end)
-    }
-
-    fn is_unchanged(&self) -> Result<bool> {
-        let Some(file) = &self.file else { return Ok(true) };
-        let now = Version::of(&rustix::fs::fstat(file)?);
-        Ok(self.version.is_none_or(|version| version == now))
-    }
-
-    /// What was decompressed of a source that changed meanwhile is neither the old file nor the new one.
-    fn check_unchanged(&mut self, common: &Common, name: &Path) -> Result<()> {
-        if self.is_unchanged()? {
-            return Ok(());
-        }
-        common.report(name, "the source was changed while it was read; open it again");
-        self.changes += 1;
-        self.forget(common.blocks.new_content());
-        Err(Errno::IO)
-    }
 }

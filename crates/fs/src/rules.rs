@@ -4,23 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_net::Network;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
+use crate::line::{SizeFrom, WriteNetwork, network};
 use crate::pattern::{Pattern, Shape};
 use crate::view::View;
-
-/// How the size of a transformed file is found where neither the transforms nor the format tell it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum SizeFrom {
-    /// By reading the whole file once; kept in an extended attribute of the source.
-    #[default]
-    Scan,
-    /// Not at all: the file says 0, as those of `/proc` do, and is read to its end.
-    Unknown,
-}
 
 /// The rules of a mount, in the order in which they are asked.
 #[derive(Clone, Debug, Default)]
@@ -325,23 +313,6 @@ fn duration(text: &str) -> Result<Duration, String> {
         Some(total @ 1..) => Ok(Duration::from_millis(total)),
         _ => Err(format!("timeout = '{text}' is no time; write it as '500ms', '30s', '5m' or '1h'")),
     }
-}
-
-/// What writes go through.
-pub(crate) enum WriteNetwork {
-    /// What undoes the read network, if anything does.
-    Inverse,
-    /// Nothing: the file cannot be written.
-    None,
-    /// This.
-    Given(Network),
-}
-
-/// A line of transforms without files of its own.
-pub(crate) fn network(line: &str) -> Result<Network, String> {
-    let network = Network::from_line(line).map_err(|error| format!("'{line}': {error}"))?;
-    crate::view::check_line(&network).map_err(|error| format!("'{line}': {error}"))?;
-    Ok(network)
 }
 
 #[cfg(test)]

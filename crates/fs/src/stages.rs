@@ -6,10 +6,10 @@ use fuser::INodeNo;
 use rustix::io::Errno;
 
 use crate::content::Content;
+use crate::line::{SizeFrom, WriteNetwork};
 use crate::mounted::Mounted;
 use crate::names::is_file;
 use crate::nodes::Node;
-use crate::rules::{SizeFrom, WriteNetwork};
 use crate::source::Result;
 use crate::view::View;
 
@@ -61,5 +61,5 @@ fn before_pushes(node: &Node) -> MutexGuard<'_, Vec<Arc<View>>> {
 }
 
 fn plain_view() -> std::result::Result<View, String> {
-    View::new(crate::rules::network("identity")?, WriteNetwork::Inverse, SizeFrom::Scan)
+    View::new(crate::line::network("identity")?, WriteNetwork::Inverse, SizeFrom::Scan)
 }

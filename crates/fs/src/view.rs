@@ -6,12 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use millstream_net::{
-    Call, InPlace, Input, Kind, Network, NetworkError, Options, Pull, Size, Stage, State, Target, Work, check,
-    run::Pour,
+    Call, InPlace, Input, Kind, Network, NetworkError, Options, Pull, Size, Stage, State, Work, check, run::Pour,
 };
 use millstream_transforms::ALL;
 
-use crate::rules::{self, SizeFrom, WriteNetwork};
+use crate::line::{self, SizeFrom, WriteNetwork, calls, network, stages};
 
 /// Two networks, and what is known of them before a byte moves.
 pub(crate) struct View {
@@ -141,7 +140,7 @@ impl View {
         if self.digest_of.is_some() {
             return Err("no stage can be pushed on a digest".into());
         }
-        let stage = rules::network(stage)?;
+        let stage = network(stage)?;
         let read = concatenated(&self.read, &stage)?;
         let undone = inverse_of(&stage)?;
         let write = match (undone, &self.write) {
@@ -231,49 +230,13 @@ impl fmt::Debug for View {
     }
 }
 
-/// Refuses what cannot be a network of a view.
-pub(crate) fn check_line(network: &Network) -> Result<(), String> {
-    for node in &network.nodes {
-        let names_a_file = match &node.work {
-            Work::Read(path) => path.is_some(),
-            Work::Write(target) => *target != Target::Stdout,
-            _ => false,
-        };
-        if names_a_file {
-            return Err(format!("'{}' names a file; the mount gives the bytes and takes them", node.work.to_line()));
-        }
-    }
-    if !network.is_line() {
-        return Err("a network with splits or merges cannot be a view".into());
-    }
-    for (call, stage) in calls(network).zip(stages(network)?) {
-        if stage.beside.is_some() {
-            return Err(format!("'{}' writes a file of its own", Work::Transform(call.clone()).to_line()));
-        }
-    }
-    check::check(network, ALL).map(drop).map_err(|error| error.to_string())
-}
-
-fn calls(network: &Network) -> impl Iterator<Item = &Call> {
-    network.nodes.iter().filter_map(|node| match &node.work {
-        Work::Transform(call) => Some(call),
-        _ => None,
-    })
-}
-
-fn stages(network: &Network) -> Result<Vec<Stage>, String> {
-    calls(network)
-        .map(|call| check::build(call, ALL).map(|(_, stage)| stage).map_err(|error| error.to_string()))
-        .collect()
-}
-
 /// One network behind the other.
 fn concatenated(first: &Network, second: &Network) -> Result<Network, String> {
     let lines = [first, second].map(|network| {
         let words = calls(network).map(|call| Work::Transform(call.clone()).to_line());
         words.collect::<Vec<_>>().join(" | ")
     });
-    rules::network(&lines.join(" | "))
+    network(&lines.join(" | "))
 }
 
 /// What undoes a network; `None` if one of its transforms cannot be undone.
@@ -282,7 +245,7 @@ fn inverse_of(network: &Network) -> Result<Option<Network>, String> {
         let (_, stage) = check::build(call, ALL).map_err(|error| error.to_string())?;
         stage.inverse.ok_or_else(String::new)
     });
-    inverse.ok().map(|line| rules::network(&line)).transpose()
+    inverse.ok().map(|line| line::network(&line)).transpose()
 }
 
 fn shape_of(network: &Network) -> Result<Shape, String> {
@@ -338,7 +301,7 @@ mod tests {
     use super::*;
 
     fn view(read: &str) -> View {
-        View::new(rules::network(read).unwrap(), WriteNetwork::Inverse, SizeFrom::Scan).unwrap()
+        View::new(network(read).unwrap(), WriteNetwork::Inverse, SizeFrom::Scan).unwrap()
     }
 
     #[test]

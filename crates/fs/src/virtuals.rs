@@ -1,32 +1,25 @@
 //! Files and directories that are not in the source: members of archives, and files whose bytes a network makes of nothing.
 //!
-//! They have numbers of their own, above those of all other nodes. Only the calls in this file know them: to any other call, all of
-//! which would change something, they are a file system that cannot be written.
+//! They have numbers of their own, above those of all other nodes.
 //!
 //! The bytes of a **generated** file come out of its network while a program reads it. Each open file runs the network once, from
 //! the first read on. A read that is not where the last one ended runs it anew, and skips what comes before, as files of `/proc` do.
 //! Its size is not known, and told as 0.
 
 use std::collections::HashMap;
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use fuser::{FileAttr, INodeNo, OpenFlags};
+use fuser::INodeNo;
 use millstream_net::{Input, Pull};
-use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 
-use crate::archive::{Archive, InUse, Kind, TOP, Tree};
-use crate::attributes::{kind_of, system_time};
+use crate::archive::{Archive, InUse, Tree};
 use crate::blocks::{BLOCK, Piece, spare};
-use crate::common::add;
-use crate::mounted::Mounted;
 use crate::names::Entry;
-use crate::source::{Object, Result};
+use crate::source::Result;
 use crate::view::View;
 
 /// Numbers from here on are those of this file.
@@ -35,9 +28,6 @@ const FIRST: u64 = 1 << 60;
 /// Bytes that are skipped at once.
 const SKIPPED: usize = BLOCK;
 
-/// Permissions of a generated file.
-const GENERATED_MODE: u16 = 0o444;
-
 pub(crate) fn is_virtual(ino: INodeNo) -> bool {
     ino.0 >= FIRST
 }
@@ -45,10 +35,10 @@ pub(crate) fn is_virtual(ino: INodeNo) -> bool {
 /// A file or directory without a source.
 pub(crate) struct Virtual {
     pub(crate) id: u64,
-    what: What,
+    pub(crate) what: What,
 }
 
-enum What {
+pub(crate) enum What {
     Member(Member),
     Generated {
         view: Arc<View>,
@@ -58,15 +48,15 @@ enum What {
 }
 
 #[derive(Clone)]
-struct Member {
-    archive: Arc<Archive>,
-    tree: Arc<Tree>,
-    place: u32,
+pub(crate) struct Member {
+    pub(crate) archive: Arc<Archive>,
+    pub(crate) tree: Arc<Tree>,
+    pub(crate) place: u32,
 }
 
 /// The same thing has the same number, for as long as the kernel remembers it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Key {
+pub(crate) enum Key {
     /// The address of the tree, and the place in it.
     Member(usize, u32),
     /// The number of the directory, and the name.
@@ -98,7 +88,7 @@ impl Virtuals {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn get(&self, ino: INodeNo) -> Result<Arc<Virtual>> {
+    pub(crate) fn get(&self, ino: INodeNo) -> Result<Arc<Virtual>> {
         self.table().known.get(&ino.0).map(|known| Arc::clone(&known.node)).ok_or(Errno::STALE)
     }
 
@@ -107,7 +97,7 @@ impl Virtuals {
     }
 
     /// The kernel is told of it once more.
-    fn found(&self, key: Key, what: What) -> Arc<Virtual> {
+    pub(crate) fn found(&self, key: Key, what: What) -> Arc<Virtual> {
         let mut table = self.table();
         let id = match table.by_key.get(&key) {
             Some(&id) => id,
@@ -139,7 +129,7 @@ impl Virtuals {
 }
 
 impl Virtual {
-    fn member(&self) -> Result<&Member> {
+    pub(crate) fn member(&self) -> Result<&Member> {
         match &self.what {
             What::Member(member) => Ok(member),
             What::Generated { .. } => Err(Errno::NOTDIR),
@@ -149,11 +139,11 @@ impl Virtual {
 
 impl Member {
     /// The kernel looks a path up anew if this says that a directory or file of it is of an old version of the archive.
-    fn current(&self) -> Result<&Member> {
+    pub(crate) fn current(&self) -> Result<&Member> {
         if self.archive.is_current(&self.tree)? { Ok(self) } else { Err(Errno::STALE) }
     }
 
-    fn entries(&self) -> Result<Vec<Entry>> {
+    pub(crate) fn entries(&self) -> Result<Vec<Entry>> {
         let names = self.tree.names(self.place).ok_or(Errno::NOTDIR)?;
         let listed = names.iter().map(|(name, &place)| Entry {
             name: OsString::from_vec(name.to_vec()),
@@ -166,127 +156,22 @@ impl Member {
 
 /// A virtual file that a program has open.
 pub(crate) struct OpenVirtual {
-    node: Arc<Virtual>,
-    how: How,
+    pub(crate) node: Arc<Virtual>,
+    pub(crate) how: How,
 }
 
-enum How {
+pub(crate) enum How {
     Member(InUse),
     Generated(Mutex<Running>),
 }
 
 /// A network that is read from.
 #[derive(Default)]
-struct Running {
+pub(crate) struct Running {
     /// `None`: not yet, or it has failed.
-    pull: Option<Pull>,
+    pub(crate) pull: Option<Pull>,
     /// Where the next byte of it stands.
     position: u64,
-}
-
-impl Mounted {
-    /// What an archive has under a name, in its top directory.
-    pub(crate) fn member(&self, archive: Arc<Archive>, name: &OsStr) -> Result<Arc<Virtual>> {
-        let tree = archive.tree()?;
-        self.member_in(&Member { archive, tree, place: TOP }, name)
-    }
-
-    /// What a directory in an archive has under a name.
-    pub(crate) fn lookup_virtual(&self, parent: INodeNo, name: &OsStr) -> Result<Arc<Virtual>> {
-        self.member_in(self.virtuals.get(parent)?.member()?.current()?, name)
-    }
-
-    fn member_in(&self, directory: &Member, name: &OsStr) -> Result<Arc<Virtual>> {
-        let Member { archive, tree, place } = directory;
-        tree.names(*place).ok_or(Errno::NOTDIR)?;
-        let place = tree.child(*place, name.as_bytes()).ok_or(Errno::NOENT)?;
-        let member = Member { archive: Arc::clone(archive), tree: Arc::clone(tree), place };
-        let key = Key::Member(Arc::as_ptr(tree).addr(), place);
-        Ok(self.virtuals.found(key, What::Member(member)))
-    }
-
-    /// A generated file of a directory.
-    pub(crate) fn generated(&self, parent: INodeNo, directory: &Object, name: &OsStr) -> Result<Arc<Virtual>> {
-        let view = self.names.generated(directory, name)?.ok_or(Errno::NOENT)?;
-        let path = directory.path()?.join(name);
-        Ok(self.virtuals.found(Key::Generated(parent.0, name.to_owned()), What::Generated { view, path }))
-    }
-
-    pub(crate) fn virtual_attributes(&self, ino: INodeNo) -> Result<FileAttr> {
-        self.attributes_of_virtual(&*self.virtuals.get(ino)?)
-    }
-
-    pub(crate) fn attributes_of_virtual(&self, node: &Virtual) -> Result<FileAttr> {
-        match &node.what {
-            What::Generated { .. } => Ok(self.with_owner(generated_attributes(node.id), None)),
-            // Of an old version too, for programs that have it open: what they get is EIO where they read.
-            What::Member(Member { tree, place, .. }) => {
-                let entry = tree.entry(*place);
-                Ok(self.with_owner(member_attributes(node.id, tree, *place), Some((entry.user, entry.group))))
-            }
-        }
-    }
-
-    /// As `tar -x` has it: files have the owners that the archive names where root unpacks it, and else belong to the user.
-    fn with_owner(&self, attributes: FileAttr, owner: Option<(u32, u32)>) -> FileAttr {
-        let (uid, gid) = owner
-            .filter(|_| self.gives_owners)
-            .unwrap_or_else(|| (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()));
-        FileAttr { uid, gid, ..attributes }
-    }
-
-    pub(crate) fn virtual_target(&self, ino: INodeNo) -> Result<Vec<u8>> {
-        let node = self.virtuals.get(ino)?;
-        let Member { tree, place, .. } = node.member()?.current()?;
-        match &tree.entry(*place).kind {
-            Kind::Symlink(target) => Ok(target.to_vec()),
-            _ => Err(Errno::INVAL),
-        }
-    }
-
-    /// The names in the top directory of an archive.
-    pub(crate) fn archive_entries(archive: Arc<Archive>) -> Result<Vec<Entry>> {
-        let tree = archive.tree()?;
-        Member { archive, tree, place: TOP }.entries()
-    }
-
-    pub(crate) fn virtual_entries(&self, ino: INodeNo) -> Result<Vec<Entry>> {
-        self.virtuals.get(ino)?.member()?.current()?.entries()
-    }
-
-    pub(crate) fn open_virtual(&self, ino: INodeNo, flags: OpenFlags) -> Result<OpenVirtual> {
-        if OFlags::from_bits_retain(flags.0 as u32).intersects(OFlags::WRONLY | OFlags::RDWR) {
-            return Err(Errno::ROFS);
-        }
-        let node = self.virtuals.get(ino)?;
-        let how = match &node.what {
-            What::Member(member) => How::Member(member.current()?.archive.in_use()?),
-            What::Generated { .. } => How::Generated(Mutex::default()),
-        };
-        add(&self.common.counts.opens, 1);
-        add(&self.common.counts.open_files, 1);
-        Ok(OpenVirtual { node, how })
-    }
-
-    pub(crate) fn close_virtual(&self) {
-        self.common.counts.open_files.fetch_sub(1, Relaxed);
-    }
-
-    pub(crate) fn read_virtual(&self, open: &OpenVirtual, offset: u64, len: usize) -> Result<Piece> {
-        match (&open.node.what, &open.how) {
-            (What::Member(member), How::Member(in_use)) => {
-                member.archive.read(in_use, &member.tree, member.place, offset, len)
-            }
-            (What::Generated { view, path }, How::Generated(running)) => {
-                let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
-                running.read(view, offset, len).map_err(|failure| {
-                    running.pull = None;
-                    self.common.failed(path, &failure)
-                })
-            }
-            _ => Err(Errno::STALE),
-        }
-    }
 }
 
 impl OpenVirtual {
@@ -298,7 +183,7 @@ impl OpenVirtual {
 
 impl Running {
     /// Reads some bytes; none at the end.
-    fn read(
+    pub(crate) fn read(
         &mut self,
         view: &View,
         offset: u64,
@@ -324,52 +209,4 @@ impl Running {
         self.position += count as u64;
         Ok(Piece::of_start(bytes, count))
     }
-}
-
-fn generated_attributes(id: u64) -> FileAttr {
-    let now = SystemTime::now();
-    FileAttr { perm: GENERATED_MODE, ..attributes(id, FileType::RegularFile, now) }
-}
-
-fn member_attributes(id: u64, tree: &Tree, place: u32) -> FileAttr {
-    let entry = tree.entry(place);
-    let modified = system_time(entry.seconds, u64::from(entry.nanoseconds));
-    let size = match &entry.kind {
-        Kind::File { size, .. } => *size,
-        Kind::Symlink(target) => target.len() as u64,
-        Kind::Directory(_) | Kind::Special(..) => 0,
-    };
-    let (rdev, nlink) = match &entry.kind {
-        Kind::Special(_, (major, minor)) => (device_number(*major, *minor), entry.names),
-        // Of directories programs take it for one more than those that are in it, or for unknown.
-        Kind::Directory(_) => (0, 1),
-        _ => (0, entry.names),
-    };
-    let attributes = attributes(id, entry.kind.file_type(), modified);
-    FileAttr { size, blocks: size.div_ceil(512), perm: entry.mode as u16, rdev, nlink, ..attributes }
-}
-
-fn attributes(id: u64, kind: FileType, time: SystemTime) -> FileAttr {
-    FileAttr {
-        ino: INodeNo(id),
-        size: 0,
-        blocks: 0,
-        atime: time,
-        mtime: time,
-        ctime: time,
-        crtime: UNIX_EPOCH,
-        kind: kind_of(kind),
-        perm: 0,
-        nlink: 1,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        blksize: 4096,
-        flags: 0,
-    }
-}
-
-/// As the kernel packs it in 32 bits.
-fn device_number(major: u32, minor: u32) -> u32 {
-    minor & 0xff | (major & 0xfff) << 8 | (minor & !0xff) << 12
 }

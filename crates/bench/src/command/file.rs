@@ -27,9 +27,13 @@ Examples:
 
 Rows: unbound and identity: a text without a view, and unchanged through the daemon, against the bare file system;
 increment: 1 to 16 stages against as many processes; gunzip, zstd, zstd-write: against gzip and zstd; open: opening and closing
-by number of stages; tar: many small files. What is not installed is left out and named.
+by number of stages; tar: many small files; archive: the members of a tar.gz file; encrypted: an age file; random: 4 KiB at
+random places of gzip, bgzip and zstd files, and the memory that takes.
 
-Needs /dev/fuse. Files are made in $TMPDIR, three times the size, and removed.
+Beside them what people use today, where it is installed: passthrough_ll of libfuse, ratarmount, fuse-archive, squashfuse,
+gocryptfs. What is not is left out and named. 'make mount-rivals' installs them and measures everything with 1 GiB.
+
+Needs /dev/fuse. Files are made in $TMPDIR, five times the size, and removed.
 
 Exit status: 0, 2 for wrong use, 3 if a cell failed its checks and shows no number.";
 
@@ -68,7 +72,7 @@ pub(super) fn run(options: Options) -> Result<ExitCode, Failure> {
     let Planned { comparisons, left_out } = file::comparisons(&plan).map_err(Failure::own)?;
     left_out.iter().for_each(failure::warn);
     let part = Part { comparisons, effort: Effort::exactly(options.pairs as usize) };
-    measure_and_show(vec![part], outputs, table::verdicts::render)
+    measure_and_show(vec![part], outputs, table::file::render)
 }
 
 /// The hidden `millstream-bench add`.

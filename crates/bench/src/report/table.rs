@@ -5,6 +5,7 @@ use crate::cell::{Cell, Document};
 mod averages;
 mod fifo_grid;
 mod figures;
+pub mod file;
 mod grep;
 mod increment;
 mod labels;

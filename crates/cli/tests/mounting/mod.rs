@@ -42,6 +42,11 @@ impl Mounted {
 
     /// With fewer descriptors than it asks for: root could have more, but for the capability.
     pub(crate) fn with_descriptors(most: u32) -> Mounted {
+        Mounted::with_descriptors_and(most, &[])
+    }
+
+    /// The same with a network.
+    pub(crate) fn with_descriptors_and(most: u32, network: &[&str]) -> Mounted {
         Mounted::started(&|scratch| {
             let mount = millstream(["mount", "--foreground"]);
             let mut command = Command::new("setpriv");
@@ -50,7 +55,7 @@ impl Mounted {
                 .arg(format!("ulimit -n {most}; exec \"$0\" \"$@\""))
                 .arg(mount.get_program())
                 .args(mount.get_args());
-            command.arg(scratch.path("source")).arg(scratch.path("mount"));
+            command.arg(scratch.path("source")).arg(scratch.path("mount")).args(network);
             command
         })
     }
@@ -152,6 +157,14 @@ impl Mounted {
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.daemon.as_ref().unwrap().id().to_string();
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    }
+
+    /// Memory that the daemon has had at most.
+    pub(crate) fn peak_kibibytes(&self) -> u64 {
+        let pid = self.daemon.as_ref().unwrap().id();
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
     /// Waits for the daemon's end.

@@ -1,6 +1,6 @@
 //! Sparse members of tar archives: which bytes of a file the archive has. Elsewhere it has zeros.
 
-use super::tar::{BLOCK, Extent, ReadAt, TarError, exactly, number, parsed};
+use super::bytes::{BLOCK, Extent, ReadAt, TarError, exactly, number, parsed};
 
 /// Extents of one file, at most.
 const EXTENTS_MOST: usize = 1 << 18;

@@ -7,12 +7,9 @@
 //! POSIX.1-2024, `pax`, "Extended Description"; the manual of GNU tar, "Basic Tar Format" and "Storing Sparse Files".
 
 use rustix::fs::FileType;
-use rustix::io::Errno;
 
+use super::bytes::{BLOCK, Extent, ReadAt, Result, TarError, exactly, number, parsed, truncated};
 use super::sparse;
-
-/// Headers, and what follows them, fill blocks of this size.
-pub(super) const BLOCK: u64 = 512;
 
 /// Bytes of a name, or of all extended attributes of one member, at most.
 const EXTENDED_MOST: u64 = 4 << 20;
@@ -22,40 +19,6 @@ const OFFSET_MOST: u64 = 1 << 62;
 
 /// Nor is any time further away.
 const SECONDS_MOST: i64 = 1 << 40;
-
-/// Reads a piece of the archive to the start of a buffer; less only at the end.
-pub(super) type ReadAt<'a> = dyn FnMut(u64, &mut [u8]) -> Result<usize, Errno> + 'a;
-
-/// What keeps an archive from being read.
-#[derive(Debug)]
-pub(super) enum TarError {
-    /// The bytes cannot be had. Their reader has told why.
-    Source(Errno),
-    /// They are no archive, or a damaged one.
-    Format { offset: u64, what: String },
-}
-
-impl From<Errno> for TarError {
-    fn from(error: Errno) -> TarError {
-        TarError::Source(error)
-    }
-}
-
-impl TarError {
-    pub(super) fn at(offset: u64, what: impl Into<String>) -> TarError {
-        TarError::Format { offset, what: what.into() }
-    }
-}
-
-type Result<T, E = TarError> = std::result::Result<T, E>;
-
-/// Bytes of a file, and where they are in the archive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Extent {
-    pub(crate) start: u64,
-    pub(crate) len: u64,
-    pub(crate) source: u64,
-}
 
 /// What a member is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,10 +100,6 @@ pub(super) fn read(source: &mut ReadAt<'_>, take: &mut dyn FnMut(Member) -> Resu
     }
 }
 
-fn truncated(offset: u64) -> TarError {
-    TarError::at(offset, "the archive ends too early: the file is truncated")
-}
-
 /// A member that is skipped may end behind the end of the archive.
 fn check_has(source: &mut ReadAt<'_>, end: u64) -> Result<()> {
     match end.checked_sub(1) {
@@ -158,12 +117,6 @@ fn extended(source: &mut ReadAt<'_>, offset: u64, size: u64) -> Result<Vec<u8>> 
         ));
     }
     exactly(source, offset, size)
-}
-
-pub(super) fn exactly(source: &mut ReadAt<'_>, offset: u64, size: u64) -> Result<Vec<u8>> {
-    let mut bytes = vec![0; size as usize];
-    let count = source(offset, &mut bytes)?;
-    if count < bytes.len() { Err(truncated(offset + count as u64)) } else { Ok(bytes) }
 }
 
 /// A member, and where what it contains ends.
@@ -289,23 +242,6 @@ fn text(bytes: &[u8]) -> &[u8] {
     bytes.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
-/// A number in octal digits; or, as GNU writes those that are too large, in the last bytes of the field.
-pub(super) fn number(field: &[u8]) -> Option<i64> {
-    if let Some(&first) = field.first().filter(|&&first| first & 0x80 != 0) {
-        let (sign, first) = if first & 0x40 != 0 { (-1, first) } else { (0, first & 0x7f) };
-        let mut number = i128::from(sign) << 8 | i128::from(first);
-        for &byte in &field[1..] {
-            number = number << 8 | i128::from(byte);
-        }
-        return i64::try_from(number).ok();
-    }
-    let mut digits = field.iter().skip_while(|&&byte| byte == b' ').take_while(|&&byte| byte != 0 && byte != b' ');
-    digits.try_fold(0_i64, |number, &digit| match digit {
-        b'0'..=b'7' => number.checked_mul(8)?.checked_add(i64::from(digit - b'0')),
-        _ => None,
-    })
-}
-
 /// What extended headers say of a member.
 #[derive(Clone, Debug, Default)]
 struct Extended {
@@ -369,11 +305,6 @@ impl Extended {
         }
         Some(())
     }
-}
-
-/// A number in decimal digits.
-pub(super) fn parsed<T: std::str::FromStr>(digits: &[u8]) -> Option<T> {
-    std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 /// Seconds with a fraction, which may be negative.

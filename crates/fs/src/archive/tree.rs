@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use rustix::fs::FileType;
 
-use super::tar::{self, Extent, Kind as Written};
+use super::bytes::Extent;
+use super::tar::{self, Kind as Written};
 use crate::source::Version;
 
 /// The directory that the archive appears as.

@@ -15,6 +15,9 @@ use millstream_net::{NetworkError, TransformError};
 
 use super::inflate::{At, Inflate};
 
+/// Bytes of a source before a checkpoint that have to be what they were.
+const PROOF: u64 = 4096;
+
 /// Bytes of output between two checkpoints, at first.
 const APART: u64 = 1 << 20;
 
@@ -171,8 +174,7 @@ impl Gunzip {
 
     /// Whether a checkpoint that was kept on disk is one of this source.
     fn fits(&self, checkpoint: &Checkpoint) -> bool {
-        let is_proved =
-            |proof| super::kept::proof(&self.input.file, checkpoint.source).is_ok_and(|found| found == proof);
+        let is_proved = |kept| proof(&self.input.file, checkpoint.source).is_ok_and(|found| found == kept);
         checkpoint.proof.is_none_or(is_proved)
     }
 
@@ -373,4 +375,12 @@ fn compressed(window: &[u8]) -> Arc<[u8]> {
 
 fn decompressed(window: &[u8]) -> Option<Vec<u8>> {
     lz4_flex::block::decompress_size_prepended(window).ok()
+}
+
+/// The sum of the bytes of a source before a checkpoint.
+pub(super) fn proof(source: &File, offset: u64) -> std::io::Result<u32> {
+    let len = offset.min(PROOF);
+    let mut bytes = vec![0; len as usize];
+    source.read_exact_at(&mut bytes, offset - len)?;
+    Ok(crc32fast::hash(&bytes))
 }

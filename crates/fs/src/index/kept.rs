@@ -14,7 +14,7 @@ use std::fs::{File, Permissions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use millstream_sys::whole_file::{Replacement, remove_abandoned};
@@ -24,7 +24,7 @@ use rustix::fs::{
 };
 use sha2::{Digest, Sha256};
 
-use super::gzip::{Checkpoint, Checkpoints, MOST};
+use super::gzip::{Checkpoint, Checkpoints, MOST, proof};
 use super::inflate::WINDOW;
 use super::u32_at;
 use crate::source::Version;
@@ -32,9 +32,6 @@ use crate::source::Version;
 const MAGIC: &[u8; 8] = b"MSckpts1";
 const END: &str = ".checkpoints";
 const SUM: usize = 32;
-
-/// Bytes of a source before a checkpoint that have to be what they were.
-const PROOF: u64 = 4096;
 
 /// Bytes of a file, at most: as many checkpoints as there may be, with windows that cannot be compressed.
 const FILE_MOST: u64 = (MOST as u64 + 1) * (WINDOW as u64 + 1024);
@@ -200,14 +197,6 @@ fn taken<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     let (first, behind) = rest.split_first_chunk()?;
     *rest = behind;
     Some(*first)
-}
-
-/// The sum of the bytes of a source before a checkpoint.
-pub(super) fn proof(source: &File, offset: u64) -> io::Result<u32> {
-    let len = offset.min(PROOF);
-    let mut bytes = vec![0; len as usize];
-    source.read_exact_at(&mut bytes, offset - len)?;
-    Ok(crc32fast::hash(&bytes))
 }
 
 #[cfg(test)]

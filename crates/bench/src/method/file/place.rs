@@ -91,17 +91,88 @@ impl Place {
 
     /// The text, compressed by a program into a directory of its own.
     pub(super) fn packed(&self, size: usize, program: &str, end: &str) -> Result<PathBuf, String> {
-        let (text, path) = (self.text(size)?, self.source(end)?.join(format!("text.{end}")));
+        let mut command = self.commands.command(program);
+        command.arg("-qc");
+        self.packed_by(size, command, end, end)
+    }
+
+    /// The same by any command from its input to its output.
+    pub(super) fn packed_by(
+        &self,
+        size: usize,
+        mut command: Command,
+        directory: &str,
+        end: &str,
+    ) -> Result<PathBuf, String> {
+        let (text, path) = (self.text(size)?, self.source(directory)?.join(format!("text.{end}")));
         if !path.exists() {
             let error = |error: io::Error| format!("cannot make '{}': {error}", path.display());
             let (input, output) = (File::open(text).map_err(error)?, File::create(&path).map_err(error)?);
-            let status =
-                self.commands.command(program).arg("-qc").stdin(input).stdout(output).status().map_err(error)?;
-            if !status.success() {
-                return Err(format!("cannot make '{}': {program} failed: {status}", path.display()));
-            }
+            self.run(command.stdin(input).stdout(output), &path)?;
         }
         Ok(path)
+    }
+
+    /// By millstream itself, with a network.
+    pub(super) fn packed_by_network(&self, size: usize, network: &str, end: &str) -> Result<PathBuf, String> {
+        let mut command = self.commands.command(&self.program);
+        command.args(["net", network]);
+        self.packed_by(size, command, network.split(' ').next().unwrap_or(network), end)
+    }
+
+    /// Runs a command that makes a file.
+    fn run(&self, command: &mut Command, made: &Path) -> Result<(), String> {
+        let name = command_name(command.get_program()).into_owned();
+        match command.status() {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(format!("cannot make '{}': {name} failed: {status}", made.display())),
+            Err(error) => Err(format!("cannot make '{}': cannot run {name}: {error}", made.display())),
+        }
+    }
+
+    /// Runs a script that makes a file, `$MADE`, of `$FILE`, unless it is there.
+    fn made(&self, made: &Path, file: &Path, script: &str) -> Result<(), String> {
+        if made.exists() {
+            return Ok(());
+        }
+        let mut command = self.commands.command("sh");
+        command.args(["-ec", script]).env("FILE", file).env("MADE", made);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.run(&mut command, made)
+    }
+
+    /// The small files in one archive, in a directory of its own.
+    pub(super) fn archive(&self, count: usize) -> Result<PathBuf, String> {
+        let (small, made) = (self.small_files(count)?, self.source("archive")?.join("small.tar.gz"));
+        self.made(&made, &small, "tar -c --sort=name -C \"$FILE\" . | gzip -c >\"$MADE\"")?;
+        Ok(made)
+    }
+
+    /// The same files in an image of squashfs.
+    pub(super) fn image(&self, count: usize) -> Result<PathBuf, String> {
+        let (small, made) = (self.small_files(count)?, self.source("image")?.join("small.squashfs"));
+        self.made(&made, &small, "mksquashfs \"$FILE\" \"$MADE\" -comp gzip -no-progress")?;
+        Ok(made)
+    }
+
+    /// A key, and the text encrypted with it.
+    pub(super) fn encrypted(&self, size: usize) -> Result<(PathBuf, PathBuf), String> {
+        let (text, made) = (self.text(size)?, self.source("age")?.join("text.age"));
+        let key = self.source("keys")?.join("key");
+        self.made(&key, &text, "age-keygen -o \"$MADE\"")?;
+        self.made(&made, &text, "age -e -i \"${MADE%/*/*}/keys/key\" -o \"$MADE\" \"$FILE\"")?;
+        Ok((key, made))
+    }
+
+    /// The text in a directory that gocryptfs has mounted. The cost of its password is the least: it is paid once, when mounting.
+    pub(super) fn gocryptfs(&mut self, program: &Path, size: usize) -> Result<PathBuf, String> {
+        let (text, cipher) = (self.text(size)?, self.root.join("cipher"));
+        self.made(&cipher, &text, "mkdir \"$MADE\"; gocryptfs -init -q -extpass 'echo key' -scryptn 10 \"$MADE\"")?;
+        let options = ["-fg", "-q", "-extpass", "echo key"].map(OsStr::new);
+        let point = self.mounted_by(program, &cipher, &[&options[..], &[cipher.as_os_str()]].concat())?;
+        let inside = point.join("text");
+        fs::copy(text, &inside).map_err(|error| format!("cannot write to '{}': {error}", inside.display()))?;
+        Ok(inside)
     }
 
     /// A directory with so many small files.
@@ -127,13 +198,37 @@ impl Place {
         })
     }
 
-    /// Where libfuse's example of a file system shows a directory.
-    pub(super) fn passed_through(&mut self, program: &Path, source: &Path) -> Result<PathBuf, String> {
+    /// Where the members of an archive are: a directory of the mount.
+    pub(super) fn mounted_archives(&mut self, archive: &Path) -> Result<PathBuf, String> {
+        let rules = self.root.join("archives.toml");
+        let text = "[[rule]]\nmatch = '*.tar.gz'\nas = '*'\nread = 'gunzip'\narchive = 'tar'\n";
+        fs::write(&rules, text).map_err(|error| format!("cannot write '{}': {error}", rules.display()))?;
+        let source = archive.parent().unwrap_or(&self.root).to_owned();
+        let mut command = self.commands.command(&self.program);
+        command.args(["mount", "--foreground", "--rules"]).arg(rules).arg(&source);
+        let point = self.mount(&source, "archives", command, |command, point| {
+            command.arg(point);
+        })?;
+        Ok(point.join("small"))
+    }
+
+    /// Where another file system shows a file or a directory. Its program wants the mount point last.
+    pub(super) fn mounted_by(&mut self, program: &Path, source: &Path, options: &[&OsStr]) -> Result<PathBuf, String> {
         let mut command = self.commands.command(program);
-        command.args(["-f", "-o", &format!("source={}", source.display())]);
-        self.mount(source, "passthrough_ll", command, |command, point| {
+        command.args(options).stderr(Stdio::null());
+        let name = program.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        self.mount(source, name, command, |command, point| {
             command.arg(point);
         })
+    }
+
+    /// MiB of memory that the daemon of a mount has had at most.
+    pub(super) fn peak_memory(&self, point: &Path) -> Result<f64, String> {
+        let daemon = self.mounts.get(point).ok_or_else(|| format!("'{}' is not mounted", point.display()))?;
+        let status = fs::read_to_string(format!("/proc/{}/status", daemon.id())).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<f64>().ok());
+        Ok(kibibytes.ok_or("the kernel does not tell the memory of the daemon")? / 1024.0)
     }
 
     fn mount(
@@ -187,6 +282,10 @@ impl Place {
         }
         let _ = fs::remove_dir_all(&self.root);
     }
+}
+
+fn command_name(program: &OsStr) -> std::borrow::Cow<'_, str> {
+    Path::new(program).file_name().unwrap_or(program).to_string_lossy()
 }
 
 /// A mount has another device than the directory that it is in.

@@ -86,7 +86,7 @@ fn row(document: &Document, cell: &Cell) -> [String; 9] {
 const TELLING: [&str; 8] = ["workload", "waiting", "transfer", "size", "messages", "stages", "stride", "pages"];
 
 /// What tells a cell from others of its method, in words.
-fn params(cell: &Cell) -> String {
+pub(super) fn params(cell: &Cell) -> String {
     let told = TELLING.iter().filter_map(|&name| Some((name, cell.params.get(name)?)));
     let words = told.filter(|(_, value)| *value != "hot").map(|(name, value)| match (name, value.as_u64()) {
         ("messages" | "stages", Some(count)) => format!("{count} {name}"),
@@ -96,7 +96,7 @@ fn params(cell: &Cell) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-fn figure(cell: Option<&Cell>) -> String {
+pub(super) fn figure(cell: Option<&Cell>) -> String {
     cell.and_then(|cell| Some(format!("{} {}", three_digits(cell.median?), cell.unit))).unwrap_or_else(|| "-".into())
 }
 

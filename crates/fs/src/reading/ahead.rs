@@ -4,95 +4,24 @@
 //! for, and ends when the program asks for no more.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::blocks::{BLOCK, next_block};
+use super::shared::{Inner, Shared};
+use super::window::{BLOCKS, Window};
+use crate::blocks::BLOCK;
 use crate::common::Common;
-use crate::decoder::Decoder;
-use crate::reading::{Inner, Shared};
-
-/// Blocks that are made before they are asked for, at most. The thread then sleeps until half of them are gone: to wake it for
-/// each would cost more than the block.
-const BLOCKS: u64 = 8;
+use crate::decoder::{Decoder, next_block};
 
 /// Blocks that stay behind the last one that was asked for, for pieces that the kernel asks for late: it reads two windows ahead,
 /// in any order. Then their memory is used again, and stays in the cache of a CPU: the kernel keeps what it has read.
 const BEHIND: u64 = 40;
 
-/// A block that is so far ahead is waited for. For one further on another decoder may be sooner there.
-const NEAR: u64 = 64;
-
 /// How long the thread waits for a program to go on.
 const TIMEOUT: Duration = Duration::from_millis(200);
 
-/// What programs know of the thread.
-#[derive(Debug, Default)]
-pub(crate) struct Ahead {
-    /// `None`: there is none.
-    at_work: Option<Window>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Window {
-    /// The block that is made next.
-    next: u64,
-    /// The last block that a program has asked for.
-    reached: u64,
-    is_stopped: bool,
-    /// The thread sleeps, because enough is made.
-    is_asleep: bool,
-}
-
-/// What wakes threads. Many wait at once, each for a block of its own: one that is made must not wake them all.
-#[derive(Debug, Default)]
-pub(crate) struct Changed {
-    /// A block is made. Those of one number, modulo how many there are, wait here.
-    made: [Condvar; 16],
-    /// A program has asked for a block, or the thread is to stop.
-    asked: Condvar,
-}
-
-impl Changed {
-    pub(crate) fn of_block(&self, block: u64) -> &Condvar {
-        &self.made[(block % self.made.len() as u64) as usize]
-    }
-
-    fn for_all(&self) {
-        self.made.iter().for_each(Condvar::notify_all);
-    }
-}
-
-impl Ahead {
-    /// Whether a block that is not there will be, without its being asked for in any other way.
-    pub(crate) fn will_make(&self, block: u64) -> bool {
-        self.at_work.is_some_and(|window| !window.is_stopped && (window.next..=window.next + NEAR).contains(&block))
-    }
-
-    /// A program has asked for a block.
-    pub(crate) fn reached(&mut self, block: u64, changed: &Changed) {
-        if let Some(window) = &mut self.at_work
-            && (window.reached + 1..=window.next + NEAR).contains(&block)
-        {
-            window.reached = block;
-            if window.is_asleep && window.next <= window.reached + BLOCKS / 2 {
-                changed.asked.notify_all();
-            }
-        }
-    }
-
-    /// No program wants more.
-    pub(crate) fn stop(&mut self, changed: &Changed) {
-        if let Some(window) = &mut self.at_work {
-            window.is_stopped = true;
-            changed.asked.notify_all();
-            changed.for_all();
-        }
-    }
-}
-
 /// Has a decoder go on behind a block that a program has just got. Without a thread it stays where it is.
-pub(crate) fn start(shared: &Arc<Shared>, common: &Arc<Common>, inner: &mut Inner, decoder: Decoder, block: u64) {
+pub(super) fn start(shared: &Arc<Shared>, common: &Arc<Common>, inner: &mut Inner, decoder: Decoder, block: u64) {
     if inner.ahead.at_work.is_some() {
         return inner.keep(decoder);
     }
