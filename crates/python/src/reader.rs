@@ -13,7 +13,7 @@ use crate::arena::{Arena, Run, places};
 use crate::call::{wait, wait_if_blocking};
 use crate::end::{Shared, common};
 use crate::in_place::InPlace;
-use crate::writer::{BUFFERS, IN_ARENA, WORD, readable};
+use crate::writer::{BUFFERS, IN_ARENA, WORD};
 
 /// The read end of a pipe.
 #[pyclass(frozen, module = "millstream._native")]
@@ -62,11 +62,7 @@ impl Reader {
     /// The next message without the buffers beside it, and the lengths of these. They follow in the stream, or are in the arena: the
     /// third value.
     #[pyo3(signature = (arena=None))]
-    fn receive_message<'py>(
-        &self,
-        py: Python<'py>,
-        arena: Option<&Bound<'py, Arena>>,
-    ) -> PyResult<(Bound<'py, PyBytes>, Option<Vec<usize>>, Option<InPlace>)> {
+    fn receive_message<'py>(&self, py: Python<'py>, arena: Option<&Bound<'py, Arena>>) -> PyResult<MessageAlone<'py>> {
         let end = self.0.open()?;
         let header = Header::read(py, &end)?;
         let beside = header.read_beside(py, &end)?;
@@ -126,6 +122,8 @@ impl Reader {
 
 /// The bytes of a message, and the buffers beside it.
 type Message<'py> = (Bound<'py, PyBytes>, Option<Bound<'py, PyList>>);
+/// The bytes of a message, and of the buffers beside it their lengths and where they lie, if that is in the arena.
+type MessageAlone<'py> = (Bound<'py, PyBytes>, Option<Vec<usize>>, Option<InPlace>);
 
 /// What a message begins with.
 struct Header {
@@ -281,22 +279,17 @@ unsafe fn filled_object<'py>(
     Ok(object)
 }
 
-/// One new object with the bytes of all pieces.
-pub(crate) fn concatenated<'py>(py: Python<'py>, pieces: &[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyAny>> {
-    let pieces = pieces.iter().map(PyUntypedBuffer::get).collect::<PyResult<Vec<_>>>()?;
-    // SAFETY: the pieces stay where they are until they are released, at the end of this function.
-    let parts = unsafe { pieces.iter().map(|piece| readable(piece)).collect::<PyResult<Vec<_>>>() }?;
-    let len = parts.iter().map(|part| part.len()).sum();
+/// A new bytes object whose bytes have any value: the caller fills it before anything else sees it.
+pub(crate) fn bytes_to_fill(py: Python<'_>, len: usize) -> PyResult<(Bound<'_, PyBytes>, &mut [u8])> {
     // SAFETY: the two belong to one type.
     let (object, bytes) = unsafe { object_to_fill(py, len, ffi::PyBytes_FromStringAndSize, ffi::PyBytes_AsString) }?;
-    py.detach(|| {
-        let mut at = 0;
-        for part in parts {
-            bytes[at..at + part.len()].copy_from_slice(part);
-            at += part.len();
-        }
-    });
-    Ok(object)
+    Ok((object.cast_into()?, bytes))
+}
+
+/// Where the bytes of an object begin, which nothing else knows yet.
+pub(crate) fn start_of_bytes(object: &Bound<'_, PyBytes>) -> *mut u8 {
+    // SAFETY: of this type.
+    unsafe { ffi::PyBytes_AsString(object.as_ptr()).cast() }
 }
 
 /// A new bytearray whose bytes have any value: the caller fills it before anything else sees it.
