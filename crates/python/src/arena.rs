@@ -1,9 +1,11 @@
-//! Memory beside a pipe, in which the large buffers of its messages lie: copied once, by the sender, and used there by the receiver.
+//! Memory beside a pipe, in which the large buffers of its messages lie: copied once, by the sender, and used there by
+//! the receiver.
 //!
-//! The file has no name and goes with its last process. It has a page of words and then [`BLOCKS`] blocks. A message takes a run of
-//! blocks, the lowest that is free, and whoever has received it frees them: a bit for each block says whether it is in use, so one
-//! atomic step takes a run and one frees it, in any order and in any process. A process that is killed in between leaves bits set. Its
-//! blocks are lost to the arena, and messages that find no room go through the pipe, as do those that are larger than the arena.
+//! The file has no name and goes with its last process. It has a page of words and then [`BLOCKS`] blocks. A message
+//! takes a run of blocks, the lowest that is free, and its receiver frees them: a bit for each block says whether it is
+//! in use, so one atomic step takes a run and one frees it, in any order and in any process. A process that is killed
+//! in between leaves bits set. Its blocks are lost to the arena, and messages that find no room go through the pipe, as
+//! do those that are larger than the arena.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
@@ -25,8 +27,8 @@ const BLOCKS: usize = 64;
 /// Of each buffer in its run.
 const ALIGNMENT: usize = 64;
 
-/// How long a sender waits for a run, and how much longer for each byte of it: less than the copy out of the pipe takes that it saves.
-/// After that the message goes through the pipe, which also says if the receiver has died.
+/// How long a sender waits for a run, and how much longer for each byte of it: less than the copy out of the pipe takes
+/// that it saves. After that the message goes through the pipe, which also says if the receiver has died.
 const PATIENCE: Duration = Duration::from_millis(100);
 const PATIENCE_OF_A_BYTE: Duration = Duration::from_nanos(1);
 /// Times that a sender lets others run before it sleeps.
@@ -39,7 +41,8 @@ struct Words {
     used: AtomicU64,
     /// Counts runs that were freed: what a sender sleeps on.
     freed: AtomicU32,
-    /// Senders that sleep, or are about to. One that was killed stays counted, which costs a system call for each run that is freed.
+    /// Senders that sleep, or are about to. One that was killed stays counted, which costs a system call for each run
+    /// that is freed.
     waiters: AtomicU32,
 }
 
@@ -124,8 +127,8 @@ impl Arena {
     }
 
     fn words(&self) -> &Words {
-        // SAFETY: at the start of a mapping that is a page at least, exists, and lives as long as `self`. Any value is valid for atomic
-        // integers.
+        // SAFETY: at the start of a mapping that is a page at least, exists, and lives as long as `self`. Any value is
+        // valid for atomic integers.
         unsafe { self.mapping.start().cast().as_ref() }
     }
 
@@ -140,8 +143,8 @@ impl Arena {
         py.detach(|| {
             let mut at = self.address(run.offset);
             for buffer in buffers {
-                // SAFETY: inside of the run, as `size_of` has added up the same lengths. Its blocks are in use by this call only, and the
-                // memory of Python's objects lies elsewhere.
+                // SAFETY: inside of the run, as `size_of` has added up the same lengths. Its blocks are in use by this
+                // call only, and the memory of Python's objects lies elsewhere.
                 unsafe { ptr::copy_nonoverlapping(buffer.as_ptr(), at as *mut u8, buffer.len()) };
                 at += buffer.len().next_multiple_of(ALIGNMENT);
             }
@@ -176,8 +179,8 @@ impl Arena {
     /// # Safety
     /// They are not used after that.
     pub(crate) unsafe fn bytes(&self, offset: usize, len: usize) -> &[u8] {
-        // SAFETY: inside of the arena, as `run_of_message` has found. The sender writes no more to a run that it has sent, nor does any
-        // other process: that is the promise of `trust`.
+        // SAFETY: inside of the arena, as `run_of_message` has found. The sender writes no more to a run that it has
+        // sent, nor does any other process: that is the promise of `trust`.
         unsafe { std::slice::from_raw_parts(self.address(offset) as *const u8, len) }
     }
 
@@ -249,7 +252,8 @@ impl Arena {
         mask_of(run.offset / self.block_bytes, run.len.div_ceil(self.block_bytes))
     }
 
-    /// Makes the pages of a run exist, for this process: a page that the kernel could not make when it is touched would be SIGBUS.
+    /// Makes the pages of a run exist, for this process: a page that the kernel could not make when it is touched would
+    /// be SIGBUS.
     fn populate(&self, run: Run) -> Result<(), Errno> {
         let mask = self.mask(run);
         if self.populated.load(Relaxed) & mask == mask {

@@ -15,12 +15,14 @@ use crate::reader::{bytes_to_fill, start_of_bytes};
 
 /// Bytes of the first object: as much as a pipe is likely to have, and less than makes malloc map memory.
 const FIRST: usize = 120 << 10;
-/// Of the next one. Above 32 MiB malloc always maps memory, and can move it without a copy. Pages that nothing comes into are never made.
+/// Of the next one. Above 32 MiB malloc always maps memory, and can move it without a copy. Pages that nothing comes
+/// into are never made.
 const MAPPED: usize = 64 << 20;
 
 const PAGE: usize = 4096;
-/// Bytes whose pages are made at once: that takes less time than a fault for each, and they stay in the cache until they are filled. Huge
-/// pages would take less still, but where a hypervisor has got them back it makes them anew, which took ten times as long.
+/// Bytes whose pages are made at once: that takes less time than a fault for each, and they stay in the cache until
+/// they are filled. Huge pages would take less still, but where a hypervisor has got them back it makes them anew,
+/// which took ten times as long.
 const AHEAD: usize = 256 << 10;
 
 /// What was read so far.
@@ -50,7 +52,8 @@ impl Gathered {
         Gathered { state: Mutex::default(), copies }
     }
 
-    /// Reads what waits behind a descriptor, or waits for something; returns how many bytes, 0 at the end of the stream.
+    /// Reads what waits behind a descriptor, or waits for something; returns how many bytes, 0 at the end of the
+    /// stream.
     fn read(&self, py: Python<'_>, fd: i32) -> PyResult<usize> {
         if fd < 0 {
             return Err(PyValueError::new_err("a descriptor is not negative"));
@@ -114,7 +117,8 @@ impl State {
     fn room(&self, py: Python<'_>) -> PyResult<&'static mut [u8]> {
         let object = self.object.as_ref().ok_or_else(|| PyMemoryError::new_err(()))?;
         let start = start_of_bytes(object.bind(py));
-        // SAFETY: the bytes of an object that nothing else knows. The caller keeps it, and uses them no longer than it does.
+        // SAFETY: the bytes of an object that nothing else knows. The caller keeps it, and uses them no longer than it
+        // does.
         Ok(unsafe { std::slice::from_raw_parts_mut(start.add(self.len), self.capacity - self.len) })
     }
 }
@@ -131,8 +135,8 @@ fn populate(bytes: &mut [u8]) {
 
 type Resize = unsafe extern "C" fn(*mut *mut ffi::PyObject, ffi::Py_ssize_t) -> c_int;
 
-/// CPython's function that makes a bytes object larger or smaller, where it is if that goes. It is not in the stable interface, though
-/// every version has it: so it is looked for.
+/// CPython's function that makes a bytes object larger or smaller, where it is if that goes. It is not in the stable
+/// interface, though every version has it: so it is looked for.
 fn resizer() -> Option<Resize> {
     static FOUND: OnceLock<Option<Resize>> = OnceLock::new();
     *FOUND.get_or_init(|| {
@@ -146,8 +150,8 @@ fn resizer() -> Option<Resize> {
 fn resized(py: Python<'_>, object: Py<PyBytes>, size: usize, resize: Resize) -> PyResult<Py<PyBytes>> {
     let size = ffi::Py_ssize_t::try_from(size).map_err(|_| PyMemoryError::new_err(()))?;
     let mut object = object.into_ptr();
-    // SAFETY: a bytes object with one reference, ours, and no hash yet. It takes the reference and gives one of the new object, or null
-    // with an exception set.
+    // SAFETY: a bytes object with one reference, ours, and no hash yet. It takes the reference and gives one of the new
+    // object, or null with an exception set.
     let object = unsafe {
         resize(&raw mut object, size);
         Bound::from_owned_ptr_or_err(py, object)?

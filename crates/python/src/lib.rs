@@ -1,8 +1,9 @@
 //! The native part of the Python package `millstream`: ends of pipes, and messages through them.
 //!
-//! `end` has what both ends share, `reader` and `writer` are the two, `in_place` is work without a copy, `arena` memory beside a pipe
-//! for it, `broadcast` has several readers, `array` gives memory a shape, `gathered` is what a child has said, `call` is
-//! how a call waits: without Python's lock, and interrupted by Python's signal handlers. What Python programs see is made of this in `millstream/*.py`.
+//! `end` has what both ends share, `reader` and `writer` are the two, `in_place` is work without a copy, `arena` memory
+//! beside a pipe for it, `broadcast` has several readers, `array` gives memory a shape, `gathered` is what a child has
+//! said, `call` is how a call waits: without Python's lock, and interrupted by Python's signal handlers. What Python
+//! programs see is made of this in `millstream/*.py`.
 //!
 //! Nothing here relies on Python's lock. Classes are frozen; what changes in them is behind a lock of its own (`end`, `in_place`) or is
 //! the pipe's, whose calls threads may make at the same time.
