@@ -31,8 +31,6 @@ const ALIGNMENT: usize = 64;
 /// that it saves. After that the message goes through the pipe, which also says if the receiver has died.
 const PATIENCE: Duration = Duration::from_millis(100);
 const PATIENCE_OF_A_BYTE: Duration = Duration::from_nanos(1);
-/// Times that a sender lets others run before it sleeps.
-const YIELDS: usize = 8;
 
 /// The words of the first page.
 #[repr(C)]
@@ -208,12 +206,6 @@ impl Arena {
     }
 
     fn take_until(&self, count: usize, until: Instant) -> io::Result<Option<usize>> {
-        for _ in 0..YIELDS {
-            std::thread::yield_now();
-            if let Some(first) = self.take_now(count) {
-                return Ok(Some(first));
-            }
-        }
         let words = self.words();
         words.waiters.fetch_add(1, SeqCst);
         let taken = loop {

@@ -41,6 +41,7 @@ def test_snippets_of_the_page_print_what_they_say(tmp_path):
         "b'news' b'news'\n",
         "b'grain'\n",
         "10000.0\n",
+        "True 2000000.0\n",
         "[0.5, 1.5]\n",
         "b'TWO\\n'\n",
         "b'TENVA'\n",
