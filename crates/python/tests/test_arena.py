@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import random
 import signal
 import threading
 
@@ -224,6 +225,58 @@ def test_blocks_of_a_killed_receiver_are_lost_and_the_pipe_goes_on():
     assert used(sender) > 0
     receiver.close()
     sender.close()
+
+
+def test_sender_killed_anywhere_is_the_end_of_the_stream():
+    dice = random.Random(7)
+    for _ in range(30):
+        receiver, sender = millstream.Pipe(duplex=False, trust=True, arena=MEBIBYTE)
+        child = os.fork()
+        if child == 0:
+            receiver.close()
+            number = 0
+            while True:
+                sender.send(numpy.full(50_000, number))
+                number += 1
+        sender.close()
+        last = dice.randrange(20)
+        number = 0
+        try:
+            while True:
+                with receiver.recv(borrow=True) as message:
+                    assert (message.value == number).all()
+                if number == last:
+                    os.kill(child, signal.SIGKILL)
+                number += 1
+        except EOFError:
+            pass
+        except OSError as error:  # killed in the middle of a message
+            assert "end of file during message" in str(error)
+        assert number > last and os.waitpid(child, 0)[1] == signal.SIGKILL
+        receiver.close()
+
+
+def test_messages_without_number_need_no_more_memory(ends):
+    receiver, sender = ends
+    sent = numpy.ones(40_000)
+
+    def exchange(count):
+        for _ in range(count):
+            sender.send(sent)
+            with receiver.recv(borrow=True) as message:
+                assert message.value[-1] == 1
+            sender.send(sent)
+            receiver.recv()
+
+    exchange(200)
+    before = resident()
+    exchange(3000)
+    assert resident() - before < 2 << 20 and used(sender) == 0
+
+
+def resident():
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
 def test_threads_share_an_arena():
