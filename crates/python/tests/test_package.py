@@ -43,6 +43,7 @@ def test_snippets_of_the_page_print_what_they_say(tmp_path):
         "10000.0\n",
         "True 2000000.0\n",
         "[0.5, 1.5]\n",
+        "True 100000\n",
         "b'TWO\\n'\n",
         "b'TENVA'\n",
         "b'grain\\n'\n",
