@@ -10,6 +10,7 @@ import millstream
 import numpy
 import pytest
 from millstream import _native
+from processes import interrupt_when
 
 MEBIBYTE = 1 << 20
 
@@ -345,13 +346,11 @@ def test_ctrl_c_ends_the_wait_for_room(ends):
     sender.send(sent)
     held = receiver.recv(borrow=True)
 
-    def interrupt():
-        os.kill(os.getpid(), signal.SIGINT)
-
-    timer = threading.Timer(0.05, interrupt)
-    timer.start()
+    is_sending = threading.Event()
+    thread = interrupt_when(is_sending.is_set)
     with pytest.raises(KeyboardInterrupt):
+        is_sending.set()
         while True:
             sender.send(sent)
-    timer.join()
+    thread.join()
     held.release()

@@ -8,12 +8,11 @@ import pathlib
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import millstream
 import pytest
-from processes import children  # noqa: F401
+from processes import children, interrupt_when  # noqa: F401
 
 @millstream.transform
 def swap(chunk):
@@ -247,11 +246,10 @@ def test_process_that_hangs_ends_with_the_network(children):
     assert len(children()) == 3
     chunks.close()
     assert not children()
-    timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
+    thread = interrupt_when(children)
     with pytest.raises(KeyboardInterrupt):
         millstream.net([sleeps], input=b"grain")
-    timer.join()
+    thread.join()
 
 
 def test_program_that_keeps_a_stream_ends(tmp_path):
