@@ -3,7 +3,7 @@
 # make lib      libmillstream for C, shared and static, in target/c
 # make wheel    the Python package, with the program in it, in target/wheels; and a wheel for each FREE_THREADED Python, those of
 #              python3.14t to python3.16t that are installed by default
-# make demo     every measurement in short, real pipelines too: a table of verdicts and a page, in two minutes
+# make demo     every measurement in short, real pipelines and Python too: a table of verdicts and a page, in two minutes
 # make check-models, check-asan, check-tsan, check-fuzz
 #              parts of make test: the ring under a model checker, ring and pipe under two sanitizers, corrupt segments
 #              from a fuzzer; the last three need a nightly compiler
@@ -136,6 +136,8 @@ demo: build
 	@echo
 	$(BUILD)/millstream bench file --only unbound,increment,gunzip,zstd --size 64M --pairs 5 --no-history || \
 		echo "No mount was measured: see above."
+	@$(MAKE) --no-print-directory wheel >$(BUILD)/demo-wheel.log 2>&1 && scripts/demo-python $(WHEELS) || \
+		echo "There is no row of Python: its package could not be made or measured (see above, and $(BUILD)/demo-wheel.log)"
 	@echo "Try it on your own: $(BUILD)/millstream run -c 'your | pipeline'"
 	@echo "All samples: $(BUILD)/demo.json. The page: $(BUILD)/demo.html"
 

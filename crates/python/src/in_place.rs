@@ -14,6 +14,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
 
+use crate::arena::{Arena, Run};
 use crate::call::{error, wait};
 use crate::end::Shared;
 
@@ -59,6 +60,8 @@ impl Drop for Viewed<'_> {
 enum Kept {
     Reader(millstream_pipe::Reader, Shared<millstream_pipe::Reader>),
     Writer(millstream_pipe::Writer, Shared<millstream_pipe::Writer>),
+    /// Blocks of an arena, and no end: it is free for other calls.
+    Run(Py<Arena>, Run),
     /// It was given back.
     Nothing,
 }
@@ -109,6 +112,18 @@ impl InPlace {
                 shared.give_back(end);
                 outcome.map(|_| None)
             }
+        }
+    }
+
+    /// The buffers of a message in an arena.
+    pub(crate) fn of_run(arena: &Bound<'_, Arena>, run: Run) -> InPlace {
+        InPlace {
+            held: Held::new(Kept::Run(arena.clone().unbind(), run)),
+            start: arena.get().address(run.offset),
+            len: run.len,
+            wrapped: (0, 0),
+            taken_at_drop: run.len,
+            is_readonly: true,
         }
     }
 
@@ -213,6 +228,10 @@ impl InPlace {
                     // A signal came in between: of more than PIPE_BUF bytes that were not the pipe's own memory.
                     some => Err(PyBufferError::new_err(format!("only {some} of {count} bytes were written"))),
                 }
+            }
+            Kept::Run(arena, run) => {
+                arena.get().free(run);
+                Ok(())
             }
             Kept::Nothing => Ok(()),
         }
@@ -338,6 +357,7 @@ impl Drop for InPlace {
                 drop(end.reserved());
                 shared.give_back(end);
             }
+            Kept::Run(arena, run) => arena.get().free(run),
             Kept::Nothing => {}
         }
     }

@@ -1,8 +1,9 @@
 //! The native part of the Python package `millstream`: ends of pipes, and messages through them.
 //!
-//! `end` has what both ends share, `reader` and `writer` are the two, `in_place` is work without a copy, `broadcast` has several
-//! readers, `array` gives memory a shape, `call` is how a call waits: without Python's lock, and interrupted by Python's signal
-//! handlers. What Python programs see is made of this in `millstream/*.py`.
+//! `end` has what both ends share, `reader` and `writer` are the two, `in_place` is work without a copy, `arena` memory
+//! beside a pipe for it, `broadcast` has several readers, `array` gives memory a shape, `gathered` is what a child has
+//! said, `call` is how a call waits: without Python's lock, and interrupted by Python's signal handlers. What Python
+//! programs see is made of this in `millstream/*.py`.
 //!
 //! Nothing here relies on Python's lock. Classes are frozen; what changes in them is behind a lock of its own (`end`, `in_place`) or is
 //! the pipe's, whose calls threads may make at the same time.
@@ -14,10 +15,12 @@ use std::path::PathBuf;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
+mod arena;
 mod array;
 mod broadcast;
 mod call;
 mod end;
+mod gathered;
 mod in_place;
 mod reader;
 mod writer;
@@ -27,11 +30,15 @@ mod _native {
     use super::*;
 
     #[pymodule_export]
+    use super::arena::Arena;
+    #[pymodule_export]
     use super::array::Array;
     #[pymodule_export]
     use super::broadcast::BroadcastReader;
     #[pymodule_export]
     use super::broadcast::BroadcastWriter;
+    #[pymodule_export]
+    use super::gathered::Gathered;
     #[pymodule_export]
     use super::in_place::InPlace;
     #[pymodule_export]
@@ -80,12 +87,6 @@ mod _native {
     #[pyfunction]
     fn bytearray_to_fill(py: Python<'_>, size: usize) -> PyResult<Bound<'_, PyAny>> {
         reader::bytearray_to_fill(py, size)
-    }
-
-    /// One bytes object of several buffers, in memory that is quick to get.
-    #[pyfunction]
-    fn concatenated<'py>(py: Python<'py>, pieces: Vec<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
-        reader::concatenated(py, &pieces)
     }
 
     /// The read end of the FIFO at a path, when something has it open for writing.

@@ -9,10 +9,11 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyList};
 
+use crate::arena::{Arena, Run, places};
 use crate::call::{wait, wait_if_blocking};
 use crate::end::{Shared, common};
 use crate::in_place::InPlace;
-use crate::writer::{BUFFERS, WORD, readable};
+use crate::writer::{BUFFERS, IN_ARENA, WORD};
 
 /// The read end of a pipe.
 #[pyclass(frozen, module = "millstream._native")]
@@ -38,26 +39,37 @@ impl Reader {
         wait_if_blocking(py, || { &*end }.read(bytes))
     }
 
-    /// The next message, as the bytes that were sent and the buffers that were sent beside them. With `maxlength` a longer one
-    /// is not received: None.
-    #[pyo3(signature = (maxlength=None))]
-    fn receive<'py>(&self, py: Python<'py>, maxlength: Option<usize>) -> PyResult<Option<Message<'py>>> {
+    /// The next message, as the bytes that were sent and copies of the buffers that were sent beside them. With `maxlength` a longer
+    /// one is not received: None.
+    #[pyo3(signature = (maxlength=None, arena=None))]
+    fn receive<'py>(
+        &self,
+        py: Python<'py>,
+        maxlength: Option<usize>,
+        arena: Option<&Bound<'py, Arena>>,
+    ) -> PyResult<Option<Message<'py>>> {
         let end = self.0.open()?;
         let header = Header::read(py, &end)?;
-        let sizes = header.read_sizes(py, &end)?;
-        let all = sizes.iter().flatten().fold(header.len, |sum, &size| sum.saturating_add(size));
+        let beside = header.read_beside(py, &end)?;
+        let sizes = beside.iter().flat_map(|beside| &beside.sizes);
+        let all = sizes.fold(header.len, |sum, &size| sum.saturating_add(size));
         if maxlength.is_some_and(|most| all > most) {
             return Ok(None);
         }
-        header.read_message(py, &end, sizes).map(Some)
+        header.read_message(py, &end, beside, arena).map(Some)
     }
 
-    /// The next message without the buffers beside it, and the lengths of these: what follows it in the stream.
-    fn receive_message<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyBytes>, Option<Vec<usize>>)> {
+    /// The next message without the buffers beside it, and the lengths of these. They follow in the stream, or are in the arena: the
+    /// third value.
+    #[pyo3(signature = (arena=None))]
+    fn receive_message<'py>(&self, py: Python<'py>, arena: Option<&Bound<'py, Arena>>) -> PyResult<MessageAlone<'py>> {
         let end = self.0.open()?;
         let header = Header::read(py, &end)?;
-        let sizes = header.read_sizes(py, &end)?;
-        Ok((bytes_of(py, &end, header.len)?, sizes))
+        let beside = header.read_beside(py, &end)?;
+        let message = bytes_of(py, &end, header.len)?;
+        let Some(beside) = beside else { return Ok((message, None, None)) };
+        let piece = beside.run(arena)?.map(|(arena, run)| InPlace::of_run(arena, run));
+        Ok((message, Some(beside.sizes), piece))
     }
 
     /// Buffers beside a message.
@@ -72,12 +84,13 @@ impl Reader {
 
     /// The next message straight into a writable buffer, from `offset` on; returns its length. One that is too long, or has
     /// buffers beside it, is returned as `receive` does.
-    #[pyo3(signature = (buffer, offset=0))]
+    #[pyo3(signature = (buffer, offset=0, arena=None))]
     fn receive_into<'py>(
         &self,
         py: Python<'py>,
         buffer: &Bound<'py, PyAny>,
         offset: usize,
+        arena: Option<&Bound<'py, Arena>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let end = self.0.open()?;
         let mut target = PyUntypedBuffer::get(buffer)?;
@@ -90,8 +103,8 @@ impl Reader {
             fill(py, &end, room)?;
             return Ok(header.len.into_pyobject(py)?.into_any());
         }
-        let sizes = header.read_sizes(py, &end)?;
-        Ok(header.read_message(py, &end, sizes)?.into_pyobject(py)?.into_any())
+        let beside = header.read_beside(py, &end)?;
+        Ok(header.read_message(py, &end, beside, arena)?.into_pyobject(py)?.into_any())
     }
 
     /// Up to `size` bytes that wait, where they are; sleeps until there are some. None at the end of the stream.
@@ -109,11 +122,62 @@ impl Reader {
 
 /// The bytes of a message, and the buffers beside it.
 type Message<'py> = (Bound<'py, PyBytes>, Option<Bound<'py, PyList>>);
+/// The bytes of a message, and of the buffers beside it their lengths and where they lie, if that is in the arena.
+type MessageAlone<'py> = (Bound<'py, PyBytes>, Option<Vec<usize>>, Option<InPlace>);
 
 /// What a message begins with.
 struct Header {
     len: usize,
     has_buffers: bool,
+    is_in_arena: bool,
+}
+
+/// Where the buffers beside a message are.
+struct Beside {
+    sizes: Vec<usize>,
+    /// Of their run in the arena. Otherwise they follow in the pipe.
+    offset: Option<usize>,
+}
+
+impl Beside {
+    fn run<'a, 'py>(&self, arena: Option<&'a Bound<'py, Arena>>) -> PyResult<Option<(&'a Bound<'py, Arena>, Run)>> {
+        let Some(offset) = self.offset else { return Ok(None) };
+        let none = || PyOSError::new_err("bad message: its buffers are in an arena that this end does not have");
+        let arena = arena.ok_or_else(none)?;
+        Ok(Some((arena, arena.get().run_of_message(offset, &self.sizes)?)))
+    }
+
+    /// Copies of the buffers, in order.
+    fn receive<'py>(
+        self,
+        py: Python<'py>,
+        end: &millstream_pipe::Reader,
+        arena: Option<&Bound<'py, Arena>>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        match self.run(arena)? {
+            None => buffers_of(py, end, self.sizes),
+            Some((arena, run)) => {
+                let copies = copies_of(py, arena.get(), run, &self.sizes);
+                arena.get().free(run);
+                copies
+            }
+        }
+    }
+}
+
+fn copies_of<'py>(py: Python<'py>, arena: &Arena, run: Run, sizes: &[usize]) -> PyResult<Bound<'py, PyList>> {
+    let copies = PyList::empty(py);
+    for (at, len) in places(sizes) {
+        // SAFETY: of the run, which the caller frees afterwards.
+        let bytes = unsafe { arena.bytes(run.offset + at, len) };
+        let copy = bytearray_to_fill(py, len)?;
+        let mut buffer = PyUntypedBuffer::get(&copy)?;
+        // SAFETY: released at the end of this turn.
+        let target = unsafe { writable(&mut buffer) }?;
+        py.detach(|| target.copy_from_slice(bytes));
+        copies.append(copy)?;
+    }
+    Ok(copies)
 }
 
 impl Header {
@@ -131,23 +195,24 @@ impl Header {
             }
         }
         let word = u64::from_le_bytes(word);
-        Ok(Header { len: (word & !BUFFERS) as usize, has_buffers: word & BUFFERS != 0 })
+        let (has_buffers, is_in_arena) = (word & BUFFERS != 0, word & IN_ARENA != 0);
+        Ok(Header { len: (word & !(BUFFERS | IN_ARENA)) as usize, has_buffers, is_in_arena })
     }
 
-    /// The lengths of the buffers beside a message, if there are some: what follows its header.
-    fn read_sizes(&self, py: Python<'_>, end: &millstream_pipe::Reader) -> PyResult<Option<Vec<usize>>> {
+    /// Where the buffers beside a message are, if there are some: what follows its header.
+    fn read_beside(&self, py: Python<'_>, end: &millstream_pipe::Reader) -> PyResult<Option<Beside>> {
         if !self.has_buffers {
             return Ok(None);
         }
-        let mut word = [0; WORD];
-        fill(py, end, &mut word)?;
-        let count = u64::from_le_bytes(word) as usize;
+        let offset = self.is_in_arena.then(|| word_of(py, end)).transpose()?;
+        let count = word_of(py, end)?;
         let mut words = Vec::new();
         let bytes = count.checked_mul(WORD).ok_or_else(|| PyMemoryError::new_err(()))?;
         words.try_reserve_exact(bytes).map_err(|_| PyMemoryError::new_err(()))?;
         words.resize(bytes, 0);
         fill(py, end, &mut words)?;
-        Ok(Some(words.as_chunks::<WORD>().0.iter().map(|&word| u64::from_le_bytes(word) as usize).collect()))
+        let sizes = words.as_chunks::<WORD>().0.iter().map(|&word| u64::from_le_bytes(word) as usize).collect();
+        Ok(Some(Beside { sizes, offset }))
     }
 
     /// What follows these.
@@ -155,11 +220,18 @@ impl Header {
         &self,
         py: Python<'py>,
         end: &millstream_pipe::Reader,
-        sizes: Option<Vec<usize>>,
+        beside: Option<Beside>,
+        arena: Option<&Bound<'py, Arena>>,
     ) -> PyResult<Message<'py>> {
         let message = bytes_of(py, end, self.len)?;
-        Ok((message, sizes.map(|sizes| buffers_of(py, end, sizes)).transpose()?))
+        Ok((message, beside.map(|beside| beside.receive(py, end, arena)).transpose()?))
     }
+}
+
+fn word_of(py: Python<'_>, end: &millstream_pipe::Reader) -> PyResult<usize> {
+    let mut word = [0; WORD];
+    fill(py, end, &mut word)?;
+    Ok(u64::from_le_bytes(word) as usize)
 }
 
 fn buffers_of<'py>(py: Python<'py>, end: &millstream_pipe::Reader, sizes: Vec<usize>) -> PyResult<Bound<'py, PyList>> {
@@ -207,22 +279,17 @@ unsafe fn filled_object<'py>(
     Ok(object)
 }
 
-/// One new object with the bytes of all pieces.
-pub(crate) fn concatenated<'py>(py: Python<'py>, pieces: &[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyAny>> {
-    let pieces = pieces.iter().map(PyUntypedBuffer::get).collect::<PyResult<Vec<_>>>()?;
-    // SAFETY: the pieces stay where they are until they are released, at the end of this function.
-    let parts = unsafe { pieces.iter().map(|piece| readable(piece)).collect::<PyResult<Vec<_>>>() }?;
-    let len = parts.iter().map(|part| part.len()).sum();
+/// A new bytes object whose bytes have any value: the caller fills it before anything else sees it.
+pub(crate) fn bytes_to_fill(py: Python<'_>, len: usize) -> PyResult<(Bound<'_, PyBytes>, &mut [u8])> {
     // SAFETY: the two belong to one type.
     let (object, bytes) = unsafe { object_to_fill(py, len, ffi::PyBytes_FromStringAndSize, ffi::PyBytes_AsString) }?;
-    py.detach(|| {
-        let mut at = 0;
-        for part in parts {
-            bytes[at..at + part.len()].copy_from_slice(part);
-            at += part.len();
-        }
-    });
-    Ok(object)
+    Ok((object.cast_into()?, bytes))
+}
+
+/// Where the bytes of an object begin, which nothing else knows yet.
+pub(crate) fn start_of_bytes(object: &Bound<'_, PyBytes>) -> *mut u8 {
+    // SAFETY: of this type.
+    unsafe { ffi::PyBytes_AsString(object.as_ptr()).cast() }
 }
 
 /// A new bytearray whose bytes have any value: the caller fills it before anything else sees it.

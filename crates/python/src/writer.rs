@@ -1,7 +1,8 @@
 //! The write end, and messages that go into it.
 //!
 //! A message begins with a word, its length; the highest bit says that buffers come beside it. Then a word with their number and
-//! one for the length of each follow. After that the message itself, which may end in zeros, and the buffers. All words are
+//! one for the length of each follow. After that the message itself, which may end in zeros, and the buffers. The next bit says that
+//! the buffers lie in the arena, and none in the pipe: a word with the place of their run comes before their number. All words are
 //! little-endian and have eight bytes. What is no longer than PIPE_BUF arrives as a whole, whatever other writers do.
 
 use std::io::{self, IoSlice, Write};
@@ -10,6 +11,7 @@ use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
+use crate::arena::Arena;
 use crate::call::{error, wait, wait_if_blocking};
 use crate::end::{Shared, common};
 use crate::in_place::InPlace;
@@ -18,6 +20,8 @@ use crate::in_place::InPlace;
 pub(crate) const WORD: usize = 8;
 /// In the first word: buffers come beside the message.
 pub(crate) const BUFFERS: u64 = 1 << 63;
+/// In the first word as well: they lie in the arena.
+pub(crate) const IN_ARENA: u64 = 1 << 62;
 
 /// The write end of a pipe.
 #[pyclass(frozen, module = "millstream._native")]
@@ -43,9 +47,15 @@ impl Writer {
         wait_if_blocking(py, || { &*end }.write(bytes))
     }
 
-    /// Sends a message, and buffers beside it.
-    #[pyo3(signature = (message, buffers=None))]
-    fn send(&self, py: Python<'_>, message: &Bound<'_, PyAny>, buffers: Option<Vec<Bound<'_, PyAny>>>) -> PyResult<()> {
+    /// Sends a message, and buffers beside it: in the arena, if there is one and it has room.
+    #[pyo3(signature = (message, buffers=None, arena=None))]
+    fn send(
+        &self,
+        py: Python<'_>,
+        message: &Bound<'_, PyAny>,
+        buffers: Option<Vec<Bound<'_, PyAny>>>,
+        arena: Option<&Bound<'_, Arena>>,
+    ) -> PyResult<()> {
         let end = self.0.open()?;
         let message = PyUntypedBuffer::get(message)?;
         let buffers: Option<Vec<_>> =
@@ -55,6 +65,12 @@ impl Writer {
             let beside = buffers.iter().flatten().map(|buffer| readable(buffer)).collect::<PyResult<Vec<_>>>()?;
             (readable(&message)?, beside)
         };
+        if let Some(arena) = arena.map(Bound::get)
+            && !beside.is_empty()
+            && send_in_arena(py, &end, bytes, &beside, arena)?
+        {
+            return Ok(());
+        }
         let mut words = vec![bytes.len() as u64];
         let mut padding = 0;
         if buffers.is_some() {
@@ -113,6 +129,24 @@ impl Writer {
         })
         .map_err(error)
     }
+}
+
+/// Whether the arena had room for the buffers.
+fn send_in_arena(
+    py: Python<'_>,
+    end: &millstream_pipe::Writer,
+    message: &[u8],
+    buffers: &[&[u8]],
+    arena: &Arena,
+) -> PyResult<bool> {
+    let Some(run) = arena.put(py, buffers)? else { return Ok(false) };
+    let words = [message.len() as u64 | BUFFERS | IN_ARENA, run.offset as u64, buffers.len() as u64];
+    let words = words.into_iter().chain(buffers.iter().map(|buffer| buffer.len() as u64));
+    let mut whole: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+    whole.extend_from_slice(message);
+    // A message of which a part has gone is the last one of its pipe.
+    write_all(py, end, &mut [IoSlice::new(&whole)]).inspect_err(|_| arena.free(run))?;
+    Ok(true)
 }
 
 /// Of buffers in the ring.

@@ -7,6 +7,9 @@ import os
 import millstream
 import pytest
 
+# Before Python 3.14 the default. What is the same for each method is tested with each.
+multiprocessing.set_start_method("fork")
+
 START_METHODS = ["fork", "forkserver", "spawn"]
 
 

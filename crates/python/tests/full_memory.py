@@ -4,18 +4,21 @@ The kernel is told to refuse memory and to kill no process. A page fault would t
 and locked beforehand, and ballast makes room again after each error.
 """
 
+import array
 import ctypes
 import mmap
 import os
 import sys
 
 import millstream
+from millstream import _native
 
 # What the kernel holds ready for each CPU, some 256 KiB, comes to it.
 ROOM = 64 << 10
 BALLAST = 4 << 20
 CAPACITY = 1 << 20
 data, target = bytes(1_000_000), bytearray(1_000_000)
+numbers = array.array("b", data)
 
 
 def fill_up(folder):
@@ -47,6 +50,12 @@ def refused(folder, call):
     return number
 
 
+def send_in_arena(reader, writer):
+    """What finds no memory in the arena goes through the pipe, and finds none there."""
+    connection = millstream.Connection(None, writer._end.dup(), sent_in=_native.Arena(1 << 20))
+    return lambda: connection.send(numbers)
+
+
 def main():
     folder = sys.argv[1]
     for name, value in (("cgroup.procs", os.getpid()), ("memory.oom_control", 1)):
@@ -56,6 +65,7 @@ def main():
         "write": lambda reader, writer: lambda: writer.write(data),
         "reserve": lambda reader, writer: lambda: writer.reserve(len(data)),
         "send_bytes": lambda reader, writer: lambda: millstream.Connection(None, writer._end.dup()).send_bytes(data),
+        "arena": send_in_arena,
     }
     locked = False
     for name, way in ways.items():

@@ -53,45 +53,40 @@ def fork(function, connection, other):
     return child
 
 
-def live_with_killed_sender(last):
-    """Messages that arrived: all are whole and in order, and then the stream ends."""
-    receiver, sender = millstream.Pipe(duplex=False)
-    child = fork(send_forever, sender, receiver)
+def live(child, end, exchange, last):
+    """Messages that were exchanged with a child that is killed at the last one: all are whole and in order."""
     number = 0
     try:
         while True:
             if number == last:
                 os.kill(child, signal.SIGKILL)
-            assert receiver.recv_bytes() == expected(number)
+            exchange(number)
             number += 1
-    except EOFError:
-        pass
+    except (EOFError, BrokenPipeError) as error:
+        # Of a stream that is read and of one that is written to.
+        assert isinstance(error, EOFError if end.readable else BrokenPipeError), error
     except OSError as error:
         # The sender was killed in the middle of a message.
         assert str(error) == "got end of file during message", error
     assert number >= last, number
     assert os.waitpid(child, 0)[1] == signal.SIGKILL
-    receiver.close()
+    end.close()
     return number
+
+
+def live_with_killed_sender(last):
+    receiver, sender = millstream.Pipe(duplex=False)
+
+    def receive(number):
+        assert receiver.recv_bytes() == expected(number)
+
+    return live(fork(send_forever, sender, receiver), receiver, receive, last)
 
 
 def live_with_killed_receiver(last):
-    """Messages that were sent until the pipe broke."""
     receiver, sender = millstream.Pipe(duplex=False)
     child = fork(receive_forever, receiver, sender)
-    number = 0
-    try:
-        while True:
-            if number == last:
-                os.kill(child, signal.SIGKILL)
-            sender.send_bytes(expected(number))
-            number += 1
-    except BrokenPipeError:
-        pass
-    assert number >= last, number
-    assert os.waitpid(child, 0)[1] == signal.SIGKILL
-    sender.close()
-    return number
+    return live(child, sender, lambda number: sender.send_bytes(expected(number)), last)
 
 
 def descriptors_and_mappings():

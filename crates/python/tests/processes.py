@@ -3,7 +3,9 @@
 import gc
 import os
 import pathlib
+import signal
 import threading
+import time
 
 import pytest
 
@@ -27,3 +29,16 @@ def of_this_process():
         except OSError:  # a thread that was ending
             pass
     return found
+
+
+def interrupt_when(is_time):
+    """Ctrl-C, from a thread, as soon as a function says so."""
+
+    def interrupt():
+        while not is_time():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    return thread

@@ -37,7 +37,7 @@ def test_refused_memory_is_an_error_after_which_the_pipe_goes_on(folder):
     script = pathlib.Path(__file__).with_name("full_memory.py")
     ran = subprocess.run([sys.executable, script, folder], capture_output=True, text=True, timeout=60)
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.split() == [str(word) for way in ("write", "reserve", "send_bytes") for word in (way, errno.ENOMEM)]
+    assert ran.stdout.split() == [str(word) for way in ("write", "reserve", "send_bytes", "arena") for word in (way, errno.ENOMEM)]
 
 
 def test_process_that_the_kernel_kills_for_memory_ends_the_stream_of_its_peer(folder):

@@ -10,7 +10,7 @@ import time
 
 import millstream
 import pytest
-from processes import children  # noqa: F401
+from processes import children, interrupt_when  # noqa: F401
 
 
 def pieces(count, size=100_000):
@@ -194,30 +194,27 @@ def test_wrong_arguments_of_network_are_errors(arguments, error, message):
         millstream.net(**arguments)
 
 
-def interrupt_soon():
-    timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    return timer
-
-
 def test_keyboard_interrupt_ends_the_network(children):
     for network in ("exec sleep 600", ["identity", lambda chunk: chunk, "exec sleep 600"]):
-        timer = interrupt_soon()
+        thread = interrupt_when(children)
         with pytest.raises(KeyboardInterrupt):
             millstream.net(network, input=b"grain")
-        timer.join()
+        thread.join()
         assert not children()
 
 
 def test_keyboard_interrupt_ends_a_slow_input():
+    is_slow = threading.Event()
+
     def slow():
         yield b"grain"
+        is_slow.set()
         time.sleep(600)
 
-    timer = interrupt_soon()
+    thread = interrupt_when(is_slow.is_set)
     with pytest.raises(KeyboardInterrupt):
         list(millstream.net("identity", input=slow(), stream=True))
-    timer.join()
+    thread.join()
 
 
 def test_forked_child_does_not_hold_the_input_open():

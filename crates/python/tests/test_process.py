@@ -78,17 +78,38 @@ def test_pipes_are_as_large_as_they_may_be():
 
 
 def test_output_of_any_size_arrives_whole():
-    # Around where large pieces begin, and where one ends.
-    for size in (0, 1, (1 << 20) - 1, 1 << 20, (9 << 20) - 1, 9 << 20, (17 << 20) + 1):
+    for size in (0, 1, 120 << 10, (1 << 20) - 1, (17 << 20) + 1, (65 << 20) + 1):
         ran = millstream.run(["head", "-c", str(size), "/dev/zero"], capture_output=True)
         assert ran.stdout == bytes(size) and ran.stderr == b"", size
 
 
-def test_pieces_are_concatenated_or_refused():
-    concatenated = millstream._native.concatenated
-    assert concatenated([]) == concatenated([b"", bytearray()]) == b""
-    assert concatenated([b"gr", bytearray(b"ai"), memoryview(b"--n")[2:]]) == b"grain"
-    with pytest.raises(TypeError):
-        concatenated([b"grain", "text"])
-    with pytest.raises(BufferError):
-        concatenated([memoryview(b"0123456789")[::2]])
+@pytest.mark.parametrize("copies", [False, True], ids=["grown", "copied"])
+def test_gathered_bytes_are_those_of_the_stream(copies):
+    # Around the first object, and more than the second one has.
+    for size in (0, 1, (120 << 10) - 1, 120 << 10, (120 << 10) + 1, 70_000_000):
+        file = os.memfd_create("grain")
+        sent = b"0123456789abcde" * (size // 15) + b"x" * (size % 15)
+        os.write(file, sent)
+        os.lseek(file, 0, os.SEEK_SET)
+        gathered = millstream._native.Gathered(copies)
+        counts = []
+        while count := gathered.read(file):
+            counts.append(count)
+        os.close(file)
+        got = gathered.finish()
+        assert type(got) is bytes and got == sent and sum(counts) == size and hash(got) == hash(sent)
+        assert gathered.finish() == b""
+
+
+def test_gathering_from_no_descriptor_is_refused():
+    gathered = millstream._native.Gathered()
+    with pytest.raises(ValueError, match="not negative"):
+        gathered.read(-1)
+    reader, writer = os.pipe()
+    os.write(writer, b"grain")
+    gathered.read(reader)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        gathered.read(writer)
+    assert gathered.finish() == b"grain"
+    os.close(reader)
+    os.close(writer)

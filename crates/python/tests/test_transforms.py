@@ -8,12 +8,11 @@ import pathlib
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import millstream
 import pytest
-from processes import children  # noqa: F401
+from processes import children, interrupt_when  # noqa: F401
 
 @millstream.transform
 def swap(chunk):
@@ -247,11 +246,10 @@ def test_process_that_hangs_ends_with_the_network(children):
     assert len(children()) == 3
     chunks.close()
     assert not children()
-    timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
+    thread = interrupt_when(children)
     with pytest.raises(KeyboardInterrupt):
         millstream.net([sleeps], input=b"grain")
-    timer.join()
+    thread.join()
 
 
 def test_program_that_keeps_a_stream_ends(tmp_path):
@@ -268,27 +266,40 @@ def test_program_that_keeps_a_stream_ends(tmp_path):
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "True\n", "")
 
 
-def test_stages_of_a_killed_program_end(tmp_path):
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_stages_of_a_killed_program_end(method, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
-        "import millstream, os, pathlib\n"
+        "import millstream, multiprocessing, os\n"
         "@millstream.transform(process=True)\n"
         "def same(chunk): return chunk\n"
-        "chunks = millstream.net(['identity', same, same, 'identity'], input=iter(lambda: bytes(1000), b''), stream=True)\n"
-        "next(chunks)\n"
-        "print(pathlib.Path(f'/proc/self/task/{os.getpid()}/children').read_text(), flush=True)\n"
-        "os.kill(os.getpid(), 9)\n"
+        "if __name__ == '__main__':\n"
+        f"    multiprocessing.set_start_method('{method}')\n"
+        "    chunks = millstream.net(['identity', same, same, 'identity'], input=iter(lambda: bytes(1000), b''), stream=True)\n"
+        "    next(chunks)\n"
+        "    print('ready', flush=True)\n"
+        "    input()\n"
     )
-    ran = subprocess.run([sys.executable, script], stdout=subprocess.PIPE, text=True, timeout=60)
-    left = ran.stdout.split()
-    assert ran.returncode == -9 and len(left) == 4
-    for pid in left:
-        while is_running(pid):
-            time.sleep(0.01)
+    mark = f"MILLSTREAM_TEST_MARK={tmp_path}"
+    program = subprocess.Popen(
+        ["env", mark, sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with program:
+        assert program.stdout.readline() == "ready\n"
+        # The program, two functions and two networks at least, and what the method needs.
+        assert len(marked_with(mark)) >= 5
+        program.kill()
+    while marked_with(mark):
+        time.sleep(0.01)
 
 
-def is_running(pid):
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+def marked_with(mark):
+    """The processes that have it in their environment."""
+    found = []
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (folder / "environ").read_bytes().split(b"\0"):
+                found.append(folder.name)
+        except OSError:  # it has ended
+            pass
+    return found

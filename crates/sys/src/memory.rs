@@ -39,6 +39,14 @@ pub fn sealable_file_of_broadcast() -> Result<OwnedFd, Errno> {
     rustix::fs::memfd_create("millstream-ring-broadcast", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
 }
 
+/// The same for memory beside a pipe, in which messages lie; no listing of pipes shows it as one.
+///
+/// # Errors
+/// As there.
+pub fn sealable_file_of_arena() -> Result<OwnedFd, Errno> {
+    rustix::fs::memfd_create("millstream-arena", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+}
+
 /// Gives an empty file its size for good: no process can change it afterwards, so no access can run off its end.
 /// Several processes may do this at once, and one may do it again.
 ///

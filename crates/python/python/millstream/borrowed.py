@@ -6,12 +6,16 @@ from typing import Any
 
 from . import _native
 
+# Of buffers in an arena.
+_ALIGNMENT = 64
+
 
 class Borrowed:
     """A received object: `value`, until the `with` block ends or `release` is called.
 
-    Its large buffers are read-only and lie in the pipe, where they fit. They are taken out of it at the release, which is a
-    BufferError while something made of `value` still uses them. Until then its connection receives nothing else.
+    Its large buffers are read-only and lie in the arena of its connection, or in the pipe, where they fit. They are taken out at the
+    release, which is a BufferError while something made of `value` still uses them. Until then a connection without an arena receives
+    nothing else.
     """
 
     def __init__(self, value: Any, piece: _native.InPlace | None, size: int) -> None:
@@ -51,19 +55,26 @@ class Borrowed:
             self._piece = None
 
 
-def receive(reader: _native.Reader, load: Any) -> Borrowed:
-    """The next message of a connection."""
-    message, sizes = reader.receive_message()
+def receive(reader: _native.Reader, load: Any, arena: _native.Arena | None) -> tuple[Borrowed, bool]:
+    """The next message of a connection, and whether it keeps the pipe."""
+    message, sizes, piece = reader.receive_message(arena)
     if not sizes:
-        return Borrowed(load(message, None), None, 0)
-    total = sum(sizes)
-    piece = reader.borrow_whole(total)
+        return Borrowed(load(message, None), None, 0), False
+    if piece is not None:
+        return _of_piece(load, message, piece, sizes, _ALIGNMENT), False
+    piece = reader.borrow_whole(sum(sizes))
     if piece is None:
-        return Borrowed(load(message, reader.receive_buffers(sizes)), None, 0)
-    begin = 0
+        return Borrowed(load(message, reader.receive_buffers(sizes)), None, 0), False
+    return _of_piece(load, message, piece, sizes, 1), True
+
+
+def _of_piece(load: Any, message: bytes, piece: _native.InPlace, sizes: list[int], alignment: int) -> Borrowed:
+    """An object whose buffers lie in the piece, each behind the one before and aligned."""
+    end = 0
     parts: list[Any] = []
     for size in sizes:
+        begin = -(-end // alignment) * alignment
         parts.append(piece.part(begin, size))
-        begin += size
+        end = begin + size
     # If the object cannot be made, the bytes are taken when the piece is forgotten.
-    return Borrowed(load(message, parts), piece, total)
+    return Borrowed(load(message, parts), piece, end)

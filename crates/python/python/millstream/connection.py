@@ -7,6 +7,7 @@ that each is copied once into the pipe and once out of it; `fileno()` is to be w
 from __future__ import annotations
 
 import array
+import copyreg
 import io
 import os
 import pickle
@@ -24,6 +25,10 @@ _BESIDE_FROM = 32 << 10
 
 # Objects of these types need none of the reducers that programs register, which take longer to set up than the pickle itself.
 PLAIN = frozenset((bytes, str, int, float, bool, type(None)))
+
+# The pickles of arrays of numpy whose memory goes beside them: all of a type and a shape have the same.
+_ARRAY_PICKLES: dict[Any, Any] = {}
+_MOST_ARRAY_PICKLES = 256
 
 # Of what starts a child: the copies of ends that it gives the child.
 GIVEN = "_millstream_given"
@@ -52,8 +57,43 @@ class _Pickler(reduction.ForkingPickler):
 
 def dump(obj: Any) -> Dumped:
     """The pickle of an object, and its large buffers beside it."""
-    if type(obj) in PLAIN:
+    kind = type(obj)
+    if kind in PLAIN:
         return pickle.dumps(obj, 5), None
+    if kind.__name__ == "ndarray" and kind.__module__ == "numpy" and _is_like_others(obj):
+        return _dump_array(obj)
+    return _dump_any(obj)
+
+
+def _is_like_others(obj: Any) -> bool:
+    """Whether an array is a large one of plain numbers, whose pickle nobody has changed."""
+    kind, flags, dtype = type(obj), obj.flags, obj.dtype
+    return (
+        obj.nbytes >= _BESIDE_FROM
+        and flags.writeable
+        and flags.forc
+        and dtype.isbuiltin == 1
+        and dtype.kind in "biufc"
+        and dtype.metadata is None
+        and kind not in reduction.ForkingPickler._extra_reducers  # type: ignore[attr-defined]
+        and kind not in copyreg.dispatch_table
+    )
+
+
+def _dump_array(obj: Any) -> Dumped:
+    """The same as for any object, without pickling anything for the second array of a type and a shape."""
+    key = (obj.dtype, obj.shape, obj.flags.fnc)
+    message = _ARRAY_PICKLES.get(key)
+    if message is not None:
+        return message, [pickle.PickleBuffer(obj).raw()]
+    dumped = _dump_any(obj)
+    if len(_ARRAY_PICKLES) >= _MOST_ARRAY_PICKLES:
+        _ARRAY_PICKLES.clear()
+    _ARRAY_PICKLES[key] = bytes(dumped[0])
+    return dumped
+
+
+def _dump_any(obj: Any) -> Dumped:
     beside: list[memoryview] = []
 
     def stays_inside(buffer: pickle.PickleBuffer) -> bool:
@@ -99,11 +139,21 @@ class Connection:
     _reader: _native.Reader | None
     _writer: _native.Writer | None
 
-    def __init__(self, reader: _native.Reader | None, writer: _native.Writer | None) -> None:
+    def __init__(
+        self,
+        reader: _native.Reader | None,
+        writer: _native.Writer | None,
+        *,
+        received_in: _native.Arena | None = None,
+        sent_in: _native.Arena | None = None,
+    ) -> None:
         if reader is None and writer is None:
             raise ValueError("at least one of `reader` and `writer` must be given")
         self._reader = reader
         self._writer = writer
+        # Where the large buffers of messages lie, if not in the pipe.
+        self._received_in = received_in
+        self._sent_in = sent_in
         self._closed = False
         # Copies for children that are being started, until that is done.
         self._given: list[weakref.finalize[Any, Any]] = []
@@ -164,6 +214,8 @@ class Connection:
         for end in (self._reader, self._writer):
             if end is not None:
                 end.close()
+        # What lies there still is kept by its messages.
+        self._received_in = self._sent_in = None
 
     def send_bytes(self, buf: Any, offset: int = 0, size: int | None = None) -> None:
         """Send the bytes data from a bytes-like object"""
@@ -208,7 +260,7 @@ class Connection:
 
     def send_dumped(self, dumped: Dumped) -> None:
         """Send what dump() has made of an object"""
-        self._to_write().send(*dumped)
+        self._to_write().send(*dumped, self._sent_in)
 
     def recv_bytes(self, maxlength: int | None = None) -> bytes:
         """
@@ -217,7 +269,7 @@ class Connection:
         reader = self._to_read()
         if maxlength is not None and maxlength < 0:
             raise ValueError("negative maxlength")
-        received = reader.receive(maxlength)
+        received = reader.receive(maxlength, self._received_in)
         if received is None:
             # What follows is not a message any more.
             if self._writer is None:
@@ -243,7 +295,7 @@ class Connection:
                 raise ValueError("offset too large")
             if m.readonly:
                 raise TypeError("a read-write bytes-like object is needed")
-            received = reader.receive_into(m, offset)
+            received = reader.receive_into(m, offset, self._received_in)
             if isinstance(received, int):
                 return received
             message, beside = received
@@ -261,18 +313,20 @@ class Connection:
     def recv(self, *, borrow: bool = False) -> Any:
         """Receive a (picklable) object
 
-        With `borrow` its large buffers stay in the pipe, where they fit: `with connection.recv(borrow=True) as message` has it
-        as `message.value`. That is without a copy at a pipe with `trust`, whose other end this program has got by fork.
+        With `borrow` its large buffers stay in the arena, or in the pipe, where they fit: `with connection.recv(borrow=True) as
+        message` has it as `message.value`. That is without a copy at a pipe with `trust`, whose other end this program has got by
+        fork.
         """
         if not borrow:
             return load(*self.recv_dumped())
-        message = borrowed.receive(self._to_read(), load)
-        self._lent = weakref.ref(message)
+        message, is_in_pipe = borrowed.receive(self._to_read(), load, self._received_in)
+        if is_in_pipe:
+            self._lent = weakref.ref(message)
         return message
 
     def recv_dumped(self) -> tuple[bytes, list[bytearray] | None]:
         """Receive what load() makes an object of"""
-        received = self._to_read().receive()
+        received = self._to_read().receive(None, self._received_in)
         assert received is not None  # no length was too much
         return received
 
@@ -289,13 +343,12 @@ class Connection:
 
     def __reduce__(self) -> Any:
         self._check_closed()
-        return _rebuild, (self._give(self._reader), self._give(self._writer))
+        ends = (end and self._give(end.dup().detach()) for end in (self._reader, self._writer))
+        arenas = (arena and self._give(arena.dup()) for arena in (self._received_in, self._sent_in))
+        return _rebuild, (*ends, *arenas)
 
-    def _give(self, end: _native.Reader | _native.Writer | None) -> Any:
-        """What another process gets an end by."""
-        if end is None:
-            return None
-        fd = end.dup().detach()
+    def _give(self, fd: int) -> Any:
+        """What another process gets a descriptor by."""
         popen = get_spawning_popen()
         if popen is None:
             try:
@@ -310,20 +363,32 @@ class Connection:
         return reduction.DupFd(fd)
 
 
-def _rebuild(reader: Any, writer: Any) -> Connection:
+def _rebuild(reader: Any, writer: Any, received_in: Any, sent_in: Any) -> Connection:
     return Connection(
-        None if reader is None else _native.Reader.attach(reader.detach()),
-        None if writer is None else _native.Writer.attach(writer.detach()),
+        reader and _native.Reader.attach(reader.detach()),
+        writer and _native.Writer.attach(writer.detach()),
+        received_in=received_in and _native.Arena.attach(received_in.detach()),
+        sent_in=sent_in and _native.Arena.attach(sent_in.detach()),
     )
 
 
-def Pipe(duplex: bool = True, *, capacity: int | None = None, trust: bool = False) -> tuple[Connection, Connection]:
+def Pipe(
+    duplex: bool = True, *, capacity: int | None = None, trust: bool = False, arena: int | None = None
+) -> tuple[Connection, Connection]:
     """Returns a pair of connections: both send and receive, or the first receives what the second sends.
 
-    `capacity` and `trust` are those of `millstream.pipe`.
+    `capacity` and `trust` are those of `millstream.pipe`. With `arena` large buffers of objects lie in shared memory of so many bytes
+    for each direction, which may be more than a pipe can have: `recv(borrow=True)` then uses them there.
     """
+    if arena is not None and not trust:
+        raise ValueError(f"arena={arena} needs trust=True: what is received in it must not be written to")
     reader, writer = _native.pipe(capacity, trust)
+    there = None if arena is None else _native.Arena(arena)
     if not duplex:
-        return Connection(reader, None), Connection(None, writer)
+        return Connection(reader, None, received_in=there), Connection(None, writer, sent_in=there)
     other_reader, other_writer = _native.pipe(capacity, trust)
-    return Connection(reader, other_writer), Connection(other_reader, writer)
+    back = None if arena is None else _native.Arena(arena)
+    return (
+        Connection(reader, other_writer, received_in=there, sent_in=back),
+        Connection(other_reader, writer, received_in=back, sent_in=there),
+    )

@@ -14,10 +14,10 @@ class _Pipes:
     """What a context makes of millstream's pipes; a Pool takes its queues from here."""
 
     def Pipe(
-        self, duplex: bool = True, *, capacity: int | None = None, trust: bool = False
+        self, duplex: bool = True, *, capacity: int | None = None, trust: bool = False, arena: int | None = None
     ) -> tuple[Connection, Connection]:
         """Returns two connection objects connected by a pipe"""
-        return Pipe(duplex, capacity=capacity, trust=trust)
+        return Pipe(duplex, capacity=capacity, trust=trust, arena=arena)
 
     def Queue(self, maxsize: int = 0) -> Queue:
         """Returns a queue object"""

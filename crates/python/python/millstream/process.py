@@ -16,12 +16,8 @@ from . import _native
 
 # Larger pipes gain nothing on one CPU, and lose on two, where their bytes leave the cache between writer and reader.
 _PIPE_BYTES = 256 << 10
-# Bytes of one write, and of one read. A piece of 128 KiB or more would have memory of its own, mapped and unmapped each time.
+# Bytes of one write.
 _WRITE = 1 << 20
-_READ = 120 << 10
-# From so many bytes on an output is read into large pieces, whose memory is quick to get.
-_LARGE = 1 << 20
-_PIECE = 8 << 20
 
 
 def enlarge(stream: IO[Any] | None) -> None:
@@ -61,41 +57,9 @@ class Popen(subprocess.Popen[Any]):
         return outputs[0], outputs[1]
 
 
-class _Output:
-    """What one stream of a child has said so far."""
-
-    def __init__(self) -> None:
-        self._pieces: list[bytes | memoryview] = []
-        self._size = 0
-        # Of the last piece, when it is a large one.
-        self._room = memoryview(b"")
-
-    def read(self, fd: int) -> int:
-        """Reads some more; 0 at the end."""
-        if self._size < _LARGE:
-            piece = os.read(fd, _READ)
-            self._pieces.append(piece)
-            count = len(piece)
-        else:
-            if not self._room:
-                self._room = memoryview(_native.bytearray_to_fill(_PIECE))
-                self._pieces.append(self._room)
-            count = os.readv(fd, [self._room])
-            self._room = self._room[count:]
-        self._size += count
-        return count
-
-    def all(self) -> bytes:
-        """In one piece."""
-        if self._room:
-            last = self._pieces.pop()
-            self._pieces.append(memoryview(last)[: len(last) - len(self._room)])
-        return b"".join(self._pieces) if self._size < _LARGE else _native.concatenated(self._pieces)
-
-
 def _exchange(sink: IO[Any] | None, data: Any, sources: list[IO[Any] | None]) -> list[bytes | None]:
     """Writes the data and reads all sources to their ends, whichever is ready."""
-    outputs = {source.fileno(): _Output() for source in sources if source is not None}
+    outputs = {source.fileno(): _native.Gathered() for source in sources if source is not None}
     poll = select.poll()
     for fd in outputs:
         poll.register(fd, select.POLLIN)
@@ -126,7 +90,7 @@ def _exchange(sink: IO[Any] | None, data: Any, sources: list[IO[Any] | None]) ->
             elif outputs[fd].read(fd) == 0:
                 poll.unregister(fd)
                 open_ends -= 1
-    return [None if source is None else outputs[source.fileno()].all() for source in sources]
+    return [None if source is None else outputs[source.fileno()].finish() for source in sources]
 
 
 def _close(stream: IO[Any] | None) -> None:

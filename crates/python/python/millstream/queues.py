@@ -3,6 +3,8 @@
 What multiprocessing does in a thread of each queue that puts, the feeder, is done in put() itself while the pipe has room: the object is
 pickled and sent at once. What finds no room, or another process that is sending, goes to the feeder, and everything behind it until
 that is sent. The feeder sends what waits many messages at a time. Large buffers of an object are not copied into its pickle.
+
+put() and get() have in one function each what a small message takes: calls of Python functions cost more than all else of it.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from multiprocessing import queues, util
+from pickle import dumps, loads
 from queue import Empty, Full
 from typing import Any, NamedTuple
 
-from .connection import Connection, Pipe, dump, load
+from .connection import PLAIN, Connection, Pipe, dump, load
 
 # Messages that the feeder sends in one call.
 _BATCH = 64
@@ -33,7 +36,11 @@ class _Item(NamedTuple):
 class _Unsent(deque[Any]):
     """What the feeder has not sent yet: items, and at last _END."""
 
-    _is_sending = False
+    __slots__ = ("_is_sending",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_sending = False
 
     def next_batch(self) -> list[_Item]:
         """What the feeder sends next: several small items, one with buffers beside it, or none."""
@@ -81,6 +88,8 @@ class _OverOurPipe:
 
     _reader: Connection
     _writer: Connection
+    _receive: Callable[[], Any]
+    _send_if_room: Callable[[Any], bool]
     _buffer: _Unsent
     _closed: bool
     _close: Any
@@ -105,10 +114,30 @@ class _OverOurPipe:
         super()._reset(*args, **kwargs)  # type: ignore[misc]
         self._buffer = _Unsent()
         self._has_sent = False
+        # Those of multiprocessing are there first.
+        if isinstance(self._reader, Connection):
+            self._receive = self._reader._to_read().receive
+            self._send_if_room = self._writer._to_write().send_if_room
 
     def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
-        self._take_place(block, timeout)
-        self._put(obj)
+        if self._closed:
+            raise ValueError(f"Queue {self!r} is closed")
+        if not self._sem.acquire(block, timeout):
+            raise Full
+        unsent = self._buffer
+        # In this order, as in is_all_sent().
+        if type(obj) not in PLAIN or unsent or unsent._is_sending or not self._wlock.acquire(False):
+            return self._put(obj)
+        try:
+            is_sent = self._send_if_room(dumps(obj, 5))
+        except (OSError, MemoryError):  # nothing has been sent, which _put() tells
+            is_sent = False
+        finally:
+            self._wlock.release()
+        if is_sent:
+            self._has_sent = True
+        else:
+            self._put(obj)
 
     def _take_place(self, block: bool, timeout: float | None) -> None:
         self._check_open()
@@ -177,18 +206,19 @@ class _OverOurPipe:
         self._close = util.Finalize(self, standard._finalize_close, [self._buffer, self._notempty], exitpriority=10)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        self._check_open()
+        if self._closed:
+            raise ValueError(f"Queue {self!r} is closed")
         if block and timeout is None:
             # Not as a with statement, which calls a function of Python at each end.
             self._rlock.acquire()
             try:
-                dumped = self._reader.recv_dumped()
+                message, beside = self._receive()
             finally:
                 self._rlock.release()
         else:
-            dumped = self._recv_in_time(timeout if block else 0.0)
+            message, beside = self._recv_in_time(timeout if block else 0.0)
         self._sem.release()
-        return load(*dumped)
+        return loads(message) if beside is None else load(message, beside)
 
     def _recv_in_time(self, timeout: float | None) -> Any:
         assert timeout is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import pickle
 import signal
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -58,9 +59,12 @@ class Transform:
     def __repr__(self) -> str:
         return f"<transform {self.name}>"
 
-    def __reduce__(self) -> str:
-        """By name: the function cannot be found, because this object has its place."""
-        return self.__qualname__
+    def __reduce__(self) -> Any:
+        """By name, if this object has the place of its function, which then cannot be found. Otherwise with its function."""
+        found: Any = sys.modules.get(getattr(self, "__module__", ""))
+        for part in getattr(self, "__qualname__", "").split("."):
+            found = getattr(found, part, None)
+        return self.__qualname__ if found is self else (Transform, (self.__wrapped__, self._flush, self._is_process))
 
     @property
     def name(self) -> str:

@@ -63,16 +63,10 @@ class _Connection(Closed):
 
 
 class _Borrowed(_Connection):
-    """Our connection, and arrays that lie in the pipe where they fit."""
+    """Our connection, and arrays that lie in its arena, which has room for two."""
 
     def __init__(self, size: int) -> None:
-        capacity = 4 * size
-        while True:
-            try:
-                super().__init__(Pipe, trust=True, capacity=capacity)
-                break
-            except OSError:  # more than this user may have
-                capacity //= 2
+        super().__init__(Pipe, trust=True, arena=2 * size)
 
     def receiver(self) -> Callable[[Callable[[Any], None]], None]:
         def receive(use: Callable[[Any], None]) -> None:
