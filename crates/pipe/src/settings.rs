@@ -11,6 +11,9 @@
 //! A line `NAME.limit = VALUE` in the system's file is the most that any of them can have. A program that runs with
 //! more rights than its user (set-user-id, capabilities) looks at neither the user's file nor the environment.
 //!
+//! The files count only with the feature `settings-files`, which the programs of millstream and its packages for C and
+//! Python have: a library reads nothing that the programmer did not ask for.
+//!
 //! Files and environment are read once for each process, when it makes or takes its first pipe. What cannot be used
 //! in them never fails a pipe: the next source in order counts, and [`report`] says what is wrong. `docs/settings.md`
 //! is for administrators and users that set them.

@@ -147,7 +147,7 @@ pub fn user_file() -> Option<PathBuf> {
 
 /// Where to look.
 pub(super) struct Sources {
-    system: PathBuf,
+    system: Option<PathBuf>,
     user: Option<PathBuf>,
     variable: fn(&str) -> Option<OsString>,
     /// What the kernel lets this user give a pipe.
@@ -156,19 +156,24 @@ pub(super) struct Sources {
 
 impl Sources {
     pub(super) fn of_this_process() -> Sources {
+        // A library reads no files that its program does not know of.
+        let reads_files = cfg!(feature = "settings-files");
+        let system = reads_files.then(system_file);
         if millstream_sys::process::has_more_rights_than_its_user() {
-            return Sources { system: system_file(), user: None, variable: |_| None, permitted };
+            return Sources { system, user: None, variable: |_| None, permitted };
         }
-        Sources { system: system_file(), user: user_file(), variable: |name| std::env::var_os(name), permitted }
+        let user = reads_files.then(user_file).flatten();
+        Sources { system, user, variable: |name| std::env::var_os(name), permitted }
     }
 
     pub(super) fn report(&self) -> Report {
         let entries =
             Name::ALL.map(|name| Entry { name, value: name.setting().default, source: Source::Default, limit: None });
         let mut reading = Reading { entries, errors: Vec::new() };
-        reading.file(&self.system, true);
-        if let Some(user) = &self.user {
-            reading.file(user, false);
+        for (path, is_system) in [(&self.system, true), (&self.user, false)] {
+            if let Some(path) = path {
+                reading.file(path, is_system);
+            }
         }
         for name in Name::ALL {
             let variable = name.variable();
@@ -350,7 +355,7 @@ mod tests {
         fn report(&self, system: &str, user: &str, variable: fn(&str) -> Option<OsString>) -> Report {
             fs::write(self.system(), system).unwrap();
             fs::write(self.user(), user).unwrap();
-            Sources { system: self.system(), user: Some(self.user()), variable, permitted: || 32 << 20 }.report()
+            Sources { system: Some(self.system()), user: Some(self.user()), variable, permitted: || 32 << 20 }.report()
         }
 
         fn system(&self) -> PathBuf {
@@ -454,7 +459,8 @@ mod tests {
         let files = Files::new("kernel");
         fs::write(files.user(), "capacity = 4M\n").unwrap();
         let capacity = |permitted| {
-            let sources = Sources { system: files.system(), user: Some(files.user()), variable: nothing, permitted };
+            let sources =
+                Sources { system: Some(files.system()), user: Some(files.user()), variable: nothing, permitted };
             let report = sources.report();
             (report.entry(Name::Capacity).value, report.errors.len())
         };
@@ -467,13 +473,13 @@ mod tests {
     fn files_that_are_none_are_named_and_files_that_are_missing_are_not() {
         let files = Files::new("none");
         fs::create_dir(files.user()).unwrap();
-        let sources = Sources { system: files.system(), user: Some(files.user()), variable: nothing, permitted };
+        let sources = Sources { system: Some(files.system()), user: Some(files.user()), variable: nothing, permitted };
         assert_eq!(
             complaints(&sources.report()),
             ["user:0: cannot be read, so nothing in it counts: it is not a file"]
         );
         fs::write(files.system(), vec![b'#'; FILE_BYTES_MAX as usize + 1]).unwrap();
-        let sources = Sources { system: files.system(), user: None, variable: nothing, permitted };
+        let sources = Sources { system: Some(files.system()), user: None, variable: nothing, permitted };
         assert_eq!(
             complaints(&sources.report()),
             ["system:0: cannot be read, so nothing in it counts: it is larger than 65536 bytes"]
@@ -484,7 +490,7 @@ mod tests {
     fn any_bytes_are_a_file() {
         let files = Files::new("bytes");
         fs::write(files.system(), b"\xff\xfe\0capacity = 4K\ncapacity = 8K\n").unwrap();
-        let report = Sources { system: files.system(), user: None, variable: nothing, permitted }.report();
+        let report = Sources { system: Some(files.system()), user: None, variable: nothing, permitted }.report();
         assert_eq!(shown(&report, Name::Capacity), ("8K".into(), "system:2".into()));
         assert_eq!(report.errors.len(), 1);
     }
