@@ -225,7 +225,7 @@ impl Content {
         match &self.how {
             How::InPlace { file, .. } => {
                 if is_synced {
-                    opened_source(file, object)?.sync_all().map_err(|error| crate::in_place::errno(&error))?;
+                    opened_source(file, object)?.sync_all().map_err(|error| crate::calls::errno(&error))?;
                 }
                 Ok(None)
             }

@@ -9,6 +9,7 @@ use millstream_net::{Input, NetworkError, Pull};
 use sha2::{Digest as _, Sha256};
 
 use crate::blocks::{BLOCK, Block};
+use crate::calls;
 use crate::in_place;
 use crate::index::Index;
 use crate::index::gzip::{Checkpoints, Gunzip};
@@ -76,7 +77,7 @@ impl Decoder {
         plain: u64,
     ) -> Result<Decoder, NetworkError> {
         if let Some(view) = view.is_digest_of() {
-            let is_empty = view.is_empty_when_source_is() && in_place::len_of(file).is_ok_and(|len| len == 0);
+            let is_empty = view.is_empty_when_source_is() && calls::len_of(file).is_ok_and(|len| len == 0);
             let decoder = (!is_empty).then(|| Decoder::new(view, file, &Index::default(), &Checkpoints::default(), 0));
             let digest = Digest { decoder: decoder.transpose()?, line: None };
             return Ok(Decoder { made: Made::Digest(Box::new(digest)), behind: Vec::new(), position: 0, end: None });

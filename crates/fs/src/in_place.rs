@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use millstream_net::NetworkError;
-use rustix::io::Errno;
 
 use crate::blocks::{Piece, spare};
+use crate::calls::{errno, len_of, read_at};
 use crate::common::Common;
 use crate::source::Result;
 use crate::view::{Member, View};
@@ -101,27 +101,4 @@ pub(crate) fn apply(group: &mut [Member], offset: u64, bytes: &mut [u8]) -> std:
         applied.map_err(|fault| NetworkError::Stage { stage: text.clone(), offset, fault })?;
     }
     Ok(())
-}
-
-/// Reads until the buffer is full or the file ends.
-pub(crate) fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> Result<usize> {
-    let mut filled = 0;
-    while filled < bytes.len() {
-        match file.read_at(&mut bytes[filled..], offset + filled as u64) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(errno(&error)),
-        }
-    }
-    Ok(filled)
-}
-
-pub(crate) fn len_of(file: &File) -> Result<u64> {
-    Ok(rustix::fs::fstat(file)?.st_size as u64)
-}
-
-/// What the kernel said, for a program.
-pub(crate) fn errno(error: &std::io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }

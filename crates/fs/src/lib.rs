@@ -10,10 +10,12 @@
 //! # Ok::<(), String>(())
 //! ```
 //!
-//! In reading order: `line` is a line of transforms; [`Rules`] say which files appear under which names, and through which networks; `view` what a network does
-//! to offsets and sizes; `content` a file as all programs see it, which is changed `in_place`, or read by `reading` and replaced
-//! by `writing`; `archive` the members of one; `nodes`, `virtuals` and `names` the tree; `mounted` and `virtual_calls` what each call does, `stages` how
-//! a network grows meanwhile, and `filesystem` the protocol. `docs/design/mount.md` explains why.
+//! In reading order: `line` is a line of transforms; [`Rules`] say which files appear under which names, and through
+//! which networks; `view` what a network does to offsets and sizes; `calls` what is asked of the source, and `index`
+//! where it can be read from. `content` is a file as all programs see it, which is changed `in_place`, or read by
+//! `reading` and replaced by `writing`; `archive` the members of one; `nodes`, `virtuals` and `names` the tree;
+//! `mounted` and `virtual_calls` what each call does, `stages` how a network grows meanwhile, and `filesystem` the
+//! protocol. `docs/design/mount.md` explains why.
 #![deny(unsafe_code)]
 // A later version may add cases.
 #![warn(clippy::exhaustive_enums)]
@@ -21,6 +23,7 @@
 mod archive;
 mod attributes;
 mod blocks;
+mod calls;
 mod common;
 mod content;
 mod control;

@@ -12,10 +12,10 @@ use rustix::io::Errno;
 
 use crate::attributes::{attributes_of, attributes_of_archive, timespec};
 use crate::blocks::{Piece, spare};
+use crate::calls::{errno, read_at};
 use crate::common::{Common, add};
 use crate::content::{Content, Shown};
 use crate::handles::{Handle, Handles, OpenFile};
-use crate::in_place::{errno, read_at};
 use crate::links::is_own;
 use crate::names::{Entry, Named, Names, is_file};
 use crate::nodes::{Node, Nodes, ROOT};

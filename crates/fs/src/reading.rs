@@ -15,9 +15,9 @@ use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
 use crate::blocks::{BLOCK, Block, Piece, spare};
+use crate::calls;
 use crate::common::{Common, add};
 use crate::decoder::{Decoder, next_block};
-use crate::in_place;
 use crate::line::SizeFrom;
 use crate::source::{Object, Result, Version};
 use crate::view::{Format, Shape, View};
@@ -212,7 +212,7 @@ impl Reading {
 
     fn unreadable(&self, name: &Path, error: std::io::Error) -> Errno {
         self.common.report(name, format_args!("cannot read the source: {error}"));
-        in_place::errno(&error)
+        calls::errno(&error)
     }
 
     /// A block of transformed bytes: shorter than others at the end, and empty behind it.

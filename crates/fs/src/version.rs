@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use millstream_sys::attributes;
 use millstream_sys::whole_file::Replacement;
 
-use crate::in_place::errno;
+use crate::calls::errno;
 use crate::source::{Object, Result};
 
 /// The content of a version, which has no name yet, or a hidden one.

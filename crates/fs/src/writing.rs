@@ -23,8 +23,8 @@ use millstream_net::run::Pour;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::calls::{errno, read_at};
 use crate::common::{Common, add};
-use crate::in_place::{errno, read_at};
 use crate::reading::Reading;
 use crate::source::{Object, Result};
 use crate::version::Version;

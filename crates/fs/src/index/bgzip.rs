@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io;
 
-use super::{Index, Place, exactly, u32_at};
+use super::found::{Index, Place, exactly, u32_at};
 
 /// Header of a member, up to the length: `1f 8b 08 04`, time, flags and system, bytes of extra fields (6), `BC`, 2.
 const HEADER: usize = 18;

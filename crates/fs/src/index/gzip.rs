@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millstream_net::{NetworkError, TransformError};
 
+use super::found::u32_at;
 use super::inflate::{At, Inflate};
 
 /// Bytes of a source before a checkpoint that have to be what they were.
@@ -285,7 +286,7 @@ impl Gunzip {
         }
         let State::Body(body) = std::mem::replace(&mut self.state, State::Between) else { return Ok(()) };
         let Body { sum, len, .. } = *body;
-        if (super::u32_at(&trailer, 0), super::u32_at(&trailer, 4)) != (sum.finalize(), len) {
+        if (u32_at(&trailer, 0), u32_at(&trailer, 4)) != (sum.finalize(), len) {
             return Err(self.fault("the gzip stream is corrupt: the checksum is wrong"));
         }
         self.members += 1;

@@ -24,9 +24,9 @@ use rustix::fs::{
 };
 use sha2::{Digest, Sha256};
 
+use super::found::u32_at;
 use super::gzip::{Checkpoint, Checkpoints, MOST, proof};
 use super::inflate::WINDOW;
-use super::u32_at;
 use crate::source::Version;
 
 const MAGIC: &[u8; 8] = b"MSckpts1";

@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io;
 
-use super::{Index, exactly, u32_at};
+use super::found::{Index, exactly, u32_at};
 
 const MAGIC: u32 = 0x184d_2204;
 const HAS_SIZE: u8 = 8;

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use super::{Index, Place, exactly, u32_at};
+use super::found::{Index, Place, exactly, u32_at};
 
 const HEADER: usize = 12;
 

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use super::{Index, Place, exactly, u32_at};
+use super::found::{Index, Place, exactly, u32_at};
 
 const FRAME: u32 = 0xfd2f_b528;
 /// The last four bits may be anything.
@@ -93,7 +93,7 @@ fn walked(file: &File, len: u64) -> io::Result<Option<Index>> {
 /// Bytes of a frame's header, bytes of its content if it says so, and whether a checksum follows its blocks.
 fn frame_header(file: &File, source: u64) -> io::Result<Option<(u64, Option<u64>, bool)>> {
     let mut header = [0; 18];
-    let count = crate::in_place::read_at(file, &mut header, source)?;
+    let count = crate::calls::read_at(file, &mut header, source)?;
     if count < 6 {
         return Ok(None);
     }
