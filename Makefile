@@ -21,6 +21,7 @@
 #              compiler, and some minutes to build; not part of make test
 # make check-mount  a mount under random calls for 20 minutes, killed 1000 times, and a gigabyte through it; a part is in make test
 # make check-miri  not part of it: the ring under Miri, where that is installed
+# make check-aarch64  whether everything compiles for AArch64, and the tests of ring and pipe there, emulated; not part of make test
 # make check-cargo-c  the C library as cargo-c installs it, against 'make install-lib'; some minutes the first time, not part of make test
 # make deb      Debian packages, in target/packages: millstream, libmillstream0, libmillstream-dev
 # make dist     an archive with an installer, for other systems with the same or a later glibc, in target/packages
@@ -54,6 +55,7 @@ PYTHONS ?= python3
 FREE_THREADED ?= $(notdir $(foreach version,14 15 16,$(shell command -v python3.$(version)t)))
 LIVES ?= 10000
 WHEELS = target/wheels
+CHECK_PYTHON = env MILLSTREAM_LIVES=$(LIVES) scripts/check-python $(WHEELS) $(PYTHONS) $(FREE_THREADED)
 MATURIN = target/maturin/bin/maturin build --release --quiet --manifest-path crates/python/Cargo.toml --out $(WHEELS)
 WHEEL_DATA = target/wheel-data
 # A package by itself, built beside everything else. Aeron wants a newer CMake than most distributions have.
@@ -69,7 +71,7 @@ LOWER = $(addprefix -p millstream-,capi conformance pattern pipe ring run sys)
 .PHONY: soak storm fuzz-formats check-models check-asan check-tsan check-fuzz check-miri
 .PHONY: site setup-site wheel setup-wheel check-python check-free-threaded check-cpython check-cargo-c check-mount deb dist check-packages
 SUITES ?= bullseye trixie
-.PHONY: check-systems check-oldest
+.PHONY: check-systems check-oldest check-aarch64
 .PHONY: check-format check-words check-figures check-publish check-lints check-licences check-docs check-tests
 
 all: build
@@ -158,7 +160,7 @@ mount-rivals: build
 
 # The last ones use little more than one CPU each, and measure nothing.
 test: check-format check-words check-figures check-publish check-lints check-licences check-docs check-tests
-	+$(MAKE) --no-print-directory -j 2 --output-sync=target check-python check-packages check-models check-asan check-tsan check-fuzz
+	+$(MAKE) --no-print-directory -j 2 --output-sync=target check-packages check-models check-asan check-tsan check-fuzz
 	@echo "All checks and tests passed."
 
 check-format: setup-test
@@ -189,11 +191,12 @@ check-licences: setup-test
 check-docs: setup-test
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --no-deps --document-private-items
 
-check-tests: setup-test build lib
-	scripts/run-tests $(CARGO) '$(UPPER)' '$(LOWER)'
+# With those of the Python package, for which there is a target of its own too.
+check-tests: setup-test build lib wheel
+	scripts/run-tests $(CARGO) '$(UPPER)' '$(LOWER)' $(CHECK_PYTHON)
 
 check-python: setup-test wheel
-	MILLSTREAM_LIVES=$(LIVES) scripts/check-python $(WHEELS) $(PYTHONS) $(FREE_THREADED)
+	$(CHECK_PYTHON)
 
 # There is no stable ABI without the lock, so a version is named. A directory of its own: the other wheel stays compiled.
 check-free-threaded: setup-wheel
@@ -225,6 +228,10 @@ check-cpython: wheel
 
 check-cargo-c: setup-test lib
 	scripts/check-cargo-c $(CARGO)
+
+check-aarch64:
+	@scripts/setup aarch64
+	scripts/check-aarch64 $(CARGO)
 
 check-models: setup-test
 	scripts/check-ring models $(CARGO)

@@ -23,7 +23,7 @@ impl Text {
         let mut at = self.0;
         for &expected in name.as_bytes().iter().chain(b"=") {
             // SAFETY: every byte before was one of the name's, so the string has not ended.
-            if unsafe { at.read() }.cast_unsigned() != expected {
+            if unsafe { at.cast::<u8>().read() } != expected {
                 return None;
             }
             // SAFETY: the byte just compared was not the final zero.

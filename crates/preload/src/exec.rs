@@ -339,7 +339,7 @@ unsafe fn is_our_library(libraries: *const c_char) -> bool {
         // SAFETY: no byte before was zero; what is between two places in a string is in it.
         unsafe {
             let at = libraries.add(len);
-            match at.read().cast_unsigned() {
+            match at.cast::<u8>().read() {
                 b':' | b' ' => return false,
                 b'/' => name = at.add(1),
                 0 => {

@@ -10,7 +10,7 @@ pub(crate) unsafe fn rest_of(text: *const c_char, beginning: &[u8]) -> Option<*c
     let mut at = text;
     for &expected in beginning {
         // SAFETY: every byte before was one of `beginning`, so the string has not ended.
-        if unsafe { at.read() }.cast_unsigned() != expected {
+        if unsafe { at.cast::<u8>().read() } != expected {
             return None;
         }
         // SAFETY: the byte just compared was not the final zero.

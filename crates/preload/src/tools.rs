@@ -104,7 +104,7 @@ unsafe fn word(text: *const c_char) -> Option<u64> {
     let mut word = 0;
     for at in 0..=8 {
         // SAFETY: none of the bytes before was zero.
-        match unsafe { text.add(at).read() }.cast_unsigned() {
+        match unsafe { text.add(at).cast::<u8>().read() } {
             0 => return Some(word),
             letter if at < 8 => word |= u64::from(letter) << (8 * at),
             _ => {}
@@ -174,7 +174,7 @@ mod at_pipes {
         let mut tells = false;
         for at in 1.. {
             // SAFETY: none of the bytes before was zero.
-            match unsafe { option.add(at).read() }.cast_unsigned() {
+            match unsafe { option.add(at).cast::<u8>().read() } {
                 0 => break,
                 _ if tells => return true,
                 b'-' | b'r' | b'R' => return true,
@@ -199,12 +199,12 @@ mod at_pipes {
             // SAFETY: the list has not ended before this entry, which is null or a C string.
             let (argument, first) = unsafe {
                 let argument = *arguments.add(index);
-                (argument, if argument.is_null() { 0 } else { *argument })
+                (argument, if argument.is_null() { 0 } else { *argument.cast::<u8>() })
             };
             if argument.is_null() {
                 return files;
             }
-            let is_option = first.cast_unsigned() == b'-';
+            let is_option = first == b'-';
             if index == 0 || is_option {
                 // The standard input among files.
                 // SAFETY: its first byte is not zero.

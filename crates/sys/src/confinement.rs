@@ -21,6 +21,7 @@ pub fn is_sandboxed() -> bool {
     unsafe { crate::raw::any(__NR_prctl, [PR_GET_SECCOMP, 0, 0, 0, 0, 0]) != 0 }
 }
 
+/// Whether this process is under a filter of seccomp.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn is_sandboxed() -> bool {
     filters() > 0
