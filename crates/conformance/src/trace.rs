@@ -115,6 +115,7 @@ pub fn sleeps_in(thread: Pid) -> Option<Sleep> {
         stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S'))
     };
     match number {
+        #[cfg(target_arch = "x86_64")] // later machines have only the newer call
         libc::SYS_poll if limit.starts_with("0xffffffff") => Some(Sleep::Poll),
         libc::SYS_ppoll if limit == "0x0" || is_asleep() => Some(Sleep::Poll),
         libc::SYS_futex => Some(Sleep::Futex),
